@@ -1,0 +1,23 @@
+public import StageModel
+public import StageSystem
+
+extension Digest {
+    /// Computes the digest of bytes in memory.
+    public init(of bytes: [UInt8]) {
+        var hasher = SHA256Hasher()
+        hasher.update(bytes.span)
+        self = hasher.finish()
+    }
+
+    /// Computes the digest of a file's content, reading it once, 1 MiB at a time.
+    public init(of file: borrowing File) throws(FileError) {
+        var hasher = SHA256Hasher()
+        var buffer = [UInt8](repeating: 0, count: 1 << 20)
+        var offset: Int64 = 0
+        while case let count = try file.read(into: &buffer, at: offset), count > 0 {
+            hasher.update(buffer.span.extracting(0..<count))
+            offset += Int64(count)
+        }
+        self = hasher.finish()
+    }
+}

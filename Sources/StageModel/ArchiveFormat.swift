@@ -1,0 +1,19 @@
+/// How the content of a pack is wrapped on the wire.
+public enum ArchiveFormat: String, Hashable, Sendable, Codable, CaseIterable {
+    /// A tar archive, not compressed.
+    case tar
+    /// A tar archive compressed with gzip.
+    case tarGzip = "tar.gz"
+    /// A tar archive compressed with xz.
+    case tarXZ = "tar.xz"
+    /// A tar archive compressed with Zstandard.
+    case tarZstandard = "tar.zst"
+    /// A tar archive compressed with bzip2.
+    case tarBzip2 = "tar.bz2"
+    /// A tar archive compressed with LZ4.
+    case tarLZ4 = "tar.lz4"
+    /// A zip archive.
+    case zip
+    /// One file, as it is.
+    case file
+}

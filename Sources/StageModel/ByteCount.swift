@@ -1,0 +1,66 @@
+/// A number of bytes.
+public struct ByteCount: Hashable, Sendable, Comparable, AdditiveArithmetic {
+    /// The number itself.
+    public var rawValue: Int64
+
+    /// Creates a count of `rawValue` bytes.
+    public init(_ rawValue: Int64) { self.rawValue = rawValue }
+
+    /// Creates a count of `count` bytes.
+    public init(_ count: Int) { rawValue = Int64(count) }
+
+    /// No bytes.
+    public static let zero = ByteCount(Int64(0))
+
+    /// A count of `count` × 1,024 bytes.
+    public static func kibibytes(_ count: Int64) -> ByteCount { ByteCount(count << 10) }
+
+    /// A count of `count` × 1,048,576 bytes.
+    public static func mebibytes(_ count: Int64) -> ByteCount { ByteCount(count << 20) }
+
+    /// Orders counts by size.
+    public static func < (left: Self, right: Self) -> Bool { left.rawValue < right.rawValue }
+
+    /// The sum of two counts.
+    public static func + (left: Self, right: Self) -> Self {
+        ByteCount(left.rawValue + right.rawValue)
+    }
+
+    /// The difference of two counts, which may be negative.
+    public static func - (left: Self, right: Self) -> Self {
+        ByteCount(left.rawValue - right.rawValue)
+    }
+}
+
+extension ByteCount: Codable {
+    /// Decodes a count from a whole number that is not negative.
+    public init(from decoder: any Decoder) throws {
+        let container = try decoder.singleValueContainer()
+        rawValue = try container.decode(Int64.self)
+        guard rawValue >= 0 else {
+            throw DecodingError.dataCorruptedError(
+                in: container,
+                debugDescription: "expected a number of bytes, found \(rawValue)"
+            )
+        }
+    }
+
+    /// Encodes the count as a number.
+    public func encode(to encoder: any Encoder) throws {
+        var container = encoder.singleValueContainer()
+        try container.encode(rawValue)
+    }
+}
+
+extension ByteCount: CustomStringConvertible {
+    /// The count in decimal units as people read them: `812 B`, `40.2 kB`, `18.4 MB`.
+    public var description: String {
+        guard rawValue.magnitude >= 1000 else { return "\(rawValue) B" }
+        var tenths = rawValue / 100
+        for unit in ["kB", "MB", "GB"] {
+            if tenths.magnitude < 10000 { return "\(tenths / 10).\(tenths.magnitude % 10) \(unit)" }
+            tenths /= 1000
+        }
+        return "\(tenths / 10).\(tenths.magnitude % 10) TB"
+    }
+}

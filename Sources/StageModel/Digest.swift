@@ -1,0 +1,81 @@
+/// A SHA-256 digest (FIPS 180-4): the identity of an archive, whoever serves it.
+public struct Digest: Hashable, Sendable {
+    /// The number of bytes in a digest.
+    public static let byteCount = 32
+
+    private var words: SIMD4<UInt64>
+
+    /// Creates a digest from its bytes, of which there must be ``byteCount``.
+    public init(bytes: [UInt8]) {
+        precondition(bytes.count == Self.byteCount, "a SHA-256 digest has 32 bytes")
+        words = .zero
+        for (index, byte) in bytes.enumerated() {
+            words[index / 8] = words[index / 8] << 8 | UInt64(byte)
+        }
+    }
+
+    /// Creates a digest from 64 hexadecimal digits, of either case.
+    ///
+    /// - Throws: ``ValueError`` for any other text.
+    public init(hexadecimal text: String) throws(ValueError) {
+        let digits = Array(text.utf8)
+        var bytes: [UInt8] = []
+        bytes.reserveCapacity(Self.byteCount)
+        if digits.count == 2 * Self.byteCount {
+            for index in stride(from: 0, to: digits.count, by: 2) {
+                guard let high = Self.value(ofDigit: digits[index]),
+                    let low = Self.value(ofDigit: digits[index + 1])
+                else { break }
+                bytes.append(high << 4 | low)
+            }
+        }
+        guard bytes.count == Self.byteCount else {
+            throw ValueError(expected: "64 hexadecimal digits", text: text)
+        }
+        self.init(bytes: bytes)
+    }
+
+    /// The bytes of the digest, in order.
+    public var bytes: [UInt8] {
+        (0..<Self.byteCount).map { index in
+            UInt8(truncatingIfNeeded: words[index / 8] >> UInt64(8 * (7 - index % 8)))
+        }
+    }
+
+    private static func value(ofDigit digit: UInt8) -> UInt8? {
+        switch digit {
+        case UInt8(ascii: "0")...UInt8(ascii: "9"): digit - UInt8(ascii: "0")
+        case UInt8(ascii: "a")...UInt8(ascii: "f"): digit - UInt8(ascii: "a") + 10
+        case UInt8(ascii: "A")...UInt8(ascii: "F"): digit - UInt8(ascii: "A") + 10
+        default: nil
+        }
+    }
+
+    private static let digits = Array("0123456789abcdef".utf8)
+}
+
+extension Digest: CustomStringConvertible {
+    /// The digest as 64 lower-case hexadecimal digits.
+    public var description: String {
+        var text: [UInt8] = []
+        text.reserveCapacity(2 * Self.byteCount)
+        for byte in bytes {
+            text.append(Self.digits[Int(byte >> 4)])
+            text.append(Self.digits[Int(byte & 15)])
+        }
+        return String(decoding: text, as: UTF8.self)
+    }
+}
+
+extension Digest: Codable {
+    /// Decodes a digest from its hexadecimal digits.
+    public init(from decoder: any Decoder) throws {
+        self = try decoder.value { text throws(ValueError) in try Digest(hexadecimal: text) }
+    }
+
+    /// Encodes the digest as hexadecimal digits.
+    public func encode(to encoder: any Encoder) throws {
+        var container = encoder.singleValueContainer()
+        try container.encode(description)
+    }
+}

@@ -1,0 +1,88 @@
+/// A name that is also a file name: of packs, applications and application groups.
+///
+/// 1 to 128 ASCII letters, digits, `.`, `-` and `_`, the first of them a letter or digit. So a name is
+/// never `..`, never hidden, never an option of a command, and needs no quoting in a shell or a URL.
+public protocol Identifier: Hashable, Sendable, Codable, Comparable, CustomStringConvertible {
+    /// The text of the identifier.
+    var text: String { get }
+
+    /// Creates an identifier from text that is known to keep the rules.
+    init(unchecked text: String)
+}
+
+extension Identifier {
+    /// Creates an identifier from text.
+    ///
+    /// - Throws: ``ValueError`` if the text breaks the rules of ``Identifier``.
+    public init(_ text: String) throws(ValueError) {
+        guard Self.isValid(text) else {
+            throw ValueError(
+                expected: "1 to 128 ASCII letters, digits, '.', '-' or '_', "
+                    + "beginning with a letter or digit",
+                text: text
+            )
+        }
+        self.init(unchecked: text)
+    }
+
+    private static func isValid(_ text: String) -> Bool {
+        guard (1...128).contains(text.utf8.count), let first = text.utf8.first else { return false }
+        return first.isLetterOrDigit
+            && text.utf8.allSatisfy { $0.isLetterOrDigit || [0x2D, 0x2E, 0x5F].contains($0) }
+    }
+
+    /// The text itself.
+    public var description: String { text }
+
+    /// Orders identifiers by their bytes.
+    public static func < (left: Self, right: Self) -> Bool { left.text < right.text }
+
+    /// Decodes an identifier from a string.
+    public init(from decoder: any Decoder) throws {
+        self = try decoder.value { text throws(ValueError) in try Self(text) }
+    }
+
+    /// Encodes the identifier as a string.
+    public func encode(to encoder: any Encoder) throws {
+        var container = encoder.singleValueContainer()
+        try container.encode(text)
+    }
+}
+
+/// Names an asset pack, uniquely within its application group.
+public struct PackID: Identifier {
+    /// The text of the name.
+    public let text: String
+
+    /// Creates a name from text that is known to keep the rules of ``Identifier``.
+    public init(unchecked text: String) { self.text = text }
+}
+
+/// Names an application, by convention in reverse domain order.
+public struct ApplicationID: Identifier {
+    /// The text of the name.
+    public let text: String
+
+    /// Creates a name from text that is known to keep the rules of ``Identifier``.
+    public init(unchecked text: String) { self.text = text }
+}
+
+/// Names an application group: the applications and processes that share one container.
+public struct GroupID: Identifier {
+    /// The text of the name.
+    public let text: String
+
+    /// Creates a name from text that is known to keep the rules of ``Identifier``.
+    public init(unchecked text: String) { self.text = text }
+}
+
+extension UInt8 {
+    fileprivate var isLetterOrDigit: Bool {
+        switch self {
+        case UInt8(ascii: "a")...UInt8(ascii: "z"): true
+        case UInt8(ascii: "A")...UInt8(ascii: "Z"): true
+        case UInt8(ascii: "0")...UInt8(ascii: "9"): true
+        default: false
+        }
+    }
+}

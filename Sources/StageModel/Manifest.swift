@@ -1,0 +1,107 @@
+/// What a publisher offers to one application: its packs, their policies and where they are.
+public struct Manifest: Hashable, Sendable {
+    /// The major version of the format that this code reads.
+    public static let formatVersion = 1
+
+    /// The application that the packs are for.
+    public var application: ApplicationID
+    /// Counts the publisher's changes; never goes back.
+    public var revision: Int
+    /// Which versions of the application the manifest holds for.
+    ///
+    /// `nil` stands for every version.
+    public var applicationVersion: VersionRequirement?
+    /// The mirrors, in order of preference.
+    ///
+    /// Where there are none, URLs are relative to the manifest's own.
+    public var baseURLs: [String]
+    /// The packs, in the order of the manifest.
+    public var packs: [Pack]
+
+    /// Creates a manifest from its parts.
+    public init(
+        application: ApplicationID,
+        revision: Int,
+        applicationVersion: VersionRequirement? = nil,
+        baseURLs: [String] = [],
+        packs: [Pack]
+    ) {
+        self.application = application
+        self.revision = revision
+        self.applicationVersion = applicationVersion
+        self.baseURLs = baseURLs
+        self.packs = packs
+    }
+
+    /// The pack with this id.
+    public subscript(id: PackID) -> Pack? { packs.first { $0.id == id } }
+}
+
+/// One asset pack as the manifest offers it.
+public struct Pack: Hashable, Sendable {
+    /// The name of the pack.
+    public var id: PackID
+    /// The publisher's version; a higher one is newer.
+    public var version: Int
+    /// When the pack is fetched.
+    public var policy: DownloadPolicy
+    /// The pack as one archive.
+    public var archive: PackArchive
+    /// The sum of the sizes of the pack's files.
+    public var installedSize: ByteCount
+    /// How many entries the pack has: files, directories and symbolic links.
+    public var fileCount: Int
+    /// Orders packs of one policy: higher comes first.
+    public var priority: Int
+    /// Whatever the publisher wants to tell the application, as JSON text; `nil` for nothing.
+    public var userInfo: String?
+
+    /// Creates a pack from its parts.
+    public init(
+        id: PackID,
+        version: Int,
+        policy: DownloadPolicy,
+        archive: PackArchive,
+        installedSize: ByteCount,
+        fileCount: Int
+    ) {
+        self.id = id
+        self.version = version
+        self.policy = policy
+        self.archive = archive
+        self.installedSize = installedSize
+        self.fileCount = fileCount
+        priority = 0
+        userInfo = nil
+    }
+}
+
+/// The archive that carries a pack.
+public struct PackArchive: Hashable, Sendable {
+    /// Where it is: absolute, or relative to each mirror in turn.
+    public var url: String
+    /// How the content is wrapped.
+    public var format: ArchiveFormat
+    /// Its exact size on the wire.
+    public var size: ByteCount
+    /// The digest of its bytes on the wire.
+    public var digest: Digest
+    /// The name that the content of a ``ArchiveFormat/file`` gets; `nil` stands for the last
+    /// component of ``url``.
+    public var fileName: String?
+
+    /// Creates an archive from its parts.
+    public init(
+        url: String,
+        format: ArchiveFormat,
+        size: ByteCount,
+        digest: Digest,
+        fileName: String? = nil
+    ) {
+        self.url = url
+        self.format = format
+        self.size = size
+        self.digest = digest
+        self.fileName = fileName
+    }
+}

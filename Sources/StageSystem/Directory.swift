@@ -1,0 +1,314 @@
+import CLinux
+import Glibc
+public import SystemPackage
+
+/// An open directory, through which everything below it is reached.
+///
+/// Names are resolved below the directory only: no path leads out of it and no symbolic link is
+/// followed (openat2(2) with `RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS`), so what somebody else does to
+/// the tree cannot redirect a write. The directory is closed when the last reference goes.
+public final class Directory: Sendable {
+    /// Where the directory was opened; for messages.
+    public let path: FilePath
+    /// The open directory.
+    ///
+    /// It stays owned by this value.
+    public let descriptor: FileDescriptor
+
+    /// Takes over an open directory.
+    public init(adopting descriptor: FileDescriptor, path: FilePath) {
+        self.descriptor = descriptor
+        self.path = path
+    }
+
+    deinit {
+        // A directory that was only read has nothing to lose when close(2) fails.
+        try? descriptor.close()
+    }
+
+    /// Opens the directory at `path`, following symbolic links in it.
+    public static func open(_ path: FilePath) throws(FileError) -> Directory {
+        let descriptor = try Self.attempt("open", path) {
+            unsafe path.withPlatformString { unsafe stage_open_directory($0) }
+        }
+        return Directory(adopting: FileDescriptor(rawValue: descriptor), path: path)
+    }
+
+    /// Opens the directory at `path`, making it and those above it where they are missing.
+    public static func make(
+        _ path: FilePath,
+        permissions: FilePermissions = .directory
+    ) throws(FileError) -> Directory {
+        var made = FilePath(root: path.root, [] as [FilePath.Component])
+        for component in path.components {
+            made.append(component)
+            do {
+                _ = try Self.attempt("create", made) {
+                    unsafe made.withPlatformString { unsafe mkdir($0, permissions.rawValue) }
+                }
+            } catch  where error.errno == .fileExists || error.errno == .readOnlyFileSystem {
+                // Already there, or told by the call that opens it.
+            }
+        }
+        return try open(path)
+    }
+
+    /// Opens the directory at `name` below this one, or returns `nil` if there is none.
+    public func directory(_ name: FilePath) throws(FileError) -> Directory? {
+        do {
+            let file = try openFile(name, O_RDONLY | O_DIRECTORY, 0)
+            return Directory(adopting: file, path: path.pushing(name))
+        } catch  where error.errno == .noSuchFileOrDirectory {
+            return nil
+        }
+    }
+
+    /// Opens the directory at `name` below this one, making it (but not those above it) where it is
+    /// missing.
+    public func makeDirectory(
+        _ name: FilePath,
+        permissions: FilePermissions = .directory
+    ) throws(FileError) -> Directory {
+        try createDirectory(name, permissions: permissions)
+        let file = try openFile(name, O_RDONLY | O_DIRECTORY, 0)
+        return Directory(adopting: file, path: path.pushing(name))
+    }
+
+    /// Makes a directory whose parent exists, and returns whether it was missing.
+    @discardableResult
+    public func createDirectory(
+        _ name: FilePath,
+        permissions: FilePermissions = .directory
+    ) throws(FileError) -> Bool {
+        do {
+            try unsafe onParent(of: name, "create") { parent, last in
+                unsafe mkdirat(parent, last, permissions.rawValue)
+            }
+            return true
+        } catch  where error.errno == .fileExists {
+            return false
+        }
+    }
+
+    /// Opens the file at `name` for reading, or returns `nil` if there is none.
+    public func file(reading name: FilePath) throws(FileError) -> File? {
+        do {
+            return File(adopting: try openFile(name, O_RDONLY, 0), path: path.pushing(name))
+        } catch  where error.errno == .noSuchFileOrDirectory {
+            return nil
+        }
+    }
+
+    /// Creates the file at `name`, which must not exist, for writing and reading.
+    public func file(
+        creating name: FilePath,
+        permissions: FilePermissions = .file
+    ) throws(FileError) -> File {
+        let file = try openFile(name, O_RDWR | O_CREAT | O_EXCL, permissions.rawValue)
+        return File(adopting: file, path: path.pushing(name))
+    }
+
+    /// Opens the file at `name` for writing and reading, and creates it where it is missing.
+    public func file(
+        updating name: FilePath,
+        permissions: FilePermissions = .file
+    ) throws(FileError) -> File {
+        let file = try openFile(name, O_RDWR | O_CREAT, permissions.rawValue)
+        return File(adopting: file, path: path.pushing(name))
+    }
+
+    /// Returns the text of the symbolic link `name`, or `nil` if nothing is there or it is no link.
+    public func link(_ name: FilePath.Component) throws(FileError) -> String? {
+        do {
+            return try readLink(name)
+        } catch  where error.errno == .noSuchFileOrDirectory || error.errno == .invalidArgument {
+            return nil
+        }
+    }
+
+    private func readLink(_ name: FilePath.Component) throws(FileError) -> String {
+        try unsafe withUnsafeTemporaryAllocation(
+            of: CChar.self,
+            capacity: Int(PATH_MAX)
+        ) { buffer throws(FileError) in
+            guard let base = buffer.baseAddress else { return "" }
+            let count = try Self.attempt("read the link", path.appending(name)) {
+                unsafe name.withPlatformString {
+                    unsafe CInt(readlinkat(descriptor.rawValue, $0, base, buffer.count))
+                }
+            }
+            return unsafe String(
+                decoding: UnsafeRawBufferPointer(
+                    rebasing: UnsafeRawBufferPointer(buffer)[..<Int(count)]
+                ),
+                as: UTF8.self
+            )
+        }
+    }
+
+    /// Makes a symbolic link at `name`, which must not exist.
+    public func createLink(_ name: FilePath, to target: String) throws(FileError) {
+        try unsafe onParent(of: name, "create") { parent, last in
+            unsafe symlinkat(target, parent, last)
+        }
+    }
+
+    /// Renames `name` to `newName` in `directory`, in one step; what stood there is replaced unless
+    /// `replacing` is `false`, in which case it is an error (`EEXIST`).
+    public func rename(
+        _ name: FilePath.Component,
+        to newName: FilePath.Component,
+        in directory: Directory,
+        replacing: Bool = true
+    ) throws(FileError) {
+        _ = try Self.attempt("rename", path.appending(name)) {
+            unsafe name.withPlatformString { from in
+                unsafe newName.withPlatformString { to in
+                    unsafe stage_renameat2(
+                        descriptor.rawValue,
+                        from,
+                        directory.descriptor.rawValue,
+                        to,
+                        replacing ? 0 : UInt32(RENAME_NOREPLACE)
+                    )
+                }
+            }
+        }
+    }
+
+    /// Removes the file or link `name`, and returns whether there was one.
+    @discardableResult
+    public func remove(_ name: FilePath.Component) throws(FileError) -> Bool {
+        try remove(name, flags: 0)
+    }
+
+    /// Removes the empty directory `name`, and returns whether there was one.
+    @discardableResult
+    public func removeDirectory(_ name: FilePath.Component) throws(FileError) -> Bool {
+        try remove(name, flags: AT_REMOVEDIR)
+    }
+
+    private func remove(_ name: FilePath.Component, flags: CInt) throws(FileError) -> Bool {
+        do {
+            _ = try Self.attempt("remove", path.appending(name)) {
+                unsafe name.withPlatformString { unsafe unlinkat(descriptor.rawValue, $0, flags) }
+            }
+            return true
+        } catch  where error.errno == .noSuchFileOrDirectory {
+            return false
+        }
+    }
+
+    /// Returns what `name` below this directory is, without following a link, or `nil` if nothing is
+    /// there.
+    public func status(_ name: FilePath) throws(FileError) -> FileStatus? {
+        var status = stat()
+        do {
+            try unsafe onParent(of: name, "look at") { parent, last in
+                unsafe fstatat(parent, last, &status, AT_SYMLINK_NOFOLLOW)
+            }
+            return FileStatus(status)
+        } catch  where error.errno == .noSuchFileOrDirectory {
+            return nil
+        }
+    }
+
+    /// Waits until the names in this directory are on disk.
+    public func synchronize() throws(FileError) {
+        _ = try Self.attempt("synchronize", path) { fsync(descriptor.rawValue) }
+    }
+
+    /// Waits until everything in the file system that holds this directory is on disk.
+    ///
+    /// One call for a tree of any size: cheaper than a call for each file from a handful on.
+    public func synchronizeFileSystem() throws(FileError) {
+        _ = try Self.attempt("synchronize", path) { stage_syncfs(descriptor.rawValue) }
+    }
+
+    /// Returns how much of the file system this process may still fill.
+    public func freeSpace() throws(FileError) -> FreeSpace {
+        var status = statvfs()
+        _ = try Self.attempt("look at", path) { unsafe fstatvfs(descriptor.rawValue, &status) }
+        return FreeSpace(
+            bytes: Int64(clamping: UInt64(status.f_bavail) * UInt64(status.f_frsize)),
+            files: status.f_files == 0 ? nil : Int64(clamping: status.f_favail)
+        )
+    }
+
+    /// Opens `name` below this directory, with the flags of open(2).
+    func openFile(
+        _ name: FilePath,
+        _ flags: CInt,
+        _ mode: CInterop.Mode
+    ) throws(FileError) -> FileDescriptor {
+        let file = try Self.attempt("open", path.pushing(name)) {
+            unsafe name.withPlatformString { name in
+                unsafe stage_openat2(
+                    descriptor.rawValue,
+                    name,
+                    UInt64(flags | O_CLOEXEC | O_NOFOLLOW),
+                    flags & O_CREAT == 0 ? 0 : UInt64(mode),
+                    UInt64(RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS)
+                )
+            }
+        }
+        return FileDescriptor(rawValue: file)
+    }
+
+    /// Calls `body` with the open directory that holds `name`, and the last component of `name`.
+    private func onParent(
+        of name: FilePath,
+        _ operation: String,
+        _ body: (CInt, UnsafePointer<CChar>) -> CInt
+    ) throws(FileError) {
+        guard let last = name.lastComponent else {
+            throw FileError(operation, path.pushing(name), .invalidArgument)
+        }
+        let above = name.removingLastComponent()
+        let full = path.pushing(name)
+        guard !above.isEmpty else {
+            _ = try Self.attempt(operation, full) {
+                unsafe last.withPlatformString { unsafe body(descriptor.rawValue, $0) }
+            }
+            return
+        }
+        let parent = try openFile(above, O_RDONLY | O_DIRECTORY, 0)
+        // Opened for this call alone; nothing was written through it.
+        defer { try? parent.close() }
+        _ = try Self.attempt(operation, full) {
+            unsafe last.withPlatformString { unsafe body(parent.rawValue, $0) }
+        }
+    }
+
+    /// Makes a system call, again when a signal interrupted it, and turns -1 into an error.
+    @discardableResult
+    static func attempt(
+        _ operation: String,
+        _ path: @autoclosure () -> FilePath,
+        _ call: () -> CInt
+    ) throws(FileError) -> CInt {
+        while true {
+            let result = call()
+            if result >= 0 { return result }
+            let reason = Errno(rawValue: errno)
+            if reason != .interrupted { throw FileError(operation, path(), reason) }
+        }
+    }
+}
+
+/// What a file system has left for this process.
+public struct FreeSpace: Equatable, Sendable {
+    /// Bytes that may still be written.
+    public var bytes: Int64
+    /// Files that may still be created; `nil` where the file system sets no number.
+    public var files: Int64?
+}
+
+extension FilePermissions {
+    /// What files of a container are created with, before the umask: `0644`.
+    public static let file = FilePermissions(rawValue: 0o644)
+    /// What directories of a container are created with, before the umask: `0755`.
+    public static let directory = FilePermissions(rawValue: 0o755)
+    /// What executable files of a pack are created with, before the umask: `0755`.
+    public static let executable = FilePermissions(rawValue: 0o755)
+}

@@ -1,0 +1,109 @@
+import CLinux
+import Glibc
+public import SystemPackage
+
+/// An open file with one owner, closed when that owner goes.
+@safe public struct File: ~Copyable, Sendable {
+    /// Where the file was opened; for messages.
+    public let path: FilePath
+    /// The open file.
+    ///
+    /// It stays owned by this value.
+    public let descriptor: FileDescriptor
+
+    /// Takes over an open file.
+    public init(adopting descriptor: FileDescriptor, path: FilePath) {
+        self.descriptor = descriptor
+        self.path = path
+    }
+
+    deinit {
+        // What must not be lost was synchronized before; a failing close(2) adds nothing to act on.
+        try? descriptor.close()
+    }
+
+    /// Opens the file at `path` for reading, following symbolic links.
+    public static func open(reading path: FilePath) throws(FileError) -> File {
+        let file = try Directory.attempt("open", path) {
+            unsafe path.withPlatformString { unsafe stage_open_file($0) }
+        }
+        return File(adopting: FileDescriptor(rawValue: file), path: path)
+    }
+
+    /// Reads up to `buffer.count` bytes at `offset`, and returns how many there were: 0 at the end.
+    public func read(
+        into buffer: inout [UInt8],
+        at offset: Int64
+    ) throws(FileError) -> Int {
+        try attempt("read") {
+            unsafe buffer.withUnsafeMutableBytes {
+                unsafe pread(descriptor.rawValue, $0.baseAddress, $0.count, off_t(offset))
+            }
+        }
+    }
+
+    /// Reads the whole file.
+    ///
+    /// - Throws: ``FileError`` with `EFBIG` if it has more than `limit` bytes.
+    public func readAll(limit: Int) throws(FileError) -> [UInt8] {
+        let size = try status().size
+        guard size <= limit else { throw FileError("read", path, .fileTooLarge) }
+        var content: [UInt8] = []
+        var buffer = [UInt8](repeating: 0, count: max(4096, min(Int(size) + 1, 1 << 20)))
+        while true {
+            let count = try read(into: &buffer, at: Int64(content.count))
+            if count == 0 { return content }
+            content += buffer[..<count]
+            guard content.count <= limit else { throw FileError("read", path, .fileTooLarge) }
+        }
+    }
+
+    /// Writes all of `bytes` at `offset`.
+    public func write(_ bytes: Span<UInt8>, at offset: Int64) throws(FileError) {
+        var written = 0
+        while written < bytes.count {
+            written += try unsafe bytes.withUnsafeBytes { (buffer) throws(FileError) -> Int in
+                let rest = unsafe UnsafeRawBufferPointer(rebasing: buffer[written...])
+                return try attempt("write") {
+                    unsafe pwrite(
+                        descriptor.rawValue,
+                        rest.baseAddress,
+                        rest.count,
+                        off_t(offset) + off_t(written)
+                    )
+                }
+            }
+        }
+    }
+
+    /// Cuts the file, or lengthens it with zeros, to `size` bytes.
+    public func truncate(to size: Int64) throws(FileError) {
+        _ = try attempt("truncate") { Int(ftruncate(descriptor.rawValue, off_t(size))) }
+    }
+
+    /// Waits until the content of the file is on disk.
+    public func synchronize() throws(FileError) {
+        _ = try attempt("synchronize") { Int(fdatasync(descriptor.rawValue)) }
+    }
+
+    /// Starts writing the content of the file to disk, and does not wait for it.
+    public func startWriting() throws(FileError) {
+        _ = try attempt("synchronize") { Int(stage_start_writeback(descriptor.rawValue)) }
+    }
+
+    /// Returns what the file is and how large.
+    public func status() throws(FileError) -> FileStatus {
+        var status = stat()
+        _ = try attempt("look at") { unsafe Int(fstat(descriptor.rawValue, &status)) }
+        return FileStatus(status)
+    }
+
+    private func attempt(_ operation: String, _ call: () -> Int) throws(FileError) -> Int {
+        while true {
+            let result = call()
+            if result >= 0 { return result }
+            let reason = Errno(rawValue: errno)
+            if reason != .interrupted { throw FileError(operation, path, reason) }
+        }
+    }
+}

@@ -1,0 +1,44 @@
+internal import Glibc
+
+/// What a name stands for, as lstat(2) tells.
+public struct FileStatus: Equatable, Sendable {
+    /// What kind of thing it is.
+    public enum Kind: Equatable, Sendable {
+        case file
+        case directory
+        case link
+        /// A device, fifo or socket.
+        case other
+    }
+
+    /// What kind of thing it is.
+    public var kind: Kind
+    /// The size in bytes.
+    public var size: Int64
+    /// The permission bits, set-id bits included.
+    public var mode: UInt32
+    /// The number of the file within its file system.
+    public var inode: UInt64
+    /// How many names the file has.
+    public var linkCount: UInt64
+    /// When the content last changed, in seconds since 1970.
+    public var modified: Int64
+
+    init(_ status: stat) {
+        kind =
+            switch status.st_mode & S_IFMT {
+            case S_IFREG: .file
+            case S_IFDIR: .directory
+            case S_IFLNK: .link
+            default: .other
+            }
+        size = Int64(status.st_size)
+        mode = status.st_mode & 0o7777
+        inode = UInt64(status.st_ino)
+        linkCount = UInt64(status.st_nlink)
+        modified = Int64(status.st_mtim.tv_sec)
+    }
+
+    /// Whether the owner may execute it.
+    public var isExecutable: Bool { mode & 0o100 != 0 }
+}

@@ -1,0 +1,6 @@
+import ArgumentParser
+
+@main
+struct StagePackCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(commandName: "stagepack")
+}
