@@ -47,6 +47,9 @@ let package = Package(
         // 2: one module a C library
         library("StageDigest", ["CCrypto", "StageModel", "StageSystem", system]),
 
+        // 3: the shared directory
+        library("StageContainer", ["StageModel", "StageSystem", system]),
+
         // 7: the executables
         .executableTarget(
             name: "stagepack",

@@ -117,6 +117,20 @@ public final class Directory: Sendable {
         return File(adopting: file, path: path.pushing(name))
     }
 
+    /// Opens the file at `name` for writing and reading, or returns `nil` if there is none.
+    public func file(updatingExisting name: FilePath) throws(FileError) -> File? {
+        do {
+            return File(adopting: try openFile(name, O_RDWR, 0), path: path.pushing(name))
+        } catch  where error.errno == .noSuchFileOrDirectory {
+            return nil
+        }
+    }
+
+    /// Whether this process may make names in the directory.
+    public var isWritable: Bool {
+        unsafe faccessat(descriptor.rawValue, ".", W_OK, 0) == 0
+    }
+
     /// Returns the text of the symbolic link `name`, or `nil` if nothing is there or it is no link.
     public func link(_ name: FilePath.Component) throws(FileError) -> String? {
         do {

@@ -1,0 +1,85 @@
+public import StageModel
+import StageSystem
+import SystemPackage
+
+/// The manifest that was accepted last for an application, and where it came from.
+public struct StoredManifest: Hashable, Sendable, Codable {
+    /// The URL that it was asked for at.
+    public var url: String
+    /// The URL that answered, after redirects: what relative URLs of packs are relative to.
+    public var resolvedURL: String
+    /// The strong entity tag that came with it, for asking whether it changed.
+    public var entityTag: String?
+    /// When the server last said that it is current, in seconds since 1970.
+    public var checkedAt: Int64
+    /// The manifest's text, as it was received.
+    public var text: String
+
+    /// Creates the record of a manifest.
+    public init(
+        url: String,
+        resolvedURL: String,
+        entityTag: String?,
+        checkedAt: Int64,
+        text: String
+    ) {
+        self.url = url
+        self.resolvedURL = resolvedURL
+        self.entityTag = entityTag
+        self.checkedAt = checkedAt
+        self.text = text
+    }
+}
+
+extension Container {
+    /// Returns the manifest that was accepted last for the application, or `nil` if none was.
+    public func storedManifest(
+        for application: ApplicationID
+    ) throws(ContainerError) -> StoredManifest? {
+        try reader.storedManifest(for: application)
+    }
+
+    /// Keeps an accepted manifest, replacing the one before in one step.
+    public func store(
+        _ manifest: StoredManifest,
+        for application: ApplicationID
+    ) throws(ContainerError) {
+        try JSONRecord.write(
+            manifest,
+            to: application.recordName,
+            in: manifests,
+            durably: false
+        )
+    }
+}
+
+extension ContainerReader {
+    /// Returns the manifest that was accepted last for the application, or `nil` if none was.
+    public func storedManifest(
+        for application: ApplicationID
+    ) throws(ContainerError) -> StoredManifest? {
+        let name = FilePath(ContainerLayout.manifest).appending(application.recordName)
+        return try JSONRecord.read(StoredManifest.self, at: name, in: root)
+    }
+
+    /// Returns the applications that a manifest was accepted for, in order.
+    public func applications() throws(ContainerError) -> [ApplicationID] {
+        try ContainerError.wrapping { () throws(FileError) in
+            guard let directory = try root.directory(FilePath(ContainerLayout.manifest)) else {
+                return []
+            }
+            // Names that are no application's are files about to be put in place.
+            return try directory.entries().filter { $0.name.string.hasSuffix(".json") }
+                .compactMap { try? ApplicationID(String($0.name.string.dropLast(5))) }.sorted()
+        }
+    }
+}
+
+extension ApplicationID {
+    fileprivate var recordName: FilePath.Component {
+        guard let name = FilePath.Component("\(text).json") else {
+            preconditionFailure("an identifier is a file name")
+        }
+        return name
+    }
+}

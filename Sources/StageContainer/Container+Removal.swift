@@ -1,0 +1,146 @@
+public import StageModel
+public import StageSystem
+public import SystemPackage
+
+/// What a removal freed.
+public struct Removal: Equatable, Sendable {
+    /// The generations that are gone.
+    public var generations = 0
+    /// Staging areas and removed trees that dead processes left.
+    public var leftovers = 0
+    /// Part files that nothing will continue.
+    public var downloads = 0
+    /// The generations that stay because somebody reads them.
+    public var inUse = 0
+
+    /// Creates the value of a removal that freed nothing.
+    public init() {}
+}
+
+extension Container {
+    /// Returns the generations of a pack that are on disk, in no order that means anything.
+    public func generations(of id: PackID) throws(ContainerError) -> [GenerationName] {
+        try ContainerError.wrapping { () throws(FileError) in
+            guard let directory = try generations.directory(FilePath(id.component)) else {
+                return []
+            }
+            return try directory.entries().filter { $0.kind == .directory }
+                .map { GenerationName($0.name) }.sorted()
+        }
+    }
+
+    /// Removes a pack from sight, then its generations, except those that somebody reads.
+    ///
+    /// Readers that hold a lease go on reading; what they hold is removed by a later ``sweep()``.
+    public func remove(_ lock: PackLock) throws(ContainerError) -> Removal {
+        try ContainerError.wrapping { () throws(FileError) in
+            try packs.remove(lock.id.component)
+            try packs.synchronize()
+        }
+        return try removeObsoleteGenerations(lock, keeping: 0)
+    }
+
+    /// Removes the generations of a pack that are neither current, nor read by anybody, nor among the
+    /// `keeping` newest of the others.
+    public func removeObsoleteGenerations(
+        _ lock: PackLock,
+        keeping: Int
+    ) throws(ContainerError) -> Removal {
+        let id = lock.id
+        let current = try reader.currentGeneration(of: id)
+        var removal = Removal()
+        var obsolete: [(stagedAt: Int64, name: GenerationName)] = []
+        for name in try generations(of: id) where name != current {
+            obsolete.append((try stagedAt(name, id), name))
+        }
+        obsolete.sort { $0.stagedAt > $1.stagedAt }
+        for (_, name) in obsolete.dropFirst(keeping) {
+            let isGone = try ContainerError.wrapping { () throws(FileError) in
+                try removeGeneration(name, id)
+            }
+            if isGone { removal.generations += 1 } else { removal.inUse += 1 }
+        }
+        if current == nil, obsolete.count == removal.generations {
+            _ = try ContainerError.wrapping { () throws(FileError) in
+                try generations.removeDirectory(id.component)
+            }
+        }
+        return removal
+    }
+
+    /// When the generation was staged; a damaged one counts as the oldest.
+    private func stagedAt(_ name: GenerationName, _ id: PackID) throws(ContainerError) -> Int64 {
+        do throws(ContainerError) {
+            return try reader.record(of: name, id)?.stagedAt ?? 0
+        } catch {
+            guard case .damagedRecord = error else { throw error }
+            return 0
+        }
+    }
+
+    /// Removes a generation that no link names, and returns `false` if somebody reads it.
+    private func removeGeneration(_ name: GenerationName, _ id: PackID) throws(FileError) -> Bool {
+        guard let directory = try generations.directory(FilePath(id.component)) else { return true }
+        let path = FilePath(name.component).appending(ContainerLayout.lease)
+        let lease = try FileLock.attempt(try directory.file(updating: path), .exclusive)
+        guard let lease else { return false }
+        // Out of sight in one step, so that a crash leaves no half generation under its name.
+        let trash = try makeUniqueName(id)
+        try directory.rename(name.component, to: trash, in: staging, replacing: false)
+        _ = consume lease
+        try staging.removeTree(trash)
+        return true
+    }
+
+    /// Removes what dead processes left in `staging/`, and part files that `isWanted` does not name.
+    ///
+    /// Safe at any time: areas of living processes are locked, and a sweep that another process is
+    /// making is left to it.
+    public func sweep(
+        now: Int64,
+        isWanted: (FilePath.Component) -> Bool
+    ) throws(ContainerError) -> Removal {
+        try ContainerError.wrapping { () throws(FileError) in
+            var removal = Removal()
+            let file = try locks.file(updating: FilePath(Self.birthLock))
+            if let alone = try FileLock.attempt(file, .exclusive) {
+                for entry in try staging.entries() where try isAbandoned(entry) {
+                    try staging.removeTree(entry.name)
+                    removal.leftovers += 1
+                }
+                _ = consume alone
+            }
+            for entry in try downloads.entries() where !isWanted(entry.name) {
+                if try downloads.remove(entry.name) { removal.downloads += 1 }
+            }
+            for directory in [root, packs, manifests] {
+                for entry in try directory.entries()
+                where try isStale(entry.name, in: directory, now: now) {
+                    if try directory.remove(entry.name) { removal.leftovers += 1 }
+                }
+            }
+            return removal
+        }
+    }
+
+    /// Whether the file was to be put in place by a process that died.
+    ///
+    /// A living one does it at once: a file that is an hour old is nobody's.
+    private func isStale(
+        _ name: FilePath.Component,
+        in directory: Directory,
+        now: Int64
+    ) throws(FileError) -> Bool {
+        guard Directory.isTemporary(name),
+            let status = try directory.status(FilePath(name))
+        else { return false }
+        return status.modified < now - 3600
+    }
+
+    private func isAbandoned(_ entry: DirectoryEntry) throws(FileError) -> Bool {
+        guard entry.kind == .directory else { return true }
+        let path = FilePath(entry.name).appending(ContainerLayout.lease)
+        guard let lease = try staging.file(updatingExisting: path) else { return true }
+        return try FileLock.attempt(lease, .exclusive) != nil
+    }
+}

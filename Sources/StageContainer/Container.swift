@@ -1,0 +1,95 @@
+public import StageModel
+public import StageSystem
+public import SystemPackage
+
+/// A container as the engine sees it: the shared directory of an application group, writable.
+///
+/// Any number of processes may have it open. What must not happen at once is kept apart by locks that
+/// the kernel frees when their owner dies: one on each pack (``PackLock``), one on each staging area.
+public final class Container: Sendable {
+    /// The container as readers see it.
+    public let reader: ContainerReader
+    /// Where part files are kept.
+    public let downloads: Directory
+    let packs: Directory
+    let generations: Directory
+    let staging: Directory
+    let locks: Directory
+    let manifests: Directory
+
+    /// The directory of the container.
+    public var root: Directory { reader.root }
+
+    /// Opens the container at `path`, making it where it is missing.
+    ///
+    /// - Throws: ``ContainerError/unknownFormat(_:found:known:)`` if a later version of StagePack made
+    ///   it; ``ContainerError/file(_:)`` if it cannot be written.
+    public static func make(_ path: FilePath) throws(ContainerError) -> Container {
+        let root = try ContainerError.wrapping { () throws(FileError) in try Directory.make(path) }
+        if try ContainerRecord.read(from: root) == nil {
+            try JSONRecord.write(
+                ContainerRecord(formatVersion: ContainerLayout.formatVersion),
+                to: ContainerLayout.record,
+                in: root,
+                durably: true
+            )
+        }
+        return try ContainerError.wrapping { () throws(FileError) in try Container(root: root) }
+    }
+
+    /// Opens the container at `path` for changing it, or returns `nil` if there is none.
+    public static func open(_ path: FilePath) throws(ContainerError) -> Container? {
+        guard let reader = try ContainerReader.open(path) else { return nil }
+        return try ContainerError.wrapping { () throws(FileError) in
+            try Container(root: reader.root)
+        }
+    }
+
+    private init(root: Directory) throws(FileError) {
+        packs = try root.makeDirectory(FilePath(ContainerLayout.packs))
+        generations = try root.makeDirectory(FilePath(ContainerLayout.generations))
+        staging = try root.makeDirectory(FilePath(ContainerLayout.staging))
+        downloads = try root.makeDirectory(FilePath(ContainerLayout.downloads))
+        locks = try root.makeDirectory(FilePath(ContainerLayout.locks))
+        manifests = try root.makeDirectory(FilePath(ContainerLayout.manifest))
+        reader = ContainerReader(root: root, packs: packs)
+    }
+
+    /// Returns how much of the container's file system may still be filled.
+    public func freeSpace() throws(ContainerError) -> FreeSpace {
+        try ContainerError.wrapping { () throws(FileError) in try root.freeSpace() }
+    }
+
+    /// Returns whether this process may change the container, without changing it.
+    public func isWritable() -> Bool {
+        root.isWritable
+    }
+
+    /// Takes the lock on a pack, or returns `nil` if another process or task works on it.
+    public func attemptLock(_ id: PackID) throws(ContainerError) -> PackLock? {
+        try ContainerError.wrapping { () throws(FileError) in
+            let file = try locks.file(updating: FilePath(id.component))
+            return try FileLock.attempt(file, .exclusive).map { PackLock(id: id, lock: $0) }
+        }
+    }
+
+    /// Takes the lock on a pack, and blocks the thread until it can.
+    public func waitForLock(_ id: PackID) throws(ContainerError) -> PackLock {
+        try ContainerError.wrapping { () throws(FileError) in
+            let file = try locks.file(updating: FilePath(id.component))
+            return PackLock(id: id, lock: try FileLock.wait(for: file, .exclusive))
+        }
+    }
+}
+
+/// The right to fetch, publish or remove one pack, held while the value lives.
+public final class PackLock: Sendable {
+    /// The pack.
+    public let id: PackID
+    private let lock: FileLock
+
+    init(id: PackID, lock: consuming FileLock) {
+        self.id = id
+        self.lock = lock
+    }
+}

@@ -1,0 +1,54 @@
+public import StageModel
+public import SystemPackage
+
+/// The names inside a container, in one place.
+///
+/// ```
+/// packs/<id>                     → ../generations/<id>/<generation>/content
+/// generations/<id>/<generation>/content/…   the files
+/// generations/<id>/<generation>/pack.json   what they are
+/// generations/<id>/<generation>/files       their digests
+/// generations/<id>/<generation>/lease       locked shared by readers
+/// staging/ downloads/ locks/ manifest/      not for readers
+/// container.json                            the version of all this
+/// ```
+public enum ContainerLayout {
+    /// The version of the layout that this code reads and writes.
+    public static let formatVersion = 1
+
+    static let record: FilePath.Component = "container.json"
+    static let packs: FilePath.Component = "packs"
+    static let generations: FilePath.Component = "generations"
+    static let staging: FilePath.Component = "staging"
+    static let downloads: FilePath.Component = "downloads"
+    static let locks: FilePath.Component = "locks"
+    static let manifest: FilePath.Component = "manifest"
+
+    static let content: FilePath.Component = "content"
+    static let packRecord: FilePath.Component = "pack.json"
+    static let lease: FilePath.Component = "lease"
+
+    /// The target of the link that makes `generation` the current one of `id`.
+    static func linkTarget(_ id: PackID, _ generation: GenerationName) -> String {
+        "../generations/\(id)/\(generation)/content"
+    }
+
+    /// The generation that a link of `packs/` names, or `nil` if the link is not one of ours.
+    static func generation(inLink target: String, of id: PackID) -> GenerationName? {
+        let prefix = "../generations/\(id)/"
+        let suffix = "/content"
+        guard target.hasPrefix(prefix), target.hasSuffix(suffix) else { return nil }
+        let name = target.dropFirst(prefix.count).dropLast(suffix.count)
+        return FilePath.Component(String(name)).map(GenerationName.init)
+    }
+}
+
+extension Identifier {
+    /// The identifier as a name in a directory.
+    public var component: FilePath.Component {
+        guard let component = FilePath.Component(text) else {
+            preconditionFailure("an identifier is a file name")
+        }
+        return component
+    }
+}

@@ -1,0 +1,73 @@
+import FoundationEssentials
+import StageSystem
+import SystemPackage
+
+/// The small JSON files of a container.
+enum JSONRecord {
+    /// The largest record that is read: a stored manifest.
+    static let sizeLimit = 16 << 20
+
+    /// Reads the record at `name`, or returns `nil` if there is none.
+    static func read<Value: Decodable>(
+        _ type: Value.Type,
+        at name: FilePath,
+        in directory: Directory
+    ) throws(ContainerError) -> Value? {
+        let bytes: [UInt8]
+        do throws(FileError) {
+            guard let file = try directory.file(reading: name) else { return nil }
+            bytes = try file.readAll(limit: sizeLimit)
+        } catch {
+            throw .file(error)
+        }
+        do {
+            return try JSONDecoder().decode(type, from: Data(bytes))
+        } catch {
+            throw .damagedRecord(directory.path.pushing(name), detail: "\(error)")
+        }
+    }
+
+    /// Puts the record at `name`, in one step.
+    static func write<Value: Encodable>(
+        _ value: Value,
+        to name: FilePath.Component,
+        in directory: Directory,
+        durably: Bool
+    ) throws(ContainerError) {
+        let encoder = JSONEncoder()
+        encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes, .prettyPrinted]
+        let bytes: [UInt8]
+        do {
+            bytes = Array(try encoder.encode(value))
+        } catch {
+            preconditionFailure("a record is always JSON: \(error)")
+        }
+        try ContainerError.wrapping { () throws(FileError) in
+            try directory.write(bytes, to: name, durably: durably)
+        }
+    }
+}
+
+/// What `container.json` holds.
+struct ContainerRecord: Codable {
+    var formatVersion: Int
+
+    /// Reads the record, or returns `nil` if the directory is not a container yet.
+    static func read(from root: Directory) throws(ContainerError) -> ContainerRecord? {
+        guard
+            let record = try JSONRecord.read(
+                ContainerRecord.self,
+                at: FilePath(ContainerLayout.record),
+                in: root
+            )
+        else { return nil }
+        guard record.formatVersion == ContainerLayout.formatVersion else {
+            throw .unknownFormat(
+                root.path,
+                found: record.formatVersion,
+                known: ContainerLayout.formatVersion
+            )
+        }
+        return record
+    }
+}

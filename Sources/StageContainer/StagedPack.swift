@@ -1,0 +1,78 @@
+public import StageModel
+import StageSystem
+public import SystemPackage
+
+/// What a generation's `pack.json` says of it.
+public struct StagedPack: Hashable, Sendable, Codable {
+    /// The pack.
+    public var id: PackID
+    /// The publisher's version.
+    public var version: Int
+    /// The digest of the archive that the content came from.
+    public var archiveDigest: Digest
+    /// The size of that archive.
+    public var archiveSize: ByteCount
+    /// The sum of the sizes of the files.
+    public var installedSize: ByteCount
+    /// How many files and symbolic links there are.
+    public var fileCount: Int
+    /// The application whose manifest named the pack.
+    public var application: ApplicationID
+    /// The revision of that manifest.
+    public var manifestRevision: Int
+    /// The URL that the archive came from.
+    public var source: String
+    /// When the content was staged, in seconds since 1970.
+    public var stagedAt: Int64
+
+    /// Creates the record of a pack that `manifest` names.
+    public init(_ pack: Pack, of manifest: Manifest, source: String, stagedAt: Int64) {
+        id = pack.id
+        version = pack.version
+        archiveDigest = pack.archive.digest
+        archiveSize = pack.archive.size
+        installedSize = pack.installedSize
+        fileCount = pack.fileCount
+        application = manifest.application
+        manifestRevision = manifest.revision
+        self.source = source
+        self.stagedAt = stagedAt
+    }
+
+    /// Whether the staged content is that of `pack`.
+    ///
+    /// Digests decide, not versions: a pack published twice under one version is two packs.
+    public func holds(_ pack: Pack) -> Bool {
+        archiveDigest == pack.archive.digest && version == pack.version
+    }
+}
+
+/// Names one generation of a pack, as a directory of `generations/<id>/`.
+public struct GenerationName: Hashable, Sendable, Comparable, CustomStringConvertible {
+    /// The name of the directory.
+    public let component: FilePath.Component
+
+    /// Makes a name that tells the version and the content apart from all others.
+    ///
+    /// `attempt` tells a repaired generation from the one it replaces.
+    public init(version: Int, digest: Digest, attempt: Int = 1) {
+        let base = "\(version)-\(digest.description.prefix(16))"
+        let text = attempt == 1 ? base : "\(base)-\(attempt)"
+        component = FilePath.Component(text) ?? Self.fallback
+    }
+
+    /// Takes a name that was found in a container.
+    public init(_ component: FilePath.Component) {
+        self.component = component
+    }
+
+    private static let fallback = FilePath.Component(stringLiteral: "unnamed")
+
+    /// The name itself.
+    public var description: String { component.string }
+
+    /// Orders names as their texts.
+    public static func < (left: Self, right: Self) -> Bool {
+        left.description < right.description
+    }
+}

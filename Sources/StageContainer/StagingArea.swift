@@ -1,0 +1,86 @@
+public import StageModel
+public import StageSystem
+import Synchronization
+public import SystemPackage
+
+/// A generation in the making: a directory of `staging/` that no reader looks at.
+///
+/// The area's lease file is locked exclusively while the area lives, so that a sweep can tell the
+/// areas of dead processes. An area that was not published must be given to ``discard()``; what a
+/// crash leaves is swept by ``Container/sweep()``.
+public final class StagingArea: Sendable {
+    /// The pack that is being staged.
+    public let id: PackID
+    /// The directory of the area.
+    public let directory: Directory
+    /// The directory that gets the pack's files.
+    public let content: Directory
+    let name: FilePath.Component
+    private let staging: Directory
+    private let lock: Mutex<FileLock?>
+
+    init(
+        id: PackID,
+        staging: Directory,
+        name: FilePath.Component,
+        directory: Directory,
+        lock: consuming FileLock
+    ) throws(FileError) {
+        self.id = id
+        self.staging = staging
+        self.name = name
+        self.directory = directory
+        content = try directory.makeDirectory(FilePath(ContainerLayout.content))
+        self.lock = Mutex(lock)
+    }
+
+    /// Removes the area and what was unpacked into it.
+    public func discard() throws(ContainerError) {
+        try ContainerError.wrapping { () throws(FileError) in _ = try staging.removeTree(name) }
+    }
+
+    /// Lets readers lock what is no longer a staging area.
+    func releaseLock() {
+        lock.withLock { $0 = nil }
+    }
+}
+
+extension Container {
+    /// Makes an empty staging area for the pack whose lock is held.
+    public func makeStagingArea(_ lock: PackLock) throws(ContainerError) -> StagingArea {
+        try ContainerError.wrapping { () throws(FileError) in
+            // A sweep must not meet the area between its birth and its lock.
+            let birth = try FileLock.wait(
+                for: try locks.file(updating: FilePath(Self.birthLock)),
+                .shared
+            )
+            defer { _ = consume birth }
+            let name = try makeUniqueName(lock.id)
+            let directory = try staging.makeDirectory(FilePath(name))
+            let file = try directory.file(creating: FilePath(ContainerLayout.lease))
+            guard let lease = try FileLock.attempt(file, .exclusive) else {
+                throw FileError("lock", directory.path, .resourceTemporarilyUnavailable)
+            }
+            return try StagingArea(
+                id: lock.id,
+                staging: staging,
+                name: name,
+                directory: directory,
+                lock: lease
+            )
+        }
+    }
+
+    func makeUniqueName(_ id: PackID) throws(FileError) -> FilePath.Component {
+        let mark = String(UInt64.random(in: 0...UInt64.max), radix: 36)
+        guard let name = FilePath.Component("\(id.text.prefix(64)).\(mark)") else {
+            throw FileError("create", staging.path, .invalidArgument)
+        }
+        return name
+    }
+
+    /// Held shared while a staging area is born, exclusively while dead ones are told apart.
+    ///
+    /// A pack's id never begins with a dot, so the name is no pack's.
+    static let birthLock: FilePath.Component = ".staging"
+}
