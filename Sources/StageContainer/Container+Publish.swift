@@ -1,4 +1,4 @@
-public import StageModel
+import StageModel
 import StageSystem
 import SystemPackage
 

@@ -1,5 +1,5 @@
 public import StageModel
-public import StageSystem
+import StageSystem
 public import SystemPackage
 
 /// What a removal freed.

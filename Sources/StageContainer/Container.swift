@@ -69,7 +69,8 @@ public final class Container: Sendable {
     public func attemptLock(_ id: PackID) throws(ContainerError) -> PackLock? {
         try ContainerError.wrapping { () throws(FileError) in
             let file = try locks.file(updating: FilePath(id.component))
-            return try FileLock.attempt(file, .exclusive).map { PackLock(id: id, lock: $0) }
+            guard let lock = try FileLock.attempt(file, .exclusive) else { return nil }
+            return PackLock(id: id, lock: lock)
         }
     }
 

@@ -1,5 +1,5 @@
 public import StageModel
-public import StageSystem
+import StageSystem
 public import SystemPackage
 
 /// Keeps a generation from being removed for as long as the value lives.

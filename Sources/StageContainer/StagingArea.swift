@@ -1,7 +1,7 @@
 public import StageModel
 public import StageSystem
 import Synchronization
-public import SystemPackage
+import SystemPackage
 
 /// A generation in the making: a directory of `staging/` that no reader looks at.
 ///
@@ -54,13 +54,13 @@ extension Container {
                 for: try locks.file(updating: FilePath(Self.birthLock)),
                 .shared
             )
-            defer { _ = consume birth }
             let name = try makeUniqueName(lock.id)
             let directory = try staging.makeDirectory(FilePath(name))
             let file = try directory.file(creating: FilePath(ContainerLayout.lease))
             guard let lease = try FileLock.attempt(file, .exclusive) else {
                 throw FileError("lock", directory.path, .resourceTemporarilyUnavailable)
             }
+            _ = consume birth
             return try StagingArea(
                 id: lock.id,
                 staging: staging,
