@@ -50,6 +50,12 @@ let package = Package(
         // 3: the shared directory
         library("StageContainer", ["StageModel", "StageSystem", system]),
 
+        // 5: the public libraries
+        library("StagePack", ["StageContainer", "StageModel", "StageSystem", system]),
+
+        // 6: the reader as an application uses it
+        library("WallpaperStore", ["StagePack"]),
+
         // 7: the executables
         .executableTarget(
             name: "stagepack",

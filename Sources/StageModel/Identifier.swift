@@ -68,7 +68,7 @@ public struct ApplicationID: Identifier {
 }
 
 /// Names an application group: the applications and processes that share one container.
-public struct GroupID: Identifier {
+public struct ApplicationGroupID: Identifier {
     /// The text of the name.
     public let text: String
 

@@ -1,4 +1,5 @@
-internal import Glibc
+import Glibc
+public import SystemPackage
 
 /// What a name stands for, as lstat(2) tells.
 public struct FileStatus: Equatable, Sendable {
@@ -41,4 +42,11 @@ public struct FileStatus: Equatable, Sendable {
 
     /// Whether the owner may execute it.
     public var isExecutable: Bool { mode & 0o100 != 0 }
+}
+
+extension FileStatus {
+    /// Whether something is at `path`, links followed.
+    public static func exists(_ path: FilePath) -> Bool {
+        unsafe path.withPlatformString { unsafe access($0, F_OK) } == 0
+    }
 }

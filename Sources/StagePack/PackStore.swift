@@ -1,0 +1,215 @@
+public import FoundationEssentials
+import StageContainer
+public import StageModel
+import Synchronization
+public import SystemPackage
+
+/// The packs of an application group, as an application reads them: staged ones at once, the others
+/// fetched on demand.
+///
+/// ```swift
+/// let store = PackStore(containers: ["/var/lib/stagepack/groups/net.example.wallpaper"])
+/// let folder = try await store.loadPack("aurora")
+/// ```
+///
+/// What a store hands out stays valid for as long as the store lives or until ``release(_:)``,
+/// whatever is published meanwhile: it holds a lease on each generation it has named.
+public final class PackStore: Sendable {
+    /// How a pack is loaded.
+    public struct LoadOptions: Sendable {
+        /// How long to wait for a pack that has to be fetched; `nil` waits as long as it takes.
+        public var deadline: Duration?
+        /// Whether to fetch nothing.
+        public var isOffline: Bool
+
+        /// Creates options: by default, without a deadline and not offline.
+        public init(deadline: Duration? = nil, isOffline: Bool = false) {
+            self.deadline = deadline
+            self.isOffline = isOffline
+        }
+    }
+
+    /// Where packs are looked for, in this order; the first is where fetched packs go.
+    public let containers: [FilePath]
+    let precedence: [PackID]
+    private let fetcher: (any PackFetcher)?
+    private let broadcast = UpdateBroadcast()
+    private let state: Mutex<State>
+
+    private struct State {
+        var readers: [ContainerReader?]
+        var held: [PackID: [HeldPack]] = [:]
+    }
+
+    /// A generation that this store has handed out.
+    private struct HeldPack {
+        var reader: Int
+        var lease: Lease
+        var url: URL
+    }
+
+    /// Creates a store that reads the containers in the order given.
+    ///
+    /// - Parameters:
+    ///   - containers: The directories, the user's before the system's. They need not exist yet.
+    ///   - precedence: Which pack wins where several have a file at one path: those named here, in this
+    ///     order, then the others by id.
+    ///   - fetcher: What fetches a pack that is not staged; `nil` fetches nothing.
+    public init(
+        containers: [FilePath],
+        precedence: [PackID] = [],
+        fetcher: (any PackFetcher)? = nil
+    ) {
+        self.containers = containers
+        self.precedence = precedence
+        self.fetcher = fetcher
+        state = Mutex(State(readers: containers.map { _ in nil }))
+    }
+
+    /// What happens to the packs that this store fetches, from now on.
+    public var updates: AsyncStream<PackUpdate> { broadcast.updates() }
+
+    /// Returns the directory of a staged pack, or `nil` if the pack is not staged.
+    ///
+    /// Costs a readlink(2) where the store holds the pack already, else an open(2) and a lock more.
+    ///
+    /// - Throws: ``PackStoreError/invalidID(_:)`` if `id` is not a pack's id;
+    ///   ``PackStoreError/container(_:)`` if a container is there but cannot be read. That no container
+    ///   is there is not an error.
+    public func localURL(for id: String) throws(PackStoreError) -> URL? {
+        try localURL(for: Self.packID(id))
+    }
+
+    /// Returns the directory of a staged pack, or `nil` if the pack is not staged.
+    public func localURL(for id: PackID) throws(PackStoreError) -> URL? {
+        do throws(ContainerError) {
+            return try state.withLock { state throws(ContainerError) in
+                try find(id, &state)?.url
+            }
+        } catch {
+            throw .container(error)
+        }
+    }
+
+    /// Returns the directory of a pack, which is fetched first where it is not staged.
+    ///
+    /// - Throws: ``PackStoreError``, which tells by ``PackStoreError/retryAdvice`` when trying again
+    ///   makes sense. After a deadline or a cancellation, the next call goes on where this one ended.
+    public func loadPack(
+        _ id: String,
+        options: LoadOptions = LoadOptions()
+    ) async throws(PackStoreError) -> URL {
+        let id = try Self.packID(id)
+        if let url = try localURL(for: id) { return url }
+        guard let fetcher, !options.isOffline, let container = containers.first else {
+            throw .notStaged(id)
+        }
+        broadcast.send(.began(id))
+        do throws(PackStoreError) {
+            try await fetch(id, with: fetcher, into: container, within: options.deadline)
+            guard let url = try localURL(for: id) else { throw .notStaged(id) }
+            broadcast.send(.finished(id))
+            return url
+        } catch {
+            broadcast.send(.failed(id, error))
+            throw error
+        }
+    }
+
+    /// Gives up the leases on a pack: what this store handed out of it may be removed from now on.
+    public func release(_ id: PackID) {
+        state.withLock { $0.held[id] = nil }
+    }
+
+    /// Returns the ids of the staged packs, in the order of precedence.
+    public func stagedPacks() throws(PackStoreError) -> [PackID] {
+        do throws(ContainerError) {
+            return try state.withLock { state throws(ContainerError) in
+                var found: Set<PackID> = []
+                for index in containers.indices {
+                    guard let reader = try reader(index, &state) else { continue }
+                    found.formUnion(try reader.stagedPacks())
+                }
+                let named = precedence.filter(found.contains)
+                return named + found.subtracting(named).sorted()
+            }
+        } catch {
+            throw .container(error)
+        }
+    }
+
+    private func find(_ id: PackID, _ state: inout State) throws(ContainerError) -> HeldPack? {
+        for index in containers.indices {
+            guard let reader = try reader(index, &state),
+                let generation = try reader.currentGeneration(of: id)
+            else { continue }
+            let known = state.held[id]?.first {
+                $0.reader == index && $0.lease.generation == generation
+            }
+            if let known { return known }
+            guard let lease = try reader.lease(id) else { continue }
+            let url = URL(filePath: lease.content.string, directoryHint: .isDirectory)
+            let held = HeldPack(reader: index, lease: lease, url: url)
+            state.held[id, default: []].append(held)
+            return held
+        }
+        return nil
+    }
+
+    /// The open container, or `nil` as long as there is none.
+    private func reader(
+        _ index: Int,
+        _ state: inout State
+    ) throws(ContainerError) -> ContainerReader? {
+        if let reader = state.readers[index] { return reader }
+        let reader = try ContainerReader.open(containers[index])
+        state.readers[index] = reader
+        return reader
+    }
+
+    private func fetch(
+        _ id: PackID,
+        with fetcher: any PackFetcher,
+        into container: FilePath,
+        within deadline: Duration?
+    ) async throws(PackStoreError) {
+        let broadcast = broadcast
+        do {
+            try await withThrowingTaskGroup(of: Bool.self) { group in
+                group.addTask {
+                    try await fetcher.fetch(id, into: container) { progress in
+                        broadcast.send(.downloading(id, progress))
+                    }
+                    return true
+                }
+                if let deadline {
+                    group.addTask {
+                        try await Task.sleep(for: deadline)
+                        return false
+                    }
+                }
+                let hasArrived = try await group.next() ?? false
+                group.cancelAll()
+                if !hasArrived, let deadline {
+                    throw PackStoreError.deadlineExceeded(id, after: deadline)
+                }
+            }
+        } catch let error as PackStoreError {
+            throw error
+        } catch let failure as FetchFailure {
+            throw .fetchFailed(id, failure)
+        } catch is CancellationError {
+            throw .cancelled
+        } catch {
+            throw .fetchFailed(id, FetchFailure(reason: "\(error)", retry: .later))
+        }
+    }
+
+    static func packID(_ text: String) throws(PackStoreError) -> PackID {
+        do throws(ValueError) {
+            return try PackID(text)
+        } catch {
+            throw .invalidID(error)
+        }
+    }
+}
