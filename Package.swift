@@ -13,6 +13,7 @@ let strict: [SwiftSetting] = [
 ]
 
 let system = Target.Dependency.product(name: "SystemPackage", package: "swift-system")
+let subprocess = Target.Dependency.product(name: "Subprocess", package: "swift-subprocess")
 let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
 
 /// A library of the house, which may import only what is named here.
@@ -34,6 +35,7 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
         .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
         .package(url: "https://github.com/apple/swift-system", from: "1.8.1"),
+        .package(url: "https://github.com/swiftlang/swift-subprocess", from: "1.0.2", traits: []),
     ],
     targets: [
         // 0: the C libraries
@@ -51,7 +53,7 @@ let package = Package(
         library("StageContainer", ["StageModel", "StageSystem", system]),
 
         // 5: the public libraries
-        library("StagePack", ["StageContainer", "StageModel", "StageSystem", system]),
+        library("StagePack", ["StageContainer", "StageModel", "StageSystem", subprocess, system]),
 
         // 6: the reader as an application uses it
         library("WallpaperStore", ["StagePack"]),
@@ -69,5 +71,6 @@ let package = Package(
         tests("StageModel", ["StageModel"]),
         tests("StageSystem", ["StageSystem", system]),
         tests("StageDigest", ["StageDigest", "StageModel"]),
+        tests("StageContainer", ["StageContainer", "StageModel", "StageSystem", system]),
     ]
 )

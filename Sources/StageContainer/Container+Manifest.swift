@@ -10,8 +10,8 @@ public struct StoredManifest: Hashable, Sendable, Codable {
     public var resolvedURL: String
     /// The strong entity tag that came with it, for asking whether it changed.
     public var entityTag: String?
-    /// When the server last said that it is current, in seconds since 1970.
-    public var checkedAt: Int64
+    /// When it was received, in seconds since 1970.
+    public var receivedAt: Int64
     /// The manifest's text, as it was received.
     public var text: String
 
@@ -20,13 +20,13 @@ public struct StoredManifest: Hashable, Sendable, Codable {
         url: String,
         resolvedURL: String,
         entityTag: String?,
-        checkedAt: Int64,
+        receivedAt: Int64,
         text: String
     ) {
         self.url = url
         self.resolvedURL = resolvedURL
         self.entityTag = entityTag
-        self.checkedAt = checkedAt
+        self.receivedAt = receivedAt
         self.text = text
     }
 }

@@ -1,0 +1,127 @@
+import FoundationEssentials
+public import StageModel
+import Subprocess
+public import SystemPackage
+
+/// Fetches packs by running the `stagepack` command, so that an application links no transfer or
+/// archive library and what decodes archives is another process.
+///
+/// The command goes on when the application dies: the pack is there when it starts again.
+public struct CommandFetcher: PackFetcher {
+    /// Where the command learns which packs there are.
+    public enum Source: Hashable, Sendable {
+        /// The manifest at a URL.
+        case manifest(url: String)
+        /// The registration that the application's package installed.
+        case application(ApplicationID)
+        /// The manifests that the container knows from an earlier `prefetch`.
+        case container
+    }
+
+    private let source: Source
+    private let command: FilePath?
+    private let arguments: [String]
+
+    /// Creates a fetcher.
+    ///
+    /// - Parameters:
+    ///   - source: Where the command learns which packs there are.
+    ///   - command: The `stagepack` program; `nil` looks for it in `PATH`.
+    ///   - arguments: Further options of `stagepack fetch`, such as `--limit-rate`.
+    public init(
+        source: Source = .container,
+        command: FilePath? = nil,
+        arguments: [String] = []
+    ) {
+        self.source = source
+        self.command = command
+        self.arguments = arguments
+    }
+
+    /// Runs `stagepack fetch` and returns when the pack is published.
+    ///
+    /// A cancelled task interrupts the command, which leaves what it received to be continued.
+    ///
+    /// - Throws: ``FetchFailure`` with what the command said; `CancellationError`.
+    public func fetch(
+        _ id: PackID,
+        into container: FilePath,
+        report: @escaping @Sendable (FetchProgress) -> Void
+    ) async throws {
+        var options = PlatformOptions()
+        options.teardownSequence = [
+            .send(signal: .interrupt, allowedDurationToNextStep: .seconds(5))
+        ]
+        let result = try await run(
+            command.map { .path($0) } ?? .name("stagepack"),
+            arguments: Arguments(commandLine(id, container)),
+            platformOptions: options,
+            input: .none,
+            output: .string(limit: 1 << 20),
+            error: .sequence
+        ) { execution in
+            var message = ""
+            for try await line in execution.standardError.strings() {
+                if let progress = Self.progress(line) { report(progress) } else { message = line }
+            }
+            return message
+        }
+        try Task.checkCancellation()
+        if case .exited(0) = result.terminationStatus { return }
+        throw Self.failure(
+            id,
+            output: result.standardOutput,
+            message: result.closureResult,
+            status: "\(result.terminationStatus)"
+        )
+    }
+
+    private func commandLine(_ id: PackID, _ container: FilePath) -> [String] {
+        let origin =
+            switch source {
+            case .manifest(let url): ["--manifest", url]
+            case .application(let id): ["--app", id.text]
+            case .container: [String]()
+            }
+        return ["fetch", id.text, "--container", container.string, "--json", "--progress", "json"]
+            + origin + arguments
+    }
+
+    private static func progress(_ line: String) -> FetchProgress? {
+        guard line.hasPrefix("{") else { return nil }
+        // A line that is no progress is a message.
+        return try? JSONDecoder().decode(FetchProgress.self, from: Data(line.utf8))
+    }
+
+    private static func failure(
+        _ id: PackID,
+        output: String,
+        message: String,
+        status: String
+    ) -> FetchFailure {
+        // A command that was killed printed no report.
+        let report = try? JSONDecoder().decode(CommandReport.self, from: Data(output.utf8))
+        let told = report?.packs?.first { $0.id == id }?.error ?? report?.error
+        guard let told else {
+            let reason = message.isEmpty ? "the command ended: \(status)" : message
+            return FetchFailure(reason: reason, retry: .later)
+        }
+        return FetchFailure(reason: told.message, retry: told.retry)
+    }
+}
+
+/// What a fetcher reads of the report that `stagepack fetch --json` prints.
+private struct CommandReport: Decodable {
+    var packs: [PackReport]?
+    var error: Failure?
+
+    struct PackReport: Decodable {
+        var id: PackID
+        var error: Failure?
+    }
+
+    struct Failure: Decodable {
+        var message: String
+        var retry: RetryAdvice
+    }
+}

@@ -1,0 +1,187 @@
+import Foundation
+import StageContainer
+import StageModel
+import StageSystem
+import SystemPackage
+import Testing
+
+@Suite(.container) struct ContainerTests {
+    let container: Container
+
+    init() throws {
+        container = try Container.make(ContainerTrait.path)
+    }
+
+    @Test func aPackIsSeenOnlyAfterItWasPublished() throws {
+        let lock = try #require(try container.attemptLock(.aurora))
+        let area = try container.makeStagingArea(lock)
+        try area.write("sky.svg", "<svg/>")
+        #expect(try container.reader.lease(.aurora) == nil)
+        #expect(try container.reader.stagedPacks() == [])
+
+        try container.publish([(area, .aurora(version: 1))])
+
+        let lease = try #require(try container.reader.lease(.aurora))
+        #expect(try lease.text(of: "sky.svg") == "<svg/>")
+        #expect(try container.reader.record(of: .aurora) == .aurora(version: 1))
+        #expect(try container.reader.stagedPacks() == [.aurora])
+    }
+
+    @Test func aLeasedGenerationSurvivesUpdateAndRemoval() throws {
+        try container.publishAurora(version: 1, "old")
+        let lease = try #require(try container.reader.lease(.aurora))
+        try container.publishAurora(version: 2, "new")
+        let lock = try #require(try container.attemptLock(.aurora))
+
+        var removal = try container.removeObsoleteGenerations(lock, keeping: 0)
+        #expect(removal.generations == 0)
+        #expect(removal.inUse == 1)
+        #expect(try lease.text(of: "sky.svg") == "old")
+        #expect(try container.reader.lease(.aurora)?.text(of: "sky.svg") == "new")
+
+        removal = try container.remove(lock)
+        #expect(removal.generations == 1)
+        #expect(removal.inUse == 1)
+        #expect(try lease.text(of: "sky.svg") == "old")
+        #expect(try container.reader.lease(.aurora) == nil)
+    }
+
+    @Test func obsoleteGenerationsGoOldestFirst() throws {
+        for version in 1...4 { try container.publishAurora(version: version, "\(version)") }
+        let lock = try #require(try container.attemptLock(.aurora))
+        let removal = try container.removeObsoleteGenerations(lock, keeping: 1)
+        #expect(removal.generations == 2)
+        let left = try container.generations(of: .aurora).map { $0.description.prefix(2) }
+        #expect(left == ["3-", "4-"])
+    }
+
+    @Test func theSameVersionIsPublishedAgainBesideTheDamagedOne() throws {
+        try container.publishAurora(version: 1, "damaged")
+        let lease = try #require(try container.reader.lease(.aurora))
+        try container.publishAurora(version: 1, "whole")
+        #expect(try container.reader.lease(.aurora)?.text(of: "sky.svg") == "whole")
+        #expect(try lease.text(of: "sky.svg") == "damaged")
+    }
+
+    @Test func onePackHasOneOwner() throws {
+        let lock = try #require(try container.attemptLock(.aurora))
+        #expect(try container.attemptLock(.aurora) == nil)
+        let other = try PackID("oceans")
+        #expect(try container.attemptLock(other) != nil)
+        _ = lock.id
+    }
+
+    @Test func aSweepLeavesLivingAreasAndWantedDownloads() throws {
+        let lock = try #require(try container.attemptLock(.aurora))
+        let living = try container.makeStagingArea(lock)
+        try living.write("sky.svg", "half")
+        let staging = ContainerTrait.path.appending("staging")
+        try Directory.make(staging.appending("dead/content/deep")).leave("file", "x")
+        try Directory.open(staging).leave("stray", "x")
+        try container.downloads.leave("wanted.part", "x")
+        try container.downloads.leave("orphan.part", "x")
+
+        let removal = try container.sweep(now: 0) { $0 == "wanted.part" }
+
+        #expect(removal.leftovers == 2)
+        #expect(removal.downloads == 1)
+        #expect(try Directory.open(staging).entries().count == 1)
+        #expect(try container.downloads.entries().map(\.name) == ["wanted.part"])
+        try container.publish([(living, .aurora(version: 1))])
+        #expect(try container.reader.lease(.aurora)?.text(of: "sky.svg") == "half")
+    }
+
+    @Test func aContainerOfALaterFormatIsRefused() throws {
+        try container.root.remove("container.json")
+        try container.root.leave("container.json", #"{"formatVersion":2}"#)
+        let path = ContainerTrait.path
+        let expected = ContainerError.unknownFormat(path, found: 2, known: 1)
+        #expect(throws: expected) { try ContainerReader.open(path) }
+        #expect(throws: expected) { try Container.make(path) }
+    }
+
+    @Test func aDirectoryThatIsNoContainerReadsAsNone() throws {
+        #expect(try ContainerReader.open(ContainerTrait.path.appending("none")) == nil)
+        _ = try Directory.make(ContainerTrait.path.appending("empty"))
+        #expect(try ContainerReader.open(ContainerTrait.path.appending("empty")) == nil)
+    }
+
+    @Test func readersAndPublishersMeetOnlyWholeGenerations() async throws {
+        try container.publishAurora(version: 1, "1")
+        let container = container
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask {
+                for version in 2...60 {
+                    try container.publishAurora(version: version, "\(version)")
+                    let lock = try container.waitForLock(.aurora)
+                    _ = try container.removeObsoleteGenerations(lock, keeping: 0)
+                }
+            }
+            for _ in 0..<2 {
+                group.addTask {
+                    var last = 0
+                    while last < 60 {
+                        let lease = try #require(try container.reader.lease(.aurora))
+                        let version = try #require(Int(try lease.text(of: "sky.svg")))
+                        #expect(version >= last)
+                        last = version
+                        await Task.yield()
+                    }
+                }
+            }
+            try await group.waitForAll()
+        }
+    }
+}
+
+extension PackID {
+    fileprivate static let aurora = PackID(unchecked: "aurora")
+}
+
+extension StagedPack {
+    fileprivate static func aurora(version: Int) -> StagedPack {
+        let digest = Digest(bytes: [UInt8](repeating: 7, count: Digest.byteCount))
+        let archive = PackArchive(url: "aurora.tar", format: .tar, size: .zero, digest: digest)
+        let pack = Pack(
+            id: .aurora,
+            version: version,
+            policy: .onDemand,
+            archive: archive,
+            installedSize: .zero,
+            fileCount: 1
+        )
+        let manifest = Manifest(
+            application: ApplicationID(unchecked: "net.example"),
+            revision: 1,
+            packs: [pack]
+        )
+        return StagedPack(pack, of: manifest, source: "file:", stagedAt: Int64(version))
+    }
+}
+
+extension Container {
+    fileprivate func publishAurora(version: Int, _ text: String) throws {
+        let lock = try waitForLock(.aurora)
+        let area = try makeStagingArea(lock)
+        try area.write("sky.svg", text)
+        try publish([(area, .aurora(version: version))])
+    }
+}
+
+extension StagingArea {
+    fileprivate func write(_ name: FilePath.Component, _ text: String) throws {
+        try content.leave(name, text)
+    }
+}
+
+extension Directory {
+    fileprivate func leave(_ name: FilePath.Component, _ text: String) throws {
+        try file(creating: FilePath(name)).write(Array(text.utf8).span, at: 0)
+    }
+}
+
+extension Lease {
+    fileprivate func text(of name: String) throws -> String {
+        try String(contentsOfFile: content.appending(name).string, encoding: .utf8)
+    }
+}
