@@ -38,6 +38,11 @@ let package = Package(
     targets: [
         // 0: the C libraries
         .systemLibrary(name: "CLinux"),
+        .systemLibrary(
+            name: "CArchive",
+            pkgConfig: "libarchive",
+            providers: [.apt(["libarchive-dev"])]
+        ),
         .systemLibrary(name: "CCrypto", pkgConfig: "libcrypto", providers: [.apt(["libssl-dev"])]),
 
         // 1: values, and the file system
@@ -46,6 +51,11 @@ let package = Package(
 
         // 2: one module a C library
         library("StageDigest", ["CCrypto", "StageModel", "StageSystem", system]),
+
+        library(
+            "StageArchive",
+            ["CArchive", "CLinux", "StageModel", "StageSystem", logging, system]
+        ),
 
         // 7: the executables
         .executableTarget(
@@ -57,8 +67,26 @@ let package = Package(
             swiftSettings: strict
         ),
 
+        // What tests of several modules need, and an executable for the tests that start processes
+        .target(
+            name: "StageTesting",
+            dependencies: ["CArchive", "StageModel", "StageSystem", system],
+            path: "Tests/StageTesting",
+            swiftSettings: strict
+        ),
+        .executableTarget(
+            name: "unpack-service",
+            dependencies: ["StageArchive", system],
+            path: "Tests/UnpackServiceMain",
+            swiftSettings: strict
+        ),
+
         tests("StageModel", ["StageModel"]),
         tests("StageSystem", ["StageSystem", system]),
         tests("StageDigest", ["StageDigest", "StageModel"]),
+        tests(
+            "StageArchive",
+            ["StageArchive", "StageModel", "StageSystem", "StageTesting", "unpack-service", system]
+        ),
     ]
 )

@@ -1,4 +1,6 @@
-internal import Glibc
+import CLinux
+import Glibc
+public import SystemPackage
 
 /// What a name stands for, as lstat(2) tells.
 public struct FileStatus: Equatable, Sendable {
@@ -41,4 +43,22 @@ public struct FileStatus: Equatable, Sendable {
 
     /// Whether the owner may execute it.
     public var isExecutable: Bool { mode & 0o100 != 0 }
+}
+
+extension FileStatus {
+    /// Looks at an open file; `nil` if the kernel refuses, with the reason in errno(3).
+    public init?(of file: FileDescriptor) {
+        var status = stat()
+        guard unsafe fstat(file.rawValue, &status) == 0 else { return nil }
+        self.init(status)
+    }
+
+    /// Looks at `name` in an open directory, without following a link; `nil` if the kernel refuses.
+    @unsafe public init?(_ name: UnsafePointer<CChar>, in directory: FileDescriptor) {
+        var status = stat()
+        guard unsafe fstatat(directory.rawValue, name, &status, AT_SYMLINK_NOFOLLOW) == 0 else {
+            return nil
+        }
+        self.init(status)
+    }
 }
