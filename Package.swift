@@ -40,6 +40,11 @@ let package = Package(
     targets: [
         // 0: the C libraries
         .systemLibrary(name: "CLinux"),
+        .systemLibrary(
+            name: "CArchive",
+            pkgConfig: "libarchive",
+            providers: [.apt(["libarchive-dev"])]
+        ),
         .systemLibrary(name: "CCrypto", pkgConfig: "libcrypto", providers: [.apt(["libssl-dev"])]),
 
         // 1: values, and the file system
@@ -57,6 +62,10 @@ let package = Package(
 
         // 6: the reader as an application uses it
         library("WallpaperStore", ["StagePack"]),
+        library(
+            "StageArchive",
+            ["CArchive", "CLinux", "StageModel", "StageSystem", logging, system]
+        ),
 
         // 7: the executables
         .executableTarget(
@@ -68,9 +77,27 @@ let package = Package(
             swiftSettings: strict
         ),
 
+        // What tests of several modules need, and an executable for the tests that start processes
+        .target(
+            name: "StageTesting",
+            dependencies: ["CArchive", "StageModel", "StageSystem", system],
+            path: "Tests/StageTesting",
+            swiftSettings: strict
+        ),
+        .executableTarget(
+            name: "unpack-service",
+            dependencies: ["StageArchive", system],
+            path: "Tests/UnpackServiceMain",
+            swiftSettings: strict
+        ),
+
         tests("StageModel", ["StageModel"]),
         tests("StageSystem", ["StageSystem", system]),
         tests("StageDigest", ["StageDigest", "StageModel"]),
         tests("StageContainer", ["StageContainer", "StageModel", "StageSystem", system]),
+        tests(
+            "StageArchive",
+            ["StageArchive", "StageModel", "StageSystem", "StageTesting", "unpack-service", system]
+        ),
     ]
 )

@@ -58,3 +58,10 @@ STAGE_CHECKED static inline int stage_open_directory(const char *path) {
 STAGE_CHECKED static inline int stage_open_file(const char *path) {
     return open(path, O_RDONLY | O_CLOEXEC);
 }
+
+/// Copies bytes at `offset` of one file to the same place of another (copy_file_range(2)).
+STAGE_CHECKED static inline ssize_t stage_copy_range(
+    int source, int file, int64_t offset, size_t count) {
+    int64_t from = offset, to = offset;
+    return (ssize_t)syscall(SYS_copy_file_range, source, &from, file, &to, count, 0);
+}

@@ -2,7 +2,7 @@
 ///
 /// `expected` and `found` are fragments in the reader's terms: `expected 64 hexadecimal digits,
 /// found 'abc'`.
-public struct ValueError: Error, Equatable, Sendable {
+public struct ValueError: Error, Equatable, Sendable, Codable {
     /// What would have been accepted.
     public var expected: String
     /// What was there instead, quoted where it is text.

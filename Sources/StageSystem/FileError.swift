@@ -29,3 +29,29 @@ extension FileError: CustomStringConvertible {
         "cannot \(operation) '\(path)': \(errno)"
     }
 }
+
+extension FileError: Codable {
+    private enum CodingKeys: CodingKey {
+        case operation
+        case path
+        case errno
+    }
+
+    /// Decodes an error from its facts, the reason as the number that errno(3) had.
+    public init(from decoder: any Decoder) throws {
+        let container = try decoder.container(keyedBy: CodingKeys.self)
+        self.init(
+            try container.decode(String.self, forKey: .operation),
+            FilePath(try container.decode(String.self, forKey: .path)),
+            Errno(rawValue: try container.decode(CInt.self, forKey: .errno))
+        )
+    }
+
+    /// Encodes the facts of the error.
+    public func encode(to encoder: any Encoder) throws {
+        var container = encoder.container(keyedBy: CodingKeys.self)
+        try container.encode(operation, forKey: .operation)
+        try container.encode(path.string, forKey: .path)
+        try container.encode(errno.rawValue, forKey: .errno)
+    }
+}

@@ -1,3 +1,4 @@
+import CLinux
 import Glibc
 public import SystemPackage
 
@@ -48,5 +49,21 @@ extension FileStatus {
     /// Whether something is at `path`, links followed.
     public static func exists(_ path: FilePath) -> Bool {
         unsafe path.withPlatformString { unsafe access($0, F_OK) } == 0
+    }
+
+    /// Looks at an open file; `nil` if the kernel refuses, with the reason in errno(3).
+    public init?(of file: FileDescriptor) {
+        var status = stat()
+        guard unsafe fstat(file.rawValue, &status) == 0 else { return nil }
+        self.init(status)
+    }
+
+    /// Looks at `name` in an open directory, without following a link; `nil` if the kernel refuses.
+    @unsafe public init?(_ name: UnsafePointer<CChar>, in directory: FileDescriptor) {
+        var status = stat()
+        guard unsafe fstatat(directory.rawValue, name, &status, AT_SYMLINK_NOFOLLOW) == 0 else {
+            return nil
+        }
+        self.init(status)
     }
 }

@@ -1,0 +1,75 @@
+// Messages between processes that carry open files (unix(7)).
+#pragma once
+#include "shim.h"
+#include <string.h>
+#include <sys/socket.h>
+
+/// The most open files that one message carries.
+#define STAGE_MESSAGE_FILES 2
+
+/// Makes two connected sockets that keep the borders of messages.
+STAGE_CHECKED static inline int stage_socket_pair(int sockets[2]) {
+    return socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets);
+}
+
+/// Sends one message with up to STAGE_MESSAGE_FILES open files.
+STAGE_CHECKED static inline ssize_t stage_send(
+    int socket, const void *bytes, size_t count, const int *files, size_t file_count) {
+    struct iovec part = {.iov_base = (void *)bytes, .iov_len = count};
+    union {
+        struct cmsghdr header;
+        char bytes[CMSG_SPACE(STAGE_MESSAGE_FILES * sizeof(int))];
+    } control;
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+    if (file_count > STAGE_MESSAGE_FILES) {
+        errno = EINVAL;
+        return -1;
+    }
+    if (file_count > 0) {
+        memset(&control, 0, sizeof control);
+        message.msg_control = control.bytes;
+        message.msg_controllen = CMSG_SPACE(file_count * sizeof(int));
+        struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+        header->cmsg_level = SOL_SOCKET;
+        header->cmsg_type = SCM_RIGHTS;
+        header->cmsg_len = CMSG_LEN(file_count * sizeof(int));
+        memcpy(CMSG_DATA(header), files, file_count * sizeof(int));
+    }
+    return sendmsg(socket, &message, MSG_NOSIGNAL);
+}
+
+/// Receives one message and the open files it carries; those beyond the capacity of `files` are
+/// closed by the kernel. A message cut short is an error, EMSGSIZE.
+STAGE_CHECKED static inline ssize_t stage_receive(
+    int socket, void *bytes, size_t capacity, int *files, size_t *file_count) {
+    struct iovec part = {.iov_base = bytes, .iov_len = capacity};
+    union {
+        struct cmsghdr header;
+        char bytes[CMSG_SPACE(STAGE_MESSAGE_FILES * sizeof(int))];
+    } control;
+    struct msghdr message = {
+        .msg_iov = &part,
+        .msg_iovlen = 1,
+        .msg_control = control.bytes,
+        .msg_controllen = sizeof control.bytes,
+    };
+    *file_count = 0;
+    ssize_t received = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+    if (received < 0) return received;
+    for (struct cmsghdr *header = CMSG_FIRSTHDR(&message); header != NULL;
+         header = CMSG_NXTHDR(&message, header)) {
+        if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
+        size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        for (size_t index = 0; index < count && *file_count < STAGE_MESSAGE_FILES; index++) {
+            memcpy(&files[*file_count], CMSG_DATA(header) + index * sizeof(int), sizeof(int));
+            *file_count += 1;
+        }
+    }
+    if (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
+        for (size_t index = 0; index < *file_count; index++) close(files[index]);
+        *file_count = 0;
+        errno = EMSGSIZE;
+        return -1;
+    }
+    return received;
+}

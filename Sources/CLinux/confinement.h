@@ -1,0 +1,115 @@
+// Landlock (landlock(7)), the attributes of a thread, and spawning a child that inherits nothing.
+// Each returns what the call returns, -1 with errno set on failure, unless it says otherwise.
+#pragma once
+#include "shim.h"
+#include <sched.h>
+#include <signal.h>
+#include <spawn.h>
+#include <time.h>
+
+#ifndef LANDLOCK_ACCESS_FS_REFER
+#define LANDLOCK_ACCESS_FS_REFER (1ULL << 13)
+#endif
+#ifndef LANDLOCK_ACCESS_FS_TRUNCATE
+#define LANDLOCK_ACCESS_FS_TRUNCATE (1ULL << 14)
+#endif
+#ifndef LANDLOCK_ACCESS_FS_IOCTL_DEV
+#define LANDLOCK_ACCESS_FS_IOCTL_DEV (1ULL << 15)
+#endif
+
+/// What a ruleset handles, as of version 6 of the interface; older kernels take a prefix of it.
+struct stage_landlock_handled {
+    uint64_t files;
+    uint64_t network;
+    uint64_t scopes;
+};
+
+/// Returns the version of Landlock that the kernel has, -1 if it has none or it is off.
+STAGE_CHECKED static inline int stage_landlock_version(void) {
+    return (int)syscall(SYS_landlock_create_ruleset, 0, 0, LANDLOCK_CREATE_RULESET_VERSION);
+}
+
+/// Makes a ruleset out of the first `size` bytes of `handled`.
+STAGE_CHECKED static inline int stage_landlock_create(
+    const struct stage_landlock_handled *handled, size_t size) {
+    return (int)syscall(SYS_landlock_create_ruleset, handled, size, 0);
+}
+
+/// Allows `access` beneath the open directory `parent`.
+STAGE_CHECKED static inline int stage_landlock_allow(int ruleset, int parent, uint64_t access) {
+    struct landlock_path_beneath_attr rule = {.allowed_access = access, .parent_fd = parent};
+    return (int)syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &rule, 0);
+}
+
+/// Restricts the calling thread, and the threads it makes from now on.
+STAGE_CHECKED static inline int stage_landlock_restrict(int ruleset) {
+    return (int)syscall(SYS_landlock_restrict_self, ruleset, 0);
+}
+
+/// Gives up, for the calling thread, whatever execve(2) could add to its rights.
+STAGE_CHECKED static inline int stage_no_new_privileges(void) {
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+}
+
+/// Gives the calling thread a umask and a current directory of its own.
+STAGE_CHECKED static inline int stage_unshare_fs(void) {
+    return unshare(CLONE_FS);
+}
+
+/// Names the calling thread, in at most 15 bytes.
+STAGE_CHECKED static inline int stage_name_thread(const char *name) {
+    return prctl(PR_SET_NAME, name, 0, 0, 0);
+}
+
+/// Sets the soft limit of a resource, and the hard one where `hard` is not 0 (prlimit(2)).
+STAGE_CHECKED static inline int stage_set_limit(int resource, uint64_t limit, int hard) {
+    struct {
+        uint64_t soft, hard;
+    } value;
+    if (syscall(SYS_prlimit64, 0, resource, NULL, &value) != 0) return -1;
+    value.soft = limit < value.hard ? limit : value.hard;
+    if (hard) value.hard = value.soft;
+    return (int)syscall(SYS_prlimit64, 0, resource, &value, NULL);
+}
+
+/// Returns the seconds of processor time that the process has used, rounded up.
+static inline uint64_t stage_cpu_seconds(void) {
+    struct timespec used;
+    if (clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used) != 0) return 0;
+    return (uint64_t)used.tv_sec + 1;
+}
+
+/// Spawns `path` with an empty environment; it inherits standard error, and `channel` as its
+/// descriptor 3. Returns an error number, 0 for success.
+STAGE_CHECKED static inline int stage_spawn(
+    pid_t *child, const char *path, char *const arguments[], int channel) {
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    char *environment[] = {NULL};
+    sigset_t none, all;
+    sigemptyset(&none);
+    sigfillset(&all);
+    int status = posix_spawn_file_actions_init(&actions);
+    if (status != 0) return status;
+    status = posix_spawnattr_init(&attributes);
+    if (status != 0) {
+        posix_spawn_file_actions_destroy(&actions);
+        return status;
+    }
+    status = posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDWR, 0);
+    if (status == 0) status = posix_spawn_file_actions_adddup2(&actions, 0, 1);
+    if (status == 0) status = posix_spawn_file_actions_adddup2(&actions, channel, 3);
+    if (status == 0) status = posix_spawn_file_actions_addclosefrom_np(&actions, 4);
+    if (status == 0) status = posix_spawnattr_setsigmask(&attributes, &none);
+    if (status == 0) status = posix_spawnattr_setsigdefault(&attributes, &all);
+    // A group of its own: Ctrl-C at a terminal is for the parent to act on.
+    if (status == 0) status = posix_spawnattr_setpgroup(&attributes, 0);
+    if (status == 0)
+        status = posix_spawnattr_setflags(
+            &attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+    if (status == 0)
+        status = posix_spawn(child, path, &actions, &attributes, arguments, environment);
+    posix_spawnattr_destroy(&attributes);
+    posix_spawn_file_actions_destroy(&actions);
+    return status;
+}

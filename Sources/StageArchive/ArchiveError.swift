@@ -1,0 +1,75 @@
+public import StageModel
+public import StageSystem
+
+/// Why an archive was not unpacked.
+///
+/// `entry` is the name as the archive has it, in Unicode as far as it is.
+@nonexhaustive
+public enum ArchiveError: Error, Equatable, Sendable, Codable {
+    /// The bytes are not an archive of the declared format; in the words of libarchive.
+    case wrongFormat(expected: ArchiveFormat, String)
+    /// The archive is damaged or cut short; in the words of libarchive, after the last entry whose
+    /// header was read, or `nil` if there was none.
+    case damaged(entry: String?, String)
+    /// An entry has a name, a kind, a mode or a target that a pack may not hold.
+    case notAllowed(entry: String, ValueError)
+    /// Two entries have the same name, or names that the file system takes for the same.
+    case duplicate(entry: String)
+    /// A name is a file or a link for one entry, and a directory for another.
+    case notADirectory(entry: String)
+    /// There are more entries than declared; in order, this is the first one too many.
+    case tooManyEntries(entry: String, limit: Int)
+    /// The content is larger than declared; this is the entry that passes the limit.
+    case tooLarge(entry: String, limit: ByteCount)
+    /// The file system refused.
+    case fileSystem(FileError)
+    /// The process that unpacked was ended by a signal, or exited with a status, on its own.
+    case interrupted(ChildProcess.Ending)
+    /// The caller gave up.
+    case cancelled
+}
+
+extension ArchiveError: CustomStringConvertible {
+    /// The reason, as a sentence fragment a person can read.
+    public var description: String {
+        switch self {
+        case .wrongFormat(let expected, let words):
+            "not an archive in the format '\(expected.rawValue)': \(words.forDisplay())"
+        case .damaged(let entry?, let words):
+            "archive is damaged at entry '\(entry.forDisplay())': \(words.forDisplay())"
+        case .damaged(nil, let words):
+            "archive is damaged: \(words.forDisplay())"
+        case .notAllowed(let entry, let fault):
+            "entry '\(entry.forDisplay())' is not allowed: \(fault)"
+        case .duplicate(let entry):
+            "entry '\(entry.forDisplay())' is there twice"
+        case .notADirectory(let entry):
+            "entry '\(entry.forDisplay())' is both a file and a directory"
+        case .tooManyEntries(let entry, let limit):
+            "archive has more than \(limit) entries, the first too many '\(entry.forDisplay())'"
+        case .tooLarge(let entry, let limit):
+            "archive expands to more than \(limit.rawValue) bytes at entry '\(entry.forDisplay())'"
+        case .fileSystem(let error):
+            error.description
+        case .interrupted(.signalled(let signal)):
+            "the unpacking process was ended by signal \(signal)"
+        case .interrupted(.exited(let status)):
+            "the unpacking process exited with status \(status)"
+        case .cancelled:
+            "unpacking was cancelled"
+        }
+    }
+}
+
+extension ArchiveError {
+    /// Calls `body`, and wraps the error of a file system call.
+    static func wrapping<Result>(
+        _ body: () throws(FileError) -> Result
+    ) throws(ArchiveError) -> Result {
+        do {
+            return try body()
+        } catch {
+            throw .fileSystem(error)
+        }
+    }
+}

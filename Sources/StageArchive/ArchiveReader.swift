@@ -1,0 +1,197 @@
+import CArchive
+import StageModel
+import SystemPackage
+
+/// Reads the entries of a tar or zip archive, in order, from an open file.
+///
+/// Owns the libarchive handles and reads each byte of the file once. Belongs to one thread, whose
+/// locale it sets for as long as it lives: libarchive converts names by it.
+@safe struct ArchiveReader: ~Copyable {
+    private let handle: OpaquePointer
+    private let format: ArchiveFormat
+    private let decoded: DecodedSource?
+    private let file: FileSource
+    private let locale: UTF8Locale
+    private var lastName: String?
+    private var isAtStart = true
+
+    /// What the header of an entry says.
+    struct Header {
+        /// The name, in which what is not UTF-8 is replaced.
+        var name: String
+        var claim: ContentEntry.Claim
+        var mode: UInt32
+        /// How many bytes follow, `nil` if the archive does not say before they end.
+        var size: Int64?
+    }
+
+    /// Opens the archive in `descriptor`, which has to be in `format`, and in no other.
+    static func open(
+        _ descriptor: FileDescriptor,
+        format: ArchiveFormat
+    ) throws(ArchiveError) -> ArchiveReader {
+        let file = FileSource(descriptor)
+        let decoded = format == .zip ? nil : try DecodedSource(file, format: format)
+        let reader = ArchiveReader(file: file, decoded: decoded, format: format)
+        if let decoded { try reader.openTar(decoded) } else { try reader.openZip() }
+        return reader
+    }
+
+    private init(file: FileSource, decoded: DecodedSource?, format: ArchiveFormat) {
+        guard let handle = unsafe archive_read_new() else { fatalError("out of memory") }
+        unsafe self.handle = handle
+        self.file = file
+        self.decoded = decoded
+        self.format = format
+        locale = UTF8Locale()
+    }
+
+    deinit {
+        unsafe _ = archive_read_free(handle)
+    }
+
+    /// Advances to the next entry and returns its header, or `nil` at the end of an archive that is
+    /// whole.
+    mutating func nextEntry() throws(ArchiveError) -> Header? {
+        // The data of an entry is skipped here, so that the position is the one where it ends.
+        if !isAtStart {
+            guard unsafe archive_read_data_skip(handle) == ARCHIVE_OK else { throw damaged }
+        }
+        let end = unsafe archive_filter_bytes(handle, 0)
+        var entry: OpaquePointer?
+        let status = unsafe archive_read_next_header(handle, &entry)
+        switch status {
+        case ARCHIVE_OK:
+            isAtStart = false
+            guard let entry = unsafe entry else { throw damaged }
+            return try unsafe header(of: entry)
+        case ARCHIVE_EOF:
+            try decoded?.finish(after: isAtStart ? 0 : end)
+            return nil
+        case ARCHIVE_WARN:
+            if let entry = unsafe entry { lastName = unsafe rawName(of: entry) }
+            throw damaged
+        default:
+            throw isAtStart && decoded?.failure == nil
+                ? .wrongFormat(expected: format, unsafe words(of: handle)) : damaged
+        }
+    }
+
+    /// Calls `body` with the content of the current entry, piece by piece; a piece lives only for one
+    /// call.
+    mutating func readData(
+        _ body: (UnsafeRawBufferPointer) throws(ArchiveError) -> Void
+    ) throws(ArchiveError) {
+        var position: Int64 = 0
+        while true {
+            var bytes: UnsafeRawPointer?
+            var count = 0
+            var offset: Int64 = 0
+            switch unsafe archive_read_data_block(handle, &bytes, &count, &offset) {
+            case ARCHIVE_OK:
+                guard offset == position else { throw sparse }
+                position += Int64(count)
+                try unsafe body(UnsafeRawBufferPointer(start: bytes, count: count))
+            case ARCHIVE_EOF:
+                return
+            default:
+                throw damaged
+            }
+        }
+    }
+
+    private func openZip() throws(ArchiveError) {
+        try unsafe require(archive_read_support_format_zip_seekable(handle))
+        let context = unsafe Unmanaged.passUnretained(file).toOpaque()
+        try unsafe require(archive_read_set_read_callback(handle, readFile))
+        try unsafe require(archive_read_set_skip_callback(handle, skipFile))
+        try unsafe require(archive_read_set_seek_callback(handle, seekFile))
+        try unsafe require(archive_read_set_callback_data(handle, context))
+        try unsafe require(archive_read_open1(handle))
+    }
+
+    private func openTar(_ source: DecodedSource) throws(ArchiveError) {
+        try unsafe require(archive_read_support_format_tar(handle))
+        let context = unsafe Unmanaged.passUnretained(source).toOpaque()
+        try unsafe require(archive_read_open(handle, context, nil, readDecoded, nil))
+    }
+
+    private func require(_ status: CInt) throws(ArchiveError) {
+        guard status == ARCHIVE_OK else {
+            throw decoded?.failure ?? .wrongFormat(expected: format, unsafe words(of: handle))
+        }
+    }
+
+    private mutating func header(of entry: OpaquePointer) throws(ArchiveError) -> Header {
+        guard let pathname = unsafe archive_entry_pathname(entry) else { throw damaged }
+        let name = unsafe String(cString: pathname)
+        lastName = name
+        guard unsafe String(validatingCString: pathname) != nil else {
+            throw .notAllowed(entry: name, ValueError(expected: "a path in UTF-8", text: name))
+        }
+        if unsafe archive_entry_is_encrypted(entry) != 0 {
+            throw .notAllowed(
+                entry: name,
+                ValueError(expected: "plain content", found: "an encrypted entry")
+            )
+        }
+        if unsafe archive_entry_sparse_count(entry) > 0 { throw sparse }
+        return Header(
+            name: name,
+            claim: try unsafe claim(of: entry, name),
+            mode: unsafe UInt32(archive_entry_perm(entry)),
+            size: unsafe archive_entry_size_is_set(entry) != 0 ? archive_entry_size(entry) : nil
+        )
+    }
+
+    private func claim(
+        of entry: OpaquePointer,
+        _ name: String
+    ) throws(ArchiveError) -> ContentEntry.Claim {
+        if let target = unsafe archive_entry_hardlink(entry) {
+            return .hardLink(target: try unsafe text(target, of: name))
+        }
+        // The constants of archive_entry.h are casts, which are not importable: they are those of
+        // stat(2).
+        switch unsafe UInt32(archive_entry_filetype(entry)) {
+        case 0o100000: return .file
+        case 0o040000: return .directory
+        case 0o120000:
+            guard let target = unsafe archive_entry_symlink(entry) else {
+                throw .damaged(entry: name, "a symbolic link without a target")
+            }
+            return .symbolicLink(target: try unsafe text(target, of: name))
+        case 0o020000: return .other(noun: "a character device")
+        case 0o060000: return .other(noun: "a block device")
+        case 0o010000: return .other(noun: "a fifo")
+        case 0o140000: return .other(noun: "a socket")
+        default: return .other(noun: "an entry of unknown kind")
+        }
+    }
+
+    private func text(
+        _ target: UnsafePointer<CChar>,
+        of name: String
+    ) throws(ArchiveError) -> String {
+        guard let text = unsafe String(validatingCString: target) else {
+            let text = unsafe String(cString: target)
+            throw .notAllowed(entry: name, ValueError(expected: "a target in UTF-8", text: text))
+        }
+        return text
+    }
+
+    private func rawName(of entry: OpaquePointer) -> String? {
+        unsafe archive_entry_pathname(entry).map { unsafe String(cString: $0) }
+    }
+
+    private var sparse: ArchiveError {
+        .notAllowed(
+            entry: lastName ?? "",
+            ValueError(expected: "whole content", found: "a sparse file")
+        )
+    }
+
+    private var damaged: ArchiveError {
+        .damaged(entry: lastName, unsafe words(of: handle))
+    }
+}

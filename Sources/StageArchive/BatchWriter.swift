@@ -1,0 +1,178 @@
+import Glibc
+import StageModel
+import StageSystem
+import Synchronization
+import SystemPackage
+
+/// The reading thread's side of writing: gathers what it reads into batches.
+///
+/// A pack that fits one batch is written by the reading thread alone; the first full batch starts the
+/// threads that share the work.
+struct BatchWriter: ~Copyable {
+    private let pool = WritePool()
+    private let root: Directory
+    private let counts: TreeCounts
+    private let writer: TreeWriter
+    private var batch = WriteBatch()
+    private var threads = Threads()
+
+    /// Threads that are waited for when their owner goes.
+    private struct Threads: ~Copyable {
+        private var first: SystemThread?
+        private var second: SystemThread?
+        private(set) var areStarted = false
+
+        mutating func start(
+            root: Directory,
+            counts: TreeCounts,
+            _ pool: WritePool
+        ) throws(FileError) {
+            areStarted = true
+            first = try Self.thread(root, counts, pool)
+            if sysconf(CInt(_SC_NPROCESSORS_ONLN)) > 3 {
+                second = try Self.thread(root, counts, pool)
+            }
+        }
+
+        consuming func join() {
+            first.take()?.join()
+            second.take()?.join()
+        }
+
+        private static func thread(
+            _ root: Directory,
+            _ counts: TreeCounts,
+            _ pool: WritePool
+        ) throws(FileError) -> SystemThread {
+            try SystemThread(name: "stage-write") {
+                pool.work(with: TreeWriter(root: root, counts: counts))
+            }
+        }
+    }
+
+    init(root: Directory, limits: UnpackLimits) {
+        self.root = root
+        counts = TreeCounts(maximumDirectories: limits.directories)
+        writer = TreeWriter(root: root, counts: counts)
+    }
+
+    /// How many directories were made.
+    var directories: Int { counts.directories.load(ordering: .relaxed) }
+
+    /// Ends the writing threads; what they have not written stays unwritten.
+    consuming func close() {
+        pool.close()
+        threads.join()
+    }
+
+    /// Begins a file, a directory or a link whose content of `content` bytes is appended next.
+    mutating func begin(
+        _ kind: WriteBatch.Job.Kind,
+        _ path: String,
+        content: Int
+    ) throws(ArchiveError) {
+        if !batch.fits(path, content: content) { try handOver() }
+        batch.begin(kind, path)
+    }
+
+    /// Appends to the content of what was begun.
+    mutating func append(_ bytes: UnsafeRawBufferPointer) {
+        unsafe batch.append(content: bytes)
+    }
+
+    /// Adds a link.
+    mutating func addLink(_ path: String, to target: String) throws(ArchiveError) {
+        try begin(.link, path, content: target.utf8.count + 1)
+        batch.append(target: target)
+    }
+
+    /// Appends at `offset` of an open file.
+    mutating func append(
+        _ bytes: UnsafeRawBufferPointer,
+        of file: OpenFile,
+        at offset: Int64
+    ) throws(ArchiveError) {
+        var added = 0
+        while added < bytes.count {
+            let rest = unsafe UnsafeRawBufferPointer(rebasing: bytes[added...])
+            let count = unsafe batch.append(rest, of: file, at: offset + Int64(added))
+            if count == 0 { try handOver() }
+            added += count
+        }
+    }
+
+    /// Creates a file that is written in pieces.
+    func create(
+        _ path: String,
+        isExecutable: Bool,
+        startsWriting: Bool
+    ) throws(ArchiveError) -> OpenFile {
+        let file = try withPath(path) { (path: PathBytes) throws(ArchiveError) in
+            try writer.createFile(path, isExecutable: isExecutable)
+        }
+        return OpenFile(file, path: path, startsWriting: startsWriting)
+    }
+
+    /// Opens a file that this pack has brought, or says why that cannot be.
+    func open(_ path: String) throws(ArchiveError) -> Result<OpenFile, Errno> {
+        let result = try withPath(path) { writer.openFile($0) }
+        return result.map { OpenFile($0, path: path, startsWriting: false) }
+    }
+
+    /// Waits until everything that was added is written, and helps.
+    mutating func finish() throws(ArchiveError) {
+        if threads.areStarted {
+            if !batch.isEmpty { try handOver() }
+            while let batch = try pool.remaining() { try write(batch) }
+        } else {
+            try writer.write(batch)
+            batch.clear()
+        }
+    }
+
+    /// Hands the batch over and takes another one.
+    private mutating func handOver() throws(ArchiveError) {
+        if !threads.areStarted {
+            do throws(FileError) {
+                try threads.start(root: root, counts: counts, pool)
+            } catch {
+                throw .fileSystem(error)
+            }
+        }
+        pool.submit(batch)
+        while true {
+            switch pool.supply() {
+            case .empty(let empty):
+                batch = empty
+                return
+            case .toWrite(let full):
+                try write(full)
+            case .failed(let failure):
+                throw failure
+            }
+        }
+    }
+
+    private func write(_ batch: WriteBatch) throws(ArchiveError) {
+        do {
+            try writer.write(batch)
+            pool.done(batch, nil)
+        } catch {
+            pool.done(batch, error)
+            throw error
+        }
+    }
+
+    private func withPath<Result>(
+        _ path: String,
+        _ body: (PathBytes) throws(ArchiveError) -> Result
+    ) throws(ArchiveError) -> Result {
+        let count = path.utf8.count
+        return try unsafe withUnsafeTemporaryAllocation(byteCount: count + 1, alignment: 1) {
+            buffer throws(ArchiveError) in
+            unsafe buffer.copyBytes(from: path.utf8)
+            unsafe buffer[count] = 0
+            return try body(unsafe PathBytes(buffer, count: count))
+        }
+    }
+}

@@ -1,0 +1,299 @@
+import CLinux
+import Glibc
+import StageModel
+import StageSystem
+import Synchronization
+import SystemPackage
+
+/// What the threads that write one pack share.
+final class TreeCounts: Sendable {
+    let directories = Atomic<Int>(0)
+    let maximumDirectories: Int
+
+    init(maximumDirectories: Int) { self.maximumDirectories = maximumDirectories }
+}
+
+/// Makes files, directories and links below one directory, on one thread.
+///
+/// Nothing is ever opened through a symbolic link or a name that exists already, so the kernel is the
+/// set of names. The directories used last stay open: a file in one of them costs three system calls.
+@safe final class TreeWriter {
+    private let root: Directory
+    private let counts: TreeCounts
+    private var cache = DirectoryCache()
+    /// Whether a mode that was asked for is the one that a file gets, by what was asked for; `nil`
+    /// before the first.
+    private var fileModeIsExact: Bool?
+    private var executableModeIsExact: Bool?
+    private var directoryModeIsExact: Bool?
+
+    init(root: Directory, counts: TreeCounts) {
+        self.root = root
+        self.counts = counts
+    }
+
+    /// Does everything in `batch`.
+    func write(_ batch: WriteBatch) throws(ArchiveError) {
+        let base = unsafe batch.buffer
+        for job in batch.jobs {
+            let content = unsafe UnsafeRawBufferPointer(
+                rebasing: base[job.content..<job.content + job.contentLength]
+            )
+            let path = unsafe PathBytes(
+                UnsafeMutableRawBufferPointer(rebasing: base[job.path...]),
+                count: job.pathLength
+            )
+            switch job.kind {
+            case .file(let isExecutable):
+                let file = try createFile(path, isExecutable: isExecutable)
+                defer { close(file) }
+                try unsafe write(content, to: file, at: nil, path)
+            case .directory:
+                try makeDirectory(path)
+            case .link:
+                try unsafe makeLink(path, to: content)
+            case .piece(let file, let offset):
+                try unsafe write(content, to: file, at: offset)
+            }
+        }
+    }
+
+    /// Creates the file at `path`, and the directories above it where they are missing.
+    func createFile(_ path: PathBytes, isExecutable: Bool) throws(ArchiveError) -> CInt {
+        let parent = try directory(path, path.parentLength)
+        let mode: UInt64 = isExecutable ? 0o755 : 0o644
+        while true {
+            let file = unsafe stage_openat2(
+                parent,
+                path.name,
+                UInt64(O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW),
+                mode,
+                UInt64(RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS)
+            )
+            if file >= 0 {
+                try setMode(of: file, mode, isExecutable, path)
+                return file
+            }
+            if errno != EINTR { throw refusal("create", path, Errno(rawValue: errno)) }
+        }
+    }
+
+    /// Opens the file at `path`, which this pack has brought, for reading.
+    func openFile(_ path: PathBytes) -> Result<CInt, Errno> {
+        let file = unsafe stage_openat2(
+            root.descriptor.rawValue,
+            path.start,
+            UInt64(O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK),
+            0,
+            UInt64(RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS)
+        )
+        return file >= 0 ? .success(file) : .failure(Errno(rawValue: errno))
+    }
+
+    /// Writes all of `bytes`: at the end of what was written before, or at `offset`.
+    private func write(
+        _ bytes: UnsafeRawBufferPointer,
+        to file: CInt,
+        at offset: Int64?,
+        _ path: @autoclosure () -> PathBytes
+    ) throws(ArchiveError) {
+        guard let reason = unsafe writeAll(bytes, to: file, at: offset) else { return }
+        throw .fileSystem(FileError("write", root.path.appending(path().text), reason))
+    }
+
+    private func write(
+        _ bytes: UnsafeRawBufferPointer,
+        to file: OpenFile,
+        at offset: Int64
+    ) throws(ArchiveError) {
+        guard let reason = unsafe writeAll(bytes, to: file.descriptor, at: offset) else { return }
+        throw .fileSystem(FileError("write", root.path.appending(file.path), reason))
+    }
+
+    private func makeDirectory(_ path: PathBytes) throws(ArchiveError) {
+        let parent = try directory(path, path.parentLength)
+        guard try !makeDirectory(path, path.count, in: parent) else { return }
+        // It exists: made for an entry below it, or for the same one. Anything else is no directory.
+        _ = try directory(path, path.count)
+    }
+
+    private func makeLink(
+        _ path: PathBytes,
+        to target: UnsafeRawBufferPointer
+    ) throws(ArchiveError) {
+        let parent = try directory(path, path.parentLength)
+        guard let target = unsafe target.baseAddress?.assumingMemoryBound(to: CChar.self) else {
+            return
+        }
+        guard unsafe symlinkat(target, parent, path.name) != 0 else { return }
+        throw refusal("create", path, Errno(rawValue: errno))
+    }
+
+    /// Returns the open directory of the first `count` bytes of `path`, making it where it is missing.
+    private func directory(_ path: PathBytes, _ count: Int) throws(ArchiveError) -> CInt {
+        if count == 0 { return root.descriptor.rawValue }
+        if let open = unsafe cache.find(path.prefix(count)) { return open }
+        var reason = Errno.noSuchFileOrDirectory
+        for attempt in 0...1 {
+            switch openDirectory(path, count) {
+            case .success(let open):
+                unsafe cache.add(path.prefix(count), open)
+                return open
+            case .failure(let error):
+                reason = error
+            }
+            guard attempt == 0, reason == .noSuchFileOrDirectory else { break }
+            let above = path.parentLength(of: count)
+            let parent = try directory(path, above)
+            _ = try makeDirectory(path, count, in: parent)
+        }
+        let prefix = path.text(count)
+        switch reason {
+        case .notDirectory, .tooManySymbolicLinkLevels:
+            throw .notADirectory(entry: firstNonDirectory(of: path, count) ?? prefix)
+        default:
+            throw .fileSystem(FileError("open", root.path.appending(prefix), reason))
+        }
+    }
+
+    private func openDirectory(_ path: PathBytes, _ count: Int) -> Result<CInt, Errno> {
+        unsafe path.terminated(at: count) { start in
+            while true {
+                let open = unsafe stage_openat2(
+                    root.descriptor.rawValue,
+                    start,
+                    UInt64(O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW),
+                    0,
+                    UInt64(RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS)
+                )
+                if open >= 0 { return .success(open) }
+                if errno != EINTR { return .failure(Errno(rawValue: errno)) }
+            }
+        }
+    }
+
+    /// Makes the directory of the first `count` bytes in its open parent, and returns whether it was
+    /// missing.
+    private func makeDirectory(
+        _ path: PathBytes,
+        _ count: Int,
+        in parent: CInt
+    ) throws(ArchiveError) -> Bool {
+        let above = path.parentLength(of: count)
+        let nameStart = above == 0 ? 0 : above + 1
+        let status = unsafe path.terminated(at: count) { start in
+            unsafe mkdirat(parent, start + nameStart, 0o755)
+        }
+        guard status == 0 else {
+            if errno == EEXIST { return false }
+            let reason = Errno(rawValue: errno)
+            throw .fileSystem(FileError("create", root.path.appending(path.text(count)), reason))
+        }
+        let made = counts.directories.add(1, ordering: .relaxed).newValue
+        guard made <= counts.maximumDirectories else {
+            throw .tooManyEntries(entry: path.text(count), limit: counts.maximumDirectories)
+        }
+        try setDirectoryMode(path, count, nameStart, in: parent)
+        return true
+    }
+
+    /// The umask, or an inherited access list of the destination, may take bits away or add some: the
+    /// first file of each mode tells, and only then each is set.
+    private func setMode(
+        of file: CInt,
+        _ mode: UInt64,
+        _ isExecutable: Bool,
+        _ path: PathBytes
+    ) throws(ArchiveError) {
+        let known = isExecutable ? executableModeIsExact : fileModeIsExact
+        if known == true { return }
+        if known == nil, let status = FileStatus(of: FileDescriptor(rawValue: file)) {
+            let isExact = UInt64(status.mode) == mode
+            if isExecutable { executableModeIsExact = isExact } else { fileModeIsExact = isExact }
+            if isExact { return }
+        }
+        guard fchmod(file, mode_t(mode)) != 0 else { return }
+        let reason = Errno(rawValue: errno)
+        close(file)
+        throw .fileSystem(FileError("change", root.path.appending(path.text), reason))
+    }
+
+    private func setDirectoryMode(
+        _ path: PathBytes,
+        _ count: Int,
+        _ nameStart: Int,
+        in parent: CInt
+    ) throws(ArchiveError) {
+        if directoryModeIsExact == true { return }
+        let result = unsafe path.terminated(at: count) { start in
+            let name = unsafe start + nameStart
+            if directoryModeIsExact == nil {
+                let status = unsafe FileStatus(name, in: FileDescriptor(rawValue: parent))
+                directoryModeIsExact = status?.mode == 0o755
+            }
+            return unsafe directoryModeIsExact == true ? 0 : fchmodat(parent, name, 0o755, 0)
+        }
+        guard result != 0 else { return }
+        let reason = Errno(rawValue: errno)
+        throw .fileSystem(FileError("change", root.path.appending(path.text(count)), reason))
+    }
+
+    /// What a refusal of the kernel to make the entry at `path` means.
+    private func refusal(
+        _ operation: String,
+        _ path: PathBytes,
+        _ reason: Errno
+    ) -> ArchiveError {
+        guard reason == .fileExists else {
+            return .fileSystem(FileError(operation, root.path.appending(path.text), reason))
+        }
+        guard case .success(let open) = openDirectory(path, path.count) else {
+            return .duplicate(entry: path.text)
+        }
+        close(open)
+        return .notADirectory(entry: path.text)
+    }
+
+    /// The shortest part of the path that exists and is no directory.
+    private func firstNonDirectory(of path: PathBytes, _ count: Int) -> String? {
+        var lengths = [count]
+        while let last = lengths.last, last > 0 { lengths.append(path.parentLength(of: last)) }
+        for length in lengths.reversed() where length > 0 {
+            switch openDirectory(path, length) {
+            case .success(let open): close(open)
+            case .failure: return path.text(length)
+            }
+        }
+        return nil
+    }
+}
+
+/// Writes all of `bytes` and returns the reason if they cannot be.
+func writeAll(
+    _ bytes: UnsafeRawBufferPointer,
+    to file: CInt,
+    at offset: Int64?
+) -> Errno? {
+    var written = 0
+    while written < bytes.count {
+        let rest = unsafe UnsafeRawBufferPointer(rebasing: bytes[written...])
+        let count =
+            if let offset {
+                unsafe pwrite(file, rest.baseAddress, rest.count, Int(offset) + written)
+            } else {
+                unsafe Glibc.write(file, rest.baseAddress, rest.count)
+            }
+        if count >= 0 {
+            written += count
+        } else if errno != EINTR {
+            return Errno(rawValue: errno)
+        }
+    }
+    return nil
+}
+
+/// Starts writing a file's pages to disk, so that less is left when all of them have to be there.
+func startWriteback(_ file: CInt) {
+    // A hint: whoever needs the bytes on disk synchronizes and learns of failures there.
+    _ = stage_start_writeback(file)
+}

@@ -1,0 +1,131 @@
+import Glibc
+import StageSystem
+
+/// Work for one thread that writes: files with their content, pieces of larger files, directories and
+/// links, in one buffer that is used again.
+///
+/// Batches do not depend on each other, so any thread may take any of them at any time.
+@safe final class WriteBatch {
+    /// One thing to make. Numbers are places in the buffer.
+    struct Job {
+        enum Kind {
+            case file(isExecutable: Bool)
+            case directory
+            case link
+            /// Bytes of a file that is already open.
+            case piece(OpenFile, offset: Int64)
+        }
+
+        var kind: Kind
+        /// Where the path begins; a zero byte ends it.
+        var path = 0
+        var pathLength = 0
+        /// Where the content or the target of a link begins.
+        var content = 0
+        var contentLength = 0
+    }
+
+    static let capacity = 512 << 10
+    /// Files up to this size go into a batch whole, larger ones in pieces.
+    static let wholeFileLimit = 256 << 10
+    private static let maximumJobs = 4096
+
+    let buffer: UnsafeMutableRawBufferPointer
+    private(set) var used = 0
+    private(set) var jobs: [Job] = []
+
+    init() {
+        unsafe buffer = .allocate(byteCount: Self.capacity, alignment: 4096)
+    }
+
+    deinit {
+        unsafe buffer.deallocate()
+    }
+
+    var isEmpty: Bool { jobs.isEmpty }
+
+    /// How many bytes may still be added.
+    var room: Int { jobs.count < Self.maximumJobs ? Self.capacity - used : 0 }
+
+    func clear() {
+        used = 0
+        jobs.removeAll(keepingCapacity: true)
+    }
+
+    /// Whether an entry with such a path and content fits.
+    func fits(_ path: String, content: Int) -> Bool {
+        path.utf8.count + 1 + content <= room
+    }
+
+    /// Adds a file, a directory or a link; its content is added after it.
+    func begin(_ kind: Job.Kind, _ path: String) {
+        var job = Job(kind: kind, path: used, pathLength: path.utf8.count)
+        append(path)
+        unsafe buffer[used] = 0
+        used += 1
+        job.content = used
+        jobs.append(job)
+    }
+
+    /// Adds bytes to the content of the last job.
+    func append(content bytes: UnsafeRawBufferPointer) {
+        unsafe copy(bytes)
+        jobs[jobs.count - 1].contentLength += bytes.count
+    }
+
+    /// Adds the target of the link that was begun.
+    func append(target: String) {
+        append(target)
+        jobs[jobs.count - 1].contentLength = target.utf8.count
+        unsafe buffer[used] = 0
+        used += 1
+    }
+
+    /// Adds as many of the bytes at `offset` of an open file as there is room for, and returns how
+    /// many.
+    func append(_ bytes: UnsafeRawBufferPointer, of file: OpenFile, at offset: Int64) -> Int {
+        let count = min(bytes.count, room)
+        guard count > 0 else { return 0 }
+        if case .piece(let last, let start)? = jobs.last?.kind, last === file,
+            start + Int64(jobs[jobs.count - 1].contentLength) == offset
+        {
+            jobs[jobs.count - 1].contentLength += count
+        } else {
+            jobs.append(
+                Job(kind: .piece(file, offset: offset), content: used, contentLength: count)
+            )
+        }
+        unsafe copy(UnsafeRawBufferPointer(rebasing: bytes[..<count]))
+        return count
+    }
+
+    private func append(_ text: String) {
+        var text = text
+        text.withUTF8 { unsafe copy(UnsafeRawBufferPointer($0)) }
+    }
+
+    private func copy(_ bytes: UnsafeRawBufferPointer) {
+        unsafe UnsafeMutableRawBufferPointer(rebasing: buffer[used...])
+            .copyMemory(from: bytes)
+        used += bytes.count
+    }
+}
+
+/// A file that is written in pieces, closed when the last piece is done with.
+final class OpenFile: Sendable {
+    let descriptor: CInt
+    let path: String
+    private let startsWriting: Bool
+
+    /// Takes over an open file; `startsWriting` asks for its pages to go to disk once it is closed.
+    init(_ descriptor: CInt, path: String, startsWriting: Bool) {
+        self.descriptor = descriptor
+        self.path = path
+        self.startsWriting = startsWriting
+    }
+
+    deinit {
+        if startsWriting { startWriteback(descriptor) }
+        close(descriptor)
+    }
+}

@@ -1,0 +1,121 @@
+/// One thing that a pack holds, judged by the rules for names and kinds.
+public struct ContentEntry: Hashable, Sendable {
+    /// What a pack may hold.
+    public enum Kind: Hashable, Sendable {
+        /// A regular file: mode `0755` if it is executable, else `0644`.
+        case file(isExecutable: Bool)
+        /// A directory: mode `0755`.
+        case directory
+        /// A symbolic link.
+        case link(to: LinkTarget)
+        /// Another name for a regular file that the pack brought before: becomes a copy.
+        case copy(of: ContentPath)
+    }
+
+    /// What an archive or an index says that an entry is.
+    public enum Claim: Hashable, Sendable {
+        case file
+        case directory
+        case symbolicLink(target: String)
+        case hardLink(target: String)
+        /// A device, a fifo, a socket or whatever else; `noun` names it with its article.
+        case other(noun: String)
+    }
+
+    /// Where it is.
+    public var path: ContentPath
+    /// What it is.
+    public var kind: Kind
+
+    /// Judges an entry by its name, the kind and the mode it claims; returns `nil` for the root
+    /// directory itself, which archives may list.
+    ///
+    /// - Throws: ``ValueError`` that says which rule it breaks.
+    public static func judge(
+        name: String,
+        claim: Claim,
+        mode: UInt32
+    ) throws(ValueError) -> ContentEntry? {
+        if case .other(let noun) = claim {
+            throw ValueError(expected: "a file, a directory or a link", found: noun)
+        }
+        guard mode & 0o7000 == 0 else {
+            throw ValueError(
+                expected: "no set-id or sticky bits",
+                found: "mode 0\(String(mode & 0o7777, radix: 8))"
+            )
+        }
+        guard let path = try ContentPath.normalizing(name) else {
+            if claim == .directory { return nil }
+            throw ValueError(expected: "a directory as root", text: name)
+        }
+        return ContentEntry(path: path, kind: try kind(claim, at: path, mode: mode))
+    }
+
+    private static func kind(
+        _ claim: Claim,
+        at path: ContentPath,
+        mode: UInt32
+    ) throws(ValueError) -> Kind {
+        switch claim {
+        case .file:
+            return .file(isExecutable: mode & 0o111 != 0)
+        case .directory:
+            return .directory
+        case .symbolicLink(let target):
+            return .link(to: try LinkTarget(target, of: path))
+        case .hardLink(let target):
+            guard let original = try ContentPath.normalizing(target), original != path else {
+                throw ValueError(expected: "a hard link to another file", text: target)
+            }
+            return .copy(of: original)
+        case .other(let noun):
+            throw ValueError(expected: "a file, a directory or a link", found: noun)
+        }
+    }
+}
+
+/// What a symbolic link of a pack says: a relative path that stays inside the pack.
+///
+/// It stays inside when it is resolved as text; that it also does through the other links of the pack
+/// is for ``ContentLinks`` to find out.
+public struct LinkTarget: Hashable, Sendable {
+    /// The most bytes that a target has.
+    public static let maximumLength = 1024
+    /// The most components that a target has.
+    public static let maximumDepth = 64
+
+    /// The text of the link, as it is.
+    public let text: String
+
+    /// Creates the target of the link at `path`.
+    ///
+    /// - Throws: ``ValueError`` that says which rule the text breaks.
+    public init(_ text: String, of path: ContentPath) throws(ValueError) {
+        guard !text.isEmpty else { throw ValueError(expected: "a link to a path", text: text) }
+        guard text.utf8.first != UInt8(ascii: "/") else {
+            throw ValueError(expected: "a link with a relative target", text: text)
+        }
+        try ContentPath.checkCharacters(text, maximumLength: Self.maximumLength)
+        var depth = path.text.utf8.count { $0 == UInt8(ascii: "/") }
+        var count = 0
+        for component in text.utf8.split(separator: UInt8(ascii: "/")) {
+            count += 1
+            if component.elementsEqual("..".utf8) {
+                depth -= 1
+            } else if !component.elementsEqual(".".utf8) {
+                depth += 1
+            }
+            guard depth >= 0 else {
+                throw ValueError(expected: "a link that stays inside the pack", text: text)
+            }
+            guard component.count <= ContentPath.maximumComponentLength else {
+                throw ValueError(expected: "path components of at most 255 bytes", text: text)
+            }
+        }
+        guard count <= Self.maximumDepth else {
+            throw ValueError(expected: "a target of at most 64 components", text: text)
+        }
+        self.text = text
+    }
+}

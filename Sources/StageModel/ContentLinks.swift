@@ -1,0 +1,163 @@
+/// The symbolic links of one pack, as data: whether each, followed through the others, stays inside.
+///
+/// A link that is harmless by itself can lead out through another one: with `b` pointing to `c/d`,
+/// `a → b/../..` leaves the pack although its text does not. Nothing on disk is looked at, and
+/// targets need not exist. Memory is about the length of the paths and targets.
+public struct ContentLinks: Sendable {
+    /// Path and target of each link, one after the other, without separators.
+    private var bytes: [UInt8] = []
+    private var links: [Link] = []
+    /// The links by the hash of their path; links whose hashes collide are chained.
+    private var heads: [UInt64: Int32] = [:]
+
+    private struct Link {
+        var start: Int
+        var pathLength: UInt16
+        var targetLength: UInt16
+        var next: Int32
+    }
+
+    /// How often a walk may pass from one link to another, as in Linux.
+    private static let maximumHops = 40
+
+    /// Creates an empty set.
+    public init() {}
+
+    /// How many links there are.
+    public var count: Int { links.count }
+
+    /// Whether there are none.
+    public var isEmpty: Bool { links.isEmpty }
+
+    /// Adds a link; a path that is added twice is for the file system to refuse.
+    public mutating func add(_ path: ContentPath, to target: LinkTarget) {
+        let start = bytes.count
+        bytes.append(contentsOf: path.text.utf8)
+        let pathLength = bytes.count - start
+        bytes.append(contentsOf: target.text.utf8)
+        var hash = PathHash()
+        for byte in path.text.utf8 { hash.add(byte) }
+        links.append(
+            Link(
+                start: start,
+                pathLength: UInt16(pathLength),
+                targetLength: UInt16(bytes.count - start - pathLength),
+                next: heads[hash.value] ?? -1
+            )
+        )
+        heads[hash.value] = Int32(links.count - 1)
+    }
+
+    /// The path and the target of the link at `index`, in the order they were added.
+    public subscript(index: Int) -> (path: ArraySlice<UInt8>, target: ArraySlice<UInt8>) {
+        let link = links[index]
+        let middle = link.start + Int(link.pathLength)
+        return (bytes[link.start..<middle], bytes[middle..<middle + Int(link.targetLength)])
+    }
+
+    /// Returns the first link that leads out of the pack or goes round in circles, with the broken
+    /// rule, or `nil` if there is none.
+    public func firstFault() -> (path: String, fault: ValueError)? {
+        for index in links.indices {
+            guard let fault = fault(at: index) else { continue }
+            let (path, target) = self[index]
+            return (
+                String(decoding: path, as: UTF8.self),
+                ValueError(expected: fault, text: String(decoding: target, as: UTF8.self))
+            )
+        }
+        return nil
+    }
+
+    /// The rule that the link breaks.
+    private func fault(at index: Int) -> String? {
+        let (path, target) = self[index]
+        var walk = Walk(startingIn: path, following: target)
+        var hops = 0
+        while true {
+            switch walk.step() {
+            case .ended: return nil
+            case .left: return "a link that stays inside the pack"
+            case .entered: break
+            }
+            guard let next = link(at: walk.place) else { continue }
+            hops += 1
+            if hops >= Self.maximumHops { return "a link that does not go round in circles" }
+            walk.follow(self[next].target)
+        }
+    }
+
+    private func link(at place: ArraySlice<UInt8>) -> Int? {
+        guard !heads.isEmpty else { return nil }
+        var hash = PathHash()
+        for byte in place { hash.add(byte) }
+        var index = heads[hash.value] ?? -1
+        while index >= 0 {
+            if self[Int(index)].path == place { return Int(index) }
+            index = links[Int(index)].next
+        }
+        return nil
+    }
+}
+
+/// A walk along the components of a link's target, and of the targets it leads to.
+private struct Walk {
+    enum Step {
+        case entered
+        case ended
+        case left
+    }
+
+    /// Where the walk is: a path without `.` and `..`; empty at the root.
+    private(set) var place: ArraySlice<UInt8>
+    /// The bytes still to walk.
+    private var rest: ArraySlice<UInt8>
+
+    init(startingIn link: ArraySlice<UInt8>, following target: ArraySlice<UInt8>) {
+        place = link
+        rest = target
+        leave()
+    }
+
+    /// Continues with the target of the link that the walk has entered.
+    mutating func follow(_ target: ArraySlice<UInt8>) {
+        leave()
+        rest = rest.isEmpty ? target : target + [UInt8(ascii: "/")] + rest
+    }
+
+    mutating func step() -> Step {
+        while true {
+            while rest.first == UInt8(ascii: "/") { rest.removeFirst() }
+            guard !rest.isEmpty else { return .ended }
+            let component = rest.prefix { $0 != UInt8(ascii: "/") }
+            rest = rest[component.endIndex...]
+            if component.elementsEqual(".".utf8) { continue }
+            if component.elementsEqual("..".utf8) {
+                if place.isEmpty { return .left }
+                leave()
+                continue
+            }
+            if !place.isEmpty { place.append(UInt8(ascii: "/")) }
+            place.append(contentsOf: component)
+            return .entered
+        }
+    }
+
+    /// Goes to the directory above.
+    private mutating func leave() {
+        place = place[..<(place.lastIndex(of: UInt8(ascii: "/")) ?? place.startIndex)]
+    }
+}
+
+/// FNV-1a, 64 bits, keyed: a hash that is cheap for bytes that come one by one.
+///
+/// The key is per process, so that nobody can prepare paths that collide.
+private struct PathHash {
+    private(set) var value: UInt64 = Self.key
+
+    private static let key = UInt64.random(in: .min ... .max)
+
+    mutating func add(_ byte: UInt8) {
+        value = (value ^ UInt64(byte)) &* 0x100_0000_01B3
+    }
+}

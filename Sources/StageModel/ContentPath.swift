@@ -1,0 +1,142 @@
+/// The path of a file, directory or link within a pack: relative, `/` between components.
+///
+/// Every path keeps the same rules, whether an archive or an index brought it: valid Unicode; no
+/// empty, `.` or `..` component; no control or bidirectional characters and no backslash; components
+/// of at most 255 bytes, 1,024 bytes in all, 32 components. So a path leads nowhere but below the
+/// directory it is resolved in, is the same on every system, and is safe to show.
+public struct ContentPath: Hashable, Sendable {
+    /// The most bytes that a component has.
+    public static let maximumComponentLength = 255
+    /// The most bytes that a path has.
+    public static let maximumLength = 1024
+    /// The most components that a path has.
+    public static let maximumDepth = 32
+
+    /// The path as text.
+    public let text: String
+
+    /// Creates a path from text that keeps the rules as it is.
+    ///
+    /// - Throws: ``ValueError`` that says which rule the text breaks.
+    public init(_ text: String) throws(ValueError) {
+        try Self.check(text)
+        self.text = text
+    }
+
+    /// Creates a path from the name of an archive's entry, or returns `nil` for the root itself.
+    ///
+    /// Archives write `./a` for `a`, and `a/` for a directory: one leading `./` and one trailing `/`
+    /// are taken off.
+    ///
+    /// - Throws: ``ValueError`` that says which rule the name breaks.
+    public static func normalizing(_ name: String) throws(ValueError) -> ContentPath? {
+        if name == "." || name == "./" { return nil }
+        guard name.utf8.first == UInt8(ascii: ".") || name.utf8.last == UInt8(ascii: "/") else {
+            return try ContentPath(name)
+        }
+        var rest = Substring(name)
+        if rest.utf8.starts(with: "./".utf8) { rest = Substring(rest.utf8.dropFirst(2)) }
+        if rest.utf8.last == UInt8(ascii: "/") { rest = Substring(rest.utf8.dropLast()) }
+        do {
+            return try ContentPath(String(rest))
+        } catch {
+            throw ValueError(expected: error.expected, text: name)
+        }
+    }
+
+    /// The components of the path, of which there is at least one.
+    public var components: [Substring] {
+        text.utf8.split(separator: UInt8(ascii: "/")).map { Substring($0) }
+    }
+
+    /// The path of the directory that holds this one, or `nil` if that is the root.
+    public var parent: ContentPath? {
+        guard let slash = text.utf8.lastIndex(of: UInt8(ascii: "/")) else { return nil }
+        return ContentPath(unchecked: String(text[..<slash]))
+    }
+
+    private init(unchecked text: String) { self.text = text }
+
+    private static func check(_ text: String) throws(ValueError) {
+        guard !text.isEmpty else { throw ValueError(expected: "a path", text: text) }
+        guard text.utf8.first != UInt8(ascii: "/") else {
+            throw ValueError(expected: "a relative path", text: text)
+        }
+        try checkCharacters(text, maximumLength: maximumLength)
+        var depth = 0
+        for component in text.utf8.split(
+            separator: UInt8(ascii: "/"),
+            omittingEmptySubsequences: false
+        ) {
+            depth += 1
+            try checkComponent(component, of: text)
+        }
+        guard depth <= maximumDepth else {
+            throw ValueError(expected: "a path of at most \(maximumDepth) components", text: text)
+        }
+    }
+
+    private static func checkComponent(
+        _ component: Substring.UTF8View,
+        of text: String
+    ) throws(ValueError) {
+        let dot = UInt8(ascii: ".")
+        let count = component.count
+        if count == 0 {
+            throw ValueError(expected: "a path without empty components", text: text)
+        }
+        if count <= 2, component.allSatisfy({ $0 == dot }) {
+            throw ValueError(expected: "a path without '.' and '..' components", text: text)
+        }
+        if count > maximumComponentLength {
+            throw ValueError(
+                expected: "path components of at most \(maximumComponentLength) bytes",
+                text: text
+            )
+        }
+    }
+
+    /// Checks the rules that paths and the targets of links share.
+    static func checkCharacters(_ text: String, maximumLength: Int) throws(ValueError) {
+        guard text.utf8.count <= maximumLength else {
+            throw ValueError(expected: "a path of at most \(maximumLength) bytes", text: text)
+        }
+        var isPlain = true
+        for byte in text.utf8 where byte < 0x20 || byte >= 0x7F || byte == UInt8(ascii: "\\") {
+            if byte == UInt8(ascii: "\\") {
+                throw ValueError(expected: "a path without backslashes", text: text)
+            }
+            isPlain = false
+        }
+        guard !isPlain, text.unicodeScalars.contains(where: \.isUnsafeForDisplay) else { return }
+        throw ValueError(
+            expected: "a path without control and bidirectional characters",
+            text: text
+        )
+    }
+}
+
+extension ContentPath: Comparable {
+    /// Orders paths by their bytes.
+    public static func < (left: Self, right: Self) -> Bool {
+        left.text.utf8.lexicographicallyPrecedes(right.text.utf8)
+    }
+}
+
+extension ContentPath: CustomStringConvertible {
+    /// The path itself: it holds nothing that is unsafe to show.
+    public var description: String { text }
+}
+
+extension ContentPath: Codable {
+    /// Decodes a path from a string.
+    public init(from decoder: any Decoder) throws {
+        self = try decoder.value { text throws(ValueError) in try ContentPath(text) }
+    }
+
+    /// Encodes the path as a string.
+    public func encode(to encoder: any Encoder) throws {
+        var container = encoder.singleValueContainer()
+        try container.encode(text)
+    }
+}

@@ -1,0 +1,67 @@
+import CLinux
+import Glibc
+import SystemPackage
+
+/// A thread of its own, outside the cooperative pool, for work that blocks or that confines itself.
+@safe public struct SystemThread: ~Copyable {
+    private let thread: pthread_t
+
+    private final class Start {
+        let name: String
+        let body: @Sendable () -> Void
+
+        init(name: String, body: @escaping @Sendable () -> Void) {
+            self.name = name
+            self.body = body
+        }
+    }
+
+    /// Starts a thread that runs `body`; it inherits the confinement of the calling thread.
+    ///
+    /// - Parameter name: what tools show, at most 15 bytes.
+    /// - Throws: ``FileError`` if the process may have no more threads.
+    public init(name: String, _ body: @escaping @Sendable () -> Void) throws(FileError) {
+        let start = unsafe Unmanaged.passRetained(Start(name: name, body: body))
+        var thread = pthread_t()
+        let status = unsafe pthread_create(
+            &thread,
+            nil,
+            { argument in
+                guard let argument = unsafe argument else { return nil }
+                let start = unsafe Unmanaged<Start>.fromOpaque(argument).takeRetainedValue()
+                // A name is a service to the reader of a process list; nothing depends on it.
+                unsafe _ = stage_name_thread(start.name)
+                start.body()
+                return nil
+            },
+            start.toOpaque()
+        )
+        guard status == 0 else {
+            unsafe start.release()
+            throw FileError("start", FilePath(name), Errno(rawValue: status))
+        }
+        self.thread = thread
+    }
+
+    /// Waits until the thread has ended.
+    public consuming func join() {
+        let status = pthread_join(thread, nil)
+        precondition(status == 0, "a thread was joined twice")
+    }
+
+    /// Lets the thread end by itself.
+    public consuming func detach() {
+        let status = pthread_detach(thread)
+        precondition(status == 0, "a thread was detached twice")
+    }
+
+    /// Gives the calling thread, and those it starts, a umask of their own that takes no bits away;
+    /// returns whether the system allowed that.
+    ///
+    /// The umask of the process stays what it was.
+    public static func clearOwnMask() -> Bool {
+        guard stage_unshare_fs() == 0 else { return false }
+        umask(0)
+        return true
+    }
+}

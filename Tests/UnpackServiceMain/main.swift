@@ -1,0 +1,4 @@
+import Glibc
+import StageArchive
+
+exit(UnpackService.run())
