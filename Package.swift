@@ -38,6 +38,11 @@ let package = Package(
     targets: [
         // 0: the C libraries
         .systemLibrary(name: "CLinux"),
+        .systemLibrary(
+            name: "CCurl",
+            pkgConfig: "libcurl",
+            providers: [.apt(["libcurl4-openssl-dev"])]
+        ),
         .systemLibrary(name: "CCrypto", pkgConfig: "libcrypto", providers: [.apt(["libssl-dev"])]),
 
         // 1: values, and the file system
@@ -46,6 +51,8 @@ let package = Package(
 
         // 2: one module a C library
         library("StageDigest", ["CCrypto", "StageModel", "StageSystem", system]),
+
+        library("StageTransfer", ["CCurl", "StageModel", "StageSystem", system, logging]),
 
         // 7: the executables
         .executableTarget(
@@ -57,8 +64,15 @@ let package = Package(
             swiftSettings: strict
         ),
 
+        // what tests of several modules share
+        .target(name: "StageTesting", path: "Tests/StageTesting", swiftSettings: strict),
+
         tests("StageModel", ["StageModel"]),
         tests("StageSystem", ["StageSystem", system]),
         tests("StageDigest", ["StageDigest", "StageModel"]),
+        tests(
+            "StageTransfer",
+            ["StageTransfer", "StageTesting", "StageModel", "StageSystem", system, logging]
+        ),
     ]
 )
