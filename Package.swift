@@ -13,12 +13,21 @@ let strict: [SwiftSetting] = [
 ]
 
 let system = Target.Dependency.product(name: "SystemPackage", package: "swift-system")
-let subprocess = Target.Dependency.product(name: "Subprocess", package: "swift-subprocess")
 let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
+let subprocess = Target.Dependency.product(name: "Subprocess", package: "swift-subprocess")
+let arguments = Target.Dependency.product(
+    name: "ArgumentParser",
+    package: "swift-argument-parser"
+)
 
 /// A library of the house, which may import only what is named here.
 func library(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
     .target(name: name, dependencies: dependencies, swiftSettings: strict)
+}
+
+/// A C library of the system.
+func cLibrary(_ name: String, _ pkgConfig: String, _ package: String) -> Target {
+    .systemLibrary(name: name, pkgConfig: pkgConfig, providers: [.apt([package])])
 }
 
 /// The tests of one module.
@@ -29,7 +38,10 @@ func tests(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
 let package = Package(
     name: "StagePack",
     products: [
-        .executable(name: "stagepack", targets: ["stagepack"])
+        .library(name: "StagePack", targets: ["StagePack"]),
+        .library(name: "StageEngine", targets: ["StageEngine"]),
+        .library(name: "WallpaperStore", targets: ["WallpaperStore"]),
+        .executable(name: "stagepack", targets: ["stagepack"]),
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
@@ -40,12 +52,9 @@ let package = Package(
     targets: [
         // 0: the C libraries
         .systemLibrary(name: "CLinux"),
-        .systemLibrary(
-            name: "CArchive",
-            pkgConfig: "libarchive",
-            providers: [.apt(["libarchive-dev"])]
-        ),
-        .systemLibrary(name: "CCrypto", pkgConfig: "libcrypto", providers: [.apt(["libssl-dev"])]),
+        cLibrary("CArchive", "libarchive", "libarchive-dev"),
+        cLibrary("CCrypto", "libcrypto", "libssl-dev"),
+        cLibrary("CCurl", "libcurl", "libcurl4-openssl-dev"),
 
         // 1: values, and the file system
         library("StageModel", []),
@@ -53,26 +62,33 @@ let package = Package(
 
         // 2: one module a C library
         library("StageDigest", ["CCrypto", "StageModel", "StageSystem", system]),
+        library("StageArchive", ["CArchive", "StageModel", "StageSystem", logging, system]),
+        library("StageTransfer", ["CCurl", "StageModel", "StageSystem", logging, system]),
 
         // 3: the shared directory
-        library("StageContainer", ["StageModel", "StageSystem", system]),
+        library("StageContainer", ["StageDigest", "StageModel", "StageSystem", system]),
+
+        // 4: planning and staging
+        library(
+            "StageEngine",
+            [
+                "StageArchive", "StageContainer", "StageDigest", "StageModel", "StageSystem",
+                "StageTransfer", logging, system,
+            ]
+        ),
 
         // 5: the public libraries
         library("StagePack", ["StageContainer", "StageModel", "StageSystem", subprocess, system]),
 
         // 6: the reader as an application uses it
         library("WallpaperStore", ["StagePack"]),
-        library(
-            "StageArchive",
-            ["CArchive", "CLinux", "StageModel", "StageSystem", logging, system]
-        ),
 
         // 7: the executables
         .executableTarget(
             name: "stagepack",
             dependencies: [
-                "StageModel",
-                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+                "StageArchive", "StageContainer", "StageEngine", "StageModel", "StagePack",
+                "StageSystem", "StageTransfer", arguments, logging, system,
             ],
             swiftSettings: strict
         ),
@@ -94,10 +110,14 @@ let package = Package(
         tests("StageModel", ["StageModel"]),
         tests("StageSystem", ["StageSystem", system]),
         tests("StageDigest", ["StageDigest", "StageModel"]),
-        tests("StageContainer", ["StageContainer", "StageModel", "StageSystem", system]),
         tests(
             "StageArchive",
             ["StageArchive", "StageModel", "StageSystem", "StageTesting", "unpack-service", system]
         ),
+        tests(
+            "StageTransfer",
+            ["StageTransfer", "StageTesting", "StageModel", "StageSystem", logging, system]
+        ),
+        tests("StageContainer", ["StageContainer", "StageModel", "StageSystem", system]),
     ]
 )

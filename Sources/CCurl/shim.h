@@ -1,0 +1,67 @@
+// Typed wrappers around the calls of libcurl that are variadic, one for each type of value.
+// Each returns what the call returns.
+#pragma once
+#define CURL_DISABLE_TYPECHECK
+#include <curl/curl.h>
+
+#define STAGE_CURL_CHECKED __attribute__((warn_unused_result))
+
+/// Sets an option that takes a `long` (curl_easy_setopt(3)).
+STAGE_CURL_CHECKED static inline CURLcode stage_easy_set_number(
+    CURL *easy, CURLoption option, long value) {
+    return curl_easy_setopt(easy, option, value);
+}
+
+/// Sets an option that takes text, which libcurl copies (curl_easy_setopt(3)).
+STAGE_CURL_CHECKED static inline CURLcode stage_easy_set_text(
+    CURL *easy, CURLoption option, const char *value) {
+    return curl_easy_setopt(easy, option, value);
+}
+
+/// Sets the header fields of the request; the list must outlive it (CURLOPT_HTTPHEADER(3)).
+STAGE_CURL_CHECKED static inline CURLcode stage_easy_set_fields(
+    CURL *easy, const struct curl_slist *fields) {
+    return curl_easy_setopt(easy, CURLOPT_HTTPHEADER, fields);
+}
+
+/// Sets where libcurl puts its words on a failure: CURL_ERROR_SIZE bytes (CURLOPT_ERRORBUFFER(3)).
+STAGE_CURL_CHECKED static inline CURLcode stage_easy_set_error_buffer(CURL *easy, char *buffer) {
+    return curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, buffer);
+}
+
+/// Sets what receives header lines and body, with its context (CURLOPT_WRITEFUNCTION(3)).
+STAGE_CURL_CHECKED static inline CURLcode stage_easy_set_receiver(
+    CURL *easy, curl_write_callback header, curl_write_callback body, void *context) {
+    CURLcode code = curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, header);
+    if (code == CURLE_OK) code = curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, body);
+    if (code == CURLE_OK) code = curl_easy_setopt(easy, CURLOPT_HEADERDATA, context);
+    if (code == CURLE_OK) code = curl_easy_setopt(easy, CURLOPT_WRITEDATA, context);
+    return code;
+}
+
+/// Ties a pointer to a transfer (CURLOPT_PRIVATE(3)).
+STAGE_CURL_CHECKED static inline CURLcode stage_easy_set_private(CURL *easy, void *pointer) {
+    return curl_easy_setopt(easy, CURLOPT_PRIVATE, pointer);
+}
+
+/// Gets the pointer tied to a transfer (CURLINFO_PRIVATE(3)).
+STAGE_CURL_CHECKED static inline CURLcode stage_easy_private(CURL *easy, void **pointer) {
+    return curl_easy_getinfo(easy, CURLINFO_PRIVATE, pointer);
+}
+
+/// Gets a number that a transfer leaves behind (curl_easy_getinfo(3)).
+STAGE_CURL_CHECKED static inline CURLcode stage_easy_number(
+    CURL *easy, CURLINFO item, long *value) {
+    return curl_easy_getinfo(easy, item, value);
+}
+
+/// Sets an option of a multi handle that takes a `long` (curl_multi_setopt(3)).
+STAGE_CURL_CHECKED static inline CURLMcode stage_multi_set_number(
+    CURLM *multi, CURLMoption option, long value) {
+    return curl_multi_setopt(multi, option, value);
+}
+
+/// The result of a transfer that a message announces as done (curl_multi_info_read(3)).
+STAGE_CURL_CHECKED static inline CURLcode stage_message_result(const CURLMsg *message) {
+    return message->data.result;
+}

@@ -1,0 +1,57 @@
+/// The hosts that content may come from.
+public struct AllowedDomains: Equatable, Sendable {
+    /// Host names, each exact or, with `*.` before it, standing for every name below it.
+    public let patterns: [String]
+
+    /// Creates the list from host names such as `example.com` and `*.cdn.example.com`.
+    public init(_ patterns: [String]) {
+        self.patterns = patterns.map { $0.lowercased() }
+    }
+
+    /// Whether content may come from `host`.
+    public func contains(_ host: String) -> Bool {
+        let host = host.lowercased().droppingRootDot
+        return patterns.contains { pattern in
+            pattern.hasPrefix("*.") ? host.hasSuffix(pattern.dropFirst()) : host == pattern
+        }
+    }
+}
+
+extension String {
+    /// The name without the dot that stands for the root of all names.
+    fileprivate var droppingRootDot: String { hasSuffix(".") ? String(dropLast()) : self }
+}
+
+/// Where a request may be sent on to.
+enum RedirectRules {
+    /// How many redirects one attempt may take.
+    static let limit = 10
+
+    /// Checks the step from one URL to the one that its answer names.
+    ///
+    /// - Throws: ``TransferError/unacceptable(url:_:)`` if the target is no http or https URL, gives up
+    ///   encryption, or is on a host that is not allowed.
+    static func target(
+        of location: String,
+        from url: TransferURL,
+        step: Int,
+        allowed: AllowedDomains?
+    ) throws(TransferError) -> TransferURL {
+        guard step <= limit else {
+            throw .unacceptable(url: url.display, .redirects(limit: limit))
+        }
+        guard let target = url.resolving(location), !target.isFile,
+            url.scheme == "http" || target.scheme == "https"
+        else {
+            throw .unacceptable(url: url.display, .redirect(to: location))
+        }
+        try check(target, allowed)
+        return target
+    }
+
+    /// Checks that a URL is on a host that is allowed.
+    static func check(_ url: TransferURL, _ allowed: AllowedDomains?) throws(TransferError) {
+        guard let allowed, !url.isFile, !allowed.contains(url.host) else { return }
+        throw .unacceptable(url: url.display, .domain(url.host))
+    }
+}

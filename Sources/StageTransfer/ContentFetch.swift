@@ -1,0 +1,46 @@
+public import StageModel
+
+/// A small document to bring into memory.
+public struct ContentFetch: Sendable {
+    /// Absolute http, https and file URLs of the same document, the preferred first.
+    public var mirrors: [String]
+    /// The size that the document may have at most.
+    public var limit: ByteCount
+    /// What the document is supposed to be.
+    public var promise = ContentPromise.json
+    /// The strong entity tag of the version that is held already; it is then asked for only if it
+    /// differs.
+    public var entityTag: String?
+    /// Where the document may come from, redirects included; `nil` stands for everywhere.
+    public var allowedDomains: AllowedDomains?
+    /// Orders transfers that wait for a connection: higher comes first.
+    public var priority = 0
+    /// Hears what happens, in order, on the engine's thread: it must return at once.
+    public var report: @Sendable (TransferEvent) -> Void = { _ in }
+
+    /// Creates a request from what it cannot do without.
+    public init(mirrors: [String], limit: ByteCount) {
+        self.mirrors = mirrors
+        self.limit = limit
+    }
+}
+
+/// What a server has for a ``ContentFetch``.
+public enum FetchedContent: Equatable, Sendable {
+    /// What is held already.
+    case notModified
+    /// Another version.
+    case document(FetchedDocument)
+}
+
+/// A document in memory.
+public struct FetchedDocument: Equatable, Sendable {
+    /// The content.
+    public var bytes: [UInt8]
+    /// The entity tag, if the server gave a strong one.
+    public var entityTag: String?
+    /// When the server says that it last changed, as it wrote it.
+    public var lastModified: String?
+    /// The URL that it came from, after redirects; relative references in it start there.
+    public var url: String
+}

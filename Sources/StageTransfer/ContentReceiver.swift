@@ -1,0 +1,68 @@
+import CCurl
+import StageModel
+
+/// Keeps the body of one answer in memory, once the rules allow it.
+final class ContentReceiver: ExchangeReceiver {
+    private let url: TransferURL
+    private let source: String
+    private let rules: ResponseRules
+    private let report: @Sendable (TransferEvent) -> Void
+
+    private(set) var decision: ResponseRules.Decision?
+    private var head: ResponseHead?
+    private var bytes: [UInt8] = []
+    private var isTooLarge = false
+
+    init(_ request: ContentFetch, url: TransferURL, source: String, rules: ResponseRules) {
+        self.url = url
+        self.source = source
+        self.rules = rules
+        report = request.report
+    }
+
+    func wait() { report(.waiting(.connection, nil)) }
+
+    func connect() { report(.connecting(url: url.display)) }
+
+    func receive(_ head: ResponseHead) -> BodyUse {
+        let decision = rules.judge(head)
+        self.decision = decision
+        self.head = head
+        guard decision == .begin else { return .skip }
+        bytes.reserveCapacity(Int(head.contentLength ?? 0))
+        return .take
+    }
+
+    func receive(_ body: Span<UInt8>) -> Bool {
+        guard Int64(bytes.count) + Int64(body.count) <= rules.limit else {
+            isTooLarge = true
+            return false
+        }
+        unsafe body.withUnsafeBufferPointer { unsafe bytes.append(contentsOf: $0) }
+        return true
+    }
+
+    /// What the exchange comes to, once it has ended; `nil` stands for a redirect.
+    func outcome(_ end: ExchangeEnd) -> DownloadMachine.Outcome? {
+        if isTooLarge { return .decided(.tooLarge, url: url.display, source: source, size: limit) }
+        if end.code == nil, !end.isStalled { return .local(.cancelled) }
+        guard let decision else { return .failed(end, url: url.display) }
+        if decision == .begin, !end.isComplete { return .failed(end, url: url.display) }
+        return .decided(decision, url: url.display, source: source, size: limit)
+    }
+
+    private var limit: Int64 { rules.limit }
+
+    /// What was received, once the exchange is complete.
+    var fetched: FetchedContent {
+        guard decision == .begin else { return .notModified }
+        return .document(
+            FetchedDocument(
+                bytes: bytes,
+                entityTag: head?.entityTag.flatMap { Validator.isStrong($0) ? $0 : nil },
+                lastModified: head?.lastModified,
+                url: url.display
+            )
+        )
+    }
+}

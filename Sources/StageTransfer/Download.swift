@@ -1,0 +1,113 @@
+import StageModel
+
+/// A download in progress: what it was asked, what it decided and what it cost so far.
+struct Download {
+    let request: DownloadRequest
+    let part: PartFile
+    let urls: [TransferURL]
+    let start: ContinuousClock.Instant
+    var machine: DownloadMachine
+    var bytesReceived: Int64 = 0
+    var reused: Int64 = 0
+
+    init(
+        _ request: DownloadRequest,
+        _ part: PartFile,
+        _ policy: RetryPolicy,
+        _ memory: MirrorMemory,
+        _ now: ContinuousClock.Instant
+    ) throws(TransferError) {
+        self.request = request
+        self.part = part
+        urls = try TransferURL.mirrors(request.mirrors, request.allowedDomains)
+        start = now
+        machine = DownloadMachine(
+            mirrors: urls.map { ($0.authority, $0.display) },
+            policy: policy,
+            memory: memory
+        )
+        if let held = part.held, held.record.total == request.size.rawValue {
+            reused = held.length
+        }
+    }
+
+    /// Whether an earlier download left nothing to receive.
+    var isComplete: Bool {
+        guard let held = part.held else { return false }
+        return held.record.total == request.size.rawValue && held.length == request.size.rawValue
+    }
+
+    /// Tells of the file that an earlier download completed.
+    func reportExisting() {
+        request.report(
+            .accepted(generation: part.generation, path: part.path, resumingAt: request.size)
+        )
+    }
+
+    /// The rules for an attempt: from where to ask, and under which validator.
+    func rules(for source: TransferURL, isRanged: Bool) -> ResponseRules {
+        var rules = ResponseRules(
+            size: request.size.rawValue,
+            promise: request.promise,
+            toleratesMissing: request.toleratesMissing
+        )
+        guard isRanged, let held = part.held, held.length > 0,
+            held.record.total == request.size.rawValue, held.length < held.record.total
+        else { return rules }
+        let validator = held.record.url == source.display ? held.record.validator : nil
+        guard validator != nil || request.isContentAddressed else { return rules }
+        rules.offset = held.length
+        rules.validator = validator
+        return rules
+    }
+
+    /// Tells what an attempt came to, where that is not the end of it.
+    func tell(_ outcome: DownloadMachine.Outcome) {
+        switch outcome {
+        case .complete, .local: break
+        case .restart: request.report(.restarted(.contentChanged))
+        case .distrustRanges: request.report(.restarted(.unreliableRanges))
+        case .transient(let error, _), .permanent(let error):
+            request.report(.mirrorFailed(url: urls[machine.mirror].display, error))
+        }
+    }
+
+    /// What the finished download cost.
+    func receipt(now: ContinuousClock.Instant) -> DownloadReceipt {
+        DownloadReceipt(
+            bytesReceived: ByteCount(bytesReceived),
+            bytesReused: ByteCount(reused),
+            url: machine.attempts > 0 ? urls[machine.mirror].display : nil,
+            attempts: machine.attempts,
+            duration: now - start
+        )
+    }
+}
+
+extension TransferURL {
+    /// Reads the mirrors of a request.
+    static func mirrors(
+        _ texts: [String],
+        _ allowed: AllowedDomains?
+    ) throws(TransferError) -> [TransferURL] {
+        var urls: [TransferURL] = []
+        for text in texts {
+            let url = try TransferURL(text)
+            try RedirectRules.check(url, allowed)
+            urls.append(url)
+        }
+        return urls
+    }
+}
+
+extension ResponseRules {
+    /// The header fields of the request that an answer to is judged by these rules.
+    var fields: [String] {
+        var fields = ["Accept-Encoding: identity"]
+        if offset > 0 {
+            fields.append("Range: bytes=\(offset)-")
+            if let validator { fields.append("If-Range: \(validator.text)") }
+        }
+        return fields
+    }
+}

@@ -1,0 +1,237 @@
+import CCurl
+import StageModel
+import StageSystem
+
+/// Puts the body of one answer into a part file, once the rules allow it.
+final class DownloadReceiver: ExchangeReceiver {
+    private let url: TransferURL
+    private let source: String
+    private let rules: ResponseRules
+    private let part: PartFile
+    private let size: Int64
+    private let recordsFrom: Int64
+    private let report: @Sendable (TransferEvent) -> Void
+
+    private(set) var decision: ResponseRules.Decision?
+    private(set) var newBytes: Int64 = 0
+    private(set) var wasAccepted = false
+    private var content: PartFile.Content?
+    private var position: Int64 = 0
+    private var overlapEnd: Int64 = 0
+    private var reported: Int64 = 0
+    private var failure: DownloadMachine.Outcome?
+    private var buffer: [UInt8] = []
+
+    /// - Parameters:
+    ///   - url: The URL that is asked.
+    ///   - source: The URL, of those in the request, that led there.
+    init(
+        _ request: DownloadRequest,
+        url: TransferURL,
+        source: String,
+        rules: ResponseRules,
+        part: PartFile,
+        recordsFrom: Int64
+    ) {
+        self.url = url
+        self.source = source
+        self.rules = rules
+        self.part = part
+        self.recordsFrom = recordsFrom
+        size = request.size.rawValue
+        report = request.report
+    }
+
+    func wait() { report(.waiting(.connection, nil)) }
+
+    func connect() { report(.connecting(url: url.display)) }
+
+    func receive(_ head: ResponseHead) -> BodyUse {
+        let decision = rules.judge(head)
+        self.decision = decision
+        do throws(FileError) {
+            switch decision {
+            case .append: try resume(head, from: rules.offset)
+            case .compare(let start): try resume(head, from: start)
+            case .begin: try begin(head)
+            default: return .skip
+            }
+            return .take
+        } catch {
+            failure = .local(TransferError(error))
+            return .skip
+        }
+    }
+
+    private func resume(_ head: ResponseHead, from start: Int64) throws(FileError) {
+        try part.rebind(to: rules.validator ?? Validator(head), url: source)
+        content = part.content
+        position = start
+        overlapEnd = rules.offset
+        accept(at: rules.offset)
+    }
+
+    private func begin(_ head: ResponseHead) throws(FileError) {
+        content = try part.begin(
+            total: size,
+            validator: Validator(head),
+            url: source,
+            isRecorded: size > recordsFrom
+        )
+        position = 0
+        accept(at: 0)
+    }
+
+    private func accept(at offset: Int64) {
+        wasAccepted = true
+        reported = offset
+        report(
+            .accepted(
+                generation: part.generation,
+                path: part.path,
+                resumingAt: ByteCount(offset)
+            )
+        )
+    }
+
+    func receive(_ body: Span<UInt8>) -> Bool {
+        guard let content, failure == nil else { return false }
+        do throws(FileError) {
+            let known = try equalPrefix(of: body, in: content)
+            guard let known else {
+                failure = .restart
+                return false
+            }
+            let rest = body.extracting(known...)
+            guard rest.count <= size - position else {
+                failure = .permanent(
+                    .wrongSize(url: url.display, expected: ByteCount(size), actual: nil)
+                )
+                return false
+            }
+            if !rest.isEmpty { try append(rest, to: content) }
+            return true
+        } catch {
+            failure = .local(TransferError(error))
+            return false
+        }
+    }
+
+    private func append(_ bytes: Span<UInt8>, to content: PartFile.Content) throws(FileError) {
+        try content.file.write(bytes, at: position)
+        position += Int64(bytes.count)
+        newBytes += Int64(bytes.count)
+        part.grow(to: position)
+        if position - reported >= Self.reportInterval { flushReport() }
+    }
+
+    /// Compares what is sent a second time with the file, and returns how many bytes of it there
+    /// were, or `nil` if they differ.
+    private func equalPrefix(
+        of body: Span<UInt8>,
+        in content: PartFile.Content
+    ) throws(FileError) -> Int? {
+        guard position < overlapEnd else { return 0 }
+        let count = Int(min(Int64(body.count), overlapEnd - position))
+        var compared = 0
+        while compared < count {
+            buffer = [UInt8](repeating: 0, count: count - compared)
+            let read = try content.file.read(into: &buffer, at: position)
+            guard read > 0 else { return nil }
+            for index in 0..<read where buffer[index] != body[compared + index] { return nil }
+            compared += read
+            position += Int64(read)
+        }
+        return count
+    }
+
+    /// Says how many bytes are in the file, if that was not said yet.
+    func flushReport() {
+        guard wasAccepted, position > reported else { return }
+        reported = position
+        report(.received(ByteCount(position)))
+    }
+
+    private static let reportInterval: Int64 = 1 << 18
+
+    /// What the exchange comes to, once it has ended; `nil` stands for a redirect.
+    func outcome(_ end: ExchangeEnd) -> DownloadMachine.Outcome? {
+        flushReport()
+        if let failure { return failure }
+        if end.code == nil, !end.isStalled { return .local(.cancelled) }
+        switch decision {
+        case nil: return .failed(end, url: url.display)
+        case .append, .compare, .begin:
+            if position == size { return .complete }
+            guard end.isComplete else { return .failed(end, url: url.display) }
+            let detail = "the content ended after \(position) of \(size) bytes"
+            return .transient(.unreachable(url: url.display, detail: detail), pause: nil)
+        case .some(let decision):
+            return .decided(decision, url: url.display, source: source, size: size)
+        }
+    }
+}
+
+extension DownloadMachine.Outcome {
+    /// What a decision comes to that takes no body; `nil` stands for a redirect.
+    static func decided(
+        _ decision: ResponseRules.Decision,
+        url: String,
+        source: String,
+        size: Int64
+    ) -> Self? {
+        switch decision {
+        case .redirect: nil
+        case .append, .compare, .begin, .complete, .notModified: .complete
+        case .restart: .restart
+        case .distrustRanges: .distrustRanges
+        case .retry(let status, let pause):
+            .transient(.refused(url: url, status: status), pause: pause)
+        case .portal: .permanent(.captivePortal(url: source, answeredBy: url))
+        case .wrongSize(let actual):
+            .permanent(
+                .wrongSize(url: url, expected: ByteCount(size), actual: ByteCount(actual))
+            )
+        case .tooLarge: .permanent(.unacceptable(url: url, .size(limit: ByteCount(size))))
+        case .encoded(let name): .permanent(.unacceptable(url: url, .contentEncoding(name)))
+        case .refuse(206):
+            .permanent(.unacceptable(url: url, .answer("206 without a request for a range")))
+        case .refuse(200):
+            .permanent(.unacceptable(url: url, .answer("200 with Content-Range")))
+        case .refuse(let status): .permanent(.refused(url: url, status: status))
+        }
+    }
+
+    /// What a failure of libcurl comes to.
+    static func failed(_ end: ExchangeEnd, url: String) -> Self {
+        if end.isStalled {
+            let detail = "the transfer stalled"
+            return .transient(.unreachable(url: url, detail: detail), pause: nil)
+        }
+        switch end.code {
+        case nil: return .local(.cancelled)
+        case CURLE_UNSUPPORTED_PROTOCOL, CURLE_URL_MALFORMAT:
+            return .permanent(.unacceptable(url: url, .library(end.detail)))
+        case CURLE_PEER_FAILED_VERIFICATION, CURLE_SSL_CACERT_BADFILE, CURLE_SSL_ISSUER_ERROR,
+            CURLE_SSL_CERTPROBLEM, CURLE_SSL_INVALIDCERTSTATUS, CURLE_SSL_PINNEDPUBKEYNOTMATCH:
+            return .permanent(
+                .untrusted(url: url, .init(verifyResult: end.certificate), detail: end.detail)
+            )
+        case CURLE_OK:
+            return .transient(.unreachable(url: url, detail: "the answer is empty"), pause: nil)
+        default:
+            return .transient(.unreachable(url: url, detail: end.detail), pause: nil)
+        }
+    }
+}
+
+extension TransferError.CertificateFault {
+    /// Reads what OpenSSL found (X509_STORE_CTX_get_error(3)).
+    fileprivate init(verifyResult: Int) {
+        switch verifyResult {
+        case 9: self = .notYetValid
+        case 10: self = .expired
+        default: self = .unverified
+        }
+    }
+}

@@ -1,0 +1,215 @@
+public import StageModel
+public import StageSystem
+import Synchronization
+public import SystemPackage
+
+/// A file that a download fills, over as many attempts, processes and boots as it takes, and what is
+/// known of it.
+///
+/// The bytes are in `<name>.part.<generation>`, and a record of them in `<name>.state`. A generation
+/// holds bytes of one version of the content only, in order from the first. Its file is named in the
+/// record before it holds anything, so a crash leaves a generation with its record or none; bytes are
+/// on disk before the record counts them. Within one run of the kernel everything that was written
+/// counts, after another only what the record calls durable.
+///
+/// One process works on a part file at a time: the caller holds a lock for that.
+public final class PartFile: Sendable {
+    /// The file of one generation.
+    final class Content: Sendable {
+        let file: File
+        init(_ file: consuming File) { self.file = file }
+    }
+
+    private struct State {
+        var record: PartRecord?
+        var content: Content?
+        var length: Int64 = 0
+        var isRecorded = false
+        var lastGeneration = 0
+    }
+
+    private let directory: Directory
+    private let name: FilePath.Component
+    private let boot: BootID
+    private let state: Mutex<State>
+
+    private init(_ directory: Directory, _ name: FilePath.Component, _ boot: BootID, _ state: State)
+    {
+        self.directory = directory
+        self.name = name
+        self.boot = boot
+        self.state = Mutex(state)
+    }
+
+    /// Opens the part file called `name` in a directory, with what an earlier run left of it.
+    ///
+    /// Nothing is created before a download brings its first bytes. What cannot be understood counts
+    /// as not there.
+    ///
+    /// - Parameter boot: The run of the kernel that decides which bytes count.
+    public static func open(
+        _ name: FilePath.Component,
+        in directory: Directory,
+        boot: BootID = .current
+    ) throws(TransferError) -> PartFile {
+        do throws(FileError) {
+            return PartFile(directory, name, boot, try recover(name, directory, boot))
+        } catch {
+            throw TransferError(error)
+        }
+    }
+
+    private static func recover(
+        _ name: FilePath.Component,
+        _ directory: Directory,
+        _ boot: BootID
+    ) throws(FileError) -> State {
+        guard let file = try directory.file(reading: path(name, "state")) else { return State() }
+        var state = State(isRecorded: true)
+        // A record that is too long or cannot be read is as good as none.
+        guard let bytes = try? file.readAll(limit: 1 << 16), let record = PartRecord.decode(bytes)
+        else { return state }
+        state.lastGeneration = record.generation
+        let partName = path(name, "part.\(record.generation)")
+        guard try directory.status(partName)?.kind == .file else { return state }
+        let part = try directory.file(updating: partName)
+        let length = try part.status().size
+        guard let usable = record.usableLength(of: length, in: boot) else { return state }
+        if usable < length { try part.truncate(to: usable) }
+        state.record = record
+        state.length = usable
+        state.content = Content(part)
+        return state
+    }
+
+    private static func path(_ name: FilePath.Component, _ suffix: String) -> FilePath {
+        FilePath("\(name.string).\(suffix)")
+    }
+
+    /// The name, in its directory, of the file with the bytes.
+    public var fileName: FilePath.Component {
+        let generation = state.withLock { $0.record?.generation ?? $0.lastGeneration + 1 }
+        return component("part.\(generation)")
+    }
+
+    /// Where the file with the bytes is.
+    public var path: FilePath { directory.path.appending(fileName) }
+
+    /// How many bytes of the content the file holds.
+    public var length: ByteCount { ByteCount(state.withLock { $0.length }) }
+
+    /// Removes the bytes and what is known of them.
+    public func remove() throws(TransferError) {
+        let names = component("state")
+        let old = state.withLock { state in
+            defer {
+                state = State(lastGeneration: state.record?.generation ?? state.lastGeneration)
+            }
+            return state
+        }
+        do throws(FileError) {
+            // The record first: one without its file is harmless.
+            if old.isRecorded { try directory.remove(names) }
+            if let record = old.record {
+                try directory.remove(component("part.\(record.generation)"))
+            }
+        } catch {
+            throw TransferError(error)
+        }
+    }
+
+    private func component(_ suffix: String) -> FilePath.Component {
+        // The suffix makes a name that is regular, whatever comes before it.
+        Self.path(name, suffix).lastComponent ?? name
+    }
+}
+
+extension PartFile {
+    /// What is known of the bytes, and how many there are; `nil` if there are none to go on from.
+    var held: (record: PartRecord, length: Int64)? {
+        state.withLock { state in state.record.map { ($0, state.length) } }
+    }
+
+    /// The file of the current generation.
+    var content: Content? { state.withLock { $0.content } }
+
+    /// The current generation; 0 before the first.
+    var generation: Int { state.withLock { $0.record?.generation ?? 0 } }
+
+    /// How many bytes are known to be on disk.
+    var durable: Int64 { state.withLock { $0.record?.durable ?? 0 } }
+
+    /// Starts a new, empty generation, and removes the one before.
+    ///
+    /// - Parameter isRecorded: Whether another process is to be able to continue it.
+    func begin(
+        total: Int64,
+        validator: Validator?,
+        url: String,
+        isRecorded: Bool
+    ) throws(FileError) -> Content {
+        let old = state.withLock { ($0.record?.generation, $0.lastGeneration, $0.isRecorded) }
+        let record = PartRecord(
+            generation: (old.0 ?? old.1) + 1,
+            total: total,
+            durable: 0,
+            validator: validator,
+            url: url,
+            boot: boot.text
+        )
+        // An old record must not outlive the bytes it is about.
+        if isRecorded || old.2 { try write(record, durably: false) }
+        let file = try directory.file(updating: Self.path(name, "part.\(record.generation)"))
+        try file.truncate(to: 0)
+        let content = Content(file)
+        state.withLock {
+            $0 = State(
+                record: record,
+                content: content,
+                length: 0,
+                isRecorded: isRecorded || old.2,
+                lastGeneration: record.generation
+            )
+        }
+        if let generation = old.0 { try directory.remove(component("part.\(generation)")) }
+        return content
+    }
+
+    /// Takes note of bytes that were written.
+    func grow(to length: Int64) { state.withLock { $0.length = length } }
+
+    /// Makes everything written so far durable, and then says so in the record. Blocks.
+    func checkpoint() throws(FileError) {
+        let (record, content, length) = state.withLock { ($0.record, $0.content, $0.length) }
+        guard var record, let content, length > record.durable else { return }
+        try content.file.synchronize()
+        record.durable = length
+        record.boot = boot.text
+        try write(record, durably: true)
+        state.withLock { state in
+            guard state.record?.generation == record.generation else { return }
+            state.record = record
+            state.isRecorded = true
+        }
+    }
+
+    /// Takes note of a version of the content that the bytes are known to belong to, and of where the
+    /// next ones come from.
+    func rebind(to validator: Validator?, url: String) throws(FileError) {
+        let changed = state.withLock { state -> PartRecord? in
+            guard var record = state.record, record.url != url || record.boot != boot.text else {
+                return nil
+            }
+            record.url = url
+            record.validator = validator
+            record.boot = boot.text
+            state.record = record
+            return state.isRecorded ? record : nil
+        }
+        if let changed { try write(changed, durably: false) }
+    }
+
+    private func write(_ record: PartRecord, durably: Bool) throws(FileError) {
+        try directory.write(record.encoded(), to: component("state"), durably: durably)
+    }
+}

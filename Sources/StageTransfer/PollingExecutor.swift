@@ -1,0 +1,134 @@
+import CCurl
+import Glibc
+import Synchronization
+
+/// Runs an actor's jobs on one thread, in between libcurl's own work.
+///
+/// libcurl requires that a multi handle is used by one thread at a time, and that something keeps
+/// calling it while transfers run. This executor meets both with one thread: it runs the jobs that are
+/// waiting, lets libcurl move bytes, and sleeps in `curl_multi_poll` until a socket is ready or a job
+/// arrives.
+@safe final class PollingExecutor: SerialExecutor {
+    /// The handle whose sockets the thread waits on.
+    ///
+    /// Other threads use it for nothing but `curl_multi_wakeup`, the one call libcurl allows them.
+    nonisolated(unsafe) let multi: UnsafeMutableRawPointer
+
+    private let state = Mutex(State())
+
+    private struct State {
+        var jobs: [UnownedJob] = []
+        var cancelled: [Int] = []
+        var thread: pthread_t?
+        var isPolling = false
+        var isStopping = false
+        var hasEnded = false
+    }
+
+    /// What the thread does when there may be work for libcurl: it is given the transfers that were
+    /// cancelled, and returns for how many milliseconds at most it has nothing to do.
+    typealias Drive = @Sendable ([Int]) -> CInt
+
+    init() {
+        precondition(curlIsReady, "libcurl could not be set up")
+        guard let multi = unsafe curl_multi_init() else { fatalError("out of memory") }
+        unsafe self.multi = multi
+    }
+
+    deinit {
+        // The thread is gone and so are its transfers: nothing is left that could fail.
+        unsafe _ = curl_multi_cleanup(multi)
+    }
+
+    /// Starts the thread, which calls `drive` whenever libcurl may have work.
+    func start(drive: @escaping Drive) {
+        let start = unsafe Unmanaged.passRetained(Start(executor: self, drive: drive))
+        var thread = pthread_t()
+        let status = unsafe pthread_create(&thread, nil, threadMain, start.toOpaque())
+        precondition(status == 0, "no thread could be started")
+        pthread_detach(thread)
+    }
+
+    /// Lets the thread end once the jobs already enqueued have run.
+    func stop() {
+        wake { $0.isStopping = true }
+    }
+
+    /// Ends a transfer, from whatever thread.
+    func cancel(_ tag: Int) {
+        wake { $0.cancelled.append(tag) }
+    }
+
+    func enqueue(_ job: consuming ExecutorJob) {
+        let job = UnownedJob(job)
+        wake { state in
+            precondition(!state.hasEnded, "a transfer engine was used after its scope")
+            state.jobs.append(job)
+        }
+    }
+
+    func checkIsolated() {
+        precondition(state.withLock { $0.thread } == pthread_self())
+    }
+
+    private func wake(_ change: (inout State) -> Void) {
+        let isPolling = state.withLock { state in
+            change(&state)
+            defer { state.isPolling = false }
+            return state.isPolling
+        }
+        // It fails only where libcurl was built without it.
+        if isPolling { unsafe _ = curl_multi_wakeup(multi) }
+    }
+
+    fileprivate func run(drive: Drive) {
+        state.withLock { $0.thread = pthread_self() }
+        while true {
+            let (jobs, cancelled, hasEnded) = state.withLock { state in
+                defer {
+                    state.jobs.removeAll(keepingCapacity: true)
+                    state.cancelled.removeAll(keepingCapacity: true)
+                }
+                state.hasEnded = state.isStopping && state.jobs.isEmpty
+                return (state.jobs, state.cancelled, state.hasEnded)
+            }
+            if hasEnded { return }
+            for job in jobs { unsafe job.runSynchronously(on: asUnownedSerialExecutor()) }
+            poll(for: drive(cancelled))
+        }
+    }
+
+    private func poll(for milliseconds: CInt) {
+        let mayPoll = state.withLock { state in
+            state.isPolling =
+                state.jobs.isEmpty && state.cancelled.isEmpty && !state.isStopping
+            return state.isPolling
+        }
+        guard mayPoll else { return }
+        // An error means that there is nothing to wait on; the loop goes on after the timeout or at
+        // once, and the transfers themselves tell what is wrong.
+        unsafe _ = curl_multi_poll(multi, nil, 0, milliseconds, nil)
+        state.withLock { $0.isPolling = false }
+    }
+}
+
+/// What the thread is given to begin with.
+private final class Start: Sendable {
+    let executor: PollingExecutor
+    let drive: PollingExecutor.Drive
+
+    init(executor: PollingExecutor, drive: @escaping PollingExecutor.Drive) {
+        self.executor = executor
+        self.drive = drive
+    }
+}
+
+private func threadMain(_ context: UnsafeMutableRawPointer?) -> UnsafeMutableRawPointer? {
+    guard let context = unsafe context else { return nil }
+    let start = unsafe Unmanaged<Start>.fromOpaque(context).takeRetainedValue()
+    start.executor.run(drive: start.drive)
+    return nil
+}
+
+/// Whether libcurl's process-wide set-up, which runs once, succeeded.
+private let curlIsReady = curl_global_init(Int(CURL_GLOBAL_DEFAULT)) == CURLE_OK

@@ -1,0 +1,115 @@
+/// What matters of the status line and the header fields of an answer.
+struct ResponseHead: Equatable, Sendable {
+    var status: Int
+    var contentLength: Int64?
+    var contentRange: ContentRange?
+    /// The media type in lower case, without parameters.
+    var contentType: String?
+    var contentEncoding: String?
+    var entityTag: String?
+    var lastModified: String?
+    var date: String?
+    var location: String?
+    /// How long the server asks to be left alone.
+    var retryAfter: String?
+
+    init(status: Int) { self.status = status }
+
+    /// Begins a head from its status line, or returns `nil` if the line is none.
+    init?(statusLine line: Substring) {
+        let words = line.split(separator: " ", maxSplits: 2)
+        guard line.hasPrefix("HTTP/"), words.count >= 2, let status = Int(words[1]) else {
+            return nil
+        }
+        self.init(status: status)
+    }
+
+    /// Whether the body is a page for a person.
+    var isHTML: Bool {
+        contentType == "text/html" || contentType == "application/xhtml+xml"
+    }
+
+    /// The encoding of the body, if there is one.
+    var encoding: String? {
+        guard let contentEncoding, contentEncoding.lowercased() != "identity" else { return nil }
+        return contentEncoding
+    }
+
+    /// How long the server asks to be left alone, 0 to 24 hours, in either form of the field; a date is
+    /// measured from the answer's own.
+    var pause: Duration? {
+        guard let retryAfter else { return nil }
+        let day: Int64 = 24 * 60 * 60
+        if let seconds = Int64(retryAfter) { return .seconds(min(max(seconds, 0), day)) }
+        guard let until = HTTPDate.seconds(retryAfter), let date, let now = HTTPDate.seconds(date)
+        else { return nil }
+        return .seconds(min(max(until - now, 0), day))
+    }
+
+    /// Reads one line of the head; those that do not matter here are passed over.
+    mutating func read(_ line: Substring) {
+        guard let colon = line.utf8.firstIndex(of: UInt8(ascii: ":")) else { return }
+        let name = line[..<colon]
+        let text = line[line.utf8.index(after: colon)...]
+        func value() -> String { String(text.trimmingBlanks) }
+        // The length decides first: most lines need no comparison of text at all.
+        switch (name.utf8.count, name.lowercased()) {
+        case (4, "date"): date = value()
+        case (4, "etag"): entityTag = value()
+        case (8, "location"): location = value()
+        case (11, "retry-after"): retryAfter = value()
+        case (12, "content-type"):
+            contentType = value().lowercased().split(separator: ";").first.map {
+                String($0.trimmingBlanks)
+            }
+        case (13, "last-modified"): lastModified = value()
+        case (13, "content-range"): contentRange = ContentRange(value())
+        case (14, "content-length"): contentLength = Int64(value())
+        case (16, "content-encoding"): contentEncoding = value()
+        default: break
+        }
+    }
+}
+
+/// What a `Content-Range` field says (RFC 9110, section 14.4).
+enum ContentRange: Equatable, Sendable {
+    /// The body is these bytes of `total`; `nil` stands for `*`.
+    case bytes(ClosedRange<Int64>, total: Int64?)
+    /// No byte that was asked for exists; there are `total`.
+    case unsatisfied(total: Int64)
+    /// The field is there and says something else.
+    case malformed
+
+    init(_ text: String) {
+        self = Self.parse(text) ?? .malformed
+    }
+
+    private static func parse(_ text: String) -> ContentRange? {
+        let words = text.split(separator: " ")
+        guard words.count == 2, words[0].lowercased() == "bytes" else { return nil }
+        let parts = words[1].split(separator: "/", omittingEmptySubsequences: false)
+        guard parts.count == 2 else { return nil }
+        let total = number(parts[1])
+        guard total != nil || parts[1] == "*" else { return nil }
+        if parts[0] == "*" { return total.map { .unsatisfied(total: $0) } }
+        let bounds = parts[0].split(separator: "-", omittingEmptySubsequences: false)
+        guard bounds.count == 2, let first = number(bounds[0]), let last = number(bounds[1]),
+            first <= last, total.map({ last < $0 }) ?? true
+        else { return nil }
+        return .bytes(first...last, total: total)
+    }
+
+    private static func number(_ text: Substring) -> Int64? {
+        text.utf8.allSatisfy { (0x30...0x39).contains($0) } ? Int64(text) : nil
+    }
+}
+
+extension StringProtocol where SubSequence == Substring {
+    /// The text without spaces, tabs and line ends around it.
+    var trimmingBlanks: Substring {
+        let blanks: [Character] = [" ", "\t", "\r", "\n", "\r\n"]
+        let tail = drop { blanks.contains($0) }
+        guard let last = tail.lastIndex(where: { !blanks.contains($0) }) else { return "" }
+        return tail[...last]
+    }
+}

@@ -1,0 +1,122 @@
+import StageModel
+
+/// What was asked for, and so how an answer is to be judged.
+///
+/// The judgement is made when the head of an answer is complete, before one byte of its body is taken.
+struct ResponseRules: Equatable, Sendable {
+    /// The first byte asked for; 0 stands for a request without `Range`.
+    var offset: Int64 = 0
+    /// The version that the bytes held here belong to, if the server it came from named one.
+    var validator: Validator?
+    /// The size that the whole content must have.
+    var size: Int64?
+    /// The size that the content may have at most.
+    var limit = Int64.max
+    /// What the content is supposed to be.
+    var promise = ContentPromise.anything
+    /// Whether the request asks for the content only if it differs from what is held.
+    var isConditional = false
+    /// Whether an unencrypted redirect led to another host.
+    var wasLedAway = false
+    /// Whether content that is missing may be there soon.
+    var toleratesMissing = false
+
+    /// What to do with an answer.
+    enum Decision: Equatable, Sendable {
+        /// The body continues what is held, at the offset asked for.
+        case append
+        /// The body starts at `from`, before the offset asked for: what is there twice must be equal.
+        case compare(from: Int64)
+        /// The body is the content from its first byte: a new generation.
+        case begin
+        /// Everything is here already.
+        case complete
+        /// What is held is still what the server has.
+        case notModified
+        /// What is held is of no use: ask again, for everything.
+        case restart
+        /// The server cannot be trusted with ranges: ask again, for everything.
+        case distrustRanges(String)
+        /// Ask elsewhere.
+        case redirect(to: String)
+        /// Ask again later.
+        case retry(status: Int, after: Duration?)
+        /// Somebody else answers in the server's place.
+        case portal
+        /// The content has another size.
+        case wrongSize(Int64)
+        /// The content is larger than it may be.
+        case tooLarge
+        /// The body is encoded.
+        case encoded(String)
+        /// The answer is a refusal.
+        case refuse(status: Int)
+    }
+
+    /// Judges an answer by its head.
+    func judge(_ head: ResponseHead) -> Decision {
+        switch head.status {
+        case 206: judgePart(head)
+        case 200..<300: judgeWhole(head)
+        case 304 where isConditional: .notModified
+        case 304, 412: offset > 0 ? .restart : .refuse(status: head.status)
+        case 301, 302, 303, 307, 308: head.location.map { .redirect(to: $0) } ?? refusal(head)
+        case 416 where offset > 0:
+            head.contentRange == .unsatisfied(total: offset) && offset == size
+                ? .complete : .restart
+        case 408, 425, 429, 500, 502, 503, 504:
+            .retry(status: head.status, after: head.pause)
+        case 404, 410:
+            toleratesMissing ? .retry(status: head.status, after: head.pause) : refusal(head)
+        case 511: .portal
+        default: refusal(head)
+        }
+    }
+
+    private func refusal(_ head: ResponseHead) -> Decision {
+        wasLedAway && head.isHTML ? .portal : .refuse(status: head.status)
+    }
+
+    /// The rows of the table for a 206.
+    private func judgePart(_ head: ResponseHead) -> Decision {
+        guard offset > 0 else { return .refuse(status: head.status) }
+        if let encoding = head.encoding { return .distrustRanges("content encoding \(encoding)") }
+        guard case .bytes(let range, let total) = head.contentRange else {
+            return .distrustRanges("206 without one usable Content-Range")
+        }
+        guard total == size else { return .distrustRanges("206 of another total") }
+        guard range.lowerBound <= offset, range.upperBound >= offset else {
+            return .distrustRanges("206 from \(range.lowerBound), not \(offset)")
+        }
+        if let length = head.contentLength, length != range.upperBound - range.lowerBound + 1 {
+            return .distrustRanges("206 whose length contradicts its range")
+        }
+        if let validator, validator.isContradicted(by: head) {
+            return .distrustRanges("206 of another version")
+        }
+        return range.lowerBound == offset ? .append : .compare(from: range.lowerBound)
+    }
+
+    /// The rows of the table for a 200.
+    private func judgeWhole(_ head: ResponseHead) -> Decision {
+        guard head.status == 200 else { return .refuse(status: head.status) }
+        if head.isHTML, promise != .anything || wasLedAway { return .portal }
+        if head.contentRange != nil {
+            return offset > 0 ? .distrustRanges("200 with Content-Range") : .refuse(status: 200)
+        }
+        if let encoding = head.encoding { return .encoded(encoding) }
+        if let size, let length = head.contentLength, length != size { return .wrongSize(length) }
+        if let length = head.contentLength, length > limit { return .tooLarge }
+        return .begin
+    }
+}
+
+/// What some content is supposed to be, so that a page for a person in its place is recognised.
+public enum ContentPromise: Equatable, Sendable {
+    /// An archive.
+    case archive
+    /// A JSON document.
+    case json
+    /// Anything, a web page included.
+    case anything
+}

@@ -1,0 +1,78 @@
+import StageModel
+import StageSystem
+import SystemPackage
+
+extension TransferEngine {
+    /// Copies the content of a file URL into a new generation.
+    ///
+    /// A copy is not resumed: reading the source again costs less than trusting that it is the same.
+    func copy(
+        _ source: TransferURL,
+        _ download: inout Download,
+        _ progress: inout DownloadMachine.Progress
+    ) async -> DownloadMachine.Outcome {
+        download.request.report(.connecting(url: source.display))
+        download.reused = 0
+        let copy = LocalCopy(
+            source: source,
+            part: download.part,
+            size: download.request.size,
+            recordsFrom: configuration.checkpoint.smallest.rawValue,
+            report: download.request.report
+        )
+        let outcome = await copy.run()
+        progress.wasAccepted = download.part.length > .zero
+        progress.newBytes = download.part.length.rawValue
+        return outcome
+    }
+}
+
+/// Copies a file that is here already, off the engine's thread.
+private struct LocalCopy: Sendable {
+    let source: TransferURL
+    let part: PartFile
+    let size: ByteCount
+    let recordsFrom: Int64
+    let report: @Sendable (TransferEvent) -> Void
+
+    @concurrent func run() async -> DownloadMachine.Outcome {
+        do throws(FileError) {
+            let file = try File.open(reading: FilePath(source.path))
+            let actual = ByteCount(try file.status().size)
+            guard actual == size else { return wrongSize(actual) }
+            return try await copy(file)
+        } catch  where error.path == FilePath(source.path) {
+            return .permanent(TransferError(error))
+        } catch {
+            return .local(TransferError(error))
+        }
+    }
+
+    private func wrongSize(_ actual: ByteCount) -> DownloadMachine.Outcome {
+        .permanent(.wrongSize(url: source.display, expected: size, actual: actual))
+    }
+
+    private func copy(_ file: borrowing File) async throws(FileError) -> DownloadMachine.Outcome {
+        let content = try part.begin(
+            total: size.rawValue,
+            validator: nil,
+            url: source.display,
+            isRecorded: size.rawValue > recordsFrom
+        )
+        report(.accepted(generation: part.generation, path: part.path, resumingAt: .zero))
+        var buffer = [UInt8](repeating: 0, count: Int(min(size.rawValue, 1 << 20)))
+        var position: Int64 = 0
+        while position < size.rawValue {
+            guard !Task.isCancelled else { return .local(.cancelled) }
+            let count = try file.read(into: &buffer, at: position)
+            guard count > 0 else { break }
+            let taken = min(count, Int(size.rawValue - position))
+            try content.file.write(buffer.span.extracting(0..<taken), at: position)
+            position += Int64(taken)
+            part.grow(to: position)
+            report(.received(ByteCount(position)))
+            await Task.yield()
+        }
+        return position == size.rawValue ? .complete : wrongSize(ByteCount(position))
+    }
+}

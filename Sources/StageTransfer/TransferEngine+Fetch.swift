@@ -1,0 +1,113 @@
+import StageModel
+import StageSystem
+import SystemPackage
+
+extension TransferEngine {
+    /// Brings a small document into memory.
+    ///
+    /// - Throws: ``TransferError``, with ``TransferError/unacceptable(url:_:)`` for a document that is
+    ///   larger than the limit of the request.
+    public func fetch(_ request: ContentFetch) async throws(TransferError) -> FetchedContent {
+        let urls = try TransferURL.mirrors(request.mirrors, request.allowedDomains)
+        var machine = DownloadMachine(
+            mirrors: urls.map { ($0.authority, $0.display) },
+            policy: configuration.retry,
+            memory: memory
+        )
+        let start = clock.now
+        var content = FetchedContent.notModified
+        var event = DownloadMachine.Event.began(isComplete: false)
+        while true {
+            let moment = DownloadMachine.Moment(now: clock.now - start, random: .random(in: 0..<1))
+            switch machine.handle(event, &memory, at: moment) {
+            case .attempt(let mirror, _):
+                let outcome = await attempt(urls[mirror], request, &content)
+                if case .transient(let error, _) = outcome {
+                    request.report(.mirrorFailed(url: urls[mirror].display, error))
+                } else if case .permanent(let error) = outcome {
+                    request.report(.mirrorFailed(url: urls[mirror].display, error))
+                }
+                event = .ended(outcome, DownloadMachine.Progress())
+            case .wait(let duration, let reason):
+                request.report(.waiting(reason, duration))
+                guard await sleep(duration) else { throw .cancelled }
+                event = .waited
+            case .verify: event = .verified(true)
+            case .succeed: return content
+            case .fail(let error): throw error
+            }
+        }
+    }
+
+    private func attempt(
+        _ source: TransferURL,
+        _ request: ContentFetch,
+        _ content: inout FetchedContent
+    ) async -> DownloadMachine.Outcome {
+        do throws(TransferError) {
+            if source.isFile {
+                content = try read(source, limit: request.limit)
+                return .complete
+            }
+            return try await follow(source, request, &content)
+        } catch {
+            return error == .cancelled ? .local(error) : .permanent(error)
+        }
+    }
+
+    private func follow(
+        _ source: TransferURL,
+        _ request: ContentFetch,
+        _ content: inout FetchedContent
+    ) async throws(TransferError) -> DownloadMachine.Outcome {
+        let tag = request.entityTag.flatMap { Validator.isStrong($0) ? $0 : nil }
+        var rules = ResponseRules(
+            limit: request.limit.rawValue,
+            promise: request.promise,
+            isConditional: tag != nil
+        )
+        let fields = rules.fields + (tag.map { ["If-None-Match: \($0)"] } ?? [])
+        var route = Route(start: source, allowed: request.allowedDomains)
+        while true {
+            rules.wasLedAway = route.wasLedAway
+            let receiver = ContentReceiver(
+                request,
+                url: route.url,
+                source: source.display,
+                rules: rules
+            )
+            let exchange = Exchange(
+                ExchangeRequest(
+                    url: route.url,
+                    fields: fields,
+                    priority: request.priority,
+                    mayAuthenticate: route.isAtOrigin
+                ),
+                receiver: receiver,
+                now: clock.now
+            )
+            let end = try await perform(exchange)
+            if let outcome = receiver.outcome(end) {
+                if outcome == .complete { content = receiver.fetched }
+                return outcome
+            }
+            try route.follow(receiver.decision)
+        }
+    }
+
+    /// Reads a document that is here already.
+    private func read(
+        _ url: TransferURL,
+        limit: ByteCount
+    ) throws(TransferError) -> FetchedContent {
+        do throws(FileError) {
+            let file = try File.open(reading: FilePath(url.path))
+            let bytes = try file.readAll(limit: Int(limit.rawValue))
+            return .document(FetchedDocument(bytes: bytes, url: url.display))
+        } catch  where error.errno == .fileTooLarge {
+            throw .unacceptable(url: url.display, .size(limit: limit))
+        } catch {
+            throw TransferError(error)
+        }
+    }
+}

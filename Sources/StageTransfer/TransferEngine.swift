@@ -1,0 +1,256 @@
+import CCurl
+import Dispatch
+public import Logging
+import StageModel
+import StageSystem
+
+/// Runs transfers, many at a time, on one thread of its own.
+///
+/// Use ``withTransferEngine(_:logger:_:)`` to make one. Every libcurl call is made by the engine's
+/// thread, because that thread is the actor's executor; the compiler, not a lock, keeps other threads
+/// out. Connections are kept and used again as long as the engine lives, and what one transfer learns
+/// of a mirror serves the next.
+public actor TransferEngine {
+    nonisolated let configuration: TransferConfiguration
+    nonisolated let logger: Logger
+    private nonisolated let executor = PollingExecutor()
+    /// Where work that waits for the disk is done, one piece after the other.
+    nonisolated let storage = DispatchQueue(label: "stage.checkpoint")
+    nonisolated let clock = ContinuousClock()
+
+    var memory = MirrorMemory()
+    private var exchanges: [Int: Exchange] = [:]
+    private var checkpoints: [ObjectIdentifier: Checkpointing] = [:]
+    private var nextTag = 1
+    private var slots: TransferSlots
+    private var budget: BandwidthBudget?
+    private var lastTick: ContinuousClock.Instant
+
+    init(configuration: TransferConfiguration, logger: Logger) {
+        self.configuration = configuration
+        self.logger = logger
+        slots = TransferSlots(
+            perHost: configuration.connectionsPerHost,
+            total: configuration.connections
+        )
+        lastTick = clock.now
+        budget = configuration.bandwidth.map {
+            BandwidthBudget(bytesPerSecond: $0.rawValue, now: ContinuousClock().now)
+        }
+    }
+
+    /// The engine's own thread.
+    public nonisolated var unownedExecutor: UnownedSerialExecutor {
+        unsafe executor.asUnownedSerialExecutor()
+    }
+
+    fileprivate nonisolated func start() {
+        executor.start { [weak self] cancelled in
+            self?.assumeIsolated { $0.drive(cancelled) } ?? 0
+        }
+    }
+
+    fileprivate func shutDown() {
+        for tag in Array(exchanges.keys) { finish(tag, nil) }
+    }
+
+    fileprivate nonisolated func stop() { executor.stop() }
+}
+
+extension TransferEngine {
+    /// Sends a request once a connection is free, and returns when the exchange has ended.
+    func perform(_ exchange: Exchange) async throws(TransferError) -> ExchangeEnd {
+        let tag = nextTag
+        nextTag += 1
+        try exchange.prepare(configuration, tag: tag)
+        exchange.budget = budget
+        return await withTaskCancellationHandler {
+            await withCheckedContinuation { continuation in
+                exchange.continuation = continuation
+                exchanges[tag] = exchange
+                let request = exchange.request
+                if Task.isCancelled {
+                    finish(tag, nil)
+                } else if slots.enter(
+                    tag,
+                    host: request.url.authority,
+                    priority: request.priority
+                ) {
+                    run(tag)
+                } else {
+                    exchange.receiver.wait()
+                }
+            }
+        } onCancel: {
+            executor.cancel(tag)
+        }
+    }
+
+    /// Hands an exchange that has its connection to libcurl.
+    private func run(_ tag: Int) {
+        guard let exchange = exchanges[tag] else { return }
+        exchange.isRunning = true
+        exchange.window = (clock.now, 0)
+        exchange.receiver.connect()
+        let code = unsafe curl_multi_add_handle(executor.multi, exchange.easy)
+        if code != CURLM_OK { finish(tag, CURLE_FAILED_INIT) }
+    }
+
+    /// Lets libcurl work, completes the exchanges that have ended, and returns for how many
+    /// milliseconds at most there is nothing to do.
+    private func drive(_ cancelled: [Int]) -> CInt {
+        for tag in cancelled { finish(tag, nil) }
+        guard !exchanges.isEmpty else { return 60_000 }
+        var running: CInt = 0
+        // A failure of one transfer is told by its message; one of the whole handle leaves nothing
+        // that could go on.
+        if unsafe curl_multi_perform(executor.multi, &running) != CURLM_OK { shutDown() }
+        completeExchanges()
+        let now = clock.now
+        let isThrottled = budget != nil && resumePaused(now)
+        if now - lastTick >= tick {
+            lastTick = now
+            findStalled(now)
+            startCheckpoints(now)
+        }
+        return isThrottled ? 20 : CInt(tick.milliseconds)
+    }
+
+    private var tick: Duration {
+        min(.milliseconds(500), configuration.stall.window / 4)
+    }
+
+    private func completeExchanges() {
+        var waiting: CInt = 0
+        while let message = unsafe curl_multi_info_read(executor.multi, &waiting) {
+            guard unsafe message.pointee.msg == CURLMSG_DONE else { continue }
+            let code = unsafe stage_message_result(message)
+            var tag: UnsafeMutableRawPointer?
+            guard unsafe stage_easy_private(message.pointee.easy_handle, &tag) == CURLE_OK else {
+                continue
+            }
+            finish(Int(bitPattern: tag), code)
+        }
+    }
+
+    private func finish(_ tag: Int, _ code: CURLcode?, isStalled: Bool = false) {
+        guard let exchange = exchanges.removeValue(forKey: tag) else { return }
+        var end = exchange.end(code)
+        end.isStalled = isStalled
+        if exchange.isRunning {
+            // The handle was added by this engine: removing it cannot fail.
+            unsafe _ = curl_multi_remove_handle(executor.multi, exchange.easy)
+            if let next = slots.leave(host: exchange.request.url.authority) { run(next) }
+        } else {
+            _ = slots.withdraw(tag)
+        }
+        exchange.continuation?.resume(returning: end)
+    }
+
+    private func findStalled(_ now: ContinuousClock.Instant) {
+        let rule = configuration.stall
+        for (tag, exchange) in exchanges where exchange.isRunning {
+            let elapsed = now - exchange.window.start
+            if exchange.isPaused {
+                exchange.window = (now, exchange.bytes)
+            } else if elapsed >= rule.window {
+                let received = exchange.bytes - exchange.window.bytes
+                exchange.window = (now, exchange.bytes)
+                if received < rule.minimum.rawValue { finish(tag, nil, isStalled: true) }
+            }
+        }
+    }
+
+    /// Lets exchanges that wait for bandwidth go on, and returns whether any still waits.
+    private func resumePaused(_ now: ContinuousClock.Instant) -> Bool {
+        for exchange in Array(exchanges.values) where exchange.isPaused {
+            guard budget?.isOpen(at: now) ?? true else { return true }
+            exchange.isPaused = false
+            // A failure ends the transfer, which its message then tells.
+            unsafe _ = curl_easy_pause(exchange.easy, CURLPAUSE_CONT)
+        }
+        return exchanges.values.contains { $0.isPaused }
+    }
+}
+
+/// A part file that is being filled, and when it was last made durable.
+private struct Checkpointing {
+    var part: PartFile
+    var last: ContinuousClock.Instant
+    var isRunning = false
+}
+
+extension TransferEngine {
+    /// Makes the part file durable from time to time, until ``endCheckpoints(of:)``.
+    func beginCheckpoints(of part: PartFile) {
+        checkpoints[ObjectIdentifier(part)] = Checkpointing(part: part, last: clock.now)
+    }
+
+    /// Ends what ``beginCheckpoints(of:)`` began.
+    func endCheckpoints(of part: PartFile) {
+        checkpoints[ObjectIdentifier(part)] = nil
+    }
+
+    private func startCheckpoints(_ now: ContinuousClock.Instant) {
+        for (key, entry) in checkpoints where !entry.isRunning {
+            let newBytes = entry.part.length.rawValue - entry.part.durable
+            let rule = configuration.checkpoint
+            guard rule.isDue(newBytes: newBytes, sinceLast: now - entry.last) else { continue }
+            checkpoints[key]?.isRunning = true
+            storage.async { [logger] in
+                Self.checkpoint(entry.part, logger)
+                Task { await self.checkpointEnded(key) }
+            }
+        }
+    }
+
+    private func checkpointEnded(_ key: ObjectIdentifier) {
+        checkpoints[key]?.isRunning = false
+        checkpoints[key]?.last = clock.now
+    }
+
+    /// Waits until everything received is on disk, and every checkpoint begun before has ended.
+    func flush(_ part: PartFile) async {
+        await withCheckedContinuation { (continuation: CheckedContinuation<Void, Never>) in
+            storage.async { [logger] in
+                Self.checkpoint(part, logger)
+                continuation.resume()
+            }
+        }
+    }
+
+    private nonisolated static func checkpoint(_ part: PartFile, _ logger: Logger) {
+        do throws(FileError) {
+            try part.checkpoint()
+        } catch {
+            // The transfer itself goes on: the bytes may still be of use, and writing more of them
+            // fails with a better error if they are not.
+            logger.warning(
+                "A part file could not be made durable",
+                metadata: ["file.path": "\(error.path)", "error": "\(error)"]
+            )
+        }
+    }
+}
+
+/// Runs `body` with a transfer engine, and stops its thread when `body` returns or throws.
+///
+/// The engine must not be used after that; what still runs then is cancelled.
+public func withTransferEngine<Result, Failure: Error>(
+    _ configuration: TransferConfiguration,
+    logger: Logger,
+    _ body: (TransferEngine) async throws(Failure) -> Result
+) async throws(Failure) -> Result {
+    let engine = TransferEngine(configuration: configuration, logger: logger)
+    engine.start()
+    do throws(Failure) {
+        let result = try await body(engine)
+        await engine.shutDown()
+        engine.stop()
+        return result
+    } catch {
+        await engine.shutDown()
+        engine.stop()
+        throw error
+    }
+}

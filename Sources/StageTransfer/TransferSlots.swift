@@ -1,0 +1,58 @@
+/// Shares out the connections: so many for each host, so many in all, by priority and then in order
+/// of arrival.
+struct TransferSlots {
+    private struct Waiter {
+        var tag: Int
+        var host: String
+        var priority: Int
+    }
+
+    private let perHost: Int
+    private let total: Int
+    private var used: [String: Int] = [:]
+    private var usedInAll = 0
+    private var waiters: [Waiter] = []
+
+    init(perHost: Int, total: Int) {
+        self.perHost = max(perHost, 1)
+        self.total = max(total, 1)
+    }
+
+    /// Takes a connection for a transfer, or queues it and returns `false`.
+    mutating func enter(_ tag: Int, host: String, priority: Int) -> Bool {
+        if hasRoom(for: host) {
+            take(host)
+            return true
+        }
+        let place = waiters.lastIndex { $0.priority >= priority }.map { $0 + 1 } ?? 0
+        waiters.insert(Waiter(tag: tag, host: host, priority: priority), at: place)
+        return false
+    }
+
+    /// Gives a connection back, and returns the transfer that takes its place, if one can.
+    mutating func leave(host: String) -> Int? {
+        used[host, default: 1] -= 1
+        if used[host] == 0 { used[host] = nil }
+        usedInAll -= 1
+        guard let place = waiters.firstIndex(where: { hasRoom(for: $0.host) }) else { return nil }
+        let waiter = waiters.remove(at: place)
+        take(waiter.host)
+        return waiter.tag
+    }
+
+    /// Takes a transfer out of the queue, and returns whether it was there.
+    mutating func withdraw(_ tag: Int) -> Bool {
+        guard let place = waiters.firstIndex(where: { $0.tag == tag }) else { return false }
+        waiters.remove(at: place)
+        return true
+    }
+
+    private func hasRoom(for host: String) -> Bool {
+        usedInAll < total && used[host, default: 0] < perHost
+    }
+
+    private mutating func take(_ host: String) {
+        used[host, default: 0] += 1
+        usedInAll += 1
+    }
+}

@@ -1,0 +1,59 @@
+import CCurl
+
+/// What tells two versions of a resource apart, byte for byte (RFC 9110, section 8.8.1).
+enum Validator: Hashable, Sendable, Codable {
+    /// A strong entity tag, with its quotation marks.
+    case entityTag(String)
+    /// A date that counts as strong, as the server wrote it.
+    case lastModified(String)
+
+    /// What an `If-Range` field holds.
+    var text: String {
+        switch self {
+        case .entityTag(let text), .lastModified(let text): text
+        }
+    }
+
+    /// Finds the strong validator of an answer, or `nil` if it has none.
+    ///
+    /// A date counts only where there is no entity tag at all and the answer was dated at least a
+    /// second later (RFC 9110, sections 8.8.2.2 and 13.1.5).
+    init?(_ head: ResponseHead) {
+        if let tag = head.entityTag {
+            guard Self.isStrong(tag) else { return nil }
+            self = .entityTag(tag)
+        } else if let modified = head.lastModified, let date = head.date,
+            let modifiedTime = HTTPDate.seconds(modified), let time = HTTPDate.seconds(date),
+            time >= modifiedTime + 1
+        {
+            self = .lastModified(modified)
+        } else {
+            return nil
+        }
+    }
+
+    /// Whether an answer that should continue the content of this version contradicts it.
+    func isContradicted(by head: ResponseHead) -> Bool {
+        switch self {
+        case .entityTag(let tag): head.entityTag.map { $0 != tag } ?? false
+        case .lastModified(let date): head.lastModified.map { $0 != date } ?? false
+        }
+    }
+
+    /// Whether the text is a strong entity tag that can be sent back as it came.
+    static func isStrong(_ tag: String) -> Bool {
+        let bytes = tag.utf8
+        return bytes.count >= 2 && bytes.first == UInt8(ascii: "\"")
+            && bytes.last == UInt8(ascii: "\"")
+            && bytes.dropFirst().dropLast().allSatisfy { (0x21...0x7E).contains($0) && $0 != 0x22 }
+    }
+}
+
+/// Dates as HTTP writes them.
+enum HTTPDate {
+    /// The seconds since 1970 of a date, or `nil` if the text is none.
+    static func seconds(_ text: String) -> Int64? {
+        let time = unsafe curl_getdate(text, nil)
+        return time < 0 ? nil : Int64(time)
+    }
+}

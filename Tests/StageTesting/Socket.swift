@@ -1,0 +1,84 @@
+import Glibc
+
+/// The few calls on sockets that a test server needs.
+struct Socket {
+    private let descriptor: CInt
+    private var buffered: [UInt8] = []
+
+    /// The system refused a port.
+    struct Unavailable: Error {}
+
+    init(_ descriptor: CInt) { self.descriptor = descriptor }
+
+    /// Listens on a free port of the loopback address.
+    static func listen() throws(Unavailable) -> (listener: CInt, port: Int) {
+        let listener = socket(AF_INET, CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
+        var length = socklen_t(MemoryLayout<sockaddr_in>.size)
+        let status = unsafe withUnsafeMutablePointer(to: &address) { address in
+            unsafe address.withMemoryRebound(to: sockaddr.self, capacity: 1) { address in
+                unsafe bind(listener, address, length) + Glibc.listen(listener, 512)
+                    + getsockname(listener, address, &length)
+            }
+        }
+        guard status == 0 else { throw Unavailable() }
+        return (listener, Int(UInt16(bigEndian: address.sin_port)))
+    }
+
+    /// Waits for a connection, or returns `nil` once the listener is shut down.
+    static func accept(_ listener: CInt) -> CInt? {
+        let connection = Glibc.accept(listener, nil, nil)
+        guard connection >= 0 else { return nil }
+        var one: CInt = 1
+        let size = socklen_t(MemoryLayout<CInt>.size)
+        // Answers go out as they are written; the tests work without it.
+        unsafe _ = setsockopt(connection, CInt(IPPROTO_TCP), TCP_NODELAY, &one, size)
+        return connection
+    }
+
+    /// Reads up to the empty line that ends a head, or returns `nil` at the end of the connection.
+    mutating func readHead() -> String? {
+        let mark = Array("\r\n\r\n".utf8)
+        while true {
+            if let end = buffered.indices.first(where: { buffered[$0...].starts(with: mark) }) {
+                let head = String(decoding: buffered[..<end], as: UTF8.self)
+                buffered.removeFirst(end + mark.count)
+                return head
+            }
+            var bytes = [UInt8](repeating: 0, count: 4096)
+            let count = unsafe recv(descriptor, &bytes, bytes.count, 0)
+            guard count > 0 else { return nil }
+            buffered += bytes[..<count]
+        }
+    }
+
+    /// Sends all of the bytes, and returns whether the other side took them.
+    func send(_ bytes: [UInt8]) -> Bool { send(bytes[...]) }
+
+    /// Sends all of the bytes, and returns whether the other side took them.
+    func send(_ bytes: ArraySlice<UInt8>) -> Bool {
+        unsafe bytes.withUnsafeBytes { buffer in
+            var sent = 0
+            while sent < buffer.count {
+                let rest = unsafe UnsafeRawBufferPointer(rebasing: buffer[sent...])
+                let count = unsafe Glibc.send(
+                    descriptor,
+                    rest.baseAddress,
+                    rest.count,
+                    CInt(MSG_NOSIGNAL)
+                )
+                guard count > 0 else { return false }
+                sent += count
+            }
+            return true
+        }
+    }
+
+    /// Waits until the other side ends the connection or sends something.
+    func waitForEnd() {
+        var byte: UInt8 = 0
+        unsafe _ = recv(descriptor, &byte, 1, CInt(MSG_PEEK))
+    }
+}

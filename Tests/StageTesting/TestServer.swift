@@ -1,0 +1,160 @@
+import Glibc
+import Synchronization
+
+/// An HTTP/1.1 server on this machine that a test can tell exactly how to misbehave.
+///
+/// Each connection has a thread of its own and is kept open between requests. What goes over the wire
+/// is what an ``Answer`` says, byte for byte.
+public final class TestServer: Sendable {
+    /// The server of the running test, if it has one.
+    @TaskLocal static var running: TestServer?
+
+    /// The server of the running test, which needs the trait ``ServerTrait``.
+    public static var current: TestServer {
+        guard let running else { preconditionFailure("the test lacks the trait .server") }
+        return running
+    }
+
+    /// What came in and went out so far.
+    public struct Counts: Equatable, Sendable {
+        /// How many requests came in.
+        public var requests = 0
+        /// How many bytes of bodies were sent.
+        public var bytes = 0
+    }
+
+    private struct State {
+        var answers: [String: [Answer]] = [:]
+        var heads: [RequestHead] = []
+        var counts: [String: Counts] = [:]
+        var connections: Set<CInt> = []
+        var connectionCount = 0
+        var concurrency = 0
+        var peakConcurrency = 0
+        var isStopped = false
+
+        mutating func next(_ path: String) -> Answer {
+            guard var queue = answers[path], let first = queue.first else { return .status(404) }
+            if queue.count > 1 { queue.removeFirst() }
+            answers[path] = queue
+            return first
+        }
+    }
+
+    /// The URL of the server, without a slash at its end.
+    public let baseURL: String
+    /// The port that the server listens on.
+    public let port: Int
+    private let listener: CInt
+    private let state = Mutex(State())
+
+    /// Starts a server on a port of its own.
+    public init() throws {
+        let bound = try Socket.listen()
+        listener = bound.listener
+        port = bound.port
+        baseURL = "http://127.0.0.1:\(bound.port)"
+        Thread.start { [self] in
+            while let connection = Socket.accept(listener) { begin(connection) }
+            close(listener)
+        }
+    }
+
+    /// Ends all connections, and accepts no more.
+    public func stop() {
+        state.withLock { state in
+            state.isStopped = true
+            for connection in state.connections { shutdown(connection, CInt(SHUT_RDWR)) }
+        }
+        shutdown(listener, CInt(SHUT_RDWR))
+    }
+
+    /// The URL of a path, or of the same server under another name: `localhost` for `127.0.0.1`.
+    public func url(_ path: String, host: String = "127.0.0.1") -> String {
+        "http://\(host):\(port)\(path)"
+    }
+
+    /// Sets the answers to the requests for `path`, in order; the last repeats.
+    public func answer(_ path: String, with answers: Answer...) {
+        state.withLock { $0.answers[path] = answers }
+    }
+
+    /// The heads of the requests received, in order.
+    public var requests: [RequestHead] { state.withLock { $0.heads } }
+
+    /// The heads of the requests for `path`, in order.
+    public func requests(for path: String) -> [RequestHead] {
+        requests.filter { $0.target == path }
+    }
+
+    /// What came in and went out for `path`.
+    public func counts(for path: String) -> Counts {
+        state.withLock { $0.counts[path, default: Counts()] }
+    }
+
+    /// How many connections were accepted.
+    public var connectionCount: Int { state.withLock { $0.connectionCount } }
+
+    /// How many requests were being answered at once, at most.
+    public var peakConcurrency: Int { state.withLock { $0.peakConcurrency } }
+
+    private func begin(_ connection: CInt) {
+        let isStopped = state.withLock { state in
+            state.connections.insert(connection)
+            state.connectionCount += 1
+            return state.isStopped
+        }
+        if isStopped { shutdown(connection, CInt(SHUT_RDWR)) }
+        Thread.start { [self] in
+            var socket = Socket(connection)
+            while let head = socket.readHead().flatMap(RequestHead.init), serve(head, socket) {}
+            _ = state.withLock { $0.connections.remove(connection) }
+            close(connection)
+        }
+    }
+
+    /// Answers a request, and returns whether the connection goes on.
+    private func serve(_ head: RequestHead, _ socket: Socket) -> Bool {
+        let answer = state.withLock { state in
+            state.heads.append(head)
+            state.counts[head.target, default: Counts()].requests += 1
+            state.concurrency += 1
+            state.peakConcurrency = max(state.peakConcurrency, state.concurrency)
+            return state.next(head.target)
+        }
+        defer { state.withLock { $0.concurrency -= 1 } }
+        answer.gate?()
+        if answer.isDropped { return false }
+        let reply = Reply(answer, to: head)
+        guard socket.send(Array(reply.head.utf8)) else { return false }
+        let (sent, goesOn) = reply.sendBody(to: socket)
+        state.withLock { $0.counts[head.target, default: Counts()].bytes += sent }
+        return goesOn && !answer.closes
+    }
+}
+
+/// A thread that is nobody's to wait for.
+enum Thread {
+    private final class Work: Sendable {
+        let run: @Sendable () -> Void
+        init(_ run: @escaping @Sendable () -> Void) { self.run = run }
+    }
+
+    /// Runs `work` on a new thread.
+    static func start(_ work: @escaping @Sendable () -> Void) {
+        var thread = pthread_t()
+        let context = unsafe Unmanaged.passRetained(Work(work)).toOpaque()
+        let status = unsafe pthread_create(
+            &thread,
+            nil,
+            { context in
+                guard let context = unsafe context else { return nil }
+                unsafe Unmanaged<Work>.fromOpaque(context).takeRetainedValue().run()
+                return nil
+            },
+            context
+        )
+        precondition(status == 0, "no thread could be started")
+        pthread_detach(thread)
+    }
+}

@@ -1,0 +1,136 @@
+import Glibc
+import Logging
+import StageModel
+import StageSystem
+import StageTesting
+import Synchronization
+import SystemPackage
+import Testing
+
+@testable import StageTransfer
+
+/// A directory of its own for a test, removed with what is in it.
+final class TemporaryDirectory: Sendable {
+    let directory: Directory
+
+    init() throws {
+        let name = "stage-\(getpid())-\(String(UInt64.random(in: 0 ... .max), radix: 36))"
+        directory = try Directory.make(FilePath("/tmp").appending(name))
+    }
+
+    deinit {
+        // What a failed test leaves here is in nobody's way.
+        guard let parent = try? Directory.open("/tmp"), let name = directory.path.lastComponent
+        else { return }
+        _ = try? parent.removeTree(name)
+    }
+}
+
+/// What a download in a test leaves: the events, and a place for them to come from many threads.
+final class Events: Sendable {
+    private let list = Mutex<[TransferEvent]>([])
+
+    func append(_ event: TransferEvent) { list.withLock { $0.append(event) } }
+
+    var all: [TransferEvent] { list.withLock { $0 } }
+
+    /// The offsets at which bodies were accepted.
+    var offsets: [Int64] {
+        all.compactMap {
+            guard case .accepted(_, _, let offset) = $0 else { return nil }
+            return offset.rawValue
+        }
+    }
+
+    var restarts: [TransferEvent.RestartReason] {
+        all.compactMap {
+            guard case .restarted(let reason) = $0 else { return nil }
+            return reason
+        }
+    }
+}
+
+extension TransferConfiguration {
+    /// A configuration that waits for next to nothing.
+    static var impatient: Self {
+        var configuration = Self()
+        configuration.retry = RetryPolicy(
+            maximumAttempts: 3,
+            base: .milliseconds(2),
+            cap: .milliseconds(10)
+        )
+        configuration.connectTimeout = .seconds(5)
+        return configuration
+    }
+
+    /// The same with one attempt only.
+    static var single: Self {
+        var configuration = Self.impatient
+        configuration.retry.maximumAttempts = 1
+        return configuration
+    }
+}
+
+extension DownloadRequest {
+    /// A request for known content, verified byte by byte.
+    init(_ mirrors: String..., content: [UInt8], events: Events = Events()) {
+        self.init(
+            mirrors: mirrors,
+            size: ByteCount(content.count),
+            verify: { path in fileContent(path) == content },
+            report: { events.append($0) }
+        )
+    }
+}
+
+/// The content of the file at a path; `nil` if there is none.
+func fileContent(_ path: FilePath) -> [UInt8]? {
+    guard let file = try? File.open(reading: path) else { return nil }
+    return try? file.readAll(limit: 1 << 28)
+}
+
+/// Runs `body` with an engine, as the tests need it.
+func withEngine<Result>(
+    _ configuration: TransferConfiguration = .impatient,
+    _ body: (TransferEngine) async throws -> Result
+) async throws -> Result {
+    let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+    return try await withTransferEngine(configuration, logger: logger) { engine in
+        try await body(engine)
+    }
+}
+
+/// Runs one download with an engine of its own.
+@discardableResult
+func download(
+    _ request: DownloadRequest,
+    to part: PartFile,
+    _ configuration: TransferConfiguration = .impatient
+) async throws -> DownloadReceipt {
+    try await withEngine(configuration) { try await $0.download(request, to: part) }
+}
+
+/// The error of a download that fails.
+func failure(
+    of request: DownloadRequest,
+    to part: PartFile,
+    _ configuration: TransferConfiguration = .impatient
+) async -> TransferError? {
+    do {
+        try await download(request, to: part, configuration)
+        return nil
+    } catch {
+        return error as? TransferError
+    }
+}
+
+/// Content that looks like nothing else, different for each seed.
+func noise(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
+    var state = seed &* 0x9E37_79B9_7F4A_7C15 | 1
+    return (0..<count).map { _ in
+        state ^= state << 13
+        state ^= state >> 7
+        state ^= state << 17
+        return UInt8(truncatingIfNeeded: state >> 32)
+    }
+}
