@@ -62,7 +62,10 @@ let package = Package(
 
         // 2: one module a C library
         library("StageDigest", ["CCrypto", "StageModel", "StageSystem", system]),
-        library("StageArchive", ["CArchive", "StageModel", "StageSystem", logging, system]),
+        library(
+            "StageArchive",
+            ["CArchive", "CLinux", "StageModel", "StageSystem", logging, system]
+        ),
         library("StageTransfer", ["CCurl", "StageModel", "StageSystem", logging, system]),
 
         // 3: the shared directory

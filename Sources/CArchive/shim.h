@@ -1,8 +1,5 @@
 // libarchive, and typed wrappers for what it declares as variadic.
 #pragma once
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
 #include <archive.h>
 #include <archive_entry.h>
 

@@ -7,6 +7,9 @@
 #include <spawn.h>
 #include <time.h>
 
+/// Of glibc 2.34 and later, declared for _GNU_SOURCE only.
+extern int posix_spawn_file_actions_addclosefrom_np(posix_spawn_file_actions_t *, int);
+
 #ifndef LANDLOCK_ACCESS_FS_REFER
 #define LANDLOCK_ACCESS_FS_REFER (1ULL << 13)
 #endif
@@ -53,7 +56,7 @@ STAGE_CHECKED static inline int stage_no_new_privileges(void) {
 
 /// Gives the calling thread a umask and a current directory of its own.
 STAGE_CHECKED static inline int stage_unshare_fs(void) {
-    return unshare(CLONE_FS);
+    return (int)syscall(SYS_unshare, CLONE_FS);
 }
 
 /// Names the calling thread, in at most 15 bytes.

@@ -2,9 +2,6 @@
 // behind feature macros or does not wrap at all. Each returns what the call returns,
 // -1 with errno set on failure.
 #pragma once
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/landlock.h>
@@ -17,6 +14,25 @@
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+// Linux's names that glibc declares for _GNU_SOURCE only. Defining that here would give fd_set other
+// members than in Swift's own import of glibc, which the compiler refuses.
+#ifndef F_OFD_SETLK
+#define F_OFD_SETLK 37
+#define F_OFD_SETLKW 38
+#endif
+#ifndef SYNC_FILE_RANGE_WRITE
+#define SYNC_FILE_RANGE_WRITE 2
+#endif
+#ifndef O_PATH
+#define O_PATH 010000000
+#endif
+#ifndef RENAME_NOREPLACE
+#define RENAME_NOREPLACE 1
+#endif
+#ifndef CLONE_FS
+#define CLONE_FS 0x200
+#endif
 
 #define STAGE_CHECKED __attribute__((warn_unused_result))
 
@@ -46,7 +62,7 @@ STAGE_CHECKED static inline int stage_syncfs(int file) {
 
 /// Starts writing the dirty pages of `file` without waiting (sync_file_range(2)).
 STAGE_CHECKED static inline int stage_start_writeback(int file) {
-    return sync_file_range(file, 0, 0, SYNC_FILE_RANGE_WRITE);
+    return (int)syscall(SYS_sync_file_range, file, 0, 0, SYNC_FILE_RANGE_WRITE);
 }
 
 /// Opens a directory by path (open(2)).

@@ -137,7 +137,8 @@ import SystemPackage
 
     private func note(_ bytes: UnsafeRawBufferPointer) {
         var count = bytes.count
-        while count >= 8, unsafe bytes.loadUnaligned(fromByteOffset: count - 8, as: UInt64.self) == 0
+        while count >= 8,
+            unsafe bytes.loadUnaligned(fromByteOffset: count - 8, as: UInt64.self) == 0
         {
             count -= 8
         }

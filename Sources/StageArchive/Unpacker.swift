@@ -1,8 +1,8 @@
 public import Logging
 public import StageModel
-public import SystemPackage
 import StageSystem
 import Synchronization
+public import SystemPackage
 
 /// Unpacks archives where they can do no harm: on a thread or in a process that is able to write
 /// nowhere but beneath the destination.

@@ -1,5 +1,6 @@
 import StageModel
 import SystemPackage
+
 struct ZipDirectory {
     static func check(_ file: FileDescriptor, limits: UnpackLimits) throws(ArchiveError) {}
 }

@@ -144,3 +144,13 @@ extension Container {
         return try FileLock.attempt(lease, .exclusive) != nil
     }
 }
+
+extension Container {
+    /// Returns the packs that have generations on disk, staged or not, in order.
+    public func packsWithGenerations() throws(ContainerError) -> [PackID] {
+        try ContainerError.wrapping { () throws(FileError) in
+            // Names that are no pack's are none of ours.
+            try generations.entries().compactMap { try? PackID($0.name.string) }.sorted()
+        }
+    }
+}

@@ -52,3 +52,14 @@ extension Identifier {
         return component
     }
 }
+
+extension ContainerLayout {
+    /// The name, within `downloads/`, of an archive that is being fetched: its digest, so that an
+    /// archive that two packs or two versions share is fetched once.
+    public static func downloadName(of digest: Digest) -> FilePath.Component {
+        guard let name = FilePath.Component(digest.description) else {
+            preconditionFailure("hexadecimal digits are a file name")
+        }
+        return name
+    }
+}

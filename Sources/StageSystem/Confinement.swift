@@ -17,6 +17,9 @@ public struct Confinement: Hashable, Sendable, Codable {
     /// Whether signals and abstract sockets of other processes are out of reach.
     public var restrictsScope: Bool
 
+    /// The version of Landlock that the kernel has; 0 where there is none or it is off.
+    public static var supportedVersion: Int { max(0, Int(stage_landlock_version())) }
+
     /// No confinement at all.
     public static let none = Confinement(
         version: 0,

@@ -1,6 +1,40 @@
 import ArgumentParser
+import Glibc
 
 @main
 struct StagePackCommand: AsyncParsableCommand {
-    static let configuration = CommandConfiguration(commandName: "stagepack")
+    static let configuration = CommandConfiguration(
+        commandName: "stagepack",
+        abstract: "Stages an application's asset packs before its first launch, and reads them.",
+        discussion: """
+            A manifest names an application's packs. 'prefetch' brings those that its policies call \
+            for into a container, verified and published in one step; 'load' returns a pack's \
+            directory and fetches it if need be.
+            """,
+        version: Version.text,
+        subcommands: [UnpackServiceCommand.self],
+        groupedSubcommands: [
+            CommandGroup(
+                name: "Staging",
+                subcommands: [PrefetchCommand.self, FetchCommand.self, PlanCommand.self]
+            ),
+            CommandGroup(
+                name: "Reading",
+                subcommands: [LoadCommand.self, PathCommand.self, StatusCommand.self]
+            ),
+            CommandGroup(
+                name: "Upkeep",
+                subcommands: [
+                    VerifyCommand.self, RepairCommand.self, RemoveCommand.self,
+                    CollectGarbageCommand.self, DoctorCommand.self,
+                ]
+            ),
+        ]
+    )
+
+    static func main() async {
+        // A reader of our output that has gone away must not end a transfer.
+        signal(SIGPIPE, SIG_IGN)
+        await main(nil)
+    }
 }

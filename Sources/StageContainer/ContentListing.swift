@@ -1,0 +1,140 @@
+import StageDigest
+public import StageModel
+import StageSystem
+import SystemPackage
+
+/// The list of what a generation holds, file by file with digests, made when the pack was staged and
+/// compared when it is verified.
+///
+/// A text file named `files` beside the content: one line an entry, in no particular order, fields
+/// separated by tabs, which no name of a pack can contain:
+///
+/// ```
+/// f <mode, octal> <size> <SHA-256> <path>
+/// d <path>
+/// l <target> <path>
+/// ```
+public enum ContentListing {
+    static let name: FilePath.Component = "files"
+
+    /// One way in which content differs from its listing.
+    public enum Difference: Hashable, Sendable {
+        /// A file, directory or link is gone.
+        case missing(String)
+        /// Something is there that the pack did not bring.
+        case added(String)
+        /// Something is there with other content, another mode or of another kind.
+        case changed(String)
+
+        /// The path, relative to the pack.
+        public var path: String {
+            switch self {
+            case .missing(let path), .added(let path), .changed(let path): path
+            }
+        }
+    }
+
+    /// Writes the listing of the content of a staging area, reading every file once.
+    public static func write(for area: StagingArea) throws(ContainerError) {
+        try ContainerError.wrapping { () throws(FileError) in
+            let file = try area.directory.file(creating: FilePath(name))
+            var writer = ListingWriter(file: file)
+            try walk(area.content, "") { line throws(FileError) in try writer.append(line) }
+            try writer.flush()
+        }
+    }
+
+    /// Compares the content of a generation with its listing, reading every file once.
+    ///
+    /// The listing is read a line at a time into a set of what is expected, so memory grows with the
+    /// number of files, at some 200 bytes each.
+    static func differences(in generation: Directory) throws(FileError) -> [Difference] {
+        guard let content = try generation.directory(FilePath(ContainerLayout.content)) else {
+            return [.missing(".")]
+        }
+        guard let file = try generation.file(reading: FilePath(name)) else {
+            return [.missing("the listing '\(name)'")]
+        }
+        let text = String(decoding: try file.readAll(limit: 1 << 30), as: UTF8.self)
+        var expected = Set(text.split(separator: "\n"))
+        var unexpected: [Substring] = []
+        try walk(content, "") { line throws(FileError) in
+            if expected.remove(line[...]) == nil { unexpected.append(line[...]) }
+        }
+        let missing = Set(expected.map(path))
+        let added = Set(unexpected.map(path))
+        return missing.subtracting(added).sorted().map(Difference.missing)
+            + missing.intersection(added).sorted().map(Difference.changed)
+            + added.subtracting(missing).sorted().map(Difference.added)
+    }
+
+    private static func path(ofLine line: Substring) -> String {
+        line.split(separator: "\t", omittingEmptySubsequences: false).last.map(String.init) ?? ""
+    }
+
+    /// Calls `take` with the line of each entry below `directory`.
+    private static func walk(
+        _ directory: Directory,
+        _ prefix: String,
+        _ take: (String) throws(FileError) -> Void
+    ) throws(FileError) {
+        for entry in try directory.entries() {
+            let path = prefix + entry.name.string
+            switch entry.kind {
+            case .directory:
+                try take("d\t\(path)")
+                if let below = try directory.directory(FilePath(entry.name)) {
+                    try walk(below, path + "/", take)
+                }
+            case .link:
+                try take("l\t\(try directory.link(entry.name) ?? "")\t\(path)")
+            case .file:
+                guard let file = try directory.file(reading: FilePath(entry.name)) else { continue }
+                let status = try file.status()
+                let digest = try Digest(of: file)
+                let mode = String(status.mode, radix: 8)
+                try take("f\t\(mode)\t\(status.size)\t\(digest)\t\(path)")
+            case .other:
+                try take("o\t\(path)")
+            }
+        }
+    }
+}
+
+/// Gathers lines and writes them a block at a time.
+private struct ListingWriter: ~Copyable {
+    let file: File
+    private var block: [UInt8] = []
+    private var offset: Int64 = 0
+
+    init(file: consuming File) {
+        self.file = file
+    }
+
+    mutating func append(_ line: String) throws(FileError) {
+        block += line.utf8
+        block.append(UInt8(ascii: "\n"))
+        if block.count >= 64 << 10 { try flush() }
+    }
+
+    mutating func flush() throws(FileError) {
+        try file.write(block.span, at: offset)
+        offset += Int64(block.count)
+        block.removeAll(keepingCapacity: true)
+    }
+}
+
+extension Container {
+    /// Compares the current generation of a pack with what was staged, reading every file once.
+    ///
+    /// Returns `nil` if the pack is not staged, and no differences if every byte is as it was.
+    public func differences(in id: PackID) throws(ContainerError) -> [ContentListing.Difference]? {
+        guard let lease = try reader.lease(id) else { return nil }
+        return try ContainerError.wrapping { () throws(FileError) in
+            let path = FilePath(ContainerLayout.generations).appending(id.component)
+                .appending(lease.generation.component)
+            guard let generation = try root.directory(path) else { return nil }
+            return try ContentListing.differences(in: generation)
+        }
+    }
+}

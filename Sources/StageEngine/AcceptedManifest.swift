@@ -1,0 +1,127 @@
+public import StageContainer
+public import StageModel
+import StageTransfer
+
+/// Where a manifest is asked for, and what it must be.
+public struct ManifestSource: Equatable, Sendable {
+    /// The URLs, in order of preference.
+    public var urls: [String]
+    /// The application it must be for; `nil` takes any.
+    public var application: ApplicationID?
+    /// The version of the application that is installed; `nil` where it is not known.
+    public var applicationVersion: String?
+
+    /// Creates a source from its parts.
+    public init(
+        urls: [String],
+        application: ApplicationID? = nil,
+        applicationVersion: String? = nil
+    ) {
+        self.urls = urls
+        self.application = application
+        self.applicationVersion = applicationVersion
+    }
+}
+
+/// A manifest that was received, decoded and accepted, with the URL that its own URLs are relative to.
+public struct AcceptedManifest: Equatable, Sendable {
+    /// The manifest.
+    public let manifest: Manifest
+    /// What is kept of it in a container.
+    public let record: StoredManifest
+    /// Whether it is the one that was stored before.
+    public let isUnchanged: Bool
+
+    /// Takes a manifest that a container has stored, without asking its server.
+    ///
+    /// - Throws: ``StageError/manifestInvalid(url:_:)`` if what is stored is not a manifest.
+    public init(stored record: StoredManifest) throws(StageError) {
+        try self.init(record, isUnchanged: true)
+    }
+
+    init(_ record: StoredManifest, isUnchanged: Bool) throws(StageError) {
+        do throws(ManifestError) {
+            manifest = try Manifest(json: Array(record.text.utf8))
+        } catch {
+            throw .manifestInvalid(url: record.url, error)
+        }
+        self.record = record
+        self.isUnchanged = isUnchanged
+    }
+
+    /// Checks that the manifest is the one that was asked for, and not older than `stored`.
+    func check(_ source: ManifestSource, after stored: AcceptedManifest?) throws(StageError) {
+        if let expected = source.application, expected != manifest.application {
+            throw refused(.otherApplication(expected: expected, found: manifest.application))
+        }
+        if let installed = source.applicationVersion, let required = manifest.applicationVersion,
+            !required.isMet(by: installed)
+        {
+            throw refused(.otherVersion(required: required.text, installed: installed))
+        }
+        if let stored, stored.manifest.application == manifest.application,
+            stored.manifest.revision > manifest.revision
+        {
+            throw refused(
+                .wentBack(accepted: stored.manifest.revision, offered: manifest.revision)
+            )
+        }
+    }
+
+    private func refused(_ refusal: ManifestRefusal) -> StageError {
+        .manifestRefused(url: record.url, refusal)
+    }
+}
+
+extension Stager {
+    /// Asks for the manifest, and returns it if it is well formed and may be accepted.
+    ///
+    /// Where `stored` came from the same URL, the server is asked only whether it changed.
+    ///
+    /// - Parameters:
+    ///   - source: Where to ask, and what the manifest must be.
+    ///   - stored: The manifest that was accepted before.
+    /// - Throws: ``StageError`` of the first phase: `manifestUnavailable`, `manifestInvalid`,
+    ///   `manifestRefused`, `cancelled`.
+    public func manifest(
+        from source: ManifestSource,
+        stored: StoredManifest? = nil
+    ) async throws(StageError) -> AcceptedManifest {
+        for url in source.urls where !ManifestTrust.isAcceptable(url) {
+            throw .manifestRefused(url: url, .insecure)
+        }
+        // A stored manifest that cannot be read any more is asked for anew.
+        let before = stored.flatMap { try? AcceptedManifest(stored: $0) }
+        var request = ContentFetch(mirrors: source.urls, limit: ByteCount(ManifestLimits.byteCount))
+        if before != nil, let stored, source.urls.contains(stored.url) {
+            request.entityTag = stored.entityTag
+        }
+        let accepted: AcceptedManifest
+        switch try await fetch(request) {
+        case .document(let document):
+            let record = StoredManifest(
+                url: source.urls.first ?? document.url,
+                resolvedURL: document.url,
+                entityTag: document.entityTag,
+                receivedAt: options.now(),
+                text: String(decoding: document.bytes, as: UTF8.self)
+            )
+            accepted = try AcceptedManifest(record, isUnchanged: record.text == stored?.text)
+        case .notModified:
+            guard let before else {
+                throw .manifestUnavailable(.refused(url: source.urls.first ?? "", status: 304))
+            }
+            accepted = before
+        }
+        try accepted.check(source, after: before)
+        return accepted
+    }
+
+    private func fetch(_ request: ContentFetch) async throws(StageError) -> FetchedContent {
+        do throws(TransferError) {
+            return try await engine.fetch(request)
+        } catch {
+            throw error == .cancelled ? .cancelled : .manifestUnavailable(error)
+        }
+    }
+}

@@ -1,0 +1,228 @@
+import Logging
+import StageArchive
+import StageContainer
+import StageModel
+import StageSystem
+import StageTransfer
+import SystemPackage
+
+/// Takes one pack through its phases: locked, fetched and verified, unpacked, published.
+struct PackWork: Sendable {
+    let stager: Stager
+    let manifest: AcceptedManifest
+    let container: Container
+    let publisher: Publisher
+
+    /// A pack whose archive is here and has the digest that the manifest names.
+    ///
+    /// Made by ``fetch(_:_:)`` alone, so what is not verified cannot be unpacked.
+    private struct VerifiedPack: ~Copyable {
+        let pack: Pack
+        let part: PartFile
+        let archive: File
+        let receipt: DownloadReceipt
+    }
+
+    /// A pack whose files are in a staging area, as many and as large as declared.
+    private struct UnpackedPack: ~Copyable {
+        let area: StagingArea
+        let record: StagedPack
+    }
+
+    func stage(
+        _ pack: Pack,
+        _ reason: Plan.Reason,
+        report: @escaping @Sendable (StagingEvent) -> Void
+    ) async -> StagingOutcome {
+        do throws(StageError) {
+            let lock = try await lock(pack.id, report)
+            // Damaged content is staged again though its record says that it is there.
+            if reason != .repair, try await isStaged(pack) { return .alreadyStaged }
+            let verified = try await fetch(pack, report)
+            report(.verified)
+            let (part, receipt) = (verified.part, verified.receipt)
+            let unpacked = try await unpack(verified, lock, report)
+            report(.publishing)
+            try await publish(unpacked)
+            await tidy(part, lock)
+            return .staged(
+                StagingFigures(
+                    transferred: receipt.bytesReceived,
+                    reused: receipt.bytesReused,
+                    source: receipt.url
+                )
+            )
+        } catch {
+            return .failed(error)
+        }
+    }
+
+    private func lock(
+        _ id: PackID,
+        _ report: @Sendable (StagingEvent) -> Void
+    ) async throws(StageError) -> PackLock {
+        let container = container
+        if let lock = try StageError.wrapping({ () throws(ContainerError) in
+            try container.attemptLock(id)
+        }) {
+            return lock
+        }
+        report(.waitingForOther)
+        return try await StageError.blocking { () throws(ContainerError) in
+            try container.waitForLock(id)
+        }
+    }
+
+    private func isStaged(_ pack: Pack) async throws(StageError) -> Bool {
+        try StageError.wrapping { () throws(ContainerError) in
+            try container.reader.record(of: pack.id)?.holds(pack) ?? false
+        }
+    }
+
+    private func fetch(
+        _ pack: Pack,
+        _ report: @escaping @Sendable (StagingEvent) -> Void
+    ) async throws(StageError) -> VerifiedPack {
+        let (digest, size) = (pack.archive.digest, pack.archive.size)
+        let follower = DigestFollower(size: size)
+        let tracker = TransferTracker(follower: follower, report: report)
+        var request = DownloadRequest(
+            mirrors: manifest.manifest.urls(
+                for: pack.archive,
+                manifestURL: manifest.record.resolvedURL
+            ),
+            size: size,
+            verify: { path in await follower.digest(of: path) == digest },
+            report: { tracker.take($0) }
+        )
+        request.allowedDomains = stager.options.allowedDomains.map(AllowedDomains.init)
+        request.priority = pack.priority
+        do throws(TransferError) {
+            let part = try PartFile.open(
+                ContainerLayout.downloadName(of: digest),
+                in: container.downloads
+            )
+            let receipt = try await stager.engine.download(request, to: part)
+            let archive: File
+            do throws(FileError) {
+                archive = try File.open(reading: part.path)
+            } catch {
+                throw .storage(error)
+            }
+            return VerifiedPack(pack: pack, part: part, archive: archive, receipt: receipt)
+        } catch {
+            throw error == .cancelled ? .cancelled : .transfer(error)
+        }
+    }
+
+    private func unpack(
+        _ verified: consuming VerifiedPack,
+        _ lock: PackLock,
+        _ report: @escaping @Sendable (StagingEvent) -> Void
+    ) async throws(StageError) -> UnpackedPack {
+        let container = container
+        let area = try await StageError.blocking { () throws(ContainerError) in
+            try container.makeStagingArea(lock)
+        }
+        do throws(StageError) {
+            let found = try await unpack(verified, into: area, report)
+            let pack = verified.pack
+            let declared = ContentFigures(fileCount: pack.fileCount, size: pack.installedSize)
+            guard found == declared else {
+                throw .incompleteContent(declared: declared, actual: found)
+            }
+            try await StageError.blocking { () throws(ContainerError) in
+                try ContentListing.write(for: area)
+            }
+            let record = StagedPack(
+                pack,
+                of: manifest.manifest,
+                source: verified.receipt.url ?? pack.archive.url,
+                stagedAt: stager.options.now()
+            )
+            return UnpackedPack(area: area, record: record)
+        } catch {
+            await discard(area)
+            throw error
+        }
+    }
+
+    private func unpack(
+        _ verified: borrowing VerifiedPack,
+        into area: StagingArea,
+        _ report: @escaping @Sendable (StagingEvent) -> Void
+    ) async throws(StageError) -> ContentFigures {
+        let archive = verified.pack.archive
+        let request = UnpackRequest(
+            archive: verified.archive.descriptor,
+            destination: area.content,
+            format: archive.format,
+            fileName: archive.fileName ?? archive.lastComponent,
+            limits: UnpackLimits(
+                entries: verified.pack.fileCount,
+                bytes: verified.pack.installedSize
+            )
+        )
+        do throws(ArchiveError) {
+            let found = try await stager.unpacker.unpack(request) { report(.unpacked($0)) }
+            return ContentFigures(fileCount: found.files + found.links, size: found.bytes)
+        } catch {
+            throw error == .cancelled ? .cancelled : .content(error)
+        }
+    }
+
+    private func publish(_ unpacked: consuming UnpackedPack) async throws(StageError) {
+        let area = unpacked.area
+        do throws(ContainerError) {
+            try await publisher.publish(area, unpacked.record)
+        } catch {
+            await discard(area)
+            throw .container(error)
+        }
+    }
+
+    /// Removes what staging the pack has made superfluous. What cannot be removed now is by a sweep.
+    private func tidy(_ part: PartFile, _ lock: PackLock) async {
+        let (container, kept) = (container, stager.options.keptGenerations)
+        let error = await withBlockingThread { () -> StageError? in
+            do throws(StageError) {
+                do throws(TransferError) { try part.remove() } catch { throw .transfer(error) }
+                try StageError.wrapping { () throws(ContainerError) in
+                    _ = try container.removeObsoleteGenerations(lock, keeping: kept)
+                }
+                return nil
+            } catch {
+                return error
+            }
+        }
+        guard let error else { return }
+        stager.logger.warning(
+            "could not remove what is superfluous",
+            metadata: ["pack.id": "\(lock.id)", "error": "\(error)"]
+        )
+    }
+
+    private func discard(_ area: StagingArea) async {
+        let error = await withBlockingThread { () -> ContainerError? in
+            do throws(ContainerError) {
+                try area.discard()
+                return nil
+            } catch {
+                return error
+            }
+        }
+        guard let error else { return }
+        stager.logger.warning(
+            "could not remove a staging area",
+            metadata: ["pack.id": "\(area.id)", "error": "\(error)"]
+        )
+    }
+}
+
+extension PackArchive {
+    /// The last component of the URL's path: the name of a single file that has no other.
+    var lastComponent: String? {
+        let path = url.prefix { $0 != "?" && $0 != "#" }
+        return path.split(separator: "/").last.map(String.init)
+    }
+}

@@ -1,0 +1,246 @@
+public import StageModel
+
+/// What is to be done with each pack of a manifest, and why: a pure value that can be shown before
+/// anything is done.
+public struct Plan: Equatable, Sendable {
+    /// The packs, in the order in which they are staged; those that are left alone come last.
+    public var entries: [Entry]
+
+    /// One pack and what is done with it.
+    public struct Entry: Equatable, Sendable {
+        /// The pack as the manifest offers it.
+        public var pack: Pack
+        /// What is done.
+        public var decision: Decision
+    }
+
+    /// What is done with a pack.
+    public enum Decision: Equatable, Sendable {
+        /// It is fetched and published.
+        case stage(Reason)
+        /// Nothing is done.
+        case leave(Excuse)
+        /// It ought to be staged and cannot be.
+        case refuse(Refusal)
+    }
+
+    /// Why a pack is staged.
+    public enum Reason: Equatable, Sendable {
+        /// It is not staged.
+        case missing
+        /// Another version is staged.
+        case outdated(staged: Int)
+        /// Other content is staged under the same version.
+        case contentChanged
+        /// It was asked for although it is staged.
+        case repair
+    }
+
+    /// Why a pack is left alone.
+    public enum Excuse: Equatable, Sendable {
+        /// It is staged already.
+        case upToDate
+        /// Its policy is to be fetched when the application asks for it.
+        case onDemand
+        /// Its policy names other events.
+        case otherEvents(Set<InstallationEvent>)
+        /// Only essential packs were asked for.
+        case notEssential
+        /// Other packs were asked for by name.
+        case notSelected
+    }
+
+    /// Why a pack that ought to be staged cannot be.
+    public enum Refusal: Equatable, Sendable {
+        /// It does not fit, with the packs before it, on the file system of the container.
+        case noSpace(needed: ByteCount, available: ByteCount)
+    }
+
+    /// The packs that are staged, in order.
+    public var packsToStage: [Pack] {
+        entries.compactMap { entry in
+            if case .stage = entry.decision { entry.pack } else { nil }
+        }
+    }
+
+    /// The bytes of the archives of the packs that are staged.
+    public var downloadSize: ByteCount {
+        packsToStage.reduce(.zero) { $0 + $1.archive.size }
+    }
+
+    /// The bytes of the files of the packs that are staged.
+    public var installedSize: ByteCount {
+        packsToStage.reduce(.zero) { $0 + $1.installedSize }
+    }
+}
+
+/// Which packs somebody wants.
+public enum PackSelection: Equatable, Sendable {
+    /// Those that the policies of the manifest name for an event; staged packs of which there is
+    /// another version count as named.
+    case event(ContentRequest, essentialOnly: Bool)
+    /// These, whatever their policy.
+    case packs(Set<PackID>)
+    /// These, even where they are staged already: what is there is damaged.
+    case repair(Set<PackID>)
+}
+
+/// Everything that a plan depends on.
+public struct Planner: Sendable {
+    /// What the publisher offers.
+    public var manifest: Manifest
+    /// What the container holds.
+    public var staged: [PackID: StagedVersion]
+    /// Bytes of archives that are in part files already.
+    public var downloaded: [Digest: ByteCount]
+    /// What the file system may still be filled with; `nil` stands for "not known".
+    public var freeSpace: ByteCount?
+
+    /// The staged generation of a pack, as far as a plan depends on it.
+    public struct StagedVersion: Equatable, Sendable {
+        /// The publisher's version.
+        public var version: Int
+        /// The digest of the archive it came from.
+        public var archiveDigest: Digest
+
+        /// Creates the value from its parts.
+        public init(version: Int, archiveDigest: Digest) {
+            self.version = version
+            self.archiveDigest = archiveDigest
+        }
+    }
+
+    /// What is left free on the file system beside everything that is counted.
+    public static let reserve = ByteCount.mebibytes(16)
+
+    /// What a file takes beyond its bytes, on the file systems in use: at most a block and an inode.
+    public static let overheadOfFile = ByteCount.kibibytes(4)
+
+    /// Creates a planner for a manifest and what is staged.
+    public init(
+        manifest: Manifest,
+        staged: [PackID: StagedVersion] = [:],
+        downloaded: [Digest: ByteCount] = [:],
+        freeSpace: ByteCount? = nil
+    ) {
+        self.manifest = manifest
+        self.staged = staged
+        self.downloaded = downloaded
+        self.freeSpace = freeSpace
+    }
+
+    /// The request that the state of the container calls for.
+    ///
+    /// An installation lasts until every pack that is essential to it is staged; from then on there
+    /// are updates.
+    public var request: ContentRequest {
+        let isMissing = manifest.packs.contains { pack in
+            guard case .essential(let events) = pack.policy else { return false }
+            return events.contains(.firstInstallation) && staged[pack.id] == nil
+        }
+        return isMissing || staged.isEmpty ? .install : .update
+    }
+
+    /// Decides what is done with each pack.
+    ///
+    /// Essential packs come first, then those of the policy `prefetch`, then the others; within each
+    /// by priority, then in the order of the manifest.
+    public func plan(for selection: PackSelection) -> Plan {
+        let order = manifest.packs.enumerated().sorted { left, right in
+            let a = (left.element.policy.rank, -left.element.priority, left.offset)
+            let b = (right.element.policy.rank, -right.element.priority, right.offset)
+            return a < b
+        }
+        var entries: [Plan.Entry] = []
+        var left: [Plan.Entry] = []
+        var needed = ByteCount.zero
+        for (_, pack) in order {
+            var entry = Plan.Entry(pack: pack, decision: decision(on: pack, selection))
+            guard case .stage = entry.decision else {
+                left.append(entry)
+                continue
+            }
+            let total = needed + space(for: pack)
+            if let freeSpace, total + Self.reserve > freeSpace {
+                entry.decision = .refuse(
+                    .noSpace(needed: space(for: pack) + Self.reserve, available: freeSpace - needed)
+                )
+            } else {
+                needed = total
+            }
+            entries.append(entry)
+        }
+        return Plan(entries: entries + left)
+    }
+
+    /// The space that staging a pack takes at its height: the rest of the archive, the files, and
+    /// what a file system adds to each.
+    ///
+    /// The generation that stays is counted as used already.
+    public func space(for pack: Pack) -> ByteCount {
+        let archive = pack.archive.size - (downloaded[pack.archive.digest] ?? .zero)
+        let overhead = ByteCount(Self.overheadOfFile.rawValue * Int64(pack.fileCount + 1))
+        return max(archive, .zero) + pack.installedSize + overhead
+    }
+
+    private func decision(on pack: Pack, _ selection: PackSelection) -> Plan.Decision {
+        let state = state(of: pack)
+        switch selection {
+        case .packs(let ids):
+            guard ids.contains(pack.id) else { return .leave(.notSelected) }
+        case .repair(let ids):
+            guard ids.contains(pack.id) else { return .leave(.notSelected) }
+            return .stage(state ?? .repair)
+        case .event(let request, let essentialOnly):
+            if let excuse = excuse(for: pack, request, essentialOnly: essentialOnly) {
+                return .leave(excuse)
+            }
+        }
+        return state.map(Plan.Decision.stage) ?? .leave(.upToDate)
+    }
+
+    /// Why the pack would be staged, or `nil` if it is there.
+    private func state(of pack: Pack) -> Plan.Reason? {
+        guard let present = staged[pack.id] else { return .missing }
+        if present.version != pack.version { return .outdated(staged: present.version) }
+        return present.archiveDigest == pack.archive.digest ? nil : .contentChanged
+    }
+
+    /// Why the event does not call for the pack, or `nil` if it does.
+    private func excuse(
+        for pack: Pack,
+        _ request: ContentRequest,
+        essentialOnly: Bool
+    ) -> Plan.Excuse? {
+        let isStaged = staged[pack.id] != nil
+        let event: InstallationEvent? =
+            switch request {
+            case .install: .firstInstallation
+            case .update: .subsequentUpdate
+            case .periodic: nil
+            }
+        switch pack.policy {
+        case .essential(let events):
+            if isStaged || event.map(events.contains) ?? false { return nil }
+            return .otherEvents(events)
+        case .prefetch(let events):
+            if essentialOnly { return .notEssential }
+            if isStaged || event.map(events.contains) ?? false { return nil }
+            return .otherEvents(events)
+        case .onDemand:
+            if essentialOnly { return isStaged ? .notEssential : .onDemand }
+            return isStaged ? nil : .onDemand
+        }
+    }
+}
+
+extension DownloadPolicy {
+    /// The place of the policy in the order of staging.
+    fileprivate var rank: Int {
+        switch self {
+        case .essential: 0
+        case .prefetch: 1
+        case .onDemand: 2
+        }
+    }
+}

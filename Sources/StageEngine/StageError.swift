@@ -1,0 +1,140 @@
+public import StageArchive
+public import StageContainer
+public import StageModel
+import StageSystem
+public import StageTransfer
+
+/// Why something could not be staged, by phase.
+@nonexhaustive
+public enum StageError: Error, Equatable, Sendable {
+    /// The manifest could not be had from any of its URLs.
+    case manifestUnavailable(TransferError)
+
+    /// What was received is not a manifest.
+    case manifestInvalid(url: String, ManifestError)
+
+    /// The manifest cannot be trusted as asked for, or is another application's.
+    case manifestRefused(url: String, ManifestRefusal)
+
+    /// The manifest has no such pack.
+    case unknownPack(PackID)
+
+    /// The pack does not fit on the file system of the container.
+    case noSpace(needed: ByteCount, available: ByteCount)
+
+    /// The archive could not be fetched.
+    case transfer(TransferError)
+
+    /// The archive holds what a pack may not hold, or is damaged.
+    case content(ArchiveError)
+
+    /// The archive holds less than the manifest declares.
+    case incompleteContent(declared: ContentFigures, actual: ContentFigures)
+
+    /// The container could not be used.
+    case container(ContainerError)
+
+    /// The task was cancelled, or its time was up; what was received stays.
+    case cancelled
+}
+
+/// Why a manifest is not accepted although it is well formed.
+public enum ManifestRefusal: Error, Equatable, Sendable {
+    /// It would come over plain HTTP, where anybody on the way can replace it.
+    case insecure
+    /// Its revision is older than the one that was accepted before.
+    case wentBack(accepted: Int, offered: Int)
+    /// It is for another application.
+    case otherApplication(expected: ApplicationID, found: ApplicationID)
+    /// It does not hold for the version of the application that is installed.
+    case otherVersion(required: String, installed: String)
+}
+
+/// How much a pack holds.
+public struct ContentFigures: Equatable, Sendable {
+    /// Files and symbolic links.
+    public var fileCount: Int
+    /// The sum of the sizes of the files.
+    public var size: ByteCount
+
+    /// Creates the figures from their parts.
+    public init(fileCount: Int, size: ByteCount) {
+        self.fileCount = fileCount
+        self.size = size
+    }
+}
+
+extension ManifestRefusal: CustomStringConvertible {
+    /// The reason, as a sentence fragment a person can read.
+    public var description: String {
+        switch self {
+        case .insecure:
+            "plain HTTP, and the registration carries no root of trust"
+        case .wentBack(let accepted, let offered):
+            "it went back from revision \(accepted) to revision \(offered)"
+        case .otherApplication(let expected, let found):
+            "expected application '\(expected)', found '\(found)'"
+        case .otherVersion(let required, let installed):
+            "it requires application version '\(required)', found '\(installed)'"
+        }
+    }
+}
+
+extension StageError: CustomStringConvertible {
+    /// The reason, as a sentence fragment a person can read.
+    public var description: String {
+        switch self {
+        case .manifestUnavailable(let error):
+            "the manifest is not available: \(error)"
+        case .manifestInvalid(let url, let error):
+            "the manifest at '\(url.forDisplay())' is not valid: \(error)"
+        case .manifestRefused(let url, let refusal):
+            "the manifest at '\(url.forDisplay())' is refused: \(refusal)"
+        case .unknownPack(let id):
+            "the manifest has no pack '\(id)'"
+        case .noSpace(let needed, let available):
+            "not enough space: \(needed) needed, \(max(available, .zero)) free"
+        case .transfer(let error):
+            error.description
+        case .content(let error):
+            error.description
+        case .incompleteContent(let declared, let actual):
+            "the archive holds \(actual), expected \(declared)"
+        case .container(let error):
+            error.description
+        case .cancelled:
+            "interrupted"
+        }
+    }
+}
+
+extension ContentFigures: CustomStringConvertible {
+    /// The figures as people read them: `12 files with 18350112 bytes`.
+    public var description: String {
+        "\(fileCount) \(fileCount == 1 ? "file" : "files") with \(size.rawValue) bytes"
+    }
+}
+
+extension StageError {
+    /// Returns what `body` returns, its failure as a case of this type.
+    static func wrapping<Result>(
+        _ body: () throws(ContainerError) -> Result
+    ) throws(StageError) -> Result {
+        do throws(ContainerError) {
+            return try body()
+        } catch {
+            throw .container(error)
+        }
+    }
+
+    /// Runs `body` on a thread that may block, its failure as a case of this type.
+    static func blocking<Result: Sendable>(
+        _ body: @escaping @Sendable () throws(ContainerError) -> Result
+    ) async throws(StageError) -> Result {
+        do throws(ContainerError) {
+            return try await withBlockingThread(body)
+        } catch {
+            throw .container(error)
+        }
+    }
+}

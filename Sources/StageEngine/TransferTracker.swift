@@ -1,0 +1,53 @@
+import StageModel
+import StageTransfer
+import Synchronization
+
+/// Turns what the transfer engine tells into what a stager tells, and has the digest follow.
+final class TransferTracker: Sendable {
+    private let follower: DigestFollower
+    private let report: @Sendable (StagingEvent) -> Void
+    private let reused = Mutex(ByteCount.zero)
+
+    init(follower: DigestFollower, report: @escaping @Sendable (StagingEvent) -> Void) {
+        self.follower = follower
+        self.report = report
+    }
+
+    func take(_ event: TransferEvent) {
+        switch event {
+        case .waiting(let reason, let duration):
+            let seconds = duration.map { $0 / .seconds(1) } ?? 0
+            report(.waiting(reason: Self.text(reason), seconds: seconds))
+        case .connecting(let url):
+            report(.connecting(url: url))
+        case .accepted(_, let path, let start):
+            reused.withLock { $0 = start }
+            follower.follow(path)
+            follower.follow(to: start)
+            report(.received(start, reused: start))
+        case .received(let count):
+            follower.follow(to: count)
+            report(.received(count, reused: reused.withLock { $0 }))
+        case .restarted(let reason):
+            report(.restarted(reason: Self.text(reason)))
+        case .mirrorFailed(let url, let error):
+            report(.mirrorFailed(url: url, reason: error.description))
+        }
+    }
+
+    private static func text(_ reason: TransferEvent.WaitReason) -> String {
+        switch reason {
+        case .connection: "all connections are in use"
+        case .backoff: "every mirror failed; trying again"
+        case .server: "the server asked to be left alone"
+        }
+    }
+
+    private static func text(_ reason: TransferEvent.RestartReason) -> String {
+        switch reason {
+        case .contentChanged: "the server has another version"
+        case .unreliableRanges: "the server answers requests for ranges wrongly"
+        case .wrongDigest: "what was received is not what the manifest names"
+        }
+    }
+}

@@ -1,0 +1,77 @@
+import ArgumentParser
+import FoundationEssentials
+import StageContainer
+import StageModel
+import SystemPackage
+
+struct CollectGarbageCommand: StagePackSubcommand {
+    static let configuration = CommandConfiguration(
+        commandName: "gc",
+        abstract: "Remove what nobody needs any more.",
+        discussion: """
+            Removes generations that are neither current nor read, except the previous one of each \
+            pack, what a crash left behind, and downloads that no manifest names any more.
+            """
+    )
+
+    @Flag(help: "Remove the previous generation of each pack, too.")
+    var all = false
+
+    @OptionGroup(title: "Source") var source: SourceOptions
+    @Flag(help: "Print the result as JSON.") var json = false
+
+    var printsJSON: Bool { json }
+
+    func perform() async throws(CommandFailure) -> ExitStatus {
+        let session = try Session(source)
+        let container = try session.existingContainer()
+        let records = try session.stored(container.reader)
+        do throws(ContainerError) {
+            var report = GarbageReport()
+            for id in try container.packsWithGenerations() {
+                // A pack that is being staged is left to the process that stages it.
+                guard let lock = try container.attemptLock(id) else { continue }
+                report.add(try container.removeObsoleteGenerations(lock, keeping: all ? 0 : 1))
+            }
+            let wanted = Self.wantedDownloads(records)
+            let now = Int64(Date().timeIntervalSince1970)
+            report.add(try container.sweep(now: now) { wanted.contains(prefix(of: $0)) })
+            Console.print(report, asJSON: json)
+            return .success
+        } catch {
+            throw CommandFailure(error)
+        }
+    }
+
+    private func prefix(of name: FilePath.Component) -> String {
+        String(name.string.prefix { $0 != "." })
+    }
+
+    /// The archives that the stored manifests name, whose downloads can be continued.
+    private static func wantedDownloads(_ records: [StoredManifest]) -> Set<String> {
+        let manifests = records.compactMap { try? Manifest(json: Array($0.text.utf8)) }
+        return Set(manifests.flatMap { $0.packs.map(\.archive.digest.description) })
+    }
+}
+
+/// What `gc` prints.
+struct GarbageReport: Codable, CustomStringConvertible {
+    var generations = 0
+    var inUse = 0
+    var leftovers = 0
+    var downloads = 0
+
+    mutating func add(_ removal: Removal) {
+        generations += removal.generations
+        inUse += removal.inUse
+        leftovers += removal.leftovers
+        downloads += removal.downloads
+    }
+
+    var description: String {
+        var text =
+            "removed \(generations) generations, \(downloads) downloads, \(leftovers) leftovers"
+        if inUse > 0 { text += "; \(inUse) generations are being read" }
+        return text
+    }
+}

@@ -1,0 +1,138 @@
+import ArgumentParser
+import StageContainer
+import StageModel
+import StageSystem
+import SystemPackage
+
+struct DoctorCommand: StagePackSubcommand {
+    static let configuration = CommandConfiguration(
+        commandName: "doctor",
+        abstract: "Check the machine and the container, and say what to do.",
+        discussion: "Uses no network. Ends with status 3 if something is wrong."
+    )
+
+    @OptionGroup(title: "Source") var source: SourceOptions
+    @Flag(help: "Print the result as JSON.") var json = false
+
+    var printsJSON: Bool { json }
+
+    func perform() async throws(CommandFailure) -> ExitStatus {
+        let session = try Session(source)
+        var report = DoctorReport()
+        report.checkMachine(isOffline: session.isOffline)
+        if let path = session.knownContainer {
+            report.checkContainer(at: path, session)
+        } else {
+            report.add(.note, "container", "none is named", "pass --container DIR or --app ID")
+        }
+        Console.print(report, asJSON: json)
+        return report.checks.contains { $0.level == .problem } ? .findings : .success
+    }
+}
+
+/// What `doctor` prints.
+struct DoctorReport: Codable, CustomStringConvertible {
+    /// How much a check weighs.
+    enum Level: String, Codable {
+        case good = "ok"
+        case note
+        case problem
+    }
+
+    struct Check: Codable {
+        var level: Level
+        var subject: String
+        var finding: String
+        var hint: String?
+    }
+
+    private(set) var checks: [Check] = []
+
+    mutating func add(_ level: Level, _ subject: String, _ finding: String, _ hint: String? = nil) {
+        checks.append(Check(level: level, subject: subject, finding: finding, hint: hint))
+    }
+
+    var description: String {
+        checks.map { check in
+            let line = "\(check.level.rawValue): \(check.subject): \(check.finding)"
+            return check.hint.map { "\(line)\n  hint: \($0)" } ?? line
+        }.joined(separator: "\n")
+    }
+}
+
+extension DoctorReport {
+    fileprivate mutating func checkMachine(isOffline: Bool) {
+        let version = Confinement.supportedVersion
+        if version > 0 {
+            add(.good, "confinement", "Landlock, version \(version)")
+        } else {
+            add(
+                .note,
+                "confinement",
+                "this kernel has no Landlock: archives are decoded with resource limits only",
+                "use Linux 5.13 or later with Landlock enabled"
+            )
+        }
+        if isOffline { add(.note, "network", "offline by option or STAGEPACK_OFFLINE") }
+    }
+
+    fileprivate mutating func checkContainer(at path: FilePath, _ session: Session) {
+        do throws(ContainerError) {
+            guard let container = try Container.open(path) else {
+                add(
+                    .note,
+                    "container",
+                    "there is none at '\(path)' yet",
+                    "run 'stagepack prefetch'"
+                )
+                return
+            }
+            add(.good, "container", "'\(path)'")
+            try check(container)
+            checkManifests(session, container)
+        } catch {
+            let failure = CommandFailure(error)
+            add(.problem, "container", failure.message, failure.hint)
+        }
+    }
+
+    private mutating func check(_ container: Container) throws(ContainerError) {
+        if !container.isWritable() {
+            add(.problem, "container", "this user cannot write it", "run it as its owner")
+        }
+        let free = ByteCount(try container.freeSpace().bytes)
+        if free < .mebibytes(64) {
+            add(.problem, "space", "\(free) free", "free some space, or run 'stagepack gc'")
+        } else {
+            add(.good, "space", "\(free) free")
+        }
+        for id in try container.packsWithGenerations() {
+            if try container.reader.currentGeneration(of: id) != nil,
+                try container.reader.lease(id) == nil
+            {
+                add(
+                    .problem,
+                    "pack '\(id)'",
+                    "its link leads nowhere",
+                    "run 'stagepack fetch \(id)'"
+                )
+            }
+        }
+    }
+
+    private mutating func checkManifests(_ session: Session, _ container: Container) {
+        do throws(CommandFailure) {
+            let records = try session.stored(container.reader)
+            for record in records {
+                do throws(ManifestError) {
+                    let manifest = try Manifest(json: Array(record.text.utf8))
+                    add(.good, "manifest", "\(manifest.application), revision \(manifest.revision)")
+                } catch {
+                    add(.problem, "manifest", "\(record.url): \(error)", "run 'stagepack prefetch'")
+                }
+            }
+        } catch {
+            add(.problem, "manifest", error.message, error.hint)
+        }
+    }
+}

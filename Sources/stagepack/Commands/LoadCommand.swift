@@ -1,0 +1,56 @@
+import ArgumentParser
+import StageEngine
+import StageModel
+import StagePack
+
+struct LoadCommand: StagePackSubcommand {
+    static let configuration = CommandConfiguration(
+        commandName: "load",
+        abstract: "Print the directory of a pack, fetching it first if need be."
+    )
+
+    @Argument(help: "The pack.", transform: PackArgument.parse)
+    var pack: PackID
+
+    @Option(help: ArgumentHelp("The seconds after which to stop.", valueName: "seconds"))
+    var deadline: Double?
+
+    @OptionGroup(title: "Source") var source: SourceOptions
+    @OptionGroup(title: "Network") var network: NetworkOptions
+    @OptionGroup(title: "Output") var output: OutputOptions
+
+    var printsJSON: Bool { output.json }
+
+    func perform() async throws(CommandFailure) -> ExitStatus {
+        let session = try Session(source, network)
+        if let path = try session.stagedPath(of: pack) {
+            Console.print(PathReport(pack: pack, path: path), asJSON: output.json)
+            return .success
+        }
+        guard !session.isOffline else { throw .notStaged(pack) }
+        let run = StagingRun(session: session, output: output)
+        let id = pack
+        let body = { @Sendable () async throws(CommandFailure) in
+            try await run.run([id]) { .packs($0) }
+        }
+        var container: String?
+        let status = try await stage(output, within: deadline.map { .seconds($0) }, body) {
+            reports in
+            container = reports.first { $0.packs.contains { $0.id == id } }?.container
+        }
+        guard status == .success else { return status }
+        guard let path = try session.stagedPath(of: pack, in: container) else {
+            throw .notStaged(pack)
+        }
+        Console.print(PathReport(pack: pack, path: path), asJSON: output.json)
+        return .success
+    }
+}
+
+/// What `load` and `path` print.
+struct PathReport: Codable, CustomStringConvertible {
+    var pack: PackID
+    var path: String
+
+    var description: String { path }
+}

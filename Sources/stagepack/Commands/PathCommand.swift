@@ -1,0 +1,24 @@
+import ArgumentParser
+import StageModel
+
+struct PathCommand: StagePackSubcommand {
+    static let configuration = CommandConfiguration(
+        commandName: "path",
+        abstract: "Print the directory of a pack if it is staged; else end with status 2."
+    )
+
+    @Argument(help: "The pack.", transform: PackArgument.parse)
+    var pack: PackID
+
+    @OptionGroup(title: "Source") var source: SourceOptions
+    @Flag(help: "Print the result as JSON.") var json = false
+
+    var printsJSON: Bool { json }
+
+    func perform() async throws(CommandFailure) -> ExitStatus {
+        let session = try Session(source)
+        guard let path = try session.stagedPath(of: pack) else { throw .notStaged(pack) }
+        Console.print(PathReport(pack: pack, path: path), asJSON: json)
+        return .success
+    }
+}

@@ -1,0 +1,57 @@
+import ArgumentParser
+import StageContainer
+import StageModel
+
+struct RemoveCommand: StagePackSubcommand {
+    static let configuration = CommandConfiguration(
+        commandName: "remove",
+        abstract: "Remove staged packs.",
+        discussion: """
+            An application that has a pack open goes on reading it; its files are removed by the \
+            next 'gc' after the application has ended.
+            """
+    )
+
+    @Argument(help: "The packs.", transform: PackArgument.parse)
+    var packs: [PackID]
+
+    @OptionGroup(title: "Source") var source: SourceOptions
+    @Flag(help: "Print the result as JSON.") var json = false
+
+    var printsJSON: Bool { json }
+
+    func perform() async throws(CommandFailure) -> ExitStatus {
+        let container = try Session(source).existingContainer()
+        var reports: [RemovalReport] = []
+        for id in packs {
+            do throws(ContainerError) {
+                guard let lock = try container.attemptLock(id) else {
+                    throw .inUse(id, generation: "that is being staged")
+                }
+                reports.append(RemovalReport(pack: id, removal: try container.remove(lock)))
+            } catch {
+                throw CommandFailure(error)
+            }
+        }
+        Console.print(Listing(elements: reports), asJSON: json)
+        return .success
+    }
+}
+
+/// What `remove` prints of one pack.
+struct RemovalReport: Codable, CustomStringConvertible {
+    var pack: PackID
+    var generationsRemoved: Int
+    var generationsInUse: Int
+
+    init(pack: PackID, removal: Removal) {
+        self.pack = pack
+        generationsRemoved = removal.generations
+        generationsInUse = removal.inUse
+    }
+
+    var description: String {
+        if generationsInUse > 0 { return "\(pack): removed once its readers have ended" }
+        return generationsRemoved > 0 ? "\(pack): removed" : "\(pack): was not staged"
+    }
+}

@@ -1,0 +1,39 @@
+import ArgumentParser
+import StageEngine
+import StageModel
+
+struct RepairCommand: StagePackSubcommand {
+    static let configuration = CommandConfiguration(
+        commandName: "repair",
+        abstract: "Verify staged packs and stage those again that are damaged.",
+        discussion: "The damaged generation is served until the new one takes its place."
+    )
+
+    @Argument(help: "The packs; all staged ones if none is named.", transform: PackArgument.parse)
+    var packs: [PackID] = []
+
+    @OptionGroup(title: "Source") var source: SourceOptions
+    @OptionGroup(title: "Network") var network: NetworkOptions
+    @OptionGroup(title: "Output") var output: OutputOptions
+
+    var printsJSON: Bool { output.json }
+
+    func perform() async throws(CommandFailure) -> ExitStatus {
+        let session = try Session(source, network)
+        let reports = try await VerifyReport.make(of: packs, in: try session.existingContainer())
+        let damaged = Set(reports.filter { !$0.differences.isEmpty }.map(\.pack))
+        guard !damaged.isEmpty else {
+            if !output.quiet { Console.print(Listing(elements: reports), asJSON: output.json) }
+            return .success
+        }
+        let run = StagingRun(session: session, output: output)
+        let body = { @Sendable () async throws(CommandFailure) in
+            try await run.run(damaged) { .repair($0) }
+        }
+        return try await stage(output, within: nil, body) { reports in
+            if output.json || !output.quiet {
+                Console.print(Listing(elements: reports), asJSON: output.json)
+            }
+        }
+    }
+}

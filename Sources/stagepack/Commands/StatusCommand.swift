@@ -1,0 +1,150 @@
+import ArgumentParser
+import FoundationEssentials
+import StageContainer
+import StageModel
+import StageSystem
+import SystemPackage
+
+struct StatusCommand: StagePackSubcommand {
+    static let configuration = CommandConfiguration(
+        commandName: "status",
+        abstract: "Show which packs are staged, without using the network."
+    )
+
+    @OptionGroup(title: "Source") var source: SourceOptions
+    @Flag(help: "Print the result as JSON.") var json = false
+
+    var printsJSON: Bool { json }
+
+    func perform() async throws(CommandFailure) -> ExitStatus {
+        let session = try Session(source)
+        let container = try session.existingContainer()
+        let manifests = try session.stored(container.reader)
+        do throws(ContainerError) {
+            let report = try StatusReport(container, manifests: manifests)
+            Console.print(report, asJSON: json)
+            return .success
+        } catch {
+            throw CommandFailure(error)
+        }
+    }
+}
+
+/// What `status` prints.
+struct StatusReport: Codable {
+    /// The container.
+    var container: String
+    /// The manifests that were accepted.
+    var manifests: [ManifestStatus] = []
+    /// The packs that are staged or that a manifest names.
+    var packs: [PackStatus] = []
+
+    struct ManifestStatus: Codable {
+        var application: ApplicationID
+        var revision: Int
+        var url: String
+        var receivedAt: Date
+    }
+
+    struct PackStatus: Codable {
+        /// Whether the pack is there, as the manifest that was accepted last has it.
+        enum State: String, Codable {
+            case staged
+            case outdated
+            case missing
+            /// No manifest names it any more.
+            case obsolete
+        }
+
+        var id: PackID
+        var state: State
+        var version: Int?
+        var offeredVersion: Int?
+        var policy: String?
+        var installedSize: ByteCount?
+        var downloaded: ByteCount?
+        var downloadSize: ByteCount?
+        var stagedAt: Date?
+        var source: String?
+    }
+
+    init(
+        _ container: Container,
+        manifests records: [StoredManifest]
+    ) throws(ContainerError) {
+        self.container = container.root.path.string
+        let downloaded = try container.downloadedSizes()
+        var staged = Set(try container.reader.stagedPacks())
+        for record in records {
+            // A manifest that cannot be read any more is told by 'doctor'.
+            guard let manifest = try? Manifest(json: Array(record.text.utf8)) else { continue }
+            manifests.append(
+                ManifestStatus(
+                    application: manifest.application,
+                    revision: manifest.revision,
+                    url: record.url,
+                    receivedAt: Date(timeIntervalSince1970: Double(record.receivedAt))
+                )
+            )
+            for pack in manifest.packs {
+                let present = try container.reader.record(of: pack.id)
+                packs.append(PackStatus(pack, present, downloaded[pack.archive.digest]))
+                staged.remove(pack.id)
+            }
+        }
+        for id in staged.sorted() {
+            guard let record = try container.reader.record(of: id) else { continue }
+            packs.append(PackStatus(obsolete: record))
+        }
+    }
+}
+
+extension StatusReport.PackStatus {
+    init(_ pack: Pack, _ present: StagedPack?, _ downloaded: ByteCount?) {
+        id = pack.id
+        offeredVersion = pack.version
+        policy = pack.policy.name
+        downloadSize = pack.archive.size
+        self.downloaded = downloaded
+        version = present?.version
+        installedSize = present?.installedSize ?? pack.installedSize
+        stagedAt = present.map { Date(timeIntervalSince1970: Double($0.stagedAt)) }
+        source = present?.source
+        state = present.map { $0.holds(pack) ? .staged : .outdated } ?? .missing
+    }
+
+    init(obsolete record: StagedPack) {
+        id = record.id
+        state = .obsolete
+        version = record.version
+        installedSize = record.installedSize
+        stagedAt = Date(timeIntervalSince1970: Double(record.stagedAt))
+        source = record.source
+    }
+
+    /// The state as a person reads it.
+    fileprivate var text: String {
+        switch state {
+        case .staged: "staged"
+        case .outdated: "outdated, version \(offeredVersion ?? 0) is offered"
+        case .obsolete: "staged, offered no more"
+        case .missing:
+            downloaded.map { "\($0) of \(downloadSize ?? .zero) downloaded" } ?? "not staged"
+        }
+    }
+}
+
+extension StatusReport: CustomStringConvertible {
+    /// A table of the packs, under the manifests they come from.
+    var description: String {
+        let heads = manifests.map { "\($0.application), revision \($0.revision), from \($0.url)" }
+        let rows = packs.map { pack in
+            [
+                pack.id.text, pack.version.map(String.init) ?? "-", pack.policy ?? "-",
+                "\(pack.installedSize ?? .zero)", pack.text,
+            ]
+        }
+        let table = Table(head: ["pack", "version", "policy", "size", "state"], rows: rows)
+        return (["container \(container)"] + heads + [table.description]).joined(separator: "\n")
+    }
+}

@@ -1,0 +1,10 @@
+import Logging
+
+/// Where the libraries' messages go: standard error, warnings and above.
+enum Log {
+    static let logger: Logger = {
+        var logger = Logger(label: "stagepack") { StreamLogHandler.standardError(label: $0) }
+        logger.logLevel = .warning
+        return logger
+    }()
+}

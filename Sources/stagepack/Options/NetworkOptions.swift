@@ -1,0 +1,145 @@
+import ArgumentParser
+import StageModel
+import StageSystem
+import StageTransfer
+import SystemPackage
+
+/// How bytes are transferred.
+struct NetworkOptions: ParsableArguments {
+    @Flag(
+        name: .customLong("offline"),
+        help: "Use no network: only what is here already. Also: STAGEPACK_OFFLINE=1."
+    )
+    var isOffline = false
+
+    @Option(
+        help: ArgumentHelp(
+            "The bytes a second that all transfers together may take, as 500K or 4M.",
+            valueName: "rate"
+        ),
+        transform: ByteRate.parse
+    )
+    var limitRate: ByteCount?
+
+    @Option(
+        help: ArgumentHelp(
+            "How often all mirrors are tried, without new bytes, before giving up.",
+            valueName: "count"
+        )
+    )
+    var attempts: Int?
+
+    @Option(
+        help: ArgumentHelp("The seconds a connection may take to come about.", valueName: "seconds")
+    )
+    var connectTimeout: Double?
+
+    @Option(
+        help: ArgumentHelp(
+            "A file of certificate authorities to trust instead of the system's. "
+                + "Also: CURL_CA_BUNDLE, SSL_CERT_FILE.",
+            valueName: "file"
+        ),
+        completion: .file(),
+        transform: { FilePath($0) }
+    )
+    var cacert: FilePath?
+
+    @Option(
+        help: ArgumentHelp("A netrc(5) file with user names and passwords.", valueName: "file"),
+        completion: .file(),
+        transform: { FilePath($0) }
+    )
+    var netrcFile: FilePath?
+
+    @Option(
+        help: ArgumentHelp(
+            "The file with the bearer token for a host, as cdn.example.org=token.txt.",
+            valueName: "host=file"
+        )
+    )
+    var tokenFile: [String] = []
+
+    mutating func validate() throws {
+        if let attempts, attempts < 1 { throw ValidationError("--attempts takes 1 or more.") }
+        if let connectTimeout, connectTimeout <= 0 {
+            throw ValidationError("--connect-timeout takes a number of seconds above 0.")
+        }
+    }
+
+    /// Whether the environment says that the network is not to be used.
+    static func isOffline(_ environment: [String: String]) -> Bool {
+        environment["STAGEPACK_OFFLINE"].map { !["", "0"].contains($0) } ?? false
+    }
+
+    /// The configuration of transfers: the options, then what the environment says.
+    func configuration(
+        _ environment: [String: String]
+    ) throws(CommandFailure) -> TransferConfiguration {
+        var configuration = TransferConfiguration()
+        configuration.bandwidth = limitRate
+        configuration.userAgent = "stagepack/\(Version.text)"
+        configuration.proxies = Self.proxies(environment)
+        configuration.certificateAuthorities =
+            cacert
+            ?? (environment["CURL_CA_BUNDLE"] ?? environment["SSL_CERT_FILE"]).map { FilePath($0) }
+        configuration.netrc = netrcFile
+        if let attempts { configuration.retry.maximumAttempts = attempts }
+        if let connectTimeout { configuration.connectTimeout = .seconds(connectTimeout) }
+        for entry in tokenFile {
+            let (host, token) = try Self.token(entry)
+            configuration.bearerTokens[host] = token
+        }
+        return configuration
+    }
+
+    private static func proxies(_ environment: [String: String]) -> ProxySettings {
+        let all = environment["all_proxy"] ?? environment["ALL_PROXY"]
+        // HTTP_PROXY in capitals is what a web server sets for a header 'Proxy:' of a CGI request.
+        return ProxySettings(
+            http: environment["http_proxy"] ?? all,
+            https: environment["https_proxy"] ?? environment["HTTPS_PROXY"] ?? all,
+            exceptions: environment["no_proxy"] ?? environment["NO_PROXY"] ?? ""
+        )
+    }
+
+    private static func token(_ entry: String) throws(CommandFailure) -> (String, BearerToken) {
+        let parts = entry.split(separator: "=", maxSplits: 1).map(String.init)
+        guard parts.count == 2 else {
+            throw .usage("--token-file: expected host=file, found '\(entry.forDisplay())'")
+        }
+        let text: String
+        do {
+            let bytes = try File.open(reading: FilePath(parts[1])).readAll(limit: 64 << 10)
+            text = String(decoding: bytes, as: UTF8.self)
+        } catch {
+            throw .usage("--token-file: \(error)")
+        }
+        guard let line = text.split(whereSeparator: \.isNewline).first,
+            let token = BearerToken(line.trimmed)
+        else {
+            throw .usage("--token-file: expected a token in '\(parts[1])', found none")
+        }
+        return (parts[0].lowercased(), token)
+    }
+}
+
+/// Reads rates such as `500K` and `4M`: multiples of 1,024 bytes a second.
+enum ByteRate {
+    static func parse(_ text: String) throws -> ByteCount {
+        let units: [Character: Int64] = ["K": 1 << 10, "M": 1 << 20, "G": 1 << 30]
+        let unit = text.last.flatMap { units[Character($0.uppercased())] }
+        let digits = unit == nil ? text[...] : text.dropLast()
+        guard let count = Int64(digits), count > 0, count <= 1 << 32 else {
+            throw ValidationError("expected a rate such as 500K or 4M, found '\(text)'")
+        }
+        return ByteCount(count * (unit ?? 1))
+    }
+}
+
+extension Substring {
+    fileprivate var trimmed: String {
+        let start = drop { $0.isWhitespace }
+        return String(start.reversed().drop { $0.isWhitespace }.reversed())
+    }
+}

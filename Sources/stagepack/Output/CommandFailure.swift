@@ -1,0 +1,39 @@
+import StageModel
+
+/// A failure as the user is told: what, where, and the one thing to do.
+struct CommandFailure: Error, Equatable {
+    /// What the command ends with.
+    var status: ExitStatus
+    /// What happened and where, as a fragment.
+    var message: String
+    /// The one thing to do, if there is one.
+    var hint: String?
+    /// When trying again makes sense: `now`, `later` or `never`.
+    var retry: Retry
+
+    /// When trying again makes sense.
+    enum Retry: String, Codable {
+        case now
+        case later
+        case never
+    }
+}
+
+/// A failure as `--json` prints it.
+struct FailureReport: Codable, Equatable {
+    /// What happened and where.
+    var message: String
+    /// The one thing to do, if there is one.
+    var hint: String?
+    /// When trying again makes sense.
+    var retry: CommandFailure.Retry
+    /// The exit status that stands for the failure.
+    var status: Int32
+
+    init(_ failure: CommandFailure) {
+        message = failure.message
+        hint = failure.hint
+        retry = failure.retry
+        status = failure.status.rawValue
+    }
+}

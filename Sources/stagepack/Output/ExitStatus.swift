@@ -1,0 +1,68 @@
+/// What the command tells its caller when it ends, grouped by phase.
+///
+/// 64 is the status of a command line that cannot be understood (`EX_USAGE`), 130 that of an
+/// interruption; both are conventions that other programs keep.
+enum ExitStatus: Int32, CaseIterable {
+    /// Everything that was asked for is so.
+    case success = 0
+    /// `path`, `verify` and `status` of a pack: it is not staged.
+    case notStaged = 2
+    /// `verify`, `doctor` and `manifest lint`: something is wrong.
+    case findings = 3
+
+    /// The manifest could not be had.
+    case manifestUnavailable = 10
+    /// What was received is not a valid manifest, or no registration could be read.
+    case manifestInvalid = 11
+    /// The manifest is well formed and not accepted.
+    case manifestRefused = 12
+    /// The manifest has no such pack.
+    case unknownPack = 13
+
+    /// An archive could not be had: no connection, no answer, no end.
+    case transferFailed = 20
+    /// A server answered that it will not give the archive.
+    case transferRefused = 21
+    /// What was received is not what the manifest names.
+    case digestMismatch = 22
+    /// The network wants somebody to log in first.
+    case captivePortal = 23
+
+    /// An archive is damaged or holds what a pack may not hold.
+    case contentRefused = 30
+
+    /// The file system of the container is full.
+    case noSpace = 40
+    /// The container cannot be read or written.
+    case containerUnusable = 41
+    /// A pack that is being read cannot be removed.
+    case inUse = 42
+
+    /// The time was up, or the command was told to stay offline: what is here is continued next time.
+    case unfinished = 75
+    /// Interrupted by a signal: what is here is continued next time.
+    case interrupted = 130
+
+    /// One line for the manual.
+    var summary: String {
+        switch self {
+        case .success: "everything that was asked for is so"
+        case .notStaged: "the pack is not staged (path, load --offline, verify)"
+        case .findings: "something is wrong (verify, doctor, manifest lint)"
+        case .manifestUnavailable: "the manifest could not be had"
+        case .manifestInvalid: "the manifest or the registration is not valid"
+        case .manifestRefused: "the manifest is not accepted"
+        case .unknownPack: "the manifest has no such pack"
+        case .transferFailed: "an archive could not be had"
+        case .transferRefused: "a server refused an archive"
+        case .digestMismatch: "what was received is not what the manifest names"
+        case .captivePortal: "the network wants somebody to log in first"
+        case .contentRefused: "an archive is damaged or holds what a pack may not hold"
+        case .noSpace: "not enough space for the container"
+        case .containerUnusable: "the container cannot be read or written"
+        case .inUse: "a pack is being read and cannot be removed"
+        case .unfinished: "the time was up or the command is offline; the next run goes on"
+        case .interrupted: "interrupted; the next run goes on"
+        }
+    }
+}

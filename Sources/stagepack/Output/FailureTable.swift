@@ -1,0 +1,174 @@
+import StageArchive
+import StageContainer
+import StageEngine
+import StageModel
+import StagePack
+import StageSystem
+import StageTransfer
+import SystemPackage
+
+// The one place where failures become exit statuses and hints. A new case of an error is a compile
+// error here.
+
+extension CommandFailure {
+    /// A command line that cannot be carried out as it is written.
+    static func usage(_ message: String) -> CommandFailure {
+        CommandFailure(status: .manifestInvalid, message: message, hint: nil, retry: .never)
+    }
+
+    /// What a failure of the engine means to the user; `pack` is the pack it is about.
+    init(_ error: StageError, pack: PackID? = nil) {
+        let prefix = pack.map { "pack '\($0)': " } ?? ""
+        let outcome = Self.outcome(of: error)
+        self.init(
+            status: outcome.status,
+            message: prefix + error.description,
+            hint: outcome.hint,
+            retry: outcome.retry
+        )
+    }
+
+    init(_ error: ContainerError) {
+        self.init(.container(error))
+    }
+
+    private typealias Outcome = (status: ExitStatus, hint: String?, retry: Retry)
+
+    private static func outcome(of error: StageError) -> Outcome {
+        switch error {
+        case .manifestUnavailable(let error):
+            manifestOutcome(of: error)
+        case .manifestInvalid:
+            (.manifestInvalid, "run 'stagepack manifest lint' on the publisher's side", .never)
+        case .manifestRefused(_, let refusal):
+            (.manifestRefused, hint(for: refusal), .never)
+        case .unknownPack:
+            (.unknownPack, "run 'stagepack plan' to see the packs that there are", .never)
+        case .noSpace:
+            (.noSpace, "free some space, or run 'stagepack gc'", .later)
+        case .transfer(let error):
+            outcome(of: error)
+        case .content(let error):
+            outcome(of: error)
+        case .incompleteContent:
+            (
+                .contentRefused, "tell the publisher: installedSize and fileCount must be exact",
+                .never
+            )
+        case .container(let error):
+            outcome(of: error)
+        case .cancelled:
+            (.interrupted, "run the same command again: it goes on where this one ended", .now)
+        }
+    }
+
+    private static func manifestOutcome(of error: TransferError) -> Outcome {
+        let outcome = outcome(of: error)
+        return switch error {
+        case .captivePortal, .outOfSpace, .cancelled: outcome
+        default: (.manifestUnavailable, outcome.hint, outcome.retry)
+        }
+    }
+
+    private static func hint(for refusal: ManifestRefusal) -> String {
+        switch refusal {
+        case .insecure: "serve the manifest over https"
+        case .wentBack: "tell the publisher: a manifest's revision must not decrease"
+        case .otherApplication: "check the URL, or use another container"
+        case .otherVersion: "update the application"
+        }
+    }
+
+    private static func outcome(of error: TransferError) -> Outcome {
+        switch error {
+        case .unreachable:
+            (.transferFailed, "check the network and the server, then run it again", .later)
+        case .refused(_, let status):
+            (.transferRefused, hint(forStatus: status), retry(error))
+        case .captivePortal:
+            (.captivePortal, "open a web page and log in to the network, then run it again", .later)
+        case .wrongSize, .wrongDigest:
+            (
+                .digestMismatch, "tell the publisher: the file on the server is not the manifest's",
+                .later
+            )
+        case .unacceptable:
+            (.transferRefused, nil, retry(error))
+        case .untrusted(_, let fault, _):
+            (.transferFailed, hint(for: fault), .later)
+        case .outOfSpace:
+            (.noSpace, "free some space, or run 'stagepack gc'", .later)
+        case .storage(let error):
+            (.containerUnusable, hint(for: error), .later)
+        case .cancelled:
+            outcome(of: StageError.cancelled)
+        }
+    }
+
+    private static func retry(_ error: TransferError) -> Retry {
+        switch error.retryAdvice {
+        case .soon: .now
+        case .later: .later
+        case .never: .never
+        }
+    }
+
+    private static func hint(forStatus status: Int) -> String {
+        switch status {
+        case 401, 403, 407: "pass credentials with --netrc-file or --token-file"
+        case 404, 410: "tell the publisher: the server does not have the file"
+        default: "run it again later"
+        }
+    }
+
+    private static func hint(for fault: TransferError.CertificateFault) -> String {
+        switch fault {
+        case .notYetValid, .expired: "check this machine's clock with 'date'"
+        case .unverified: "if the server has an authority of its own, pass it with --cacert"
+        }
+    }
+
+    private static func outcome(of error: ArchiveError) -> Outcome {
+        switch error {
+        case .fileSystem(let error) where error.isOutOfSpace:
+            (.noSpace, "free some space, or run 'stagepack gc'", .later)
+        case .fileSystem(let error):
+            (.containerUnusable, hint(for: error), .later)
+        case .interrupted:
+            (.contentRefused, "run it again; if it happens again, tell the publisher", .later)
+        case .cancelled:
+            outcome(of: StageError.cancelled)
+        case .wrongFormat, .damaged, .notAllowed, .duplicate, .notADirectory, .tooManyEntries,
+            .tooLarge:
+            (.contentRefused, "tell the publisher to package the pack again", .never)
+        }
+    }
+
+    private static func outcome(of error: ContainerError) -> Outcome {
+        switch error {
+        case .missing:
+            (.containerUnusable, "run 'stagepack prefetch' first, or pass --container", .never)
+        case .unknownFormat:
+            (.containerUnusable, "use the version of stagepack that made it", .never)
+        case .damagedRecord:
+            (.containerUnusable, "run 'stagepack repair'", .never)
+        case .inUse:
+            (.inUse, "close the application that reads it, then run it again", .later)
+        case .file(let error) where error.isOutOfSpace:
+            (.noSpace, "free some space, or run 'stagepack gc'", .later)
+        case .file(let error):
+            (.containerUnusable, hint(for: error), .later)
+        }
+    }
+
+    private static func hint(for error: FileError) -> String? {
+        switch error.errno {
+        case .permissionDenied, .notPermitted:
+            "run it as the user that owns the container, or pass --container"
+        case .readOnlyFileSystem:
+            "make the file system writable, or pass --container"
+        default:
+            nil
+        }
+    }
+}

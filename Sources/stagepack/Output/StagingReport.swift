@@ -1,0 +1,188 @@
+import StageContainer
+import StageEngine
+import StageModel
+
+/// What a command that stages packs prints: what was decided and done with each pack.
+struct StagingReport: Codable {
+    /// The container.
+    var container: String
+    /// The application that the manifest is for.
+    var application: ApplicationID
+    /// The revision of the manifest.
+    var revision: Int
+    /// The packs, in the order in which they are staged.
+    var packs: [PackReport]
+    /// Bytes that came over the wire.
+    var transferred = ByteCount.zero
+    /// Why the stored manifest was used instead of the server's.
+    var manifestProblem: FailureReport?
+
+    init(container: String, manifest: Manifest, plan: Plan) {
+        self.container = container
+        application = manifest.application
+        revision = manifest.revision
+        packs = plan.entries.map(PackReport.init)
+    }
+
+    /// Adds how each pack ended.
+    mutating func add(_ outcomes: [PackID: StagingOutcome]) {
+        for index in packs.indices {
+            guard let outcome = outcomes[packs[index].id] else { continue }
+            packs[index].add(outcome)
+            transferred += packs[index].transferred ?? .zero
+        }
+    }
+
+    /// The packs that ought to be staged and are not.
+    var failures: [FailureReport] { packs.compactMap(\.error) }
+}
+
+/// What was decided and done with one pack.
+struct PackReport: Codable {
+    /// How a pack ended.
+    enum Outcome: String, Codable {
+        /// It will be staged: a plan.
+        case planned
+        /// It was fetched and published.
+        case staged
+        /// It was there.
+        case present
+        /// Nothing was done.
+        case left
+        /// It could not be staged.
+        case failed
+    }
+
+    var id: PackID
+    var version: Int
+    var policy: String
+    var outcome: Outcome
+    var reason: String
+    var downloadSize: ByteCount
+    var installedSize: ByteCount
+    var transferred: ByteCount?
+    var reused: ByteCount?
+    var source: String?
+    var error: FailureReport?
+
+    init(_ entry: Plan.Entry) {
+        id = entry.pack.id
+        version = entry.pack.version
+        policy = entry.pack.policy.name
+        downloadSize = entry.pack.archive.size
+        installedSize = entry.pack.installedSize
+        reason = entry.decision.explanation
+        switch entry.decision {
+        case .stage: outcome = .planned
+        case .leave(.upToDate): outcome = .present
+        case .leave: outcome = .left
+        case .refuse(.noSpace(let needed, let available)):
+            outcome = .failed
+            let failure = StageError.noSpace(needed: needed, available: available)
+            error = FailureReport(CommandFailure(failure, pack: id))
+        }
+    }
+
+    mutating func add(_ outcome: StagingOutcome) {
+        switch outcome {
+        case .staged(let figures):
+            self.outcome = .staged
+            transferred = figures.transferred
+            reused = figures.reused
+            source = figures.source
+        case .alreadyStaged:
+            self.outcome = .present
+            reason = "another process staged it meanwhile"
+        case .failed(let error):
+            self.outcome = .failed
+            self.error = FailureReport(CommandFailure(error, pack: id))
+        }
+    }
+}
+
+extension DownloadPolicy {
+    /// The name of the policy in a manifest.
+    var name: String {
+        switch self {
+        case .essential: "essential"
+        case .prefetch: "prefetch"
+        case .onDemand: "onDemand"
+        }
+    }
+}
+
+extension Plan.Decision {
+    /// Why the decision was taken, as a fragment.
+    var explanation: String {
+        switch self {
+        case .stage(.missing): "not staged yet"
+        case .stage(.outdated(let version)): "version \(version) is staged"
+        case .stage(.contentChanged): "other content is staged under this version"
+        case .stage(.repair): "what is staged is damaged"
+        case .leave(.upToDate): "staged and up to date"
+        case .leave(.onDemand): "fetched when the application asks for it"
+        case .leave(.otherEvents(let events)):
+            "its policy names other events: "
+                + (events.isEmpty
+                    ? "none" : events.map(\.rawValue).sorted().joined(separator: ", "))
+        case .leave(.notEssential): "not essential"
+        case .leave(.notSelected): "not asked for"
+        case .refuse(.noSpace): "does not fit"
+        }
+    }
+}
+
+extension StagingReport: CustomStringConvertible {
+    /// One line that tells what happened; the failures are told one by one besides.
+    var description: String {
+        let staged = packs.count { $0.outcome == .staged }
+        let present = packs.count { $0.outcome == .present }
+        let failed = packs.count { $0.outcome == .failed }
+        var text = "\(application): \(staged) staged, \(present) up to date"
+        if failed > 0 { text += ", \(failed) failed" }
+        if transferred > .zero { text += " (\(transferred) transferred)" }
+        return text + " in \(container)"
+    }
+}
+
+/// What `stagepack plan` prints: a table of the decisions.
+struct PlanReport: Codable, CustomStringConvertible {
+    var plans: [StagingReport]
+
+    var description: String {
+        plans.map { plan in
+            let rows = plan.packs.map { pack in
+                [
+                    pack.outcome == .planned
+                        ? "stage" : pack.outcome == .failed ? "refuse" : "leave",
+                    pack.id.text, "\(pack.version)", pack.policy, "\(pack.downloadSize)",
+                    pack.reason,
+                ]
+            }
+            let table = Table(
+                head: ["", "pack", "version", "policy", "download", "why"],
+                rows: rows
+            )
+            return
+                "\(plan.application), revision \(plan.revision), into \(plan.container)\n\(table)"
+        }.joined(separator: "\n\n")
+    }
+}
+
+/// Columns of text, as wide as what they hold.
+struct Table: CustomStringConvertible {
+    var head: [String]
+    var rows: [[String]]
+
+    var description: String {
+        let all = [head] + rows
+        let widths = head.indices.map { column in all.map { $0[column].count }.max() ?? 0 }
+        return all.map { row in
+            let cells = zip(row, widths).map { text, width in
+                text + String(repeating: " ", count: width - text.count)
+            }
+            let line = cells.joined(separator: "  ")
+            return String(line.reversed().drop { $0 == " " }.reversed())
+        }.joined(separator: "\n")
+    }
+}
