@@ -69,7 +69,7 @@ let package = Package(
         library("StageTransfer", ["CCurl", "StageModel", "StageSystem", logging, system]),
 
         // 3: the shared directory
-        library("StageContainer", ["StageDigest", "StageModel", "StageSystem", system]),
+        library("StageContainer", ["StageModel", "StageSystem", system]),
 
         // 4: planning and staging
         library(

@@ -24,7 +24,8 @@ public enum ContainerLayout {
     static let locks: FilePath.Component = "locks"
     static let manifest: FilePath.Component = "manifest"
 
-    static let content: FilePath.Component = "content"
+    /// The directory of a generation that holds the pack's files.
+    public static let content: FilePath.Component = "content"
     static let packRecord: FilePath.Component = "pack.json"
     static let lease: FilePath.Component = "lease"
 

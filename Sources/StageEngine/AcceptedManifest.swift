@@ -81,6 +81,7 @@ extension Stager {
     /// - Parameters:
     ///   - source: Where to ask, and what the manifest must be.
     ///   - stored: The manifest that was accepted before.
+    /// - Returns: The manifest that holds from now on, the stored one if the server has no other.
     /// - Throws: ``StageError`` of the first phase: `manifestUnavailable`, `manifestInvalid`,
     ///   `manifestRefused`, `cancelled`.
     public func manifest(

@@ -181,7 +181,9 @@ struct PackWork: Sendable {
         }
     }
 
-    /// Removes what staging the pack has made superfluous. What cannot be removed now is by a sweep.
+    /// Removes what staging the pack has made superfluous.
+    ///
+    /// What cannot be removed now is removed by a sweep.
     private func tidy(_ part: PartFile, _ lock: PackLock) async {
         let (container, kept) = (container, stager.options.keptGenerations)
         let error = await withBlockingThread { () -> StageError? in

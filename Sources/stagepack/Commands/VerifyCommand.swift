@@ -1,5 +1,6 @@
 import ArgumentParser
 import StageContainer
+import StageEngine
 import StageModel
 import StageSystem
 
@@ -49,7 +50,7 @@ struct VerifyReport: Codable, CustomStringConvertible {
     ) async throws(CommandFailure) -> [VerifyReport] {
         var reports: [VerifyReport] = []
         for id in packs.isEmpty ? try stagedPacks(of: container) : packs {
-            guard let differences = try await differences(in: id, of: container) else {
+            guard let differences = try await Self.compare(id, in: container) else {
                 throw .notStaged(id)
             }
             reports.append(VerifyReport(pack: id, differences: differences.map(Difference.init)))
@@ -65,9 +66,9 @@ struct VerifyReport: Codable, CustomStringConvertible {
         }
     }
 
-    private static func differences(
-        in id: PackID,
-        of container: Container
+    private static func compare(
+        _ id: PackID,
+        in container: Container
     ) async throws(CommandFailure) -> [ContentListing.Difference]? {
         do throws(ContainerError) {
             return try await withBlockingThread { () throws(ContainerError) in

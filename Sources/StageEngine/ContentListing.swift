@@ -1,3 +1,4 @@
+public import StageContainer
 import StageDigest
 public import StageModel
 import StageSystem
@@ -36,11 +37,13 @@ public enum ContentListing {
 
     /// Writes the listing of the content of a staging area, reading every file once.
     public static func write(for area: StagingArea) throws(ContainerError) {
-        try ContainerError.wrapping { () throws(FileError) in
+        do throws(FileError) {
             let file = try area.directory.file(creating: FilePath(name))
             var writer = ListingWriter(file: file)
             try walk(area.content, "") { line throws(FileError) in try writer.append(line) }
             try writer.flush()
+        } catch {
+            throw .file(error)
         }
     }
 
@@ -130,11 +133,11 @@ extension Container {
     /// Returns `nil` if the pack is not staged, and no differences if every byte is as it was.
     public func differences(in id: PackID) throws(ContainerError) -> [ContentListing.Difference]? {
         guard let lease = try reader.lease(id) else { return nil }
-        return try ContainerError.wrapping { () throws(FileError) in
-            let path = FilePath(ContainerLayout.generations).appending(id.component)
-                .appending(lease.generation.component)
-            guard let generation = try root.directory(path) else { return nil }
+        do throws(FileError) {
+            let generation = try Directory.open(lease.content.removingLastComponent())
             return try ContentListing.differences(in: generation)
+        } catch {
+            throw .file(error)
         }
     }
 }
