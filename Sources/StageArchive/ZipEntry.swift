@@ -40,6 +40,9 @@ struct ZipEntry {
         let extra = try bytes.bytes(at: position + 46 + nameLength, Int(extraLength))
         try apply(ZipExtra(extra, of: name), [\.size, \.compressedSize, \.offset])
         try checkMeans()
+        try checkName()
+        let isUnix = [3, 19].contains(try bytes.number(at: position + 5, 1))
+        try checkKind(isUnix ? bytes.number(at: position + 40, 2) : 0)
     }
 
     /// Reads the local header, and returns which bytes of the file belong to the entry.
@@ -114,10 +117,29 @@ struct ZipEntry {
             )
         }
         guard method != 0 || size == compressedSize else { throw disagreement("size") }
-        guard !nameBytes.contains(0) else {
+    }
+
+    /// Judges the name as it stands here: libarchive changes some, and ends them at a zero byte.
+    private func checkName() throws(ArchiveError) {
+        guard nameBytes.elementsEqual(name.utf8) else {
+            throw .notAllowed(entry: name, ValueError(expected: "a path in UTF-8", text: name))
+        }
+        do {
+            _ = try ContentPath.normalizing(name)
+        } catch {
+            throw .notAllowed(entry: name, error)
+        }
+    }
+
+    /// Judges the type that the mode has, as of stat(2): libarchive takes some for files.
+    private func checkKind(_ mode: Int64) throws(ArchiveError) {
+        guard [0, 0o040000, 0o100000, 0o120000].contains(mode & 0o170000) else {
             throw .notAllowed(
                 entry: name,
-                ValueError(expected: "a path without control characters", text: name)
+                ValueError(
+                    expected: "a file, a directory or a link",
+                    found: "mode 0\(String(mode, radix: 8))"
+                )
             )
         }
     }
