@@ -115,7 +115,10 @@ let package = Package(
         tests("StageDigest", ["StageDigest", "StageModel"]),
         tests(
             "StageArchive",
-            ["StageArchive", "StageModel", "StageSystem", "StageTesting", "unpack-service", system]
+            [
+                "StageArchive", "StageModel", "StageSystem", "StageTesting", "unpack-service", logging,
+                system,
+            ]
         ),
         tests(
             "StageTransfer",

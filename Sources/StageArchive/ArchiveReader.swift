@@ -158,7 +158,7 @@ import SystemPackage
         case 0o040000: return .directory
         case 0o120000:
             guard let target = unsafe archive_entry_symlink(entry) else {
-                throw .damaged(entry: name, "a symbolic link without a target")
+                return .symbolicLink(target: "")
             }
             return .symbolicLink(target: try unsafe text(target, of: name))
         case 0o020000: return .other(noun: "a character device")

@@ -1,6 +1,119 @@
 import StageModel
 import SystemPackage
 
-struct ZipDirectory {
-    static func check(_ file: FileDescriptor, limits: UnpackLimits) throws(ArchiveError) {}
+/// The central directory of a zip archive (PKWARE's APPNOTE 6.3.10), held against the local headers.
+///
+/// A zip archive says everything twice, and readers differ in whom they believe; here both have to say
+/// the same, entries may not share bytes, and nothing is encrypted. What remains to judge is the same
+/// whoever reads.
+enum ZipDirectory {
+    /// Checks the archive.
+    ///
+    /// - Throws: ``ArchiveError`` that names the first entry whose headers disagree.
+    static func check(
+        _ file: FileDescriptor,
+        limits: UnpackLimits
+    ) throws(ArchiveError) {
+        let bytes = ZipBytes(file)
+        let directory = try ZipEnd.find(in: bytes)
+        let (maximum, overflows) = limits.entries.addingReportingOverflow(limits.directories)
+        guard overflows || directory.count <= maximum else {
+            throw .tooManyEntries(entry: "", limit: limits.entries)
+        }
+        // An entry of the directory has 46 bytes at least: this bounds what is allocated.
+        guard directory.count <= (directory.end - directory.start) / 46 else {
+            throw .damaged(entry: nil, "the central directory is too short")
+        }
+        var extents: [Range<Int64>] = []
+        extents.reserveCapacity(Int(directory.count))
+        var position = directory.start
+        for _ in 0..<directory.count {
+            let entry = try ZipEntry(central: bytes, at: position, limit: directory.end)
+            position += entry.headerLength
+            extents.append(try entry.extent(in: bytes, limit: directory.start))
+        }
+        guard position == directory.end else {
+            throw .damaged(entry: nil, "the central directory has more entries than it says")
+        }
+        try checkOverlap(extents)
+    }
+
+    private static func checkOverlap(_ extents: [Range<Int64>]) throws(ArchiveError) {
+        let sorted = extents.sorted { $0.lowerBound < $1.lowerBound }
+        for (left, right) in zip(sorted, sorted.dropFirst())
+        where left.upperBound > right.lowerBound {
+            throw .damaged(entry: nil, "entries overlap at byte \(right.lowerBound)")
+        }
+    }
+}
+
+/// Where the central directory is.
+struct ZipEnd {
+    var start: Int64
+    var end: Int64
+    var count: Int64
+
+    private static let recordLength: Int64 = 22
+    /// How far from the end libarchive looks for the record.
+    private static let window: Int64 = 16 << 10
+
+    /// Finds the end record, the last one that the file has; it has to end with the file.
+    static func find(in bytes: ZipBytes) throws(ArchiveError) -> ZipEnd {
+        let lowest = max(0, bytes.size - window)
+        let tail = try bytes.bytes(at: lowest, Int(bytes.size - lowest))
+        let signature: [UInt8] = [0x50, 0x4B, 0x05, 0x06]
+        let place = stride(from: tail.count - Int(recordLength), through: 0, by: -1).first {
+            tail[$0..<$0 + 4].elementsEqual(signature)
+        }
+        guard let place else {
+            throw .wrongFormat(expected: .zip, "the central directory is missing")
+        }
+        let position = lowest + Int64(place)
+        let comment = try bytes.number(at: position + 20, 2)
+        guard position + recordLength + comment == bytes.size else {
+            throw .damaged(entry: nil, "something follows the end of the archive")
+        }
+        let small = ZipEnd(
+            start: try bytes.number(at: position + 16, 4),
+            end: try bytes.number(at: position + 16, 4) + bytes.number(at: position + 12, 4),
+            count: try bytes.number(at: position + 10, 2)
+        )
+        guard try bytes.number(at: position + 4, 4) == 0,
+            try bytes.number(at: position + 8, 2) == small.count
+        else { throw .damaged(entry: nil, "the archive has several parts") }
+        let large = try findLarge(in: bytes, before: position)
+        let found = large?.directory ?? small
+        guard found.start >= 0, found.end >= found.start, found.end == large?.start ?? position
+        else {
+            throw .damaged(entry: nil, "the central directory is not where its record says")
+        }
+        return found
+    }
+
+    /// The record of zip64, if there is one; it has to agree with the small one where that is used.
+    private static func findLarge(
+        in bytes: ZipBytes,
+        before position: Int64
+    ) throws(ArchiveError) -> (directory: ZipEnd, start: Int64)? {
+        let locator = position - 20
+        guard locator >= 0, try bytes.number(at: locator, 4) == 0x0706_4B50 else { return nil }
+        let record = try bytes.number(at: locator + 8, 8)
+        guard record >= 0, record <= locator - 56,
+            try bytes.number(at: record, 4) == 0x0606_4B50,
+            try bytes.number(at: record + 4, 8) == locator - record - 12
+        else { throw .damaged(entry: nil, "the end record of zip64 is damaged") }
+        let count = try bytes.number(at: record + 32, 8)
+        let size = try bytes.number(at: record + 40, 8)
+        let start = try bytes.number(at: record + 48, 8)
+        let (end, overflows) = start.addingReportingOverflow(size)
+        let pairs: [(small: Int64, large: Int64, unset: Int64)] = [
+            (try bytes.number(at: position + 10, 2), count, 0xFFFF),
+            (try bytes.number(at: position + 12, 4), size, 0xFFFF_FFFF),
+            (try bytes.number(at: position + 16, 4), start, 0xFFFF_FFFF),
+        ]
+        guard !overflows, pairs.allSatisfy({ $0.small == $0.unset || $0.small == $0.large }) else {
+            throw .damaged(entry: nil, "the end records disagree")
+        }
+        return (ZipEnd(start: start, end: end, count: count), record)
+    }
 }

@@ -1,0 +1,80 @@
+import Glibc
+import StageModel
+import StageSystem
+import SystemPackage
+
+/// The bytes of a file at any place, through two buffers: headers come in two ascending sequences,
+/// the local ones and those of the central directory.
+final class ZipBytes {
+    private struct Window {
+        var start: Int64 = 0
+        var bytes: [UInt8] = []
+    }
+
+    let size: Int64
+    private let file: FileDescriptor
+    private var windows = [Window(), Window()]
+    private var lastUsed = 0
+
+    private static let windowSize = 32 << 10
+
+    init(_ file: FileDescriptor) {
+        self.file = file
+        size = FileStatus(of: file)?.size ?? 0
+    }
+
+    /// The unsigned little-endian number of up to eight bytes at `position`; one that does not fit is
+    /// negative.
+    func number(at position: Int64, _ count: Int) throws(ArchiveError) -> Int64 {
+        let (window, index) = try window(at: position, count)
+        var number: Int64 = 0
+        for byte in windows[window].bytes[index..<index + count].reversed() {
+            number = number << 8 | Int64(byte)
+        }
+        return number
+    }
+
+    /// The `count` bytes at `position`.
+    func bytes(at position: Int64, _ count: Int) throws(ArchiveError) -> [UInt8] {
+        guard count <= Self.windowSize else {
+            let first = try bytes(at: position, Self.windowSize)
+            return first + (try bytes(at: position + Int64(first.count), count - first.count))
+        }
+        let (window, index) = try window(at: position, count)
+        return Array(windows[window].bytes[index..<index + count])
+    }
+
+    private func window(
+        at position: Int64,
+        _ count: Int
+    ) throws(ArchiveError) -> (Int, Int) {
+        guard position >= 0, position <= size - Int64(count) else {
+            throw .damaged(entry: nil, "a header is cut short")
+        }
+        for index in [lastUsed, 1 - lastUsed] {
+            let start = windows[index].start
+            guard position >= start,
+                position + Int64(count) <= start + Int64(windows[index].bytes.count)
+            else { continue }
+            lastUsed = index
+            return (index, Int(position - start))
+        }
+        lastUsed = 1 - lastUsed
+        try fill(lastUsed, at: position)
+        guard windows[lastUsed].bytes.count >= count else {
+            throw .damaged(entry: nil, "a header is cut short")
+        }
+        return (lastUsed, 0)
+    }
+
+    private func fill(_ index: Int, at position: Int64) throws(ArchiveError) {
+        var bytes = [UInt8](repeating: 0, count: Self.windowSize)
+        var count: Int
+        repeat {
+            count = unsafe pread(file.rawValue, &bytes, bytes.count, off_t(position))
+        } while count < 0 && errno == EINTR
+        guard count >= 0 else { throw .fileSystem(FileError("read", "archive", .current)) }
+        bytes.removeLast(bytes.count - count)
+        windows[index] = Window(start: position, bytes: bytes)
+    }
+}

@@ -1,0 +1,188 @@
+import StageModel
+
+/// One entry of a zip archive's central directory.
+struct ZipEntry {
+    private var name: String
+    private var nameBytes: [UInt8]
+    /// The name as the Unicode extra field has it, if there is one.
+    private var unicodeName: [UInt8]?
+    private var flags: Int64
+    private var method: Int64
+    private var checksum: Int64
+    private var compressedSize: Int64
+    private var size: Int64
+    private var offset: Int64
+    /// How many bytes the entry has in the directory.
+    private(set) var headerLength: Int64 = 0
+
+    private static let encryption: Int64 = 1 << 0 | 1 << 6 | 1 << 13
+    private static let hasDescriptor: Int64 = 1 << 3
+
+    /// Reads the entry at `position` of the central directory.
+    init(central bytes: ZipBytes, at position: Int64, limit: Int64) throws(ArchiveError) {
+        guard try bytes.number(at: position, 4) == 0x0201_4B50 else {
+            throw .damaged(entry: nil, "an entry of the central directory is damaged")
+        }
+        let nameLength = try bytes.number(at: position + 28, 2)
+        let extraLength = try bytes.number(at: position + 30, 2)
+        headerLength = 46 + nameLength + extraLength + (try bytes.number(at: position + 32, 2))
+        guard position + headerLength <= limit else {
+            throw .damaged(entry: nil, "an entry of the central directory is cut short")
+        }
+        nameBytes = try bytes.bytes(at: position + 46, Int(nameLength))
+        name = String(decoding: nameBytes, as: UTF8.self)
+        flags = try bytes.number(at: position + 8, 2)
+        method = try bytes.number(at: position + 10, 2)
+        checksum = try bytes.number(at: position + 16, 4)
+        compressedSize = try bytes.number(at: position + 20, 4)
+        size = try bytes.number(at: position + 24, 4)
+        offset = try bytes.number(at: position + 42, 4)
+        let extra = try bytes.bytes(at: position + 46 + nameLength, Int(extraLength))
+        try apply(ZipExtra(extra, of: name), [\.size, \.compressedSize, \.offset])
+        try checkMeans()
+        try checkName()
+        let isUnix = [3, 19].contains(try bytes.number(at: position + 5, 1))
+        try checkKind(isUnix ? bytes.number(at: position + 40, 2) : 0)
+    }
+
+    /// Reads the local header, and returns which bytes of the file belong to the entry.
+    ///
+    /// - Throws: ``ArchiveError`` if it does not say the same.
+    func extent(in bytes: ZipBytes, limit: Int64) throws(ArchiveError) -> Range<Int64> {
+        guard offset >= 0, offset <= limit - 30, try bytes.number(at: offset, 4) == 0x0403_4B50
+        else { throw disagreement("place") }
+        let nameLength = try bytes.number(at: offset + 26, 2)
+        let extraLength = try bytes.number(at: offset + 28, 2)
+        let start = offset + 30 + nameLength + extraLength
+        guard compressedSize >= 0, start <= limit, compressedSize <= limit - start else {
+            throw disagreement("compressed size")
+        }
+        var local = self
+        local.nameBytes = try bytes.bytes(at: offset + 30, Int(nameLength))
+        local.flags = try bytes.number(at: offset + 6, 2)
+        local.method = try bytes.number(at: offset + 8, 2)
+        local.checksum = try bytes.number(at: offset + 14, 4)
+        local.compressedSize = try bytes.number(at: offset + 18, 4)
+        local.size = try bytes.number(at: offset + 22, 4)
+        local.unicodeName = nil
+        let extra = try bytes.bytes(at: offset + 30 + nameLength, Int(extraLength))
+        try local.apply(ZipExtra(extra, of: name), [\.size, \.compressedSize])
+        try compare(local)
+        return offset..<start + compressedSize
+    }
+
+    private func compare(_ local: ZipEntry) throws(ArchiveError) {
+        guard local.nameBytes == nameBytes, local.unicodeName == unicodeName else {
+            throw disagreement("name")
+        }
+        guard local.method == method else { throw disagreement("compression") }
+        guard local.flags == flags else { throw disagreement("flags") }
+        // With a data descriptor the numbers follow the data, and are 0 here or the true ones.
+        let mayBeUnset = flags & Self.hasDescriptor != 0
+        let pairs = [
+            (local.checksum, checksum, "checksum"),
+            (local.compressedSize, compressedSize, "compressed size"),
+            (local.size, size, "size"),
+        ]
+        for (value, truth, word) in pairs
+        where value != truth && !(mayBeUnset && value == 0) {
+            throw disagreement(word)
+        }
+    }
+
+    /// Takes over what the extra fields say, the numbers that do not fit 32 bits in this order.
+    private mutating func apply(
+        _ extra: ZipExtra,
+        _ numbers: [WritableKeyPath<ZipEntry, Int64>]
+    ) throws(ArchiveError) {
+        unicodeName = extra.unicodeName
+        var large = extra.largeNumbers[...]
+        for path in numbers where self[keyPath: path] == 0xFFFF_FFFF {
+            guard let number = large.popFirst() else { throw disagreement("zip64 field") }
+            self[keyPath: path] = number
+        }
+    }
+
+    private func checkMeans() throws(ArchiveError) {
+        guard flags & Self.encryption == 0 else {
+            throw .notAllowed(
+                entry: name,
+                ValueError(expected: "plain content", found: "an encrypted entry")
+            )
+        }
+        guard method == 0 || method == 8 else {
+            throw .notAllowed(
+                entry: name,
+                ValueError(expected: "stored or deflated content", found: "method \(method)")
+            )
+        }
+        guard method != 0 || size == compressedSize else { throw disagreement("size") }
+    }
+
+    /// Judges the name as it stands here: libarchive changes some, and ends them at a zero byte.
+    private func checkName() throws(ArchiveError) {
+        guard nameBytes.elementsEqual(name.utf8) else {
+            throw .notAllowed(entry: name, ValueError(expected: "a path in UTF-8", text: name))
+        }
+        do {
+            _ = try ContentPath.normalizing(name)
+        } catch {
+            throw .notAllowed(entry: name, error)
+        }
+    }
+
+    /// Judges the type that the mode has, as of stat(2): libarchive takes some for files.
+    private func checkKind(_ mode: Int64) throws(ArchiveError) {
+        guard [0, 0o040000, 0o100000, 0o120000].contains(mode & 0o170000) else {
+            throw .notAllowed(
+                entry: name,
+                ValueError(
+                    expected: "a file, a directory or a link",
+                    found: "mode 0\(String(mode, radix: 8))"
+                )
+            )
+        }
+    }
+
+    private func disagreement(_ what: String) -> ArchiveError {
+        .damaged(entry: name, "the local header and the central directory disagree on the \(what)")
+    }
+}
+
+/// What the extra fields of a header say that matters here.
+struct ZipExtra {
+    /// The 64-bit numbers of field 0x0001.
+    private(set) var largeNumbers: [Int64] = []
+    /// The whole of field 0x7075.
+    private(set) var unicodeName: [UInt8]?
+
+    init(_ bytes: [UInt8], of name: String) throws(ArchiveError) {
+        var rest = bytes[...]
+        while rest.count >= 4 {
+            let identifier = Self.number(rest.prefix(2))
+            let length = Int(Self.number(rest.dropFirst(2).prefix(2)))
+            rest = rest.dropFirst(4)
+            guard length <= rest.count else {
+                throw .damaged(entry: name, "an extra field is cut short")
+            }
+            let field = rest.prefix(length)
+            rest = rest.dropFirst(length)
+            switch identifier {
+            case 0x0001 where largeNumbers.isEmpty:
+                for start in stride(from: field.startIndex, through: field.endIndex - 8, by: 8) {
+                    largeNumbers.append(Self.number(field[start..<start + 8]))
+                }
+            case 0x7075 where unicodeName == nil:
+                unicodeName = Array(field)
+            case 0x0001, 0x7075:
+                throw .damaged(entry: name, "an extra field is there twice")
+            default:
+                break
+            }
+        }
+    }
+
+    private static func number(_ bytes: ArraySlice<UInt8>) -> Int64 {
+        bytes.reversed().reduce(0) { $0 << 8 | Int64($1) }
+    }
+}

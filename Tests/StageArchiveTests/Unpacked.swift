@@ -1,0 +1,130 @@
+import Logging
+import StageArchive
+import StageModel
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+/// What came out of an archive: the files with their content, the directories and the links.
+struct Unpacked: Equatable {
+    enum Thing: Equatable {
+        case file([UInt8], isExecutable: Bool)
+        case directory
+        case link(String)
+    }
+
+    var things: [String: Thing] = [:]
+
+    /// Reads a tree back.
+    init(_ directory: Directory) throws {
+        try read(directory, prefix: "")
+    }
+
+    init(_ things: [String: Thing]) { self.things = things }
+
+    private mutating func read(_ directory: Directory, prefix: String) throws {
+        for entry in try directory.entries() {
+            let path = prefix + entry.name.string
+            let name = FilePath(entry.name)
+            switch entry.kind {
+            case .file:
+                let status = try #require(try directory.status(name))
+                #expect([0o644, 0o755].contains(status.mode), "mode of '\(path)'")
+                let content = try directory.file(reading: name)?.readAll(limit: 1 << 26)
+                things[path] = .file(try #require(content), isExecutable: status.isExecutable)
+            case .directory:
+                things[path] = .directory
+                try read(try #require(try directory.directory(name)), prefix: path + "/")
+            case .link:
+                things[path] = .link(try #require(try directory.link(entry.name)))
+            case .other:
+                Issue.record("'\(path)' is something else")
+            }
+        }
+    }
+}
+
+/// An unpacker with a place for one archive after the other, and canaries around it.
+struct Bench {
+    let root: Directory
+    let unpacker: Unpacker
+    var limits = UnpackLimits(entries: 1000, bytes: .mebibytes(16))
+    private var rounds = 0
+
+    /// Where the executable that serves unpack requests is built: beside the tests.
+    static var service: FilePath {
+        get throws {
+            let tests = try #require(FilePath("/proc/self/exe").resolved)
+            return tests.removingLastComponent().appending("unpack-service")
+        }
+    }
+
+    init(_ mode: Unpacker.Mode = .thread) throws {
+        root = try TemporaryDirectory.required()
+        unpacker = Unpacker(mode, logger: Logger(label: "test"))
+        let canary = try root.file(creating: "canary")
+        try canary.write([1, 2, 3].span, at: 0)
+    }
+
+    /// Unpacks an archive into a directory of its own.
+    mutating func unpack(
+        _ bytes: [UInt8],
+        _ format: ArchiveFormat,
+        fileName: String? = nil
+    ) async throws -> (UnpackReport, Unpacked) {
+        rounds += 1
+        let archive = try root.file(creating: FilePath("archive-\(rounds)"))
+        try archive.write(bytes.span, at: 0)
+        let outside = try root.makeDirectory(FilePath("outside-\(rounds)"))
+        let destination = try outside.makeDirectory("destination")
+        let request = UnpackRequest(
+            archive: archive.descriptor,
+            destination: destination,
+            format: format,
+            fileName: fileName,
+            limits: limits
+        )
+        do {
+            let report = try await unpacker.unpack(request)
+            try checkOutside(outside)
+            return (report, try Unpacked(destination))
+        } catch {
+            try checkOutside(outside)
+            throw error
+        }
+    }
+
+    /// The error that an archive is refused with.
+    mutating func refusal(_ bytes: [UInt8], _ format: ArchiveFormat) async throws -> ArchiveError? {
+        do {
+            _ = try await unpack(bytes, format)
+            return nil
+        } catch let error as ArchiveError {
+            return error
+        }
+    }
+
+    private func checkOutside(_ outside: Directory) throws {
+        #expect(try outside.entries().count == 1)
+        let canary = try root.file(reading: "canary")?.readAll(limit: 9)
+        #expect(canary == [1, 2, 3])
+        let names = try root.entries().map(\.name.string)
+        #expect(
+            names.allSatisfy {
+                $0 == "canary" || $0.hasPrefix("archive-") || $0.hasPrefix("outside-")
+            }
+        )
+    }
+}
+
+extension FilePath {
+    /// What a symbolic link in `/proc` points to.
+    fileprivate var resolved: FilePath? {
+        let parent = removingLastComponent()
+        guard let name = lastComponent, let directory = try? Directory.open(parent) else {
+            return nil
+        }
+        return (try? directory.link(name)).flatMap { $0 }.map { FilePath($0) }
+    }
+}

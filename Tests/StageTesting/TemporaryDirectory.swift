@@ -1,0 +1,46 @@
+import Glibc
+public import StageSystem
+import SystemPackage
+public import Testing
+
+/// A directory of the running test's own, removed with everything in it when the test ends.
+public struct TemporaryDirectory: Sendable {
+    /// The directory of the running test.
+    @TaskLocal public static var current: Directory?
+
+    /// The directory of the running test, which has to have the trait ``Testing/Trait/directory``.
+    public static func required() throws -> Directory {
+        try #require(current, "the test needs the trait '.directory'")
+    }
+}
+
+/// Runs each test with a directory of its own.
+public struct TemporaryDirectoryTrait: TestTrait, SuiteTrait, TestScoping {
+    /// Tests inside of a suite each get their own directory.
+    public let isRecursive = true
+
+    /// Makes the directory, runs the test, and removes the directory on every exit.
+    public func provideScope(
+        for test: Test,
+        testCase: Test.Case?,
+        performing function: @concurrent @Sendable () async throws -> Void
+    ) async throws {
+        guard testCase != nil else { return try await function() }
+        let parent = try Directory.make("/tmp/stagepack-tests")
+        let name = "\(getpid())-\(UInt64.random(in: .min ... .max))"
+        let component = try #require(FilePath.Component(name))
+        let directory = try parent.makeDirectory(FilePath(component))
+        do {
+            try await TemporaryDirectory.$current.withValue(directory) { try await function() }
+        } catch {
+            try parent.removeTree(component)
+            throw error
+        }
+        try parent.removeTree(component)
+    }
+}
+
+extension Trait where Self == TemporaryDirectoryTrait {
+    /// Gives each test a directory of its own, in ``TemporaryDirectory/current``.
+    public static var directory: Self { Self() }
+}

@@ -1,0 +1,94 @@
+/// A zip archive of stored entries built byte by byte, so that it can be wrong in any way.
+public struct ZipBuilder: Sendable {
+    /// An entry as both of its headers have it.
+    public struct Entry: Sendable {
+        /// The name in the central directory.
+        public var name: [UInt8]
+        /// The content.
+        public var content: [UInt8]
+        /// The mode of stat(2), file type included.
+        public var mode: UInt32
+        /// The name in the local header; `nil` for the same.
+        public var localName: [UInt8]?
+        /// The general purpose flags; bit 11 says that the name is UTF-8.
+        public var flags: UInt16 = 1 << 11
+        /// The flags in the local header; `nil` for the same.
+        public var localFlags: UInt16?
+        /// The compression method; the content is stored whatever it says.
+        public var method: UInt16 = 0
+        /// The compression method in the local header; `nil` for the same.
+        public var localMethod: UInt16?
+        /// The size in the local header; `nil` for the true one.
+        public var localSize: UInt32?
+        /// The checksum in both headers; `nil` for the true one.
+        public var checksum: UInt32?
+        /// Whether size and checksum follow the content instead of being in the local header.
+        public var hasDescriptor = false
+        /// Whether the central directory points at the first entry's local header.
+        public var sharesFirst = false
+
+        /// Creates an entry from its parts.
+        public init(_ name: String, content: [UInt8] = [], mode: UInt32 = 0o100644) {
+            self.name = Array(name.utf8)
+            self.content = content
+            self.mode = mode
+        }
+    }
+
+    /// The bytes of the archive.
+    public private(set) var bytes: [UInt8] = []
+
+    /// Creates a whole archive of entries.
+    public init(_ entries: Entry...) {
+        var directory: [UInt8] = []
+        for entry in entries {
+            let offset = entry.sharesFirst ? 0 : bytes.count
+            if !entry.sharesFirst { bytes += Self.local(entry) }
+            directory += Self.central(entry, offset: offset)
+        }
+        let start = bytes.count
+        bytes += directory
+        bytes += Self.little(0x0605_4B50, 4) + Self.little(0, 4)
+        bytes += Self.little(entries.count, 2) + Self.little(entries.count, 2)
+        bytes += Self.little(directory.count, 4) + Self.little(start, 4) + Self.little(0, 2)
+    }
+
+    private static func local(_ entry: Entry) -> [UInt8] {
+        let name = entry.localName ?? entry.name
+        let sum = Int(entry.checksum ?? checksum(of: entry.content))
+        let size = Int(entry.localSize ?? UInt32(entry.content.count))
+        var flags = Int(entry.localFlags ?? entry.flags)
+        if entry.hasDescriptor { flags |= 1 << 3 }
+        var header = little(0x0403_4B50, 4) + little(20, 2) + little(flags, 2)
+        header += little(Int(entry.localMethod ?? entry.method), 2) + little(0x21_0000, 4)
+        let numbers = little(sum, 4) + little(size, 4) + little(size, 4)
+        header += entry.hasDescriptor ? [UInt8](repeating: 0, count: 12) : numbers
+        header += little(name.count, 2) + little(0, 2) + name + entry.content
+        return entry.hasDescriptor ? header + little(0x0807_4B50, 4) + numbers : header
+    }
+
+    private static func central(_ entry: Entry, offset: Int) -> [UInt8] {
+        let flags = Int(entry.flags) | (entry.hasDescriptor ? 1 << 3 : 0)
+        var header = little(0x0201_4B50, 4) + little(3 << 8 | 20, 2) + little(20, 2)
+        header += little(flags, 2) + little(Int(entry.method), 2) + little(0x21_0000, 4)
+        header += little(Int(entry.checksum ?? checksum(of: entry.content)), 4)
+        header += little(entry.content.count, 4) + little(entry.content.count, 4)
+        header += little(entry.name.count, 2) + little(0, 4) + little(0, 4)
+        header += little(Int(entry.mode) << 16, 4) + little(offset, 4)
+        return header + entry.name
+    }
+
+    private static func little(_ number: Int, _ count: Int) -> [UInt8] {
+        (0..<count).map { UInt8(truncatingIfNeeded: number >> (8 * $0)) }
+    }
+
+    /// CRC-32 as of ISO 3309, bit by bit.
+    public static func checksum(of bytes: [UInt8]) -> UInt32 {
+        var sum: UInt32 = .max
+        for byte in bytes {
+            sum ^= UInt32(byte)
+            for _ in 0..<8 { sum = sum & 1 == 1 ? sum >> 1 ^ 0xEDB8_8320 : sum >> 1 }
+        }
+        return ~sum
+    }
+}
