@@ -22,9 +22,7 @@ final class DownloadReceiver: ExchangeReceiver {
     private var failure: DownloadMachine.Outcome?
     private var buffer: [UInt8] = []
 
-    /// - Parameters:
-    ///   - url: The URL that is asked.
-    ///   - source: The URL, of those in the request, that led there.
+    /// Creates a receiver for the answer of `url`, to which the URL `source` of the request led.
     init(
         _ request: DownloadRequest,
         url: TransferURL,

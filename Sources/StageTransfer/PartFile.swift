@@ -44,9 +44,7 @@ public final class PartFile: Sendable {
     /// Opens the part file called `name` in a directory, with what an earlier run left of it.
     ///
     /// Nothing is created before a download brings its first bytes. What cannot be understood counts
-    /// as not there.
-    ///
-    /// - Parameter boot: The run of the kernel that decides which bytes count.
+    /// as not there. `boot` is the run of the kernel that decides which bytes count.
     public static func open(
         _ name: FilePath.Component,
         in directory: Directory,
@@ -141,7 +139,7 @@ extension PartFile {
 
     /// Starts a new, empty generation, and removes the one before.
     ///
-    /// - Parameter isRecorded: Whether another process is to be able to continue it.
+    /// One that is recorded can be continued by another process.
     func begin(
         total: Int64,
         validator: Validator?,
@@ -178,7 +176,9 @@ extension PartFile {
     /// Takes note of bytes that were written.
     func grow(to length: Int64) { state.withLock { $0.length = length } }
 
-    /// Makes everything written so far durable, and then says so in the record. Blocks.
+    /// Makes everything written so far durable, and then says so in the record.
+    ///
+    /// Blocks the thread.
     func checkpoint() throws(FileError) {
         let (record, content, length) = state.withLock { ($0.record, $0.content, $0.length) }
         guard var record, let content, length > record.durable else { return }
