@@ -72,7 +72,10 @@ public final class PartFile: Sendable {
         guard try directory.status(partName)?.kind == .file else { return state }
         let part = try directory.file(updating: partName)
         let length = try part.status().size
-        guard let usable = record.usableLength(of: length, in: boot) else { return state }
+        guard let usable = record.usableLength(of: length, in: boot) else {
+            if let component = partName.lastComponent { try directory.remove(component) }
+            return state
+        }
         if usable < length { try part.truncate(to: usable) }
         state.record = record
         state.length = usable
