@@ -213,6 +213,60 @@ import Testing
         #expect(receipt.bytesReceived == ByteCount(1 << 19))
     }
 
+    /// A transfer that does not end shows what is made safe meanwhile.
+    @Test func whatArrivesIsMadeDurableMeanwhile() async throws {
+        let content = noise(1 << 20)
+        server.answer("/pack", with: .content(content).stalled(after: 1 << 19))
+        var configuration = TransferConfiguration.impatient
+        configuration.stall.window = .milliseconds(100)
+        configuration.stall.minimum = .zero
+        configuration.checkpoint = CheckpointRule(size: .kibibytes(64), interval: .zero)
+        let request = DownloadRequest(server.url("/pack"), content: content)
+        let part = part
+        let durable = try await withEngine(configuration) { engine in
+            await withTaskGroup(of: Void.self) { group in
+                group.addTask { _ = try? await engine.download(request, to: part) }
+                let deadline = ContinuousClock.now + .seconds(20)
+                while record()?.durable != 1 << 19, ContinuousClock.now < deadline {
+                    try? await Task.sleep(for: .milliseconds(5))
+                }
+                let durable = record()
+                group.cancelAll()
+                return durable
+            }
+        }
+        #expect(durable?.durable == 1 << 19)
+        #expect(durable?.boot == BootID.current.text)
+        #expect(durable?.validator == Answer.content(content).entityTag.map { .entityTag($0) })
+    }
+
+    /// What is known of the part file, on disk.
+    private func record() -> PartRecord? {
+        guard let file = try? place.directory.file(reading: "pack.state") else { return nil }
+        return (try? file.readAll(limit: 9999)).flatMap { PartRecord.decode($0) }
+    }
+
+    @Test func aRecordIsThereBeforeTheFirstByte() async throws {
+        server.answer("/pack", with: .content(Self.content))
+        var request = DownloadRequest(server.url("/pack"), content: Self.content)
+        let records = Events()
+        let place = place
+        request.report = { event in
+            guard case .accepted = event else { return }
+            let state = (try? place.directory.status("pack.state")).flatMap { $0 }
+            if state != nil { records.append(event) }
+        }
+        try await download(request, to: part)
+        #expect(records.offsets == [0])
+    }
+
+    @Test func smallContentNeedsNoRecord() async throws {
+        let content = noise(1 << 18)
+        server.answer("/pack", with: .content(content))
+        try await download(DownloadRequest(server.url("/pack"), content: content), to: part)
+        #expect(try place.directory.entries().map(\.name.string) == ["pack.part.1"])
+    }
+
     /// The error of a download that is cancelled once `moment` ends.
     private func cancelled(
         _ request: DownloadRequest,

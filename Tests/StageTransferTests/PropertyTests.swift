@@ -6,21 +6,6 @@ import Testing
 
 @testable import StageTransfer
 
-/// Numbers that look random and are the same in each run (SplitMix64).
-struct SeededNumbers: RandomNumberGenerator {
-    private var state: UInt64
-
-    init(seed: UInt64) { state = seed }
-
-    mutating func next() -> UInt64 {
-        state &+= 0x9E37_79B9_7F4A_7C15
-        var mixed = state
-        mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
-        mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
-        return mixed ^ (mixed >> 31)
-    }
-}
-
 /// A server that does anything, in any order, to downloads that are given up and begun again.
 @Suite(.server) struct PropertyTests {
     let server = TestServer.current
@@ -29,7 +14,7 @@ struct SeededNumbers: RandomNumberGenerator {
     static let other = noise(size, seed: 6)
 
     /// Some answer, right or wrong, most of them cut somewhere.
-    private static func answer(_ numbers: inout SeededNumbers) -> Answer {
+    private static func answer(_ numbers: inout JitterGenerator) -> Answer {
         let good = Answer.content(content)
         let cut = Int.random(in: 0..<size, using: &numbers)
         let shift = Int.random(in: -9000..<9000, using: &numbers)
@@ -54,7 +39,7 @@ struct SeededNumbers: RandomNumberGenerator {
 
     @Test(arguments: 0..<12)
     func nothingButTheContentIsEverASuccess(seed: Int) async throws {
-        var numbers = SeededNumbers(seed: UInt64(seed))
+        var numbers = JitterGenerator(seed: UInt64(seed))
         let place = try TemporaryDirectory()
         for _ in 0..<6 {
             server.answer("/pack", with: (0..<4).map { _ in Self.answer(&numbers) })
@@ -76,7 +61,7 @@ struct SeededNumbers: RandomNumberGenerator {
 
     @Test(arguments: 0..<4)
     func nothingIsReceivedTwiceHoweverOftenTheTransferDies(seed: Int) async throws {
-        var numbers = SeededNumbers(seed: UInt64(seed))
+        var numbers = JitterGenerator(seed: UInt64(seed))
         let place = try TemporaryDirectory()
         var received: Int64 = 0
         var cuts = 0
