@@ -1,3 +1,4 @@
+import Logging
 import StageModel
 
 /// A download in progress: what it was asked, what it decided and what it cost so far.
@@ -19,7 +20,7 @@ struct Download {
     ) throws(TransferError) {
         self.request = request
         self.part = part
-        urls = try TransferURL.mirrors(request.mirrors, request.allowedDomains)
+        urls = try TransferURL.mirrors(request.mirrors, request.allowedDomains, request.report)
         start = now
         machine = DownloadMachine(
             mirrors: urls.map { ($0.authority, $0.display) },
@@ -72,6 +73,18 @@ struct Download {
         }
     }
 
+    /// What an attempt came to, for the log.
+    func metadata(
+        _ outcome: DownloadMachine.Outcome,
+        _ progress: DownloadMachine.Progress
+    ) -> Logger.Metadata {
+        [
+            "transfer.url": "\(urls[machine.mirror].display)",
+            "transfer.outcome": "\(outcome)",
+            "transfer.bytes": "\(progress.newBytes)",
+        ]
+    }
+
     /// What the finished download cost.
     func receipt(now: ContinuousClock.Instant) -> DownloadReceipt {
         DownloadReceipt(
@@ -85,17 +98,27 @@ struct Download {
 }
 
 extension TransferURL {
-    /// Reads the mirrors of a request.
+    /// Reads the mirrors of a request; those that cannot be used are reported and left out.
+    ///
+    /// - Throws: ``TransferError/unacceptable(url:_:)`` if none is left.
     static func mirrors(
         _ texts: [String],
-        _ allowed: AllowedDomains?
+        _ allowed: AllowedDomains?,
+        _ report: (TransferEvent) -> Void
     ) throws(TransferError) -> [TransferURL] {
         var urls: [TransferURL] = []
+        var first: TransferError?
         for text in texts {
-            let url = try TransferURL(text)
-            try RedirectRules.check(url, allowed)
-            urls.append(url)
+            do throws(TransferError) {
+                let url = try TransferURL(text)
+                try RedirectRules.check(url, allowed)
+                urls.append(url)
+            } catch {
+                first = first ?? error
+                report(.mirrorFailed(url: text, error))
+            }
         }
+        if urls.isEmpty { throw first ?? .unacceptable(url: "", .noMirror) }
         return urls
     }
 }

@@ -221,9 +221,8 @@ struct DownloadMachine {
         let backoff = policy.backoff(afterFailure: failures, random: moment.random)
         let until = max(moment.now + backoff, ready)
         guard until - lastProgress <= policy.giveUpAfter else { return .fail(lastError) }
-        for index in alive where alive.allSatisfy({ mirrors[$0].wasTried }) {
-            mirrors[index].wasTried = false
-        }
+        let goesOn = alive.contains { !mirrors[$0].wasTried && mirrors[$0].notBefore <= until }
+        if !goesOn { for index in alive { mirrors[index].wasTried = false } }
         return .wait(until - moment.now, ready > moment.now + backoff ? .server : .backoff)
     }
 

@@ -22,9 +22,7 @@ final class DownloadReceiver: ExchangeReceiver {
     private var failure: DownloadMachine.Outcome?
     private var buffer: [UInt8] = []
 
-    /// - Parameters:
-    ///   - url: The URL that is asked.
-    ///   - source: The URL, of those in the request, that led there.
+    /// Creates a receiver for the answer of `url`, to which the URL `source` of the request led.
     init(
         _ request: DownloadRequest,
         url: TransferURL,
@@ -210,7 +208,8 @@ extension DownloadMachine.Outcome {
         }
         switch end.code {
         case nil: return .local(.cancelled)
-        case CURLE_UNSUPPORTED_PROTOCOL, CURLE_URL_MALFORMAT:
+        case CURLE_UNSUPPORTED_PROTOCOL, CURLE_URL_MALFORMAT, CURLE_UNKNOWN_OPTION,
+            CURLE_NOT_BUILT_IN, CURLE_FAILED_INIT, CURLE_BAD_FUNCTION_ARGUMENT:
             return .permanent(.unacceptable(url: url, .library(end.detail)))
         case CURLE_PEER_FAILED_VERIFICATION, CURLE_SSL_CACERT_BADFILE, CURLE_SSL_ISSUER_ERROR,
             CURLE_SSL_CERTPROBLEM, CURLE_SSL_INVALIDCERTSTATUS, CURLE_SSL_PINNEDPUBKEYNOTMATCH:

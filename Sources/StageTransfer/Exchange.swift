@@ -1,5 +1,4 @@
 import CCurl
-import SystemPackage
 
 /// What takes the answer of one exchange in.
 protocol ExchangeReceiver: AnyObject {
@@ -50,120 +49,75 @@ struct ExchangeEnd: Sendable {
     var isComplete: Bool { code == CURLE_OK }
 }
 
-/// One request on its way and the answer to it: the owner of an easy handle.
+/// One request on its way and the answer to it.
 ///
 /// It belongs to the engine's thread.
 @safe final class Exchange {
     let request: ExchangeRequest
-    let easy: UnsafeMutableRawPointer
     let receiver: any ExchangeReceiver
     var continuation: CheckedContinuation<ExchangeEnd, Never>?
-    var isRunning = false
-
-    private(set) var bytes: Int64 = 0
-    private var fields: UnsafeMutablePointer<curl_slist>?
-    private let words: UnsafeMutablePointer<CChar>
-    private var head: ResponseHead?
-    private var use: BodyUse?
-    private var skipped = 0
-
-    /// Whether the exchange waits for bandwidth.
-    var isPaused = false
     /// The bytes that all exchanges together may take; `nil` for any number.
     var budget: BandwidthBudget?
     /// When the current window of the stall rule began, and the bytes received by then.
     var window: (start: ContinuousClock.Instant, bytes: Int64)
 
+    /// Whether the exchange has its connection.
+    private(set) var isRunning = false
+    /// Whether the exchange waits for bandwidth.
+    private(set) var isPaused = false
+    private(set) var bytes: Int64 = 0
+    private var easy: EasyHandle?
+    private var head: ResponseHead?
+    private var use: BodyUse?
+    private var skipped = 0
+
     init(_ request: ExchangeRequest, receiver: any ExchangeReceiver, now: ContinuousClock.Instant) {
-        guard let easy = unsafe curl_easy_init() else { fatalError("out of memory") }
         self.request = request
-        unsafe self.easy = easy
         self.receiver = receiver
-        unsafe words = .allocate(capacity: Int(CURL_ERROR_SIZE))
-        unsafe words.initialize(repeating: 0, count: Int(CURL_ERROR_SIZE))
-        unsafe fields = nil
         window = (now, 0)
     }
 
-    deinit {
-        unsafe curl_easy_cleanup(easy)
-        unsafe curl_slist_free_all(fields)
-        unsafe words.deallocate()
-    }
-
-    /// Prepares the handle.
-    ///
-    /// - Throws: ``TransferError/unacceptable(url:_:)`` if libcurl lacks an option.
-    func prepare(_ configuration: TransferConfiguration, tag: Int) throws(TransferError) {
-        let url = request.url
-        try check(unsafe stage_easy_set_private(easy, UnsafeMutableRawPointer(bitPattern: tag)))
-        try check(unsafe stage_easy_set_error_buffer(easy, words))
+    /// Hands the request to libcurl; it must be taken back by ``leave(_:)`` whatever this returns.
+    func start(
+        on multi: UnsafeMutableRawPointer,
+        _ configuration: TransferConfiguration,
+        tag: Int
+    ) -> CURLcode {
+        isRunning = true
+        var easy = EasyHandle()
         let context = unsafe Unmanaged.passUnretained(self).toOpaque()
-        try check(unsafe stage_easy_set_receiver(easy, takeHeader, takeBody, context))
-        try set(CURLOPT_URL, url.text)
-        try set(CURLOPT_USERAGENT, configuration.userAgent)
-        try set(CURLOPT_PROTOCOLS_STR, "http,https")
-        try set(CURLOPT_HTTP_VERSION, Int(CURL_HTTP_VERSION_1_1))
-        try set(CURLOPT_NOSIGNAL, 1)
-        try set(CURLOPT_NOPROGRESS, 1)
-        try set(CURLOPT_TCP_KEEPALIVE, 1)
-        try set(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1)
-        try set(CURLOPT_CONNECTTIMEOUT_MS, configuration.connectTimeout.milliseconds)
-        try set(CURLOPT_BUFFERSIZE, Int(min(max(request.size, 1 << 14), 1 << 19)))
-        // Set even when empty: libcurl would ask the environment otherwise.
-        let proxies = configuration.proxies
-        try set(CURLOPT_PROXY, (url.scheme == "https" ? proxies.https : proxies.http) ?? "")
-        try set(CURLOPT_NOPROXY, proxies.exceptions)
-        if let file = configuration.certificateAuthorities {
-            try set(CURLOPT_CAINFO, file.string)
+        var code = unsafe easy.prepare(for: tag, header: takeHeader, body: takeBody, context)
+        if code == CURLE_OK { code = easy.set(request, configuration) }
+        if code == CURLE_OK, unsafe curl_multi_add_handle(multi, easy.pointer) != CURLM_OK {
+            code = CURLE_FAILED_INIT
         }
-        try setFields(configuration)
+        self.easy = consume easy
+        return code
     }
 
-    private func setFields(_ configuration: TransferConfiguration) throws(TransferError) {
-        var lines = request.fields
-        if request.mayAuthenticate {
-            if let netrc = configuration.netrc {
-                try set(CURLOPT_NETRC, Int(CURL_NETRC_OPTIONAL.rawValue))
-                try set(CURLOPT_NETRC_FILE, netrc.string)
-            }
-            if let token = configuration.token(for: request.url) {
-                lines.append("Authorization: Bearer \(token.secret)")
-            }
-        }
-        for line in lines {
-            guard let longer = unsafe curl_slist_append(fields, line) else {
-                fatalError("out of memory")
-            }
-            unsafe fields = longer
-        }
-        try check(unsafe stage_easy_set_fields(easy, fields))
+    /// Takes the request back from libcurl.
+    func leave(_ multi: UnsafeMutableRawPointer) {
+        isRunning = false
+        guard let pointer = unsafe easy?.pointer else { return }
+        // A handle that was never added is none to complain of.
+        unsafe _ = curl_multi_remove_handle(multi, pointer)
     }
 
-    private func set(_ option: CURLoption, _ value: Int) throws(TransferError) {
-        try check(unsafe stage_easy_set_number(easy, option, value))
-    }
-
-    private func set(_ option: CURLoption, _ value: String) throws(TransferError) {
-        try check(unsafe stage_easy_set_text(easy, option, value))
-    }
-
-    private func check(_ code: CURLcode) throws(TransferError) {
-        guard code != CURLE_OK else { return }
-        let detail = unsafe String(cString: curl_easy_strerror(code))
-        throw .unacceptable(url: request.url.display, .library(detail))
+    /// Lets an exchange go on that waits for bandwidth.
+    func goOn() {
+        isPaused = false
+        guard let pointer = unsafe easy?.pointer else { return }
+        // A failure ends the transfer, which its message then tells.
+        unsafe _ = curl_easy_pause(pointer, CURLPAUSE_CONT)
     }
 
     /// What is left of the exchange when libcurl is done with it.
     func end(_ code: CURLcode?) -> ExchangeEnd {
         var end = ExchangeEnd(code: code, bytes: bytes)
         guard let code, code != CURLE_OK else { return end }
-        end.detail = unsafe String(cString: words)
+        end.detail = easy?.words ?? ""
         if end.detail.isEmpty { end.detail = unsafe String(cString: curl_easy_strerror(code)) }
-        var result = 0
-        if unsafe stage_easy_number(easy, CURLINFO_SSL_VERIFYRESULT, &result) == CURLE_OK {
-            end.certificate = result
-        }
+        end.certificate = easy?.certificateResult ?? 0
         return end
     }
 }
@@ -232,18 +186,4 @@ private func takeBody(
     let exchange = unsafe Unmanaged<Exchange>.fromOpaque(context).takeUnretainedValue()
     let raw = unsafe UnsafeRawBufferPointer(start: bytes, count: size * count)
     return unsafe raw.withMemoryRebound(to: UInt8.self) { unsafe exchange.take(body: $0) }
-}
-
-extension TransferConfiguration {
-    /// The token for a URL, if there is one and it may be sent there.
-    func token(for url: TransferURL) -> BearerToken? {
-        let isLocal = ["localhost", "127.0.0.1", "[::1]"].contains(url.host)
-        guard url.scheme == "https" || isLocal else { return nil }
-        return bearerTokens[url.authority] ?? bearerTokens[url.host]
-    }
-}
-
-extension Duration {
-    /// The whole milliseconds in the duration.
-    var milliseconds: Int { Int(self / .milliseconds(1)) }
 }

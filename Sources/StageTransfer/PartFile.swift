@@ -32,6 +32,8 @@ public final class PartFile: Sendable {
     private let name: FilePath.Component
     private let boot: BootID
     private let state: Mutex<State>
+    /// Held while the record changes on disk.
+    private let recording = Mutex(())
 
     private init(_ directory: Directory, _ name: FilePath.Component, _ boot: BootID, _ state: State)
     {
@@ -44,9 +46,7 @@ public final class PartFile: Sendable {
     /// Opens the part file called `name` in a directory, with what an earlier run left of it.
     ///
     /// Nothing is created before a download brings its first bytes. What cannot be understood counts
-    /// as not there.
-    ///
-    /// - Parameter boot: The run of the kernel that decides which bytes count.
+    /// as not there. `boot` is the run of the kernel that decides which bytes count.
     public static func open(
         _ name: FilePath.Component,
         in directory: Directory,
@@ -74,7 +74,10 @@ public final class PartFile: Sendable {
         guard try directory.status(partName)?.kind == .file else { return state }
         let part = try directory.file(updating: partName)
         let length = try part.status().size
-        guard let usable = record.usableLength(of: length, in: boot) else { return state }
+        guard let usable = record.usableLength(of: length, in: boot) else {
+            if let component = partName.lastComponent { try directory.remove(component) }
+            return state
+        }
         if usable < length { try part.truncate(to: usable) }
         state.record = record
         state.length = usable
@@ -100,18 +103,17 @@ public final class PartFile: Sendable {
 
     /// Removes the bytes and what is known of them.
     public func remove() throws(TransferError) {
-        let names = component("state")
-        let old = state.withLock { state in
-            defer {
-                state = State(lastGeneration: state.record?.generation ?? state.lastGeneration)
-            }
-            return state
-        }
         do throws(FileError) {
-            // The record first: one without its file is harmless.
-            if old.isRecorded { try directory.remove(names) }
-            if let record = old.record {
-                try directory.remove(component("part.\(record.generation)"))
+            try recording.withLock { _ throws(FileError) in
+                let part = fileName
+                let isRecorded = state.withLock { state in
+                    let old = state
+                    state = State(lastGeneration: old.record?.generation ?? old.lastGeneration)
+                    return old.isRecorded
+                }
+                // The record first: one without its file is harmless.
+                if isRecorded { try directory.remove(component("state")) }
+                try directory.remove(part)
             }
         } catch {
             throw TransferError(error)
@@ -141,7 +143,7 @@ extension PartFile {
 
     /// Starts a new, empty generation, and removes the one before.
     ///
-    /// - Parameter isRecorded: Whether another process is to be able to continue it.
+    /// One that is recorded can be continued by another process.
     func begin(
         total: Int64,
         validator: Validator?,
@@ -158,10 +160,10 @@ extension PartFile {
             boot: boot.text
         )
         // An old record must not outlive the bytes it is about.
-        if isRecorded || old.2 { try write(record, durably: false) }
-        let file = try directory.file(updating: Self.path(name, "part.\(record.generation)"))
-        try file.truncate(to: 0)
-        let content = Content(file)
+        if isRecorded || old.2 {
+            try recording.withLock { _ throws(FileError) in try write(record, durably: false) }
+        }
+        let content = Content(try emptyFile("part.\(record.generation)"))
         state.withLock {
             $0 = State(
                 record: record,
@@ -175,21 +177,41 @@ extension PartFile {
         return content
     }
 
+    /// Creates a file, or empties one that a crash left behind.
+    private func emptyFile(_ suffix: String) throws(FileError) -> File {
+        let path = Self.path(name, suffix)
+        do throws(FileError) {
+            return try directory.file(creating: path)
+        } catch {
+            guard error.errno == .fileExists else { throw error }
+            let file = try directory.file(updating: path)
+            try file.truncate(to: 0)
+            return file
+        }
+    }
+
     /// Takes note of bytes that were written.
     func grow(to length: Int64) { state.withLock { $0.length = length } }
 
-    /// Makes everything written so far durable, and then says so in the record. Blocks.
+    /// Makes everything written so far durable, and then says so in the record.
+    ///
+    /// Blocks the thread.
     func checkpoint() throws(FileError) {
         let (record, content, length) = state.withLock { ($0.record, $0.content, $0.length) }
-        guard var record, let content, length > record.durable else { return }
+        guard let record, let content, length > record.durable else { return }
         try content.file.synchronize()
-        record.durable = length
-        record.boot = boot.text
-        try write(record, durably: true)
-        state.withLock { state in
-            guard state.record?.generation == record.generation else { return }
-            state.record = record
-            state.isRecorded = true
+        try recording.withLock { _ throws(FileError) in
+            // The file may have been given up meanwhile.
+            guard var current = held?.record, current.generation == record.generation else {
+                return
+            }
+            current.durable = length
+            current.boot = boot.text
+            try write(current, durably: true)
+            state.withLock { state in
+                state.record?.durable = length
+                state.isRecorded = true
+            }
         }
     }
 
@@ -206,7 +228,8 @@ extension PartFile {
             state.record = record
             return state.isRecorded ? record : nil
         }
-        if let changed { try write(changed, durably: false) }
+        guard let changed else { return }
+        try recording.withLock { _ throws(FileError) in try write(changed, durably: false) }
     }
 
     private func write(_ record: PartRecord, durably: Bool) throws(FileError) {

@@ -29,10 +29,13 @@ import Synchronization
     /// cancelled, and returns for how many milliseconds at most it has nothing to do.
     typealias Drive = @Sendable ([Int]) -> CInt
 
-    init() {
+    /// Makes the handle, which keeps so many connections open for later requests.
+    init(connections: Int) {
         precondition(curlIsReady, "libcurl could not be set up")
         guard let multi = unsafe curl_multi_init() else { fatalError("out of memory") }
         unsafe self.multi = multi
+        let code = unsafe stage_multi_set_number(multi, CURLMOPT_MAXCONNECTS, connections)
+        precondition(code == CURLM_OK, "libcurl refused to keep connections")
     }
 
     deinit {

@@ -26,9 +26,7 @@ public struct RetryPolicy: Equatable, Sendable {
         self.giveUpAfter = giveUpAfter
     }
 
-    /// How long to wait after the n-th failure in a row.
-    ///
-    /// - Parameter random: A number from 0 up to 1.
+    /// How long to wait after the n-th failure in a row, given a random number from 0 up to 1.
     func backoff(afterFailure count: Int, random: Double) -> Duration {
         let doublings = min(max(count - 1, 0), 40)
         let ceiling = min(cap, base * (1 << doublings))

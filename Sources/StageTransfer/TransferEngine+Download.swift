@@ -1,3 +1,4 @@
+import Logging
 import StageModel
 import StageSystem
 
@@ -41,7 +42,7 @@ extension TransferEngine {
     ) -> DownloadMachine.Action {
         let moment = DownloadMachine.Moment(
             now: clock.now - download.start,
-            random: .random(in: 0..<1)
+            random: .random(in: 0..<1, using: &jitter)
         )
         return download.machine.handle(event, &memory, at: moment)
     }
@@ -94,6 +95,7 @@ extension TransferEngine {
         let reached = progress.newBytes > 0 ? part.durable : durable
         progress.isDurable = reached - durable >= configuration.checkpoint.size.rawValue
         download.tell(outcome)
+        logger.debug("An attempt ended", metadata: download.metadata(outcome, progress))
         return step(.ended(outcome, progress), &download)
     }
 
@@ -128,7 +130,7 @@ extension TransferEngine {
                 receiver: receiver,
                 now: clock.now
             )
-            let end = try await perform(exchange)
+            let end = await perform(exchange)
             download.bytesReceived += end.bytes
             progress.newBytes = receiver.newBytes
             progress.wasAccepted = receiver.wasAccepted

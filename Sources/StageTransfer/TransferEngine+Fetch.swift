@@ -8,7 +8,11 @@ extension TransferEngine {
     /// - Throws: ``TransferError``, with ``TransferError/unacceptable(url:_:)`` for a document that is
     ///   larger than the limit of the request.
     public func fetch(_ request: ContentFetch) async throws(TransferError) -> FetchedContent {
-        let urls = try TransferURL.mirrors(request.mirrors, request.allowedDomains)
+        let urls = try TransferURL.mirrors(
+            request.mirrors,
+            request.allowedDomains,
+            request.report
+        )
         var machine = DownloadMachine(
             mirrors: urls.map { ($0.authority, $0.display) },
             policy: configuration.retry,
@@ -18,7 +22,10 @@ extension TransferEngine {
         var content = FetchedContent.notModified
         var event = DownloadMachine.Event.began(isComplete: false)
         while true {
-            let moment = DownloadMachine.Moment(now: clock.now - start, random: .random(in: 0..<1))
+            let moment = DownloadMachine.Moment(
+                now: clock.now - start,
+                random: .random(in: 0..<1, using: &jitter)
+            )
             switch machine.handle(event, &memory, at: moment) {
             case .attempt(let mirror, _):
                 let outcome = await attempt(urls[mirror], request, &content)
@@ -86,7 +93,7 @@ extension TransferEngine {
                 receiver: receiver,
                 now: clock.now
             )
-            let end = try await perform(exchange)
+            let end = await perform(exchange)
             if let outcome = receiver.outcome(end) {
                 if outcome == .complete { content = receiver.fetched }
                 return outcome

@@ -13,12 +13,13 @@ import StageSystem
 public actor TransferEngine {
     nonisolated let configuration: TransferConfiguration
     nonisolated let logger: Logger
-    private nonisolated let executor = PollingExecutor()
+    private nonisolated let executor: PollingExecutor
     /// Where work that waits for the disk is done, one piece after the other.
     nonisolated let storage = DispatchQueue(label: "stage.checkpoint")
     nonisolated let clock = ContinuousClock()
 
     var memory = MirrorMemory()
+    var jitter = JitterGenerator(seed: .random(in: 0 ... .max))
     private var exchanges: [Int: Exchange] = [:]
     private var checkpoints: [ObjectIdentifier: Checkpointing] = [:]
     private var nextTag = 1
@@ -29,6 +30,7 @@ public actor TransferEngine {
     init(configuration: TransferConfiguration, logger: Logger) {
         self.configuration = configuration
         self.logger = logger
+        executor = PollingExecutor(connections: max(configuration.connections, 1))
         slots = TransferSlots(
             perHost: configuration.connectionsPerHost,
             total: configuration.connections
@@ -59,10 +61,9 @@ public actor TransferEngine {
 
 extension TransferEngine {
     /// Sends a request once a connection is free, and returns when the exchange has ended.
-    func perform(_ exchange: Exchange) async throws(TransferError) -> ExchangeEnd {
+    func perform(_ exchange: Exchange) async -> ExchangeEnd {
         let tag = nextTag
         nextTag += 1
-        try exchange.prepare(configuration, tag: tag)
         exchange.budget = budget
         return await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
@@ -89,11 +90,10 @@ extension TransferEngine {
     /// Hands an exchange that has its connection to libcurl.
     private func run(_ tag: Int) {
         guard let exchange = exchanges[tag] else { return }
-        exchange.isRunning = true
         exchange.window = (clock.now, 0)
         exchange.receiver.connect()
-        let code = unsafe curl_multi_add_handle(executor.multi, exchange.easy)
-        if code != CURLM_OK { finish(tag, CURLE_FAILED_INIT) }
+        let code = unsafe exchange.start(on: executor.multi, configuration, tag: tag)
+        if code != CURLE_OK { finish(tag, code) }
     }
 
     /// Lets libcurl work, completes the exchanges that have ended, and returns for how many
@@ -138,8 +138,7 @@ extension TransferEngine {
         var end = exchange.end(code)
         end.isStalled = isStalled
         if exchange.isRunning {
-            // The handle was added by this engine: removing it cannot fail.
-            unsafe _ = curl_multi_remove_handle(executor.multi, exchange.easy)
+            unsafe exchange.leave(executor.multi)
             if let next = slots.leave(host: exchange.request.url.authority) { run(next) }
         } else {
             _ = slots.withdraw(tag)
@@ -165,9 +164,7 @@ extension TransferEngine {
     private func resumePaused(_ now: ContinuousClock.Instant) -> Bool {
         for exchange in Array(exchanges.values) where exchange.isPaused {
             guard budget?.isOpen(at: now) ?? true else { return true }
-            exchange.isPaused = false
-            // A failure ends the transfer, which its message then tells.
-            unsafe _ = curl_easy_pause(exchange.easy, CURLPAUSE_CONT)
+            exchange.goOn()
         }
         return exchanges.values.contains { $0.isPaused }
     }

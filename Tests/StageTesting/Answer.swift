@@ -44,8 +44,7 @@ public struct Answer: Sendable {
     /// entity tag made from the content.
     public static func content(_ content: [UInt8]) -> Answer {
         var answer = Answer(content: content)
-        var hash: UInt64 = 0xCBF2_9CE4_8422_2325
-        for byte in content { hash = (hash ^ UInt64(byte)) &* 0x100_0000_01B3 }
+        let hash = UInt(bitPattern: content.hashValue)
         answer.entityTag = "\"\(String(hash, radix: 36))-\(content.count)\""
         return answer
     }

@@ -76,6 +76,11 @@ public final class TestServer: Sendable {
 
     /// Sets the answers to the requests for `path`, in order; the last repeats.
     public func answer(_ path: String, with answers: Answer...) {
+        answer(path, with: answers)
+    }
+
+    /// Sets the answers to the requests for `path`, in order; the last repeats.
+    public func answer(_ path: String, with answers: [Answer]) {
         state.withLock { $0.answers[path] = answers }
     }
 

@@ -15,12 +15,15 @@ final class TemporaryDirectory: Sendable {
 
     init() throws {
         let name = "stage-\(getpid())-\(String(UInt64.random(in: 0 ... .max), radix: 36))"
-        directory = try Directory.make(FilePath("/tmp").appending(name))
+        // In memory where there is such a place: these tests are not about the disk.
+        let root = (try? Directory.open("/dev/shm"))?.path ?? "/tmp"
+        directory = try Directory.make(root.appending(name))
     }
 
     deinit {
         // What a failed test leaves here is in nobody's way.
-        guard let parent = try? Directory.open("/tmp"), let name = directory.path.lastComponent
+        guard let parent = try? Directory.open(directory.path.removingLastComponent()),
+            let name = directory.path.lastComponent
         else { return }
         _ = try? parent.removeTree(name)
     }
@@ -124,13 +127,16 @@ func failure(
     }
 }
 
-/// Content that looks like nothing else, different for each seed.
+/// Content that looks like nothing else, different for each seed and at each place.
 func noise(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
-    var state = seed &* 0x9E37_79B9_7F4A_7C15 | 1
-    return (0..<count).map { _ in
-        state ^= state << 13
-        state ^= state >> 7
-        state ^= state << 17
-        return UInt8(truncatingIfNeeded: state >> 32)
+    var numbers = JitterGenerator(seed: seed)
+    var block = (0..<4093).map { _ in UInt8.random(in: 0...255, using: &numbers) }
+    var content: [UInt8] = []
+    content.reserveCapacity(count + block.count)
+    while content.count < count {
+        block[0] &+= 1
+        if block[0] == 0 { block[1] &+= 1 }
+        content += block
     }
+    return Array(content[..<count])
 }

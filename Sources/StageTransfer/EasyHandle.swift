@@ -1,0 +1,126 @@
+import CCurl
+import SystemPackage
+
+/// The owner of one of libcurl's easy handles and of the memory that it refers to.
+@safe struct EasyHandle: ~Copyable {
+    let pointer: UnsafeMutableRawPointer
+    private var fields: UnsafeMutablePointer<curl_slist>?
+    private let message: UnsafeMutablePointer<CChar>
+
+    init() {
+        guard let pointer = unsafe curl_easy_init() else { fatalError("out of memory") }
+        unsafe self.pointer = pointer
+        unsafe fields = nil
+        unsafe message = .allocate(capacity: Int(CURL_ERROR_SIZE))
+        unsafe message.initialize(to: 0)
+    }
+
+    deinit {
+        unsafe curl_easy_cleanup(pointer)
+        unsafe curl_slist_free_all(fields)
+        unsafe message.deallocate()
+    }
+
+    /// What libcurl says of a failure; empty where it says nothing.
+    var words: String { unsafe String(cString: message) }
+
+    /// What was found of the server's certificate (`X509_V_…`); 0 for nothing wrong.
+    var certificateResult: Int {
+        var result = 0
+        let code = unsafe stage_easy_number(pointer, CURLINFO_SSL_VERIFYRESULT, &result)
+        return code == CURLE_OK ? result : 0
+    }
+
+    /// Ties the handle to its tag and to what takes the answer in.
+    mutating func prepare(
+        for tag: Int,
+        header: curl_write_callback,
+        body: curl_write_callback,
+        _ context: UnsafeMutableRawPointer
+    ) -> CURLcode {
+        var code = unsafe stage_easy_set_private(pointer, UnsafeMutableRawPointer(bitPattern: tag))
+        if code == CURLE_OK { code = unsafe stage_easy_set_error_buffer(pointer, message) }
+        if code == CURLE_OK {
+            code = unsafe stage_easy_set_receiver(pointer, header, body, context)
+        }
+        return code
+    }
+
+    /// Sets the request; returns libcurl's first complaint.
+    mutating func set(
+        _ request: ExchangeRequest,
+        _ configuration: TransferConfiguration
+    ) -> CURLcode {
+        let options = Options(request, configuration)
+        for (option, value) in options.numbers {
+            let code = unsafe stage_easy_set_number(pointer, option, value)
+            if code != CURLE_OK { return code }
+        }
+        for (option, value) in options.texts {
+            let code = unsafe stage_easy_set_text(pointer, option, value)
+            if code != CURLE_OK { return code }
+        }
+        for line in options.fields {
+            guard let longer = unsafe curl_slist_append(fields, line) else {
+                return CURLE_OUT_OF_MEMORY
+            }
+            unsafe fields = longer
+        }
+        return unsafe stage_easy_set_fields(pointer, fields)
+    }
+}
+
+/// What libcurl is told of a request.
+private struct Options {
+    var numbers: [(CURLoption, Int)]
+    var texts: [(CURLoption, String)]
+    var fields: [String]
+
+    init(_ request: ExchangeRequest, _ configuration: TransferConfiguration) {
+        let url = request.url
+        let proxies = configuration.proxies
+        fields = request.fields
+        numbers = [
+            (CURLOPT_HTTP_VERSION, Int(CURL_HTTP_VERSION_1_1)),
+            (CURLOPT_NOSIGNAL, 1),
+            (CURLOPT_NOPROGRESS, 1),
+            (CURLOPT_TCP_KEEPALIVE, 1),
+            (CURLOPT_SUPPRESS_CONNECT_HEADERS, 1),
+            (CURLOPT_CONNECTTIMEOUT_MS, configuration.connectTimeout.milliseconds),
+            (CURLOPT_BUFFERSIZE, Int(min(max(request.size, 1 << 14), 1 << 19))),
+        ]
+        texts = [
+            (CURLOPT_URL, url.text),
+            (CURLOPT_USERAGENT, configuration.userAgent),
+            (CURLOPT_PROTOCOLS_STR, "http,https"),
+            // Set even when empty: libcurl would ask the environment otherwise.
+            (CURLOPT_PROXY, (url.scheme == "https" ? proxies.https : proxies.http) ?? ""),
+            (CURLOPT_NOPROXY, proxies.exceptions),
+        ]
+        if let file = configuration.certificateAuthorities {
+            texts.append((CURLOPT_CAINFO, file.string))
+        }
+        guard request.mayAuthenticate else { return }
+        if let netrc = configuration.netrc {
+            numbers.append((CURLOPT_NETRC, Int(CURL_NETRC_OPTIONAL.rawValue)))
+            texts.append((CURLOPT_NETRC_FILE, netrc.string))
+        }
+        if let token = configuration.token(for: url) {
+            fields.append("Authorization: Bearer \(token.secret)")
+        }
+    }
+}
+
+extension TransferConfiguration {
+    /// The token for a URL, if there is one and it may be sent there.
+    func token(for url: TransferURL) -> BearerToken? {
+        let isLocal = ["localhost", "127.0.0.1", "[::1]"].contains(url.host)
+        guard url.scheme == "https" || isLocal else { return nil }
+        return bearerTokens[url.authority] ?? bearerTokens[url.host]
+    }
+}
+
+extension Duration {
+    /// The whole milliseconds in the duration.
+    var milliseconds: Int { Int(self / .milliseconds(1)) }
+}

@@ -1,0 +1,246 @@
+import SystemPackage
+import Testing
+
+@testable import StageTransfer
+
+@Suite struct DownloadMachineTests {
+    typealias Machine = DownloadMachine
+
+    private static let transient = TransferError.unreachable(url: "u", detail: "d")
+    private static let permanent = TransferError.refused(url: "u", status: 404)
+
+    /// A machine, the memory it shares and the time, so that a test reads as a story.
+    private struct Story {
+        var memory = MirrorMemory()
+        var now = Duration.zero
+        var machine: Machine
+        var random = 0.5
+
+        init(_ count: Int, policy: RetryPolicy = RetryPolicy(), memory: MirrorMemory? = nil) {
+            if let memory { self.memory = memory }
+            machine = Machine(
+                mirrors: (0..<count).map { ("host\($0)", "url\($0)") },
+                policy: policy,
+                memory: self.memory
+            )
+        }
+
+        mutating func handle(_ event: Machine.Event) -> Machine.Action {
+            machine.handle(event, &memory, at: Machine.Moment(now: now, random: random))
+        }
+
+        mutating func begin() -> Machine.Action { handle(.began(isComplete: false)) }
+
+        mutating func fail(
+            pause: Duration? = nil,
+            _ progress: Machine.Progress = Machine.Progress()
+        ) -> Machine.Action {
+            handle(.ended(.transient(transient, pause: pause), progress))
+        }
+
+        mutating func waited(_ duration: Duration) -> Machine.Action {
+            now += duration
+            return handle(.waited)
+        }
+    }
+
+    @Test func contentThatIsHereAlreadyIsOnlyVerified() {
+        var story = Story(1)
+        let first = story.handle(.began(isComplete: true))
+        #expect(first == .verify)
+        let last = story.handle(.verified(true))
+        #expect(last == .succeed)
+        #expect(story.machine.attempts == 0)
+    }
+
+    @Test func contentThatIsHereAndWrongBlamesNoMirror() {
+        var story = Story(1)
+        _ = story.handle(.began(isComplete: true))
+        let next = story.handle(.verified(false))
+        #expect(next == .attempt(mirror: 0, isRanged: false))
+        #expect(story.memory == MirrorMemory())
+    }
+
+    @Test func withoutMirrorsThereIsNothingToTry() {
+        var story = Story(0)
+        let action = story.begin()
+        #expect(action == .fail(.unacceptable(url: "", .noMirror)))
+    }
+
+    @Test func mirrorsAreTriedInOrderBeforeAnythingWaits() {
+        var story = Story(3)
+        var actions = [story.begin()]
+        for _ in 0..<3 { actions.append(story.fail()) }
+        #expect(
+            actions == [
+                .attempt(mirror: 0, isRanged: true), .attempt(mirror: 1, isRanged: true),
+                .attempt(mirror: 2, isRanged: true), .wait(.seconds(1), .backoff),
+            ]
+        )
+        let next = story.waited(.seconds(1))
+        #expect(next == .attempt(mirror: 0, isRanged: true))
+    }
+
+    @Test func waitsDoubleUpToTheCapAndThenEnd() {
+        let policy = RetryPolicy(maximumAttempts: 5, base: .seconds(2), cap: .seconds(10))
+        var story = Story(1, policy: policy)
+        story.random = 1
+        var waits: [Machine.Action] = []
+        _ = story.begin()
+        for _ in 0..<5 {
+            waits.append(story.fail())
+            if case .wait(let duration, _) = waits.last { _ = story.waited(duration) }
+        }
+        #expect(
+            waits == [
+                .wait(.seconds(2), .backoff), .wait(.seconds(4), .backoff),
+                .wait(.seconds(8), .backoff), .wait(.seconds(10), .backoff),
+                .fail(Self.transient),
+            ]
+        )
+    }
+
+    @Test func durableBytesResetTheCount() {
+        let policy = RetryPolicy(maximumAttempts: 3, base: .seconds(2))
+        var story = Story(1, policy: policy)
+        story.random = 1
+        _ = story.begin()
+        for _ in 0..<20 {
+            let action = story.fail(
+                Machine.Progress(wasAccepted: true, newBytes: 9 << 20, isDurable: true)
+            )
+            #expect(action == .wait(.seconds(2), .backoff))
+            _ = story.waited(.seconds(2))
+        }
+        let second = story.fail(Machine.Progress(wasAccepted: true, newBytes: 100))
+        #expect(second == .wait(.seconds(2), .backoff) || second == .wait(.seconds(4), .backoff))
+    }
+
+    @Test func aMirrorThatDeliveredIsAskedOnceMore() {
+        var story = Story(2)
+        _ = story.begin()
+        let some = Machine.Progress(wasAccepted: true, newBytes: 100)
+        let first = story.fail(some)
+        #expect(first == .wait(.seconds(1), .backoff))
+        let again = story.waited(.seconds(1))
+        #expect(again == .attempt(mirror: 0, isRanged: true))
+        let other = story.fail(some)
+        #expect(other == .attempt(mirror: 1, isRanged: true))
+    }
+
+    @Test func aServerIsLeftAloneAsLongAsItAsks() {
+        var story = Story(1)
+        _ = story.begin()
+        let action = story.fail(pause: .seconds(30))
+        #expect(action == .wait(.seconds(31), .server))
+        let next = story.waited(.seconds(31))
+        #expect(next == .attempt(mirror: 0, isRanged: true))
+    }
+
+    @Test func othersAreAskedMeanwhile() {
+        var story = Story(2)
+        _ = story.begin()
+        let other = story.fail(pause: .seconds(3600))
+        #expect(other == .attempt(mirror: 1, isRanged: true))
+        let wait = story.fail()
+        #expect(wait == .wait(.seconds(1), .backoff))
+        let next = story.waited(.seconds(1))
+        #expect(next == .attempt(mirror: 1, isRanged: true))
+    }
+
+    @Test func aWaitBeyondTheBudgetEndsAtOnce() {
+        var story = Story(1, policy: RetryPolicy(giveUpAfter: .seconds(10)))
+        _ = story.begin()
+        let action = story.fail(pause: .seconds(60))
+        #expect(action == .fail(Self.transient))
+    }
+
+    @Test func aMirrorThatRefusesIsNotAskedAgain() {
+        var story = Story(2)
+        _ = story.begin()
+        let other = story.handle(.ended(.permanent(Self.permanent), Machine.Progress()))
+        #expect(other == .attempt(mirror: 1, isRanged: true))
+        let wait = story.fail()
+        #expect(wait == .wait(.seconds(1), .backoff))
+        let next = story.waited(.seconds(1))
+        #expect(next == .attempt(mirror: 1, isRanged: true))
+        let end = story.handle(.ended(.permanent(Self.permanent), Machine.Progress()))
+        #expect(end == .fail(Self.permanent))
+    }
+
+    @Test func aPortalIsToldBeforeOtherFailures() {
+        let portal = TransferError.captivePortal(url: "u", answeredBy: "p")
+        var story = Story(2)
+        _ = story.begin()
+        _ = story.handle(.ended(.permanent(portal), Machine.Progress()))
+        let end = story.handle(.ended(.permanent(Self.permanent), Machine.Progress()))
+        #expect(end == .fail(portal))
+    }
+
+    @Test func contentIsWrongTwiceAtMostAndFromAnotherMirrorFirst() {
+        var story = Story(2)
+        _ = story.begin()
+        let accepted = Machine.Progress(wasAccepted: true, newBytes: 1)
+        let verify = story.handle(.ended(.complete, accepted))
+        #expect(verify == .verify)
+        let other = story.handle(.verified(false))
+        #expect(other == .attempt(mirror: 1, isRanged: false))
+        _ = story.handle(.ended(.complete, accepted))
+        let end = story.handle(.verified(false))
+        #expect(end == .fail(.wrongDigest(url: "url1")))
+    }
+
+    @Test(arguments: [Machine.Outcome.restart, .distrustRanges])
+    func whatIsHeldIsOfNoUse(outcome: Machine.Outcome) {
+        var story = Story(2)
+        _ = story.begin()
+        let again = story.handle(.ended(outcome, Machine.Progress()))
+        #expect(again == .attempt(mirror: 0, isRanged: false))
+        let accepted = Machine.Progress(wasAccepted: true, newBytes: 1)
+        _ = story.fail(accepted)
+        let next = story.waited(.seconds(1))
+        #expect(next == .attempt(mirror: 0, isRanged: outcome == .restart))
+    }
+
+    @Test func aHostThatFailedIsTriedLastByTheNext() {
+        var story = Story(2)
+        _ = story.begin()
+        _ = story.fail()
+        var next = Story(2, memory: story.memory)
+        let first = next.begin()
+        #expect(first == .attempt(mirror: 1, isRanged: true))
+        _ = next.fail()
+        _ = next.handle(.ended(.complete, Machine.Progress(wasAccepted: true, newBytes: 1)))
+        _ = next.handle(.verified(true))
+        var third = Story(2, memory: next.memory)
+        let healed = third.begin()
+        #expect(healed == .attempt(mirror: 0, isRanged: true))
+    }
+
+    @Test func aLocalFailureEndsEverything() {
+        var story = Story(3)
+        _ = story.begin()
+        let end = story.handle(.ended(.local(.outOfSpace("/x")), Machine.Progress()))
+        #expect(end == .fail(.outOfSpace("/x")))
+    }
+}
+
+@Suite struct TransferSlotsTests {
+    @Test func limitsHoldForEachHostAndInAll() {
+        var slots = TransferSlots(perHost: 2, total: 3)
+        let taken = [
+            slots.enter(1, host: "a", priority: 0), slots.enter(2, host: "a", priority: 0),
+            slots.enter(3, host: "a", priority: 0), slots.enter(4, host: "b", priority: 0),
+            slots.enter(5, host: "c", priority: 0), slots.enter(6, host: "c", priority: 1),
+        ]
+        #expect(taken == [true, true, false, true, false, false])
+        let first = slots.leave(host: "b")
+        #expect(first == 6)
+        let second = slots.leave(host: "a")
+        #expect(second == 3)
+        let isWithdrawn = slots.withdraw(5)
+        #expect(isWithdrawn)
+        let none = slots.leave(host: "a")
+        #expect(none == nil)
+    }
+}

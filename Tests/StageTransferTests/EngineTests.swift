@@ -1,0 +1,360 @@
+import Glibc
+import StageModel
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+@testable import StageTransfer
+
+/// What the engine does on the wire, beyond resuming.
+@Suite(.server) struct EngineTests {
+    let server = TestServer.current
+    let place: TemporaryDirectory
+    let part: PartFile
+
+    init() throws {
+        place = try TemporaryDirectory()
+        part = try PartFile.open("pack", in: place.directory)
+    }
+
+    static let content = noise(300_000)
+
+    @Test func aServerThatAsksToWaitIsAskedAgain() async throws {
+        let events = Events()
+        server.answer(
+            "/pack",
+            with: .dropped,
+            .status(503).field("Retry-After", "0"),
+            .content(Self.content)
+        )
+        let request = DownloadRequest(
+            server.url("/pack"),
+            content: Self.content,
+            events: events
+        )
+        let receipt = try await download(request, to: part)
+        #expect(receipt.attempts == 3)
+        let waits = events.all.filter { if case .waiting = $0 { true } else { false } }
+        #expect(waits.count == 2)
+    }
+
+    @Test func aWaitEndsWithTheTask() async throws {
+        server.answer("/pack", with: .status(503).field("Retry-After", "3600"))
+        var request = DownloadRequest(server.url("/pack"), content: Self.content)
+        let (waiting, isWaiting) = AsyncStream.makeStream(of: Void.self)
+        request.report = { event in
+            if case .waiting(.server, _) = event { isWaiting.finish() }
+        }
+        let error = try await cancelled(request, after: waiting)
+        #expect(error == .cancelled)
+    }
+
+    @Test func theNextMirrorIsAsked() async throws {
+        server.answer("/bad", with: .status(404))
+        server.answer("/pack", with: .content(Self.content))
+        let events = Events()
+        let request = DownloadRequest(
+            "http://127.0.0.1:1/refused",
+            server.url("/bad"),
+            server.url("/pack"),
+            content: Self.content,
+            events: events
+        )
+        try await withEngine { engine in
+            let receipt = try await engine.download(request, to: part)
+            #expect(receipt.url == server.url("/pack"))
+            #expect(receipt.attempts == 3)
+            let other = try PartFile.open("other", in: place.directory)
+            let second = try await engine.download(request, to: other)
+            #expect(second.attempts == 2)
+        }
+        #expect(
+            events.all.contains(
+                .mirrorFailed(
+                    url: server.url("/bad"),
+                    .refused(url: server.url("/bad"), status: 404)
+                )
+            )
+        )
+    }
+
+    @Test func contentThatIsWrongComesFromAnotherMirror() async throws {
+        let wrong = noise(Self.content.count, seed: 9)
+        server.answer("/wrong", with: .content(wrong))
+        server.answer("/pack", with: .content(Self.content))
+        let events = Events()
+        let request = DownloadRequest(
+            server.url("/wrong"),
+            server.url("/pack"),
+            content: Self.content,
+            events: events
+        )
+        let receipt = try await download(request, to: part)
+        #expect(receipt.url == server.url("/pack"))
+        #expect(receipt.bytesReceived == ByteCount(2 * Self.content.count))
+        #expect(events.restarts == [.wrongDigest])
+    }
+
+    @Test func contentThatIsWrongTwiceIsAnError() async throws {
+        server.answer("/pack", with: .content(noise(Self.content.count, seed: 9)))
+        let request = DownloadRequest(server.url("/pack"), content: Self.content)
+        let error = await failure(of: request, to: part)
+        #expect(error == .wrongDigest(url: server.url("/pack")))
+        #expect(server.counts(for: "/pack").requests == 2)
+        #expect(part.length == .zero)
+    }
+
+    @Test func aStalledTransferIsTriedAgain() async throws {
+        server.answer(
+            "/pack",
+            with: .content(Self.content).stalled(after: 100_000),
+            .content(Self.content)
+        )
+        var configuration = TransferConfiguration.impatient
+        configuration.stall = StallRule(minimum: .kibibytes(1), window: .milliseconds(80))
+        let request = DownloadRequest(server.url("/pack"), content: Self.content)
+        let receipt = try await download(request, to: part, configuration)
+        #expect(receipt.attempts == 2)
+        #expect(receipt.bytesReceived == ByteCount(Self.content.count))
+    }
+
+    @Test func aSilentServerIsNotWaitedForForever() async throws {
+        server.answer("/pack", with: .content(Self.content).waiting { usleep(400_000) })
+        var configuration = TransferConfiguration.single
+        configuration.stall = StallRule(minimum: .kibibytes(1), window: .milliseconds(80))
+        let request = DownloadRequest(server.url("/pack"), content: Self.content)
+        let error = await failure(of: request, to: part, configuration)
+        #expect(
+            error == .unreachable(url: server.url("/pack"), detail: "the transfer stalled")
+        )
+    }
+
+    @Test func theBandwidthIsShared() async throws {
+        let content = noise(100_000)
+        server.answer("/pack", with: .content(content))
+        var configuration = TransferConfiguration.impatient
+        configuration.bandwidth = ByteCount(400_000)
+        let start = ContinuousClock.now
+        try await withEngine(configuration) { engine in
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for index in 0..<4 {
+                    let name = try #require(FilePath.Component("part\(index)"))
+                    let part = try PartFile.open(name, in: place.directory)
+                    let request = DownloadRequest(server.url("/pack"), content: content)
+                    group.addTask { _ = try await engine.download(request, to: part) }
+                }
+                try await group.waitForAll()
+            }
+        }
+        // 400 kB at 400 kB/s, of which an eighth and four buffers may come at once.
+        #expect(ContinuousClock.now - start >= .milliseconds(600))
+    }
+
+    @Test(arguments: [false, true])
+    func aBodyThatNeverEndsIsCutOff(isChunked: Bool) async throws {
+        let answer = Answer.content(Self.content).omitting("Content-Length").with {
+            $0.isEndless = true
+            $0.isChunked = isChunked
+        }
+        server.answer("/pack", with: answer)
+        let request = DownloadRequest(server.url("/pack"), content: Self.content)
+        let error = await failure(of: request, to: part)
+        #expect(
+            error
+                == .wrongSize(
+                    url: server.url("/pack"),
+                    expected: ByteCount(Self.content.count),
+                    actual: nil
+                )
+        )
+        #expect(part.length <= ByteCount(Self.content.count))
+    }
+
+    @Test func aShortBodyIsNeverASuccess() async throws {
+        let short = Answer.content(Array(Self.content.dropLast())).omitting("Content-Length")
+            .with { $0.closes = true }
+        server.answer("/pack", with: short)
+        let request = DownloadRequest(server.url("/pack"), content: Self.content)
+        let error = await failure(of: request, to: part, .single)
+        let detail = "the content ended after 299999 of 300000 bytes"
+        #expect(error == .unreachable(url: server.url("/pack"), detail: detail))
+    }
+
+    @Test func anEncodedBodyIsRefused() async throws {
+        server.answer("/pack", with: .content(Self.content).field("Content-Encoding", "gzip"))
+        let request = DownloadRequest(server.url("/pack"), content: Self.content)
+        let error = await failure(of: request, to: part)
+        #expect(
+            error == .unacceptable(url: server.url("/pack"), .contentEncoding("gzip"))
+        )
+    }
+
+    @Test func cancellingLeavesWhatCanBeResumed() async throws {
+        let content = noise(1 << 20)
+        server.answer(
+            "/pack",
+            with: .content(content).stalled(after: 1 << 19),
+            .content(content)
+        )
+        var request = DownloadRequest(server.url("/pack"), content: content)
+        let (arrived, hasArrived) = AsyncStream.makeStream(of: Void.self)
+        request.report = { event in
+            if event == .received(ByteCount(1 << 19)) { hasArrived.finish() }
+        }
+        let error = try await cancelled(request, after: arrived)
+        #expect(error == .cancelled)
+        let again = try PartFile.open("pack", in: place.directory, boot: BootID("another"))
+        #expect(again.length == ByteCount(1 << 19))
+        let receipt = try await download(
+            DownloadRequest(server.url("/pack"), content: content),
+            to: again
+        )
+        #expect(receipt.bytesReceived == ByteCount(1 << 19))
+    }
+
+    /// A transfer that does not end shows what is made safe meanwhile.
+    @Test func whatArrivesIsMadeDurableMeanwhile() async throws {
+        let content = noise(1 << 20)
+        server.answer("/pack", with: .content(content).stalled(after: 1 << 19))
+        var configuration = TransferConfiguration.impatient
+        configuration.stall.window = .milliseconds(100)
+        configuration.stall.minimum = .zero
+        configuration.checkpoint = CheckpointRule(size: .kibibytes(64), interval: .zero)
+        let request = DownloadRequest(server.url("/pack"), content: content)
+        let part = part
+        let durable = try await withEngine(configuration) { engine in
+            await withTaskGroup(of: Void.self) { group in
+                group.addTask { _ = try? await engine.download(request, to: part) }
+                let deadline = ContinuousClock.now + .seconds(20)
+                while record()?.durable != 1 << 19, ContinuousClock.now < deadline {
+                    try? await Task.sleep(for: .milliseconds(5))
+                }
+                let durable = record()
+                group.cancelAll()
+                return durable
+            }
+        }
+        #expect(durable?.durable == 1 << 19)
+        #expect(durable?.boot == BootID.current.text)
+        #expect(durable?.validator == Answer.content(content).entityTag.map { .entityTag($0) })
+    }
+
+    /// What is known of the part file, on disk.
+    private func record() -> PartRecord? {
+        guard let file = try? place.directory.file(reading: "pack.state") else { return nil }
+        return (try? file.readAll(limit: 9999)).flatMap { PartRecord.decode($0) }
+    }
+
+    @Test func aRecordIsThereBeforeTheFirstByte() async throws {
+        server.answer("/pack", with: .content(Self.content))
+        var request = DownloadRequest(server.url("/pack"), content: Self.content)
+        let records = Events()
+        let place = place
+        request.report = { event in
+            guard case .accepted = event else { return }
+            let state = (try? place.directory.status("pack.state")).flatMap { $0 }
+            if state != nil { records.append(event) }
+        }
+        try await download(request, to: part)
+        #expect(records.offsets == [0])
+    }
+
+    @Test func smallContentNeedsNoRecord() async throws {
+        let content = noise(1 << 18)
+        server.answer("/pack", with: .content(content))
+        try await download(DownloadRequest(server.url("/pack"), content: content), to: part)
+        #expect(try place.directory.entries().map(\.name.string) == ["pack.part.1"])
+    }
+
+    /// The error of a download that is cancelled once `moment` ends.
+    private func cancelled(
+        _ request: DownloadRequest,
+        after moment: AsyncStream<Void>
+    ) async throws -> TransferError? {
+        let part = part
+        return try await withEngine { engine in
+            await withTaskGroup(of: TransferError?.self) { group in
+                group.addTask {
+                    do throws(TransferError) {
+                        _ = try await engine.download(request, to: part)
+                        return nil
+                    } catch {
+                        return error
+                    }
+                }
+                for await _ in moment {}
+                group.cancelAll()
+                return await group.next() ?? nil
+            }
+        }
+    }
+
+    @Test func aFileThatCannotBeWrittenEndsTheDownload() async throws {
+        try place.directory.createDirectory("pack.part.1")
+        server.answer("/pack", with: .content(Self.content))
+        let request = DownloadRequest(server.url("/pack"), content: Self.content)
+        let error = await failure(of: request, to: part)
+        let path = place.directory.path.appending("pack.part.1")
+        #expect(error == .storage(FileError("open", path, .isDirectory)))
+        #expect(server.requests.count == 1)
+    }
+
+    @Test(arguments: [(28, true), (122, true), (5, false), (30, false)])
+    func onlyAFullDiskIsOutOfSpace(errno: CInt, isFull: Bool) {
+        let failed = FileError("write", "/x", Errno(rawValue: errno))
+        #expect(TransferError(failed) == (isFull ? .outOfSpace("/x") : .storage(failed)))
+    }
+
+    @Test func hundredsOfDownloadsShareFewConnections() async throws {
+        let content = noise(4096)
+        var configuration = TransferConfiguration.impatient
+        configuration.connectionsPerHost = 4
+        server.answer("/pack", with: .content(content))
+        let events = Events()
+        try await withEngine(configuration) { engine in
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for index in 0..<300 {
+                    let name = try #require(FilePath.Component("part\(index)"))
+                    let part = try PartFile.open(name, in: place.directory)
+                    let request = DownloadRequest(
+                        server.url("/pack"),
+                        content: content,
+                        events: events
+                    )
+                    group.addTask {
+                        let receipt = try await engine.download(request, to: part)
+                        #expect(receipt.bytesReceived == ByteCount(4096))
+                        try part.remove()
+                    }
+                }
+                try await group.waitForAll()
+            }
+        }
+        #expect(server.connectionCount <= 4)
+        #expect(server.peakConcurrency <= 4)
+        #expect(events.all.contains(.waiting(.connection, nil)))
+        #expect(try place.directory.entries().isEmpty)
+    }
+
+    @Test func aLocalFileIsCopied() async throws {
+        try place.directory.write(Self.content, to: "source", durably: false)
+        let url = "file://\(place.directory.path)/source"
+        let receipt = try await download(DownloadRequest(url, content: Self.content), to: part)
+        #expect(receipt.url == url)
+        #expect(fileContent(part.path) == Self.content)
+    }
+
+    @Test func aLocalFileThatIsMissingIsAnError() async throws {
+        let url = "file://\(place.directory.path)/missing"
+        let error = await failure(of: DownloadRequest(url, content: [1]), to: part)
+        let path = place.directory.path.appending("missing")
+        #expect(error == .storage(FileError("open", path, .noSuchFileOrDirectory)))
+    }
+
+    @Test(arguments: ["", "pack", "/pack", "ftp://h/p", "http://", "gopher://x"])
+    func otherURLsAreRefused(url: String) async throws {
+        let error = await failure(of: DownloadRequest(url, content: [1]), to: part)
+        #expect(error == .unacceptable(url: url, .url))
+    }
+}

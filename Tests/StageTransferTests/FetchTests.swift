@@ -1,0 +1,94 @@
+import StageModel
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+@testable import StageTransfer
+
+@Suite(.server) struct FetchTests {
+    let server = TestServer.current
+    static let document = Array("{\"packs\":[]}".utf8)
+
+    private func fetch(
+        _ change: (inout ContentFetch) -> Void = { _ in }
+    ) async throws -> FetchedContent {
+        var request = ContentFetch(mirrors: [server.url("/manifest")], limit: ByteCount(100))
+        change(&request)
+        let ready = request
+        return try await withEngine { try await $0.fetch(ready) }
+    }
+
+    private func failure() async -> TransferError? {
+        do {
+            _ = try await fetch()
+            return nil
+        } catch {
+            return error as? TransferError
+        }
+    }
+
+    @Test func aDocumentComesWithItsValidator() async throws {
+        server.answer("/manifest", with: .redirect(to: "/real"))
+        server.answer("/real", with: .content(Self.document).tagged("\"7\""))
+        let content = try await fetch()
+        let expected = FetchedDocument(
+            bytes: Self.document,
+            entityTag: "\"7\"",
+            url: server.url("/real")
+        )
+        #expect(content == .document(expected))
+    }
+
+    @Test func aDocumentThatIsHeldIsNotSentAgain() async throws {
+        server.answer("/manifest", with: .content(Self.document).tagged("\"7\""))
+        let same = try await fetch { $0.entityTag = "\"7\"" }
+        #expect(same == .notModified)
+        let other = try await fetch { $0.entityTag = "\"6\"" }
+        #expect(other != .notModified)
+    }
+
+    @Test func aFailureThatPassesIsTriedAgain() async throws {
+        server.answer("/manifest", with: .dropped, .status(500), .content(Self.document))
+        guard case .document(let document) = try await fetch() else {
+            Issue.record("expected a document")
+            return
+        }
+        #expect(document.bytes == Self.document)
+    }
+
+    @Test func aDocumentIsNotLargerThanItMayBe() async throws {
+        let error = TransferError.unacceptable(
+            url: server.url("/manifest"),
+            .size(limit: ByteCount(100))
+        )
+        server.answer("/manifest", with: .content(noise(101)))
+        #expect(await failure() == error)
+        server.answer("/manifest", with: .content(noise(50)).chunked().with { $0.isEndless = true })
+        #expect(await failure() == error)
+        server.answer("/manifest", with: .content(noise(100)))
+        #expect(await failure() == nil)
+    }
+
+    @Test func aPortalIsRecognised() async throws {
+        server.answer("/manifest", with: .portal)
+        let url = server.url("/manifest")
+        #expect(await failure() == .captivePortal(url: url, answeredBy: url))
+    }
+
+    @Test func aTruncatedDocumentIsNeverASuccess() async throws {
+        server.answer("/manifest", with: .content(Self.document).cut(after: 5))
+        guard case .unreachable = await failure() else {
+            Issue.record("expected an interrupted transfer")
+            return
+        }
+    }
+
+    @Test func aLocalDocumentIsRead() async throws {
+        let place = try TemporaryDirectory()
+        try place.directory.write(Self.document, to: "a b", durably: false)
+        let url = "file://\(place.directory.path)/a%20b"
+        let content = try await fetch { $0.mirrors = [url] }
+        #expect(content == .document(FetchedDocument(bytes: Self.document, url: url)))
+    }
+}

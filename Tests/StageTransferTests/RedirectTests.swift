@@ -1,0 +1,131 @@
+import StageModel
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+@testable import StageTransfer
+
+@Suite(.server) struct RedirectTests {
+    let server = TestServer.current
+    let place: TemporaryDirectory
+    let part: PartFile
+    static let content = noise(5000)
+
+    init() throws {
+        place = try TemporaryDirectory()
+        part = try PartFile.open("pack", in: place.directory)
+        server.answer("/pack", with: .content(Self.content))
+    }
+
+    private func request(_ path: String) -> DownloadRequest {
+        DownloadRequest(server.url(path), content: Self.content)
+    }
+
+    @Test(arguments: ["pack", "/pack", "//127.0.0.1:PORT/pack", "http://127.0.0.1:PORT/pack#x"])
+    func aRedirectIsFollowed(location: String) async throws {
+        let target = location.replacing("PORT", with: "\(server.port)")
+        server.answer("/start", with: .redirect(to: target, status: 307))
+        let receipt = try await download(request("/start"), to: part)
+        #expect(receipt.url == server.url("/start"))
+        #expect(server.connectionCount == 1)
+    }
+
+    @Test func tenRedirectsAreFollowedAndNoMore() async throws {
+        for step in 1...11 {
+            server.answer("/\(step)", with: .redirect(to: step == 1 ? "/pack" : "/\(step - 1)"))
+        }
+        try await download(request("/10"), to: part)
+        let error = await failure(of: request("/11"), to: part)
+        #expect(error == nil)
+        try part.remove()
+        let refused = await failure(of: request("/11"), to: part)
+        #expect(refused == .unacceptable(url: server.url("/1"), .redirects(limit: 10)))
+    }
+
+    @Test(arguments: ["file:///etc/passwd", "ftp://127.0.0.1/", "http://[bad"])
+    func aRedirectToSomethingElseIsRefused(location: String) async throws {
+        server.answer("/start", with: .redirect(to: location))
+        let error = await failure(of: request("/start"), to: part)
+        #expect(
+            error == .unacceptable(url: server.url("/start"), .redirect(to: location))
+        )
+    }
+
+    @Test func encryptionIsNotGivenUp() throws {
+        let url = try TransferURL("https://a/b")
+        #expect(throws: TransferError.unacceptable(url: "https://a/b", .redirect(to: "http://a/c")))
+        {
+            try RedirectRules.target(of: "http://a/c", from: url, step: 1, allowed: nil)
+        }
+    }
+
+    @Test func everyStepStaysInTheAllowedDomains() async throws {
+        server.answer("/start", with: .redirect(to: server.url("/pack", host: "localhost")))
+        var request = request("/start")
+        request.allowedDomains = AllowedDomains(["127.0.0.1"])
+        let error = await failure(of: request, to: part)
+        let target = server.url("/pack", host: "localhost")
+        #expect(error == .unacceptable(url: target, .domain("localhost")))
+        request.allowedDomains = AllowedDomains(["127.0.0.1", "localhost"])
+        try await download(request, to: part)
+    }
+
+    @Test(arguments: [
+        ("example.com", true), ("EXAMPLE.com.", true), ("a.example.com", false),
+        ("a.b.cdn.net", true), ("cdn.net", false), ("evilcdn.net", false), ("", false),
+    ])
+    func domainsAreMatchedWhole(host: String, isAllowed: Bool) {
+        #expect(AllowedDomains(["Example.com", "*.cdn.net"]).contains(host) == isAllowed)
+    }
+
+    @Test func credentialsStayWithTheirOrigin() async throws {
+        var configuration = TransferConfiguration.impatient
+        let token = try #require(BearerToken("secret"))
+        configuration.bearerTokens = ["127.0.0.1": token, "localhost": token]
+        server.answer("/same", with: .redirect(to: "/pack"))
+        server.answer("/other", with: .redirect(to: server.url("/pack", host: "localhost")))
+        try await download(request("/same"), to: part, configuration)
+        try part.remove()
+        try await download(request("/other"), to: part, configuration)
+        #expect(
+            server.requests.map { $0["authorization"] } == [
+                "Bearer secret", "Bearer secret", "Bearer secret", nil,
+            ]
+        )
+    }
+
+    @Test func namesInURLsAndNetrcStayWithTheirOrigin() async throws {
+        let netrc = "machine localhost login a password b\nmachine 127.0.0.1 login c password d\n"
+        try place.directory.write(Array(netrc.utf8), to: "netrc", durably: false)
+        var configuration = TransferConfiguration.impatient
+        configuration.netrc = place.directory.path.appending("netrc")
+        let other = "http://u:p@localhost:\(server.port)/pack"
+        server.answer("/other", with: .redirect(to: other))
+        try await download(request("/other"), to: part, configuration)
+        #expect(server.requests.map { $0["authorization"] } == ["Basic Yzpk", nil])
+    }
+
+    @Test func secretsAreNotInErrors() async throws {
+        server.answer("/gone", with: .status(404))
+        let url = "http://user:password@127.0.0.1:\(server.port)/gone"
+        let error = await failure(of: DownloadRequest(url, content: [1]), to: part)
+        #expect(error == .refused(url: server.url("/gone"), status: 404))
+        #expect(server.requests.first?["authorization"] == "Basic dXNlcjpwYXNzd29yZA==")
+    }
+
+    @Test func theProxyIsWhatTheConfigurationSays() async throws {
+        var configuration = TransferConfiguration.single
+        configuration.proxies = ProxySettings(http: server.baseURL)
+        server.answer("http://example.invalid/pack", with: .content(Self.content))
+        let request = DownloadRequest("http://example.invalid/pack", content: Self.content)
+        try await download(request, to: part, configuration)
+        try part.remove()
+        configuration.proxies.exceptions = "example.invalid"
+        let error = await failure(of: request, to: part, configuration)
+        guard case .unreachable("http://example.invalid/pack", _) = error else {
+            Issue.record("expected a failed lookup, found \(String(describing: error))")
+            return
+        }
+    }
+}

@@ -1,0 +1,197 @@
+import Testing
+
+@testable import StageTransfer
+
+/// A head in few words: a status and some header lines.
+private func head(_ status: Int, _ lines: String...) -> ResponseHead {
+    var head = ResponseHead(status: status)
+    for line in lines { head.read("\(line)\r\n"[...]) }
+    return head
+}
+
+/// The rows of the response table, each with its neighbours.
+@Suite struct ResponseRulesTests {
+    typealias Decision = ResponseRules.Decision
+
+    /// A request for the bytes from 50 on, of 100, of the version `"a"`.
+    static let ranged = ResponseRules(
+        offset: 50,
+        validator: .entityTag("\"a\""),
+        size: 100,
+        promise: .archive
+    )
+    /// A request for all of 100 bytes.
+    static let whole = ResponseRules(size: 100, promise: .archive)
+
+    @Test(arguments: [
+        (head(206, "Content-Range: bytes 50-99/100", "ETag: \"a\""), Decision.append),
+        (head(206, "content-range:bytes 50-99/100"), .append),
+        (head(206, "Content-Range: bytes 50-79/100"), .append),
+        (head(206, "Content-Range: bytes 50-99/100", "Content-Encoding: identity"), .append),
+        (head(206, "Content-Range: bytes 32-99/100"), .compare(from: 32)),
+        (head(206, "Content-Range: bytes 0-99/100"), .compare(from: 0)),
+        (
+            head(206, "Content-Range: bytes 60-99/100"),
+            .distrustRanges("206 from 60, not 50")
+        ),
+        (
+            head(206, "Content-Range: bytes 0-49/100"),
+            .distrustRanges("206 from 0, not 50")
+        ),
+        (head(206), .distrustRanges("206 without one usable Content-Range")),
+        (
+            head(206, "Content-Type: multipart/byteranges; boundary=x"),
+            .distrustRanges("206 without one usable Content-Range")
+        ),
+        (
+            head(206, "Content-Range: bytes 99-50/100"),
+            .distrustRanges("206 without one usable Content-Range")
+        ),
+        (
+            head(206, "Content-Range: bytes */100"),
+            .distrustRanges("206 without one usable Content-Range")
+        ),
+        (head(206, "Content-Range: bytes 50-99/101"), .distrustRanges("206 of another total")),
+        (head(206, "Content-Range: bytes 50-99/*"), .distrustRanges("206 of another total")),
+        (
+            head(206, "Content-Range: bytes 50-99/100", "ETag: \"b\""),
+            .distrustRanges("206 of another version")
+        ),
+        (
+            head(206, "Content-Range: bytes 50-99/100", "ETag: W/\"a\""),
+            .distrustRanges("206 of another version")
+        ),
+        (
+            head(206, "Content-Range: bytes 50-99/100", "Content-Encoding: gzip"),
+            .distrustRanges("content encoding gzip")
+        ),
+        (
+            head(206, "Content-Range: bytes 50-99/100", "Content-Length: 51"),
+            .distrustRanges("206 whose length contradicts its range")
+        ),
+        (head(200), .begin),
+        (head(200, "Content-Length: 100", "ETag: \"b\""), .begin),
+        (head(200, "Content-Length: 99"), .wrongSize(99)),
+        (head(200, "Content-Length: 50", "Content-Type: text/html"), .portal),
+        (
+            head(200, "Content-Range: bytes 50-99/100"),
+            .distrustRanges("200 with Content-Range")
+        ),
+        (head(416, "Content-Range: bytes */100"), .restart),
+        (head(416, "Content-Range: bytes */50"), .restart),
+        (head(416), .restart),
+        (head(304), .restart),
+        (head(412), .restart),
+    ])
+    func anAnswerToARequestForARange(head: ResponseHead, decision: Decision) {
+        #expect(Self.ranged.judge(head) == decision)
+    }
+
+    @Test func nothingIsMissingWhenTheRangeStartsAtTheEnd() {
+        let rules = ResponseRules(offset: 100, validator: .entityTag("\"a\""), size: 100)
+        #expect(rules.judge(head(416, "Content-Range: bytes */100")) == .complete)
+        #expect(rules.judge(head(416, "Content-Range: bytes */99")) == .restart)
+        #expect(rules.judge(head(416)) == .restart)
+    }
+
+    @Test(arguments: [
+        (head(200, "Content-Length: 100"), Decision.begin),
+        (head(200), .begin),
+        (head(200, "Content-Length: 101"), .wrongSize(101)),
+        (head(200, "Content-Encoding: gzip"), .encoded("gzip")),
+        (head(200, "Content-Type: text/html; charset=utf-8", "Content-Length: 100"), .portal),
+        (head(200, "Content-Type: TEXT/HTML"), .portal),
+        (head(200, "Content-Type: application/xhtml+xml"), .portal),
+        (head(200, "Content-Range: bytes 0-99/100"), .refuse(status: 200)),
+        (head(206, "Content-Range: bytes 0-99/100"), .refuse(status: 206)),
+        (head(204), .refuse(status: 204)),
+        (head(304), .refuse(status: 304)),
+        (head(412), .refuse(status: 412)),
+        (head(416, "Content-Range: bytes */100"), .refuse(status: 416)),
+        (head(511), .portal),
+        (head(511, "Content-Type: text/html"), .portal),
+    ])
+    func anAnswerToARequestForEverything(head: ResponseHead, decision: Decision) {
+        #expect(Self.whole.judge(head) == decision)
+    }
+
+    @Test(arguments: [ranged, whole], [301, 302, 303, 307, 308])
+    func aRedirectIsFollowedWhereItLeadsSomewhere(rules: ResponseRules, status: Int) {
+        #expect(rules.judge(head(status, "Location: /there")) == .redirect(to: "/there"))
+        #expect(rules.judge(head(status)) == .refuse(status: status))
+    }
+
+    @Test(arguments: [ranged, whole], [408, 425, 429, 500, 502, 503, 504])
+    func aFailureThatPassesIsTriedAgain(rules: ResponseRules, status: Int) {
+        #expect(rules.judge(head(status)) == .retry(status: status, after: nil))
+        let pausing = head(status, "Retry-After: 7")
+        #expect(rules.judge(pausing) == .retry(status: status, after: .seconds(7)))
+    }
+
+    @Test(
+        arguments: [ranged, whole],
+        [300, 305, 400, 401, 403, 404, 405, 407, 410, 451, 501, 505]
+    )
+    func anyOtherStatusIsARefusal(rules: ResponseRules, status: Int) {
+        #expect(rules.judge(head(status)) == .refuse(status: status))
+    }
+
+    @Test(arguments: [404, 410])
+    func whatIsMissingMayBeThereSoon(status: Int) {
+        var rules = Self.whole
+        rules.toleratesMissing = true
+        #expect(rules.judge(head(status)) == .retry(status: status, after: nil))
+    }
+
+    @Test func aPageAfterAnUnencryptedRedirectIsAPortal() {
+        var rules = ResponseRules(size: 100)
+        #expect(rules.judge(head(200, "Content-Type: text/html")) == .begin)
+        rules.wasLedAway = true
+        #expect(rules.judge(head(200, "Content-Type: text/html")) == .portal)
+        #expect(rules.judge(head(403, "Content-Type: text/html")) == .portal)
+        #expect(rules.judge(head(403)) == .refuse(status: 403))
+    }
+
+    @Test func aDocumentHasALimitInsteadOfASize() {
+        let rules = ResponseRules(limit: 10, promise: .json, isConditional: true)
+        #expect(rules.judge(head(200, "Content-Length: 10")) == .begin)
+        #expect(rules.judge(head(200, "Content-Length: 11")) == .tooLarge)
+        #expect(rules.judge(head(304)) == .notModified)
+        #expect(rules.judge(head(200, "Content-Type: text/html")) == .portal)
+    }
+
+    @Test(arguments: [
+        ("7", Duration.seconds(7)), ("0", .zero), ("-5", .zero), ("999999999", .seconds(86400)),
+        ("Sun, 06 Nov 1994 08:50:37 GMT", .seconds(60)), ("soon", nil),
+        ("Sun, 06 Nov 1994 08:00:00 GMT", .zero),
+        ("Fri, 11 Nov 1994 08:00:00 GMT", .seconds(86400)),
+    ])
+    func thePauseIsReadInEitherForm(text: String, pause: Duration?) {
+        let head = head(503, "Retry-After: \(text)", "Date: Sun, 06 Nov 1994 08:49:37 GMT")
+        #expect(head.pause == pause)
+    }
+}
+
+@Suite struct ValidatorTests {
+    private static let date = "Date: Sun, 06 Nov 1994 08:49:37 GMT"
+
+    @Test(arguments: [
+        (head(200, "ETag: \"a\""), Validator.entityTag("\"a\"")),
+        (head(200, "ETag: \"\""), .entityTag("\"\"")),
+        (head(200, "ETag: W/\"a\""), nil),
+        (head(200, "ETag: a"), nil),
+        (head(200, "ETag: \"a\"b\""), nil),
+        (head(200, "ETag: \"a b\""), nil),
+        (head(200), nil),
+        (
+            head(200, date, "Last-Modified: Sun, 06 Nov 1994 08:49:36 GMT"),
+            .lastModified("Sun, 06 Nov 1994 08:49:36 GMT")
+        ),
+        (head(200, date, "Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT"), nil),
+        (head(200, "Last-Modified: Sun, 06 Nov 1994 08:49:36 GMT"), nil),
+        (head(200, date, "ETag: W/\"a\"", "Last-Modified: Sun, 06 Nov 1994 08:49:36 GMT"), nil),
+    ])
+    func onlyAStrongValidatorCounts(head: ResponseHead, validator: Validator?) {
+        #expect(Validator(head) == validator)
+    }
+}

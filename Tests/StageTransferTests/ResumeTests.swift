@@ -1,0 +1,272 @@
+import StageModel
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+@testable import StageTransfer
+
+/// A first run is cut at half of 2 MiB, a second one, with an engine and a part file of its own, meets
+/// a server that changed meanwhile.
+@Suite(.server) struct ResumeTests {
+    static let size = 2 << 20
+    static let half = size / 2
+    static let old = noise(size, seed: 1)
+    static let new = noise(size, seed: 2)
+
+    let server = TestServer.current
+    let place: TemporaryDirectory
+
+    init() throws { place = try TemporaryDirectory() }
+
+    func open(boot: BootID = .current) throws -> PartFile {
+        try PartFile.open("pack", in: place.directory, boot: boot)
+    }
+
+    /// Receives the first half of the old content.
+    func interrupt(_ answer: Answer = .content(old)) async throws {
+        server.answer("/pack", with: answer.cut(after: Self.half))
+        let request = DownloadRequest(server.url("/pack"), content: Self.old)
+        let error = await failure(of: request, to: try open(), .single)
+        guard case .unreachable = error else {
+            Issue.record("expected an interrupted transfer, found \(String(describing: error))")
+            return
+        }
+    }
+
+    private func record() throws -> PartRecord? {
+        guard let file = try place.directory.file(reading: "pack.state") else { return nil }
+        return PartRecord.decode(try file.readAll(limit: 9999))
+    }
+
+    /// Goes on with what the server has now.
+    func resume(
+        with answers: Answer...,
+        expecting content: [UInt8],
+        events: Events = Events(),
+        boot: BootID = .current,
+        isContentAddressed: Bool = false
+    ) async throws -> DownloadReceipt {
+        server.answer("/pack", with: answers)
+        var request = DownloadRequest(server.url("/pack"), content: content, events: events)
+        request.isContentAddressed = isContentAddressed
+        let part = try open(boot: boot)
+        let receipt = try await download(request, to: part)
+        #expect(fileContent(part.path) == content)
+        return receipt
+    }
+
+    @Test func stable() async throws {
+        try await interrupt()
+        let events = Events()
+        let receipt = try await resume(
+            with: .content(Self.old),
+            expecting: Self.old,
+            events: events
+        )
+        #expect(receipt.bytesReceived == ByteCount(Self.size - Self.half))
+        #expect(receipt.bytesReused == ByteCount(Self.half))
+        #expect(events.offsets == [Int64(Self.half)])
+        let last = server.requests.last
+        #expect(last?["range"] == "bytes=\(Self.half)-")
+        #expect(last?["if-range"] == Answer.content(Self.old).entityTag)
+        #expect(last?["accept-encoding"] == "identity")
+    }
+
+    @Test func changedAtTheSameSize() async throws {
+        try await interrupt()
+        let receipt = try await resume(with: .content(Self.new), expecting: Self.new)
+        #expect(receipt.bytesReceived == ByteCount(Self.size))
+        #expect(receipt.bytesReused == .zero)
+        #expect(server.counts(for: "/pack").requests == 2)
+    }
+
+    @Test func changedAtTheSameSizeAndIfRangeIgnored() async throws {
+        try await interrupt()
+        let events = Events()
+        _ = try await resume(
+            with: .content(Self.new).ignoringIfRange(),
+            expecting: Self.new,
+            events: events
+        )
+        #expect(events.restarts == [.unreliableRanges])
+    }
+
+    @Test func rangeIgnored() async throws {
+        try await interrupt()
+        let answer = Answer.content(Self.new).ignoringRanges()
+        let receipt = try await resume(with: answer, expecting: Self.new)
+        #expect(receipt.bytesReceived == ByteCount(Self.size))
+        #expect(receipt.attempts == 1)
+    }
+
+    @Test(arguments: [-7, -4096])
+    func wrongStart(shift: Int) async throws {
+        try await interrupt()
+        let events = Events()
+        let answer = Answer.content(Self.new).ignoringIfRange().with {
+            $0.rangeShift = shift
+            $0.entityTag = nil
+        }
+        _ = try await resume(with: answer, expecting: Self.new, events: events)
+        #expect(events.restarts == [.unreliableRanges])
+        #expect(server.requests.last?["range"] == nil)
+    }
+
+    @Test func alignedStartWithTheSameContent() async throws {
+        try await interrupt()
+        let answer = Answer.content(Self.old).with { $0.rangeShift = 4096 }
+        let receipt = try await resume(with: answer, expecting: Self.old)
+        #expect(receipt.bytesReceived == ByteCount(Self.half + 4096))
+    }
+
+    @Test func alignedStartWithOtherContent() async throws {
+        try await interrupt()
+        let events = Events()
+        let answer = Answer.content(Self.new).ignoringIfRange().with {
+            $0.rangeShift = 4096
+            $0.entityTag = nil
+        }
+        _ = try await resume(with: answer, expecting: Self.new, events: events)
+        #expect(events.restarts == [.contentChanged])
+    }
+
+    /// The error, after which the half that was received is still there.
+    func refusal(_ answer: Answer) async throws -> TransferError? {
+        try await interrupt()
+        server.answer("/pack", with: answer)
+        let request = DownloadRequest(server.url("/pack"), content: Self.old)
+        let error = await failure(of: request, to: try open())
+        let part = try open()
+        #expect(part.length == ByteCount(Self.half))
+        #expect(fileContent(part.path) == Array(Self.old[..<Self.half]))
+        return error
+    }
+
+    @Test(arguments: [100, half, size - 1, size + 1, size * 2])
+    func shrunkOrGrown(size: Int) async throws {
+        let error = try await refusal(.content(noise(size, seed: 3)))
+        let url = server.url("/pack")
+        let expected = TransferError.wrongSize(
+            url: url,
+            expected: ByteCount(Self.size),
+            actual: ByteCount(size)
+        )
+        #expect(error == expected)
+    }
+
+    @Test func portalByRedirect() async throws {
+        server.answer("/login", with: .portal)
+        let target = server.url("/login", host: "localhost")
+        let error = try await refusal(.redirect(to: target))
+        #expect(error == .captivePortal(url: server.url("/pack"), answeredBy: target))
+    }
+
+    @Test func portalInPlace() async throws {
+        let error = try await refusal(.portal)
+        let url = server.url("/pack")
+        #expect(error == .captivePortal(url: url, answeredBy: url))
+    }
+
+    @Test func portalByStatus() async throws {
+        let error = try await refusal(.status(511))
+        let url = server.url("/pack")
+        #expect(error == .captivePortal(url: url, answeredBy: url))
+    }
+
+    @Test(arguments: [nil, "W/\"weak\"", "bare"])
+    func withoutAStrongValidatorNothingIsContinued(tag: String?) async throws {
+        try await interrupt(.content(Self.old).tagged(tag))
+        let answer = Answer.content(Self.old).tagged(tag).ignoringIfRange()
+        let receipt = try await resume(with: answer, expecting: Self.old)
+        #expect(receipt.bytesReceived == ByteCount(Self.size))
+        #expect(server.requests.last?["range"] == nil)
+    }
+
+    @Test func contentKnownByItsDigestIsContinuedWithoutValidator() async throws {
+        try await interrupt(.content(Self.old).tagged(nil))
+        let receipt = try await resume(
+            with: .content(Self.old).tagged(nil),
+            expecting: Self.old,
+            isContentAddressed: true
+        )
+        #expect(receipt.bytesReceived == ByteCount(Self.size - Self.half))
+        #expect(server.requests.last?["if-range"] == nil)
+    }
+
+    @Test func aDateThatCountsAsStrongIsSentBack() async throws {
+        let date = "Sun, 06 Nov 1994 08:49:37 GMT"
+        let answer = Answer.content(Self.old).tagged(nil).field("Last-Modified", date)
+        try await interrupt(answer)
+        let receipt = try await resume(with: answer.ignoringIfRange(), expecting: Self.old)
+        #expect(server.requests.last?["if-range"] == date)
+        #expect(receipt.bytesReceived == ByteCount(Self.size - Self.half))
+    }
+
+    @Test func anotherBootCountsOnlyWhatIsOnDisk() async throws {
+        try await interrupt()
+        // What the record calls durable is on disk; more than that was written after it.
+        let durable = Self.half - 5000
+        var record = try #require(try record())
+        record.durable = Int64(durable)
+        try place.directory.write(record.encoded(), to: "pack.state", durably: false)
+        let part = try open(boot: BootID("another"))
+        #expect(part.length == ByteCount(durable))
+        let receipt = try await resume(
+            with: .content(Self.old),
+            expecting: Self.old,
+            boot: BootID("another")
+        )
+        #expect(receipt.bytesReceived == ByteCount(Self.size - durable))
+    }
+
+    @Test func theSameBootCountsEverything() async throws {
+        try await interrupt()
+        var record = try #require(try record())
+        record.durable = 0
+        try place.directory.write(record.encoded(), to: "pack.state", durably: false)
+        #expect(try open().length == ByteCount(Self.half))
+    }
+
+    @Test(arguments: ["", "{", "[]", "{\"format\":2}", "null", "\u{0}"])
+    func aRecordThatCannotBeReadCountsAsNone(text: String) async throws {
+        try await interrupt()
+        try place.directory.write(Array(text.utf8), to: "pack.state", durably: false)
+        #expect(try open().length == .zero)
+        let receipt = try await resume(with: .content(Self.old), expecting: Self.old)
+        #expect(receipt.bytesReceived == ByteCount(Self.size))
+    }
+
+    @Test func aRecordCutAnywhereCountsAsNoneOrIsWhole() async throws {
+        let record = PartRecord(
+            generation: 3,
+            total: 10,
+            durable: 5,
+            validator: .entityTag("\"a\""),
+            url: "http://a/b",
+            boot: "x"
+        )
+        let bytes = record.encoded()
+        #expect(PartRecord.decode(bytes) == record)
+        for count in bytes.indices { #expect(PartRecord.decode(Array(bytes[..<count])) == nil) }
+    }
+
+    @Test func completeContentIsNotAskedForAgain() async throws {
+        server.answer("/pack", with: .content(Self.old))
+        let request = DownloadRequest(server.url("/pack"), content: Self.old)
+        try await download(request, to: try open())
+        let events = Events()
+        let receipt = try await resume(with: .status(500), expecting: Self.old, events: events)
+        #expect(receipt.attempts == 0)
+        #expect(receipt.url == nil)
+        #expect(receipt.bytesReused == ByteCount(Self.size))
+        #expect(events.offsets == [Int64(Self.size)])
+        #expect(server.counts(for: "/pack").requests == 1)
+    }
+
+    @Test func removingLeavesNothing() async throws {
+        try await interrupt()
+        try open().remove()
+        #expect(try place.directory.entries().isEmpty)
+    }
+}
