@@ -4,7 +4,7 @@ import Glibc
 ///
 /// libarchive converts names from and to the character set of the thread's locale, and warns of what
 /// it cannot convert; in the C locale that is everything but ASCII.
-@safe final class UTF8Locale {
+@safe struct UTF8Locale: ~Copyable {
     private let previous: locale_t?
 
     /// The locale, made once and kept.
@@ -24,6 +24,6 @@ import Glibc
 
     /// Makes the locale, which reads files: to be called before the thread is confined.
     static func prepare() {
-        _ = UTF8Locale()
+        unsafe _ = Self.shared
     }
 }
