@@ -86,7 +86,7 @@ private struct Options {
             (CURLOPT_NOPROGRESS, 1),
             (CURLOPT_TCP_KEEPALIVE, 1),
             (CURLOPT_SUPPRESS_CONNECT_HEADERS, 1),
-            (CURLOPT_CONNECTTIMEOUT_MS, configuration.connectTimeout.milliseconds),
+            (CURLOPT_CONNECTTIMEOUT_MS, configuration.connectTimeout.wholeMilliseconds),
             (CURLOPT_BUFFERSIZE, Int(min(max(request.size, 1 << 14), 1 << 19))),
         ]
         texts = [
@@ -122,5 +122,5 @@ extension TransferConfiguration {
 
 extension Duration {
     /// The whole milliseconds in the duration.
-    var milliseconds: Int { Int(self / .milliseconds(1)) }
+    var wholeMilliseconds: Int { Int(self / .milliseconds(1)) }
 }

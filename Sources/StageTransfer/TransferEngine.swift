@@ -113,7 +113,7 @@ extension TransferEngine {
             findStalled(now)
             startCheckpoints(now)
         }
-        return isThrottled ? 20 : CInt(tick.milliseconds)
+        return isThrottled ? 20 : CInt(tick.wholeMilliseconds)
     }
 
     private var tick: Duration {

@@ -112,7 +112,7 @@ import Testing
             .content(Self.content)
         )
         var configuration = TransferConfiguration.impatient
-        configuration.stall = StallRule(minimum: .kibibytes(1), window: .milliseconds(80))
+        configuration.stall = StallRule(minimum: .kibibytes(1), window: .milliseconds(250))
         let request = DownloadRequest(server.url("/pack"), content: Self.content)
         let receipt = try await download(request, to: part, configuration)
         #expect(receipt.attempts == 2)
@@ -120,9 +120,9 @@ import Testing
     }
 
     @Test func aSilentServerIsNotWaitedForForever() async throws {
-        server.answer("/pack", with: .content(Self.content).waiting { usleep(400_000) })
+        server.answer("/pack", with: .content(Self.content).waiting { usleep(900_000) })
         var configuration = TransferConfiguration.single
-        configuration.stall = StallRule(minimum: .kibibytes(1), window: .milliseconds(80))
+        configuration.stall = StallRule(minimum: .kibibytes(1), window: .milliseconds(250))
         let request = DownloadRequest(server.url("/pack"), content: Self.content)
         let error = await failure(of: request, to: part, configuration)
         #expect(
