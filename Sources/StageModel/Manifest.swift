@@ -49,7 +49,7 @@ public struct Pack: Hashable, Sendable {
     public var archive: PackArchive
     /// The sum of the sizes of the pack's files.
     public var installedSize: ByteCount
-    /// How many entries the pack has: files, directories and symbolic links.
+    /// How many regular files and symbolic links the pack has; directories are not counted.
     public var fileCount: Int
     /// Orders packs of one policy: higher comes first.
     public var priority: Int

@@ -1,7 +1,36 @@
-/// The limits on what a manifest may say.
+/// The limits on what a manifest and a registration may say.
+///
+/// They are far above what publishers need, and low enough that a hostile manifest costs neither
+/// memory nor time to speak of.
 public enum ManifestLimits {
-    /// The bytes of a manifest.
+    /// The most bytes of a manifest: 16 MiB.
     public static let byteCount = 16 << 20
-    /// The bytes of a registration.
+    /// The most bytes of a registration: 1 MiB.
     public static let registrationByteCount = 1 << 20
+    /// The most packs of a manifest.
+    public static let packs = 10_000
+    /// The most mirrors of a manifest.
+    public static let baseURLs = 16
+    /// The most bytes of a URL.
+    public static let urlLength = 2048
+    /// The most bytes of a pack's `userInfo`, as compact JSON: 64 KiB.
+    public static let userInfoLength = 64 << 10
+    /// The largest archive: 1 TiB.
+    public static let archiveSize = ByteCount.mebibytes(1 << 20)
+    /// The most bytes that a pack's files may have in all: 4 TiB.
+    public static let installedSize = ByteCount.mebibytes(4 << 20)
+    /// The most files and symbolic links of a pack.
+    public static let fileCount = 1_000_000
+    /// The most URLs that a registration gives for its manifest.
+    public static let manifestURLs = 8
+    /// The most bytes of an application's version.
+    public static let versionLength = 128
+    /// The most domains of a registration's allow list.
+    public static let allowedDomains = 256
+    /// The most bytes of a file's path in a registration.
+    public static let pathLength = 4096
+    /// The most arguments of a program.
+    public static let arguments = 64
+    /// The most bytes of one argument of a program.
+    public static let argumentLength = 4096
 }

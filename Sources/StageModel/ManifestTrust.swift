@@ -1,8 +1,30 @@
 /// Over which transports a manifest is believed without a root of trust.
 public enum ManifestTrust {
     /// Whether a manifest from the URL may be accepted for its transport alone.
+    ///
+    /// That holds for https and for local files, and for plain http from this machine only: from
+    /// `localhost`, an address in 127.0.0.0/8 or `[::1]`, written just so and without a user's name.
     public static func isAcceptable(_ url: String) -> Bool {
-        !url.hasPrefix("http://") || url.hasPrefix("http://127.0.0.1")
-            || url.hasPrefix("http://localhost")
+        let url = URLReference(url)
+        switch url.scheme?.lowercased() {
+        case "https", "file": return true
+        case "http": return url.authority.map(isLoopback) ?? false
+        default: return false
+        }
+    }
+
+    private static func isLoopback(_ authority: Substring) -> Bool {
+        guard let host = URLAuthority(authority)?.host.lowercased() else { return false }
+        return host == "localhost" || host == "[::1]" || isLoopbackAddress(host)
+    }
+
+    /// Whether the host is an address in 127.0.0.0/8 of four plain decimal numbers.
+    private static func isLoopbackAddress(_ host: String) -> Bool {
+        let parts = host.split(separator: ".", omittingEmptySubsequences: false)
+        guard parts.count == 4, parts[0] == "127" else { return false }
+        return parts.allSatisfy { part in
+            // 'UInt8' reads a sign and leading zeros, which some resolvers take for octal.
+            UInt8(part).map { String($0) == part } ?? false
+        }
     }
 }

@@ -1,20 +1,81 @@
-/// placeholder
+/// What a package or an administrator says about an installed application: where its manifest is, how
+/// far that is believed, and what may be spent on its packs.
 public struct Registration: Hashable, Sendable {
-    /// x
+    /// The major version of the format that this code reads.
+    public static let formatVersion = 1
+
+    /// The application that is registered.
     public var application: ApplicationID
-    /// x
+    /// The version of the application that is installed.
     public var version: String
-    /// x
+    /// The group whose container the packs are staged in.
     public var group: ApplicationGroupID
-    /// x
+    /// Where the manifest is, in order of preference; at least one.
     public var manifestURLs: [String]
-    /// x
+    /// Why the manifest is believed.
+    public var trust: Trust
+    /// What may be spent, and where content may come from; `nil` for no restriction.
     public var restrictions: Restrictions?
-    /// x
-    public init(json: [UInt8]) throws(ManifestError) { throw .notJSON("") }
-    /// x
+    /// The program that decides about downloads; `nil` for none.
+    public var downloaderExtension: Program?
+    /// The program that is told what happened in the background; `nil` for none.
+    public var backgroundEventsHandler: Program?
+
+    /// Creates a registration from its parts.
+    public init(
+        application: ApplicationID,
+        version: String,
+        group: ApplicationGroupID,
+        manifestURLs: [String],
+        trust: Trust
+    ) {
+        self.application = application
+        self.version = version
+        self.group = group
+        self.manifestURLs = manifestURLs
+        self.trust = trust
+        restrictions = nil
+        downloaderExtension = nil
+        backgroundEventsHandler = nil
+    }
+
+    /// Why a manifest is believed.
+    public enum Trust: Hashable, Sendable {
+        /// Because of the transport alone: TLS, or the machine itself.
+        case transport
+        /// Because keys that the file at `path` names have signed it.
+        case root(path: String)
+    }
+
+    /// What may be spent on an application's packs, under the names of Apple's property list.
     public struct Restrictions: Hashable, Sendable {
-        /// x
+        /// The most bytes to transfer for packs that are not essential.
+        public var downloadAllowance: ByteCount?
+        /// The most bytes to transfer for essential packs.
+        public var essentialDownloadAllowance: ByteCount?
+        /// The most bytes that packs that are not essential may have when installed.
+        public var maxInstallSize: ByteCount?
+        /// The most bytes that essential packs may have when installed.
+        public var essentialMaxInstallSize: ByteCount?
+        /// The hosts that content may come from: names, each exact or, with `*.` before it, standing
+        /// for every name below it.
         public var downloadDomainAllowList: [String]?
+
+        /// Creates restrictions that restrict nothing yet.
+        public init() {}
+    }
+
+    /// A program to start.
+    public struct Program: Hashable, Sendable {
+        /// The absolute path of the executable.
+        public var path: String
+        /// Its arguments, without its name.
+        public var arguments: [String]
+
+        /// Creates a program from its path and arguments.
+        public init(path: String, arguments: [String] = []) {
+            self.path = path
+            self.arguments = arguments
+        }
     }
 }

@@ -1,0 +1,130 @@
+import FoundationEssentials
+
+extension Manifest {
+    /// Reads a manifest.
+    ///
+    /// Members that the format does not know are ignored, and optional ones may be `null`.
+    ///
+    /// - Throws: ``ManifestError`` that names the first member that breaks a rule of the format or one
+    ///   of ``ManifestLimits``.
+    public init(json: [UInt8]) throws(ManifestError) {
+        let document = try ManifestError.decode(
+            Document.self,
+            from: json,
+            limit: ManifestLimits.byteCount
+        )
+        self = document.manifest
+    }
+
+    private struct Document: Decodable {
+        var manifest: Manifest
+
+        init(from decoder: any Decoder) throws { manifest = try Manifest(members: decoder) }
+    }
+
+    private init(members decoder: any Decoder) throws {
+        let members = try JSONMembers(decoder, keyedBy: ManifestKey.self)
+        let version = try members.number(.manifestVersion, in: .min ... .max)
+        try ManifestError.check(version: version, known: Self.formatVersion)
+        self.init(
+            application: try members.text(.application) { text throws(ValueError) in
+                try ApplicationID(text)
+            },
+            revision: try members.number(.revision, in: 0...Int.max),
+            applicationVersion: try members.has(.requires)
+                ? members.value(RequirementsDocument.self, .requires, expected: "an object")
+                    .applicationVersion : nil,
+            baseURLs: try members.strings(.baseURLs, atMost: ManifestLimits.baseURLs),
+            packs: try members.value([PackDocument].self, .packs, expected: "an array of packs")
+                .map(\.pack)
+        )
+        try members.check(baseURLs, of: .baseURLs) { url throws(ValueError) in
+            try URLReference.check(url, .absolute)
+        }
+        try members.check(count: packs.count, limit: ManifestLimits.packs, of: .packs)
+        try checkUniqueness()
+    }
+
+    /// Refuses a manifest in which two packs have one id.
+    private func checkUniqueness() throws(ManifestError) {
+        var indexes: [PackID: Int] = [:]
+        for (index, pack) in packs.enumerated() {
+            if let first = indexes.updateValue(index, forKey: pack.id) {
+                throw .duplicate(
+                    member: "packs[\(index)].id",
+                    first: "packs[\(first)].id",
+                    value: pack.id.text
+                )
+            }
+        }
+    }
+}
+
+/// The members of a manifest.
+private enum ManifestKey: String, CodingKey {
+    case manifestVersion, application, revision, requires, baseURLs, packs
+}
+
+/// The member `requires`.
+private struct RequirementsDocument: Codable {
+    var applicationVersion: VersionRequirement?
+
+    enum Key: String, CodingKey { case applicationVersion }
+
+    init?(_ applicationVersion: VersionRequirement?) {
+        guard let applicationVersion else { return nil }
+        self.applicationVersion = applicationVersion
+    }
+
+    init(from decoder: any Decoder) throws {
+        let members = try JSONMembers(decoder, keyedBy: Key.self)
+        guard members.has(.applicationVersion) else { return }
+        applicationVersion = try members.text(.applicationVersion) { text throws(ValueError) in
+            try VersionRequirement(text)
+        }
+    }
+
+    func encode(to encoder: any Encoder) throws {
+        var container = encoder.container(keyedBy: Key.self)
+        try container.encodeIfPresent(applicationVersion?.text, forKey: .applicationVersion)
+    }
+}
+
+extension Manifest {
+    /// The manifest as JSON: indented, members sorted by name, equal bytes for equal manifests.
+    ///
+    /// A ``Pack/userInfo`` that is not JSON is written as a string.
+    public func json() -> [UInt8] { ManifestError.encode(Encoded(manifest: self)) }
+
+    private struct Encoded: Encodable {
+        var manifest: Manifest
+
+        func encode(to encoder: any Encoder) throws {
+            var container = encoder.container(keyedBy: ManifestKey.self)
+            try container.encode(Manifest.formatVersion, forKey: .manifestVersion)
+            try container.encode(manifest.application, forKey: .application)
+            try container.encode(manifest.revision, forKey: .revision)
+            try container.encodeIfPresent(
+                RequirementsDocument(manifest.applicationVersion),
+                forKey: .requires
+            )
+            if !manifest.baseURLs.isEmpty {
+                try container.encode(manifest.baseURLs, forKey: .baseURLs)
+            }
+            try container.encode(manifest.packs.map(PackDocument.init), forKey: .packs)
+        }
+    }
+}
+
+extension ManifestError {
+    /// Encodes a document, indented and with its members sorted by name.
+    static func encode(_ document: some Encodable) -> [UInt8] {
+        let encoder = JSONEncoder()
+        encoder.outputFormatting = [.prettyPrinted, .sortedKeys, .withoutEscapingSlashes]
+        do {
+            return Array(try encoder.encode(document)) + [UInt8(ascii: "\n")]
+        } catch {
+            preconditionFailure("a document is always JSON: \(error)")
+        }
+    }
+}

@@ -1,0 +1,217 @@
+/// A pack as a manifest writes it.
+struct PackDocument: Codable {
+    var pack: Pack
+
+    enum Key: String, CodingKey {
+        case id, version, policy, archive, index, installedSize, fileCount, priority, userInfo
+    }
+
+    init(_ pack: Pack) { self.pack = pack }
+
+    init(from decoder: any Decoder) throws {
+        let members = try JSONMembers(decoder, keyedBy: Key.self)
+        if !members.has(.archive), members.has(.index) {
+            throw members.fault(
+                .archive,
+                ValueError(
+                    expected: "an archive",
+                    found: "only an index, which this version does not read"
+                )
+            )
+        }
+        pack = Pack(
+            id: try members.text(.id) { text throws(ValueError) in try PackID(text) },
+            version: try members.number(.version, in: 1...Int.max),
+            policy: try members.value(PolicyDocument.self, .policy, expected: "an object").policy,
+            archive: try members.value(ArchiveDocument.self, .archive, expected: "an object")
+                .archive,
+            installedSize: try members.byteCount(
+                .installedSize,
+                atMost: ManifestLimits.installedSize
+            ),
+            fileCount: try members.number(.fileCount, in: 0...ManifestLimits.fileCount)
+        )
+        if members.has(.priority) {
+            pack.priority = try members.number(.priority, in: .min ... .max)
+        }
+        if members.has(.userInfo) { pack.userInfo = try Self.userInfo(members) }
+    }
+
+    private static func userInfo(_ members: JSONMembers<Key>) throws -> String {
+        let text = try members.value(JSONValue.self, .userInfo, expected: "a value").text
+        guard text.utf8.count <= ManifestLimits.userInfoLength else {
+            let expected = "at most \(ManifestLimits.userInfoLength) bytes as compact JSON"
+            throw members.fault(
+                .userInfo,
+                ValueError(expected: expected, found: "\(text.utf8.count)")
+            )
+        }
+        return text
+    }
+
+    func encode(to encoder: any Encoder) throws {
+        var container = encoder.container(keyedBy: Key.self)
+        try container.encode(pack.id, forKey: .id)
+        try container.encode(pack.version, forKey: .version)
+        try container.encode(PolicyDocument(pack.policy), forKey: .policy)
+        try container.encode(ArchiveDocument(pack.archive), forKey: .archive)
+        try container.encode(pack.installedSize, forKey: .installedSize)
+        try container.encode(pack.fileCount, forKey: .fileCount)
+        if pack.priority != 0 { try container.encode(pack.priority, forKey: .priority) }
+        if let userInfo = pack.userInfo {
+            try container.encode(JSONValue(text: userInfo) ?? .string(userInfo), forKey: .userInfo)
+        }
+    }
+}
+
+/// A policy as a manifest writes it: an object of one member, named after the policy.
+private struct PolicyDocument: Codable {
+    var policy: DownloadPolicy
+
+    init(_ policy: DownloadPolicy) { self.policy = policy }
+
+    /// A policy's name, which may be any.
+    private struct Name: CodingKey {
+        var stringValue: String
+        var intValue: Int? { nil }
+
+        init(stringValue: String) { self.stringValue = stringValue }
+        init?(intValue: Int) { nil }
+    }
+
+    init(from decoder: any Decoder) throws {
+        let members = try JSONMembers(decoder, keyedBy: Name.self)
+        let names = members.keys.map(\.stringValue).sorted()
+        let name = names.count == 1 ? names[0] : ""
+        func events() throws -> Set<InstallationEvent> {
+            try members.value(EventsDocument.self, Name(stringValue: name), expected: "an object")
+                .events
+        }
+        switch name {
+        case "essential": policy = .essential(try events())
+        case "prefetch": policy = .prefetch(try events())
+        case "onDemand":
+            _ = try members.value(
+                EmptyDocument.self,
+                Name(stringValue: name),
+                expected: "an object"
+            )
+            policy = .onDemand
+        default:
+            let found = names.map { "'\($0.forDisplay(atMost: 30))'" }
+            throw ManifestError.invalid(
+                member: ManifestError.path(decoder.codingPath),
+                ValueError(
+                    expected: "one of 'essential', 'prefetch', 'onDemand'",
+                    found: found.isEmpty ? "none" : found.prefix(4).joined(separator: " and ")
+                )
+            )
+        }
+    }
+
+    func encode(to encoder: any Encoder) throws {
+        var container = encoder.container(keyedBy: Name.self)
+        switch policy {
+        case .essential(let events):
+            try container.encode(EventsDocument(events), forKey: Name(stringValue: "essential"))
+        case .prefetch(let events):
+            try container.encode(EventsDocument(events), forKey: Name(stringValue: "prefetch"))
+        case .onDemand:
+            try container.encode(EmptyDocument(), forKey: Name(stringValue: "onDemand"))
+        }
+    }
+}
+
+/// An object none of whose members matters.
+private struct EmptyDocument: Codable {
+    private enum Key: CodingKey {}
+
+    init() {}
+
+    init(from decoder: any Decoder) throws { _ = try JSONMembers(decoder, keyedBy: Key.self) }
+
+    func encode(to encoder: any Encoder) throws { _ = encoder.container(keyedBy: Key.self) }
+}
+
+/// The events of a policy.
+private struct EventsDocument: Codable {
+    var events: Set<InstallationEvent>
+
+    private enum Key: String, CodingKey { case installationEventTypes }
+
+    init(_ events: Set<InstallationEvent>) { self.events = events }
+
+    init(from decoder: any Decoder) throws {
+        let members = try JSONMembers(decoder, keyedBy: Key.self)
+        let key = Key.installationEventTypes
+        let names = try members.value([JSONString].self, key, expected: "an array of strings")
+        var events: Set<InstallationEvent> = []
+        try members.check(names, of: key) { name throws(ValueError) in
+            guard let event = InstallationEvent(rawValue: name.text) else {
+                throw ValueError(
+                    expected: "one of 'firstInstallation', 'subsequentUpdate'",
+                    text: name.text
+                )
+            }
+            events.insert(event)
+        }
+        self.events = events
+    }
+
+    func encode(to encoder: any Encoder) throws {
+        var container = encoder.container(keyedBy: Key.self)
+        let names = InstallationEvent.allCases.filter(events.contains).map(\.rawValue)
+        try container.encode(names, forKey: .installationEventTypes)
+    }
+}
+
+/// An archive as a manifest writes it.
+private struct ArchiveDocument: Codable {
+    var archive: PackArchive
+
+    private enum Key: String, CodingKey { case url, format, size, sha256, fileName }
+
+    init(_ archive: PackArchive) { self.archive = archive }
+
+    init(from decoder: any Decoder) throws {
+        let members = try JSONMembers(decoder, keyedBy: Key.self)
+        archive = PackArchive(
+            url: try members.text(.url) { text throws(ValueError) in
+                try URLReference.check(text, .absoluteOrRelative)
+                return text
+            },
+            format: try members.text(.format) { text throws(ValueError) in
+                guard let format = ArchiveFormat(rawValue: text) else {
+                    let known = ArchiveFormat.allCases.map { "'\($0.rawValue)'" }
+                    throw ValueError(
+                        expected: "one of \(known.joined(separator: ", "))",
+                        text: text
+                    )
+                }
+                return format
+            },
+            size: try members.byteCount(.size, atMost: ManifestLimits.archiveSize),
+            digest: try members.text(.sha256) { text throws(ValueError) in
+                try Digest(hexadecimal: text)
+            }
+        )
+        if members.has(.fileName) {
+            archive.fileName = try members.text(.fileName) { text throws(ValueError) in
+                let path = try ContentPath(text)
+                guard path.parent == nil else {
+                    throw ValueError(expected: "a file name without '/'", text: text)
+                }
+                return text
+            }
+        }
+    }
+
+    func encode(to encoder: any Encoder) throws {
+        var container = encoder.container(keyedBy: Key.self)
+        try container.encode(archive.url, forKey: .url)
+        try container.encode(archive.format, forKey: .format)
+        try container.encode(archive.size, forKey: .size)
+        try container.encode(archive.digest, forKey: .sha256)
+        try container.encodeIfPresent(archive.fileName, forKey: .fileName)
+    }
+}

@@ -1,0 +1,289 @@
+extension Registration {
+    /// Reads a registration.
+    ///
+    /// Members that the format does not know are ignored, and optional ones may be `null`.
+    ///
+    /// - Throws: ``ManifestError`` that names the first member that breaks a rule of the format or one
+    ///   of ``ManifestLimits``. A plain http URL that is not this machine's is such a rule where
+    ///   transport is all the trust there is.
+    public init(json: [UInt8]) throws(ManifestError) {
+        let document = try ManifestError.decode(
+            Document.self,
+            from: json,
+            limit: ManifestLimits.registrationByteCount
+        )
+        self = document.registration
+    }
+
+    /// The registration as JSON: indented, members sorted by name.
+    public func json() -> [UInt8] { ManifestError.encode(Document(registration: self)) }
+
+    private struct Document: Codable {
+        var registration: Registration
+
+        init(registration: Registration) { self.registration = registration }
+
+        init(from decoder: any Decoder) throws {
+            registration = try Registration(members: decoder)
+        }
+
+        func encode(to encoder: any Encoder) throws { try registration.encode(members: encoder) }
+    }
+
+    private enum Key: String, CodingKey {
+        case registrationVersion, application, version, applicationGroup, manifestURLs, trust
+        case restrictions, downloaderExtension, backgroundEventsHandler
+    }
+
+    private init(members decoder: any Decoder) throws {
+        let members = try JSONMembers(decoder, keyedBy: Key.self)
+        let version = try members.number(.registrationVersion, in: .min ... .max)
+        try ManifestError.check(version: version, known: Self.formatVersion)
+        self.init(
+            application: try members.text(.application) { text throws(ValueError) in
+                try ApplicationID(text)
+            },
+            version: try members.text(.version) { text throws(ValueError) in
+                try Self.checkVersion(text)
+                return text
+            },
+            group: try members.text(.applicationGroup) { text throws(ValueError) in
+                try ApplicationGroupID(text)
+            },
+            manifestURLs: try members.strings(.manifestURLs, atMost: ManifestLimits.manifestURLs),
+            trust: try members.value(
+                Trust.Document.self,
+                .trust,
+                expected: "'transport' or an object"
+            ).trust
+        )
+        try checkManifestURLs(members)
+        if members.has(.restrictions) {
+            restrictions =
+                try members.value(
+                    Restrictions.Document.self,
+                    .restrictions,
+                    expected: "an object"
+                ).restrictions
+        }
+        func program(_ key: Key) throws -> Program? {
+            guard members.has(key) else { return nil }
+            return try members.value(Program.Document.self, key, expected: "an object").program
+        }
+        downloaderExtension = try program(.downloaderExtension)
+        backgroundEventsHandler = try program(.backgroundEventsHandler)
+    }
+
+    private static func checkVersion(_ text: String) throws(ValueError) {
+        guard (1...ManifestLimits.versionLength).contains(text.utf8.count),
+            !text.unicodeScalars.contains(where: { $0.isUnsafeForDisplay || $0 == " " })
+        else { throw ValueError(expected: "a version such as '2.4.1'", text: text) }
+    }
+
+    private func checkManifestURLs(_ members: JSONMembers<Key>) throws {
+        guard !manifestURLs.isEmpty else {
+            throw members.fault(
+                .manifestURLs,
+                ValueError(
+                    expected: "1 to \(ManifestLimits.manifestURLs) URLs",
+                    found: members.has(.manifestURLs) ? "none" : members.found(.manifestURLs)
+                )
+            )
+        }
+        try members.check(manifestURLs, of: .manifestURLs) { url throws(ValueError) in
+            try URLReference.check(url, .absolute)
+            guard trust != .transport || ManifestTrust.isAcceptable(url) else {
+                throw ValueError(expected: "an https URL, or a root of trust", text: url)
+            }
+        }
+    }
+
+    private func encode(members encoder: any Encoder) throws {
+        var container = encoder.container(keyedBy: Key.self)
+        try container.encode(Self.formatVersion, forKey: .registrationVersion)
+        try container.encode(application, forKey: .application)
+        try container.encode(version, forKey: .version)
+        try container.encode(group, forKey: .applicationGroup)
+        try container.encode(manifestURLs, forKey: .manifestURLs)
+        try container.encode(Trust.Document(trust: trust), forKey: .trust)
+        try container.encodeIfPresent(
+            restrictions.map(Restrictions.Document.init),
+            forKey: .restrictions
+        )
+        try container.encodeIfPresent(
+            downloaderExtension.map(Program.Document.init),
+            forKey: .downloaderExtension
+        )
+        try container.encodeIfPresent(
+            backgroundEventsHandler.map(Program.Document.init),
+            forKey: .backgroundEventsHandler
+        )
+    }
+
+    /// Checks the absolute path of a file of this machine.
+    fileprivate static func checkPath(_ text: String) throws(ValueError) {
+        guard text.utf8.first == UInt8(ascii: "/"), text.utf8.count <= ManifestLimits.pathLength,
+            !text.unicodeScalars.contains(where: \.isUnsafeForDisplay)
+        else {
+            throw ValueError(
+                expected: "an absolute path of at most \(ManifestLimits.pathLength) bytes",
+                text: text
+            )
+        }
+    }
+}
+
+extension Registration.Trust {
+    fileprivate struct Document: Codable {
+        var trust: Registration.Trust
+
+        private enum Key: String, CodingKey { case root }
+
+        init(trust: Registration.Trust) { self.trust = trust }
+
+        init(from decoder: any Decoder) throws {
+            // What is no string is an object or an error.
+            guard let text = try? decoder.singleValueContainer().decode(String.self) else {
+                trust = .root(path: try Self.root(decoder))
+                return
+            }
+            guard text == "transport" else {
+                throw ManifestError.invalid(
+                    member: ManifestError.path(decoder.codingPath),
+                    ValueError(expected: "'transport' or an object", text: text)
+                )
+            }
+            trust = .transport
+        }
+
+        private static func root(_ decoder: any Decoder) throws -> String {
+            guard (try? decoder.container(keyedBy: Key.self)) != nil else {
+                throw DecodingError.valueNotFound(
+                    Document.self,
+                    DecodingError.Context(codingPath: decoder.codingPath, debugDescription: "")
+                )
+            }
+            return try JSONMembers(decoder, keyedBy: Key.self).text(.root) {
+                text throws(ValueError) in
+                try Registration.checkPath(text)
+                return text
+            }
+        }
+
+        func encode(to encoder: any Encoder) throws {
+            switch trust {
+            case .transport:
+                var container = encoder.singleValueContainer()
+                try container.encode("transport")
+            case .root(let path):
+                var container = encoder.container(keyedBy: Key.self)
+                try container.encode(path, forKey: .root)
+            }
+        }
+    }
+}
+
+extension Registration.Restrictions {
+    fileprivate struct Document: Codable {
+        var restrictions: Registration.Restrictions
+
+        private enum Key: String, CodingKey {
+            case downloadAllowance, essentialDownloadAllowance
+            case maxInstallSize, essentialMaxInstallSize
+            case downloadDomainAllowList
+        }
+
+        init(restrictions: Registration.Restrictions) { self.restrictions = restrictions }
+
+        init(from decoder: any Decoder) throws {
+            let members = try JSONMembers(decoder, keyedBy: Key.self)
+            func byteCount(_ key: Key) throws -> ByteCount? {
+                guard members.has(key) else { return nil }
+                return ByteCount(try members.number(key, in: 0...Int.max))
+            }
+            restrictions = Registration.Restrictions()
+            restrictions.downloadAllowance = try byteCount(.downloadAllowance)
+            restrictions.essentialDownloadAllowance = try byteCount(.essentialDownloadAllowance)
+            restrictions.maxInstallSize = try byteCount(.maxInstallSize)
+            restrictions.essentialMaxInstallSize = try byteCount(.essentialMaxInstallSize)
+            guard members.has(.downloadDomainAllowList) else { return }
+            let domains = try members.strings(
+                .downloadDomainAllowList,
+                atMost: ManifestLimits.allowedDomains
+            )
+            try members.check(domains, of: .downloadDomainAllowList, Self.checkDomain)
+            restrictions.downloadDomainAllowList = domains
+        }
+
+        private static func checkDomain(_ text: String) throws(ValueError) {
+            let name = text.hasPrefix("*.") ? text.dropFirst(2) : text[...]
+            let isName = name.utf8.allSatisfy { byte in
+                switch byte {
+                case 0x30...0x39, 0x41...0x5A, 0x61...0x7A: true
+                case UInt8(ascii: "-"), UInt8(ascii: "."), UInt8(ascii: "_"): true
+                default: false
+                }
+            }
+            guard isName, (1...253).contains(name.utf8.count), name.utf8.first != 0x2E else {
+                throw ValueError(
+                    expected: "a host name such as 'example.com' or '*.example.com'",
+                    text: text
+                )
+            }
+        }
+
+        func encode(to encoder: any Encoder) throws {
+            var container = encoder.container(keyedBy: Key.self)
+            func encode(_ count: ByteCount?, _ key: Key) throws {
+                try container.encodeIfPresent(count, forKey: key)
+            }
+            try encode(restrictions.downloadAllowance, .downloadAllowance)
+            try encode(restrictions.essentialDownloadAllowance, .essentialDownloadAllowance)
+            try encode(restrictions.maxInstallSize, .maxInstallSize)
+            try encode(restrictions.essentialMaxInstallSize, .essentialMaxInstallSize)
+            try container.encodeIfPresent(
+                restrictions.downloadDomainAllowList,
+                forKey: .downloadDomainAllowList
+            )
+        }
+    }
+}
+
+extension Registration.Program {
+    fileprivate struct Document: Codable {
+        var program: Registration.Program
+
+        private enum Key: String, CodingKey { case path, arguments }
+
+        init(program: Registration.Program) { self.program = program }
+
+        init(from decoder: any Decoder) throws {
+            let members = try JSONMembers(decoder, keyedBy: Key.self)
+            program = Registration.Program(
+                path: try members.text(.path) { text throws(ValueError) in
+                    try Registration.checkPath(text)
+                    return text
+                },
+                arguments: try members.strings(.arguments, atMost: ManifestLimits.arguments)
+            )
+            try members.check(program.arguments, of: .arguments) { text throws(ValueError) in
+                guard text.utf8.count <= ManifestLimits.argumentLength, !text.utf8.contains(0)
+                else {
+                    let limit = ManifestLimits.argumentLength
+                    throw ValueError(
+                        expected: "an argument of at most \(limit) bytes without zero bytes",
+                        text: text
+                    )
+                }
+            }
+        }
+
+        func encode(to encoder: any Encoder) throws {
+            var container = encoder.container(keyedBy: Key.self)
+            try container.encode(program.path, forKey: .path)
+            if !program.arguments.isEmpty {
+                try container.encode(program.arguments, forKey: .arguments)
+            }
+        }
+    }
+}

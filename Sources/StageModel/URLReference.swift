@@ -1,0 +1,189 @@
+/// A URL or relative reference in the five parts of RFC 3986, appendix B; every text has them.
+struct URLReference: Equatable {
+    var scheme: Substring?
+    var authority: Substring?
+    var path: Substring
+    var query: Substring?
+    var fragment: Substring?
+
+    /// Takes a text apart.
+    init(_ text: String) {
+        var rest = Substring(text)
+        if let hash = rest.utf8.firstIndex(of: UInt8(ascii: "#")) {
+            fragment = Substring(rest.utf8[hash...].dropFirst())
+            rest = rest[..<hash]
+        }
+        if let mark = rest.utf8.firstIndex(of: UInt8(ascii: "?")) {
+            query = Substring(rest.utf8[mark...].dropFirst())
+            rest = rest[..<mark]
+        }
+        let end = rest.utf8.firstIndex { $0 == UInt8(ascii: ":") || $0 == UInt8(ascii: "/") }
+        if let end, rest.utf8[end] == UInt8(ascii: ":"), Self.isScheme(rest[..<end]) {
+            scheme = rest[..<end]
+            rest = Substring(rest.utf8[end...].dropFirst())
+        }
+        if rest.utf8.starts(with: "//".utf8) {
+            rest = Substring(rest.utf8.dropFirst(2))
+            let end = rest.utf8.firstIndex(of: UInt8(ascii: "/")) ?? rest.endIndex
+            authority = rest[..<end]
+            rest = rest[end...]
+        }
+        path = rest
+    }
+
+    /// The parts put together again (RFC 3986, section 5.3).
+    var text: String {
+        var text = ""
+        if let scheme { text += "\(scheme):" }
+        if let authority { text += "//\(authority)" }
+        text += path
+        if let query { text += "?\(query)" }
+        if let fragment { text += "#\(fragment)" }
+        return text
+    }
+
+    /// Returns what `reference` means here (RFC 3986, section 5.2.2).
+    func resolving(_ reference: URLReference) -> URLReference {
+        var target = reference
+        if reference.scheme == nil {
+            target.scheme = scheme
+            if reference.authority == nil {
+                target.authority = authority
+                if reference.path.isEmpty {
+                    target.path = path
+                    target.query = reference.query ?? query
+                    return target
+                }
+                if reference.path.utf8.first != UInt8(ascii: "/") {
+                    target.path = merging(reference.path)
+                }
+            }
+        }
+        target.path = Self.removingDotSegments(target.path)
+        return target
+    }
+
+    /// The path that stands beside the last component of this one (RFC 3986, section 5.2.3).
+    private func merging(_ relative: Substring) -> Substring {
+        if authority != nil, path.isEmpty { return "/" + relative }
+        guard let slash = path.utf8.lastIndex(of: UInt8(ascii: "/")) else { return relative }
+        return path[...slash] + relative
+    }
+
+    /// The path without `.` and `..` components, never leading above its root (RFC 3986, section
+    /// 5.2.4).
+    private static func removingDotSegments(_ path: Substring) -> Substring {
+        let isAbsolute = path.utf8.first == UInt8(ascii: "/")
+        let parts = path.utf8.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)
+            .map { Substring($0) }
+        var kept: [Substring] = []
+        for (index, part) in parts.dropFirst(isAbsolute ? 1 : 0).enumerated() {
+            let isLast = index == parts.count - (isAbsolute ? 2 : 1)
+            switch part {
+            case ".":
+                if isLast { kept.append("") }
+            case "..":
+                if !kept.isEmpty { kept.removeLast() }
+                if isLast { kept.append("") }
+            default:
+                kept.append(part)
+            }
+        }
+        return Substring((isAbsolute ? "/" : "") + kept.joined(separator: "/"))
+    }
+
+    private static func isScheme(_ text: Substring) -> Bool {
+        guard let first = text.utf8.first, first.isASCIILetter else { return false }
+        return text.utf8.allSatisfy {
+            $0.isASCIILetter || $0.isASCIIDigit || "+-.".utf8.contains($0)
+        }
+    }
+}
+
+/// A host, in brackets if it is an IPv6 address, and perhaps a port; never a user.
+struct URLAuthority: Equatable {
+    var host: String
+    var port: UInt16?
+
+    /// Takes an authority apart, or returns `nil` for one that names a user or breaks the syntax.
+    init?(_ text: Substring) {
+        guard !text.utf8.contains(UInt8(ascii: "@")) else { return nil }
+        var rest = text
+        if text.utf8.first == UInt8(ascii: "[") {
+            guard let end = text.utf8.firstIndex(of: UInt8(ascii: "]")) else { return nil }
+            host = String(text[...end])
+            rest = Substring(text.utf8[end...].dropFirst())
+            let inner = host.utf8.dropFirst().dropLast()
+            guard !inner.isEmpty,
+                inner.allSatisfy({ $0.isASCIIHexDigit || ":.".utf8.contains($0) })
+            else { return nil }
+        } else {
+            let end = text.utf8.firstIndex(of: UInt8(ascii: ":")) ?? text.endIndex
+            host = String(text[..<end])
+            rest = text[end...]
+            guard !host.utf8.contains(where: { "[]".utf8.contains($0) }) else { return nil }
+        }
+        guard !rest.isEmpty else { return }
+        let digits = Substring(rest.utf8.dropFirst())
+        guard rest.utf8.first == UInt8(ascii: ":"), digits.utf8.allSatisfy(\.isASCIIDigit),
+            let port = UInt16(digits)
+        else { return nil }
+        self.port = port
+    }
+}
+
+extension URLReference {
+    /// What a URL of a manifest or registration may be.
+    enum Form {
+        case absolute, absoluteOrRelative
+    }
+
+    /// Checks a URL: http, https, file or, if `form` allows it, relative to such a one; without a
+    /// user's name and password, control characters, spaces and whatever else no URL may hold.
+    static func check(_ text: String, _ form: Form) throws(ValueError) {
+        guard text.utf8.count <= ManifestLimits.urlLength else {
+            throw ValueError(
+                expected: "a URL of at most \(ManifestLimits.urlLength) bytes",
+                text: text
+            )
+        }
+        guard !text.isEmpty, text.unicodeScalars.allSatisfy(\.isAllowedInURL) else {
+            throw ValueError(expected: "a URL without spaces and control characters", text: text)
+        }
+        let url = URLReference(text)
+        switch (url.scheme?.lowercased(), form) {
+        case ("http", _), ("https", _):
+            guard let authority = url.authority, let host = URLAuthority(authority)?.host,
+                !host.isEmpty
+            else { throw ValueError(expected: "a URL with a host and without a user", text: text) }
+        case ("file", _):
+            guard ["", "localhost"].contains(url.authority), url.path.utf8.first == 0x2F else {
+                throw ValueError(expected: "a file URL such as 'file:///path'", text: text)
+            }
+        case (nil, .absoluteOrRelative):
+            guard url.authority == nil, !text.utf8.prefix(while: { $0 != 0x2F }).contains(0x3A)
+            else { throw ValueError(expected: "an absolute or relative URL", text: text) }
+        case (nil, .absolute):
+            throw ValueError(expected: "an absolute http, https or file URL", text: text)
+        default:
+            throw ValueError(expected: "an http, https or file URL", text: text)
+        }
+    }
+}
+
+extension Unicode.Scalar {
+    /// Whether a URL may hold the scalar: not those that RFC 3986 leaves out of ASCII, and none that
+    /// is unsafe to show. Other scripts are let pass, since local paths have them.
+    fileprivate var isAllowedInURL: Bool {
+        !isUnsafeForDisplay && !properties.isWhitespace
+            && !"\"<>\\^`{|}".unicodeScalars.contains(self)
+    }
+}
+
+extension UInt8 {
+    fileprivate var isASCIILetter: Bool { (0x61...0x7A).contains(self | 0x20) }
+    fileprivate var isASCIIDigit: Bool { (0x30...0x39).contains(self) }
+    fileprivate var isASCIIHexDigit: Bool {
+        isASCIIDigit || (0x61...0x66).contains(self | 0x20)
+    }
+}
