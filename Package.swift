@@ -116,7 +116,8 @@ let package = Package(
         tests(
             "StageArchive",
             [
-                "StageArchive", "StageModel", "StageSystem", "StageTesting", "unpack-service", logging,
+                "StageArchive", "StageModel", "StageSystem", "StageTesting", "unpack-service",
+                logging,
                 system,
             ]
         ),
