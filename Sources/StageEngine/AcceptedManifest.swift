@@ -81,12 +81,14 @@ extension Stager {
     /// - Parameters:
     ///   - source: Where to ask, and what the manifest must be.
     ///   - stored: The manifest that was accepted before.
+    ///   - report: Told what is waited for and which mirrors fail.
     /// - Returns: The manifest that holds from now on, the stored one if the server has no other.
     /// - Throws: ``StageError`` of the first phase: `manifestUnavailable`, `manifestInvalid`,
     ///   `manifestRefused`, `cancelled`.
     public func manifest(
         from source: ManifestSource,
-        stored: StoredManifest? = nil
+        stored: StoredManifest? = nil,
+        report: @escaping @Sendable (StagingEvent) -> Void = { _ in }
     ) async throws(StageError) -> AcceptedManifest {
         for url in source.urls where !ManifestTrust.isAcceptable(url) {
             throw .manifestRefused(url: url, .insecure)
@@ -96,6 +98,9 @@ extension Stager {
         var request = ContentFetch(mirrors: source.urls, limit: ByteCount(ManifestLimits.byteCount))
         if before != nil, let stored, source.urls.contains(stored.url) {
             request.entityTag = stored.entityTag
+        }
+        request.report = { event in
+            if let event = StagingEvent(event) { report(event) }
         }
         let accepted: AcceptedManifest
         switch try await fetch(request) {

@@ -15,11 +15,6 @@ final class TransferTracker: Sendable {
 
     func take(_ event: TransferEvent) {
         switch event {
-        case .waiting(let reason, let duration):
-            let seconds = duration.map { $0 / .seconds(1) } ?? 0
-            report(.waiting(reason: Self.text(reason), seconds: seconds))
-        case .connecting(let url):
-            report(.connecting(url: url))
         case .accepted(_, let path, let start):
             reused.withLock { $0 = start }
             follower.follow(path)
@@ -28,10 +23,27 @@ final class TransferTracker: Sendable {
         case .received(let count):
             follower.follow(to: count)
             report(.received(count, reused: reused.withLock { $0 }))
+        case .waiting, .connecting, .restarted, .mirrorFailed:
+            if let event = StagingEvent(event) { report(event) }
+        }
+    }
+}
+
+extension StagingEvent {
+    /// What a transfer tells that needs no more than it says; `nil` for what is about bytes.
+    init?(_ event: TransferEvent) {
+        switch event {
+        case .waiting(let reason, let duration):
+            let seconds = duration.map { $0 / .seconds(1) } ?? 0
+            self = .waiting(reason: Self.text(reason), seconds: seconds)
+        case .connecting(let url):
+            self = .connecting(url: url)
         case .restarted(let reason):
-            report(.restarted(reason: Self.text(reason)))
+            self = .restarted(reason: Self.text(reason))
         case .mirrorFailed(let url, let error):
-            report(.mirrorFailed(url: url, reason: error.description))
+            self = .mirrorFailed(url: url, reason: error.description)
+        case .accepted, .received:
+            return nil
         }
     }
 

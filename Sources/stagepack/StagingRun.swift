@@ -118,7 +118,10 @@ struct StagingRun: Sendable {
                     .unreachable(url: source.urls.first ?? "", detail: "offline")
                 )
             }
-            return (try await stager.manifest(from: source, stored: stored), nil)
+            let manifest = try await stager.manifest(from: source, stored: stored) { event in
+                ManifestProgress.tell(event, output)
+            }
+            return (manifest, nil)
         } catch {
             let failure = CommandFailure(error)
             guard case .manifestUnavailable = error, let stored else { throw failure }

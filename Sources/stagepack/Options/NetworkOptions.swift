@@ -67,6 +67,10 @@ struct NetworkOptions: ParsableArguments {
         }
     }
 
+    /// A person or a hook waits for the command: it gives up after some 14 seconds at most, and the
+    /// next run goes on where it ended.
+    private static let defaultAttempts = 4
+
     /// Whether the environment says that the network is not to be used.
     static func isOffline(_ environment: [String: String]) -> Bool {
         environment["STAGEPACK_OFFLINE"].map { !["", "0"].contains($0) } ?? false
@@ -84,7 +88,7 @@ struct NetworkOptions: ParsableArguments {
             cacert
             ?? (environment["CURL_CA_BUNDLE"] ?? environment["SSL_CERT_FILE"]).map { FilePath($0) }
         configuration.netrc = netrcFile
-        if let attempts { configuration.retry.maximumAttempts = attempts }
+        configuration.retry.maximumAttempts = attempts ?? Self.defaultAttempts
         if let connectTimeout { configuration.connectTimeout = .seconds(connectTimeout) }
         for entry in tokenFile {
             let (host, token) = try Self.token(entry)

@@ -131,6 +131,21 @@ final class ProgressDisplay: Sendable {
     }
 }
 
+/// Tells a person what is waited for while there is no manifest yet: everything else is quick.
+enum ManifestProgress {
+    static func tell(_ event: StagingEvent, _ options: OutputOptions) {
+        guard !options.quiet, options.progress != .none, options.progress != .json else { return }
+        switch event {
+        case .waiting(let reason, let seconds) where seconds >= 1:
+            Console.note("manifest: waiting up to \(Int(seconds)) s: \(reason)")
+        case .mirrorFailed(_, let reason):
+            Console.note("manifest: \(reason)")
+        default:
+            break
+        }
+    }
+}
+
 /// One line of `--progress json`.
 private struct PackLine: Encodable {
     var pack: PackID
