@@ -147,7 +147,8 @@ extension URLReference {
                 text: text
             )
         }
-        guard !text.isEmpty, text.unicodeScalars.allSatisfy(\.isAllowedInURL) else {
+        guard !text.isEmpty else { throw ValueError(expected: "a URL", text: text) }
+        guard text.unicodeScalars.allSatisfy(\.isAllowedInURL) else {
             throw ValueError(expected: "a URL without spaces and control characters", text: text)
         }
         let url = URLReference(text)
