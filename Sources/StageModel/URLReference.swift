@@ -173,8 +173,10 @@ extension URLReference {
 }
 
 extension Unicode.Scalar {
-    /// Whether a URL may hold the scalar: not those that RFC 3986 leaves out of ASCII, and none that
-    /// is unsafe to show. Other scripts are let pass, since local paths have them.
+    /// Whether a URL may hold the scalar.
+    ///
+    /// Not those that RFC 3986 leaves out of ASCII, and none that is unsafe to show. Other scripts are
+    /// let pass, since local paths have them.
     fileprivate var isAllowedInURL: Bool {
         !isUnsafeForDisplay && !properties.isWhitespace
             && !"\"<>\\^`{|}".unicodeScalars.contains(self)
