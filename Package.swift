@@ -59,6 +59,7 @@ let package = Package(
         // 1: values, and the file system
         library("StageModel", []),
         library("StageSystem", ["CLinux", system]),
+        library("StagePublish", ["StageModel"]),
 
         // 2: one module a C library
         library("StageDigest", ["CCrypto", "StageModel", "StageSystem", system]),
@@ -91,7 +92,7 @@ let package = Package(
             name: "stagepack",
             dependencies: [
                 "StageArchive", "StageContainer", "StageEngine", "StageModel", "StagePack",
-                "StageSystem", "StageTransfer", arguments, logging, system,
+                "StagePublish", "StageSystem", "StageTransfer", arguments, logging, system,
             ],
             swiftSettings: strict
         ),
@@ -111,6 +112,7 @@ let package = Package(
         ),
 
         tests("StageModel", ["StageModel"]),
+        tests("StagePublish", ["StageModel", "StagePublish"]),
         tests("StageSystem", ["StageSystem", system]),
         tests("StageDigest", ["StageDigest", "StageModel"]),
         tests(

@@ -171,7 +171,7 @@ extension ManifestError {
         } catch let error as ManifestError {
             throw error
         } catch DecodingError.dataCorrupted(let context) where context.codingPath.isEmpty {
-            throw .notJSON(context.underlyingError.map { "\($0)" } ?? context.debugDescription)
+            throw .notJSON(JSONSyntax.firstFault(in: json) ?? context.debugDescription)
         } catch {
             throw .notJSON("\(error)")
         }

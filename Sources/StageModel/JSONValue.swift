@@ -47,9 +47,11 @@ enum JSONValue: Hashable {
 extension JSONValue: Codable {
     init(from decoder: any Decoder) throws {
         let container = try decoder.singleValueContainer()
-        // Each type is tried in turn: a decoder does not tell what there is.
+        // Each type is tried in turn, the usual ones first: a decoder does not tell what there is.
         if container.decodeNil() {
             self = .null
+        } else if let object = try? container.decode([String: JSONValue].self) {
+            self = .object(object)
         } else if let string = try? container.decode(String.self) {
             self = .string(string)
         } else if let boolean = try? container.decode(Bool.self) {
@@ -58,10 +60,8 @@ extension JSONValue: Codable {
             self = .integer(integer)
         } else if let number = try? container.decode(Double.self) {
             self = .number(number)
-        } else if let array = try? container.decode([JSONValue].self) {
-            self = .array(array)
         } else {
-            self = .object(try container.decode([String: JSONValue].self))
+            self = .array(try container.decode([JSONValue].self))
         }
     }
 

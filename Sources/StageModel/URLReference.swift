@@ -147,7 +147,8 @@ extension URLReference {
                 text: text
             )
         }
-        guard !text.isEmpty, text.unicodeScalars.allSatisfy(\.isAllowedInURL) else {
+        guard !text.isEmpty else { throw ValueError(expected: "a URL", text: text) }
+        guard text.unicodeScalars.allSatisfy(\.isAllowedInURL) else {
             throw ValueError(expected: "a URL without spaces and control characters", text: text)
         }
         let url = URLReference(text)
@@ -172,8 +173,10 @@ extension URLReference {
 }
 
 extension Unicode.Scalar {
-    /// Whether a URL may hold the scalar: not those that RFC 3986 leaves out of ASCII, and none that
-    /// is unsafe to show. Other scripts are let pass, since local paths have them.
+    /// Whether a URL may hold the scalar.
+    ///
+    /// Not those that RFC 3986 leaves out of ASCII, and none that is unsafe to show. Other scripts are
+    /// let pass, since local paths have them.
     fileprivate var isAllowedInURL: Bool {
         !isUnsafeForDisplay && !properties.isWhitespace
             && !"\"<>\\^`{|}".unicodeScalars.contains(self)

@@ -29,6 +29,7 @@ struct StagePackCommand: AsyncParsableCommand {
                     CollectGarbageCommand.self, DoctorCommand.self,
                 ]
             ),
+            CommandGroup(name: "Publishing", subcommands: [ManifestCommand.self]),
         ]
     )
 

@@ -149,10 +149,4 @@ import Testing
                 == .tooLarge(limit: .mebibytes(16), found: ByteCount(16_777_217))
         )
     }
-
-    @Test func aSyntaxErrorSaysWhere() {
-        let text = "{\n  \"manifestVersion\": x\n}"
-        let error = #expect(throws: ManifestError.self) { try Manifest(json: Array(text.utf8)) }
-        #expect(error?.description == "")
-    }
 }

@@ -1,0 +1,197 @@
+public import StageModel
+
+/// Says what is wrong with a manifest, and what is allowed but hardly meant.
+public enum ManifestLint {
+    /// How many bytes essential packs may have in all before a first launch waits too long.
+    public static let essentialSize = ByteCount(Int64(200_000_000))
+
+    /// Returns what there is to say about a manifest, in the order of its members: the error if it is
+    /// not a manifest, else warnings.
+    public static func findings(in json: [UInt8]) -> [LintFinding] {
+        do throws(ManifestError) {
+            return warnings(about: try Manifest(json: json))
+        } catch {
+            return [finding(for: error)]
+        }
+    }
+
+    private static func finding(for error: ManifestError) -> LintFinding {
+        let member: String
+        var message = error.description
+        var hint: String?
+        switch error {
+        case .invalid(let path, let fault):
+            (member, message) = (path, fault.description)
+        case .duplicate(let path, let first, let value):
+            member = path
+            message = "expected a value of its own, found '\(value.forDisplay())' of \(first)"
+        case .unknownVersion(let found, let known):
+            member = "manifestVersion"
+            message = ValueError(expected: "\(known)", found: "\(found)").description
+        case .tooLarge:
+            member = "the document"
+            hint = "move large 'userInfo' into the packs"
+        case .notJSON:
+            member = "the document"
+        }
+        return LintFinding(severity: .error, member: member, message: message, hint: hint)
+    }
+
+    private static func warnings(about manifest: Manifest) -> [LintFinding] {
+        var findings = baseURLWarnings(manifest)
+        if manifest.packs.isEmpty {
+            findings.append(warning("packs", "there are no packs"))
+        }
+        var seen = Seen()
+        for (index, pack) in manifest.packs.enumerated() {
+            findings += warnings(about: pack, at: "packs[\(index)]")
+            findings += seen.repetitions(in: pack, at: "packs[\(index)]")
+        }
+        return findings + essentialWarnings(manifest)
+    }
+
+    private static func baseURLWarnings(_ manifest: Manifest) -> [LintFinding] {
+        var findings: [LintFinding] = []
+        for (index, url) in manifest.baseURLs.enumerated() {
+            let member = "baseURLs[\(index)]"
+            if isPlainHTTP(url) { findings.append(plainHTTP(member)) }
+            if path(of: url).utf8.last != UInt8(ascii: "/") {
+                findings.append(
+                    warning(
+                        member,
+                        "the last component of '\(url.forDisplay())' is not part of packs' URLs",
+                        hint: "end the URL with '/'"
+                    )
+                )
+            }
+        }
+        let urls = manifest.packs.map(\.archive.url)
+        if !manifest.baseURLs.isEmpty, !urls.isEmpty, urls.allSatisfy(isAbsolute) {
+            findings.append(
+                warning(
+                    "baseURLs",
+                    "not used, since the URLs of all packs are absolute",
+                    hint: "make them relative, so that every mirror is used"
+                )
+            )
+        }
+        return findings
+    }
+
+    private static func warnings(about pack: Pack, at member: String) -> [LintFinding] {
+        var findings: [LintFinding] = []
+        if pack.policy == .essential([]) || pack.policy == .prefetch([]) {
+            findings.append(
+                warning(
+                    "\(member).policy",
+                    "there is no event at which the pack is fetched",
+                    hint: "name an event in 'installationEventTypes', or use 'onDemand'"
+                )
+            )
+        }
+        if isPlainHTTP(pack.archive.url) { findings.append(plainHTTP("\(member).archive.url")) }
+        if let format = format(of: pack.archive.url), format != pack.archive.format {
+            findings.append(
+                warning(
+                    "\(member).archive.format",
+                    "'\(pack.archive.format.rawValue)' does not fit a URL that ends like "
+                        + "'\(format.rawValue)'"
+                )
+            )
+        }
+        if pack.installedSize == .zero {
+            findings.append(warning("\(member).installedSize", "the pack is empty"))
+        }
+        if pack.fileCount == 0 {
+            findings.append(warning("\(member).fileCount", "the pack has no files"))
+        }
+        return findings
+    }
+
+    private static func essentialWarnings(_ manifest: Manifest) -> [LintFinding] {
+        let size = manifest.packs.reduce(ByteCount.zero) { size, pack in
+            guard case .essential = pack.policy else { return size }
+            return size + pack.archive.size
+        }
+        guard size > essentialSize else { return [] }
+        let message = "essential packs have \(size) in all, more than \(essentialSize)"
+        let hint = "make packs 'prefetch' that the first launch can do without"
+        return [warning("packs", message, hint: hint)]
+    }
+}
+
+extension ManifestLint {
+    /// What packs before have, by which repetitions are found.
+    private struct Seen {
+        private var ids: [String: (member: String, id: PackID)] = [:]
+        private var digests: [Digest: String] = [:]
+
+        mutating func repetitions(in pack: Pack, at member: String) -> [LintFinding] {
+            var findings: [LintFinding] = []
+            let key = pack.id.text.lowercased()
+            if let twin = ids[key] {
+                findings.append(
+                    warning(
+                        "\(member).id",
+                        "'\(pack.id)' differs only by case from '\(twin.id)' of \(twin.member).id"
+                    )
+                )
+            } else {
+                ids[key] = (member, pack.id)
+            }
+            if let twin = digests[pack.archive.digest] {
+                findings.append(
+                    warning(
+                        "\(member).archive.sha256",
+                        "the archive is the same as \(twin).archive"
+                    )
+                )
+            } else {
+                digests[pack.archive.digest] = member
+            }
+            return findings
+        }
+    }
+
+    private static func warning(
+        _ member: String,
+        _ message: String,
+        hint: String? = nil
+    ) -> LintFinding {
+        LintFinding(severity: .warning, member: member, message: message, hint: hint)
+    }
+
+    private static func plainHTTP(_ member: String) -> LintFinding {
+        warning(member, "plain http shows everyone on the way what is fetched", hint: "use https")
+    }
+
+    private static func isPlainHTTP(_ url: String) -> Bool {
+        url.lowercased().hasPrefix("http:")
+    }
+
+    /// Whether a URL that keeps the rules of manifests is absolute.
+    private static func isAbsolute(_ url: String) -> Bool {
+        let url = url.lowercased()
+        return ["http:", "https:", "file:"].contains { url.hasPrefix($0) }
+    }
+
+    private static func path(of url: String) -> Substring {
+        url.prefix { $0 != "?" && $0 != "#" }
+    }
+
+    /// The format that the ending of a URL stands for, or `nil` if it tells nothing.
+    private static func format(of url: String) -> ArchiveFormat? {
+        let path = path(of: url).lowercased()
+        return endings.first { path.hasSuffix($0.ending) }?.format
+    }
+
+    private static let endings: [(ending: String, format: ArchiveFormat)] = [
+        (".tar", .tar),
+        (".tar.gz", .tarGzip), (".tgz", .tarGzip),
+        (".tar.xz", .tarXZ), (".txz", .tarXZ),
+        (".tar.zst", .tarZstandard), (".tzst", .tarZstandard),
+        (".tar.bz2", .tarBzip2), (".tbz2", .tarBzip2), (".tbz", .tarBzip2),
+        (".tar.lz4", .tarLZ4),
+        (".zip", .zip),
+    ]
+}

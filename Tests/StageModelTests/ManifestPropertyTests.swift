@@ -1,0 +1,61 @@
+import FoundationEssentials
+import StageModel
+import Testing
+
+@Suite struct ManifestPropertyTests {
+    @Test func aCutManifestIsNeverAccepted() {
+        let bytes = Array(Sample.manifest.utf8)
+        for count in bytes.indices {
+            #expect(throws: ManifestError.self) { try Manifest(json: Array(bytes[..<count])) }
+        }
+    }
+
+    @Test func aCutRegistrationIsNeverAccepted() {
+        let bytes = Array(Sample.registration.utf8)
+        for count in bytes.indices {
+            #expect(throws: ManifestError.self) { try Registration(json: Array(bytes[..<count])) }
+        }
+    }
+
+    @Test func everyRegistrationIsReadAsItWasWritten() throws {
+        let registration = try Registration(json: Array(Sample.registration.utf8))
+        #expect(registration.restrictions?.essentialMaxInstallSize == ByteCount(4000))
+        #expect(registration.restrictions?.downloadDomainAllowList?.count == 2)
+        #expect(registration.downloaderExtension?.arguments == ["--quiet"])
+        #expect(registration.backgroundEventsHandler == .init(path: "/usr/lib/wallpaper/events"))
+        #expect(try Registration(json: registration.json()) == registration)
+    }
+
+    @Test func everyManifestIsReadAsItWasWritten() throws {
+        var random = SystemRandomNumberGenerator()
+        for _ in 0..<50 {
+            let manifest = try Self.manifest(&random)
+            #expect(try Manifest(json: manifest.json()) == manifest)
+        }
+    }
+
+    private static func manifest(
+        _ random: inout some RandomNumberGenerator
+    ) throws -> Manifest {
+        var manifest = try Sample.expected()
+        manifest.revision = Int.random(in: 0...Int.max, using: &random)
+        if Bool.random(using: &random) { manifest.applicationVersion = nil }
+        if Bool.random(using: &random) { manifest.baseURLs = [] }
+        let events = InstallationEvent.allCases
+        let policies: [DownloadPolicy] = [.onDemand, .essential(Set(events)), .prefetch([])]
+        let texts: [String?] = [nil, "[]", #""\\ \"ü\n""#, #"{"a":{"b":[1.5,true,null]}}"#, "-7"]
+        let sample = manifest.packs[0]
+        manifest.packs = try (0..<Int.random(in: 0...5, using: &random)).map { index in
+            var pack = sample
+            pack.id = try PackID("pack-\(index)")
+            pack.version = Int.random(in: 1...Int.max, using: &random)
+            pack.policy = policies.randomElement(using: &random) ?? .onDemand
+            pack.priority = Int.random(in: .min ... .max, using: &random)
+            pack.userInfo = texts.randomElement(using: &random) ?? nil
+            pack.archive.fileName = Bool.random(using: &random) ? "Füssen.svg" : nil
+            pack.archive.format = ArchiveFormat.allCases.randomElement(using: &random) ?? .tar
+            return pack
+        }
+        return manifest
+    }
+}

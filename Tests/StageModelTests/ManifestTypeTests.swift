@@ -1,0 +1,60 @@
+import StageModel
+import Testing
+
+/// Each member of a manifest and of a registration, replaced with a value of every other type.
+@Suite struct ManifestTypeTests {
+    private static let values = ["null", "true", "1", "1.5", #""?""#, "[]", "[{}]", "{}"]
+
+    @Test(arguments: [
+        (#""manifestVersion": "#, "1", ["1"]),
+        (#""application": "#, #""net.rorklab.wallpaper""#, []),
+        (#""revision": "#, "42", ["1"]),
+        (#""requires": "#, #"{"applicationVersion": ">=2.3 <3"}"#, ["null", "{}"]),
+        (#""applicationVersion": "#, #"">=2.3 <3""#, ["null"]),
+        (#""packs": "#, "[\(Sample.pack("aurora"))]", ["[]"]),
+        (#""id": "#, #""aurora""#, []),
+        (#""version": "#, "7", ["1"]),
+        (#""policy": "#, #"{"essential": {"installationEventTypes": ["firstInstallation"]}}"#, []),
+        (#""essential": "#, #"{"installationEventTypes": ["firstInstallation"]}"#, []),
+        (#""installationEventTypes": "#, #"["firstInstallation"]"#, ["[]"]),
+        (#""archive": "#, Sample.archive, []),
+        (#""url": "#, #""packs/aurora-7.tar.zst""#, [#""?""#]),
+        (#""format": "#, #""tar.zst""#, []),
+        (#""size": "#, "18350112", ["1"]),
+        (#""sha256": "#, "\"\(Sample.digest)\"", []),
+        (#""installedSize": "#, "19011233", ["1"]),
+        (#""fileCount": "#, "12", ["1"]),
+        (#""priority": "#, "10", ["null", "1"]),
+        (#""userInfo": "#, #"{"b": [1, 2.5, null], "a": true}"#, values),
+    ])
+    func aMemberOfAManifest(name: String, value: String, accepted: [String]) throws {
+        for other in Self.values {
+            let text = try Sample.manifest.replacing(once: name + value, with: name + other)
+            let isAccepted = (try? Manifest(json: Array(text.utf8))) != nil
+            #expect(isAccepted == accepted.contains(other), "\(name)\(other)")
+        }
+    }
+
+    @Test(arguments: [
+        (#""registrationVersion": "#, "1", ["1"]),
+        (#""application": "#, #""net.rorklab.wallpaper""#, []),
+        (#""version": "#, #""2.4.1""#, [#""?""#]),
+        (#""applicationGroup": "#, #""net.rorklab""#, []),
+        (
+            #""manifestURLs": "#, #"["https://cdn.example.org/wallpaper/manifest.json"]"#, []
+        ),
+        (#""trust": "#, #""transport""#, []),
+        (#""downloadAllowance": "#, "1000", ["null", "1"]),
+        (#""downloadDomainAllowList": "#, #"["example.org", "*.example.net"]"#, ["null", "[]"]),
+        (#""path": "#, #""/usr/lib/wallpaper/downloads""#, []),
+        (#""arguments": "#, #"["--quiet"]"#, ["null", "[]"]),
+        (#""backgroundEventsHandler": "#, #"{"path": "/usr/lib/wallpaper/events"}"#, ["null"]),
+    ])
+    func aMemberOfARegistration(name: String, value: String, accepted: [String]) throws {
+        for other in Self.values {
+            let text = try Sample.registration.replacing(once: name + value, with: name + other)
+            let isAccepted = (try? Registration(json: Array(text.utf8))) != nil
+            #expect(isAccepted == accepted.contains(other), "\(name)\(other)")
+        }
+    }
+}

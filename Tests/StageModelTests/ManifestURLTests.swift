@@ -1,0 +1,54 @@
+import StageModel
+import Testing
+
+@Suite struct ManifestURLTests {
+    @Test(arguments: [
+        ("https://h/w/", "packs/a.tar", "https://h/w/packs/a.tar"),
+        ("https://h/w", "packs/a.tar", "https://h/packs/a.tar"),
+        ("https://h", "a.tar", "https://h/a.tar"),
+        ("https://h:8443/w/m.json?v=2", "a.tar", "https://h:8443/w/a.tar"),
+        ("https://h/w/", "a.tar?v=1&x=../y", "https://h/w/a.tar?v=1&x=../y"),
+        ("https://h/w/x/", "../a.tar", "https://h/w/a.tar"),
+        ("https://h/w/", "../../../a.tar", "https://h/a.tar"),
+        ("https://h/w/", "./a/./b/../c", "https://h/w/a/c"),
+        ("https://h/w/", "a/..", "https://h/w/"),
+        ("https://h/w/", "/a.tar", "https://h/a.tar"),
+        ("https://h/w/m.json", "?v=1", "https://h/w/m.json?v=1"),
+        ("file:///srv/w/m.json", "packs/a.tar", "file:///srv/w/packs/a.tar"),
+        ("file:///srv/w/m.json", "../a.tar", "file:///srv/a.tar"),
+        ("https://h/w/", "http://other/a.tar", "http://other/a.tar"),
+        ("https://h/w/", "file:///a/../b", "file:///a/../b"),
+    ])
+    func urlsAreResolvedAgainstTheManifest(base: String, url: String, expected: String) throws {
+        var manifest = try Sample.expected()
+        var archive = manifest.packs[0].archive
+        archive.url = url
+        manifest.baseURLs = []
+        #expect(manifest.urls(for: archive, manifestURL: base) == [expected])
+        manifest.baseURLs = [base, "https://second/x/", base]
+        let urls = manifest.urls(for: archive, manifestURL: "https://unused/")
+        #expect(urls.first == expected)
+        #expect(urls.count == (url.contains(":") ? 1 : 2))
+    }
+
+    @Test(arguments: [
+        "https://example.org/m", "HTTPS://example.org/m", "file:///srv/m", "http://127.0.0.1/m",
+        "http://127.0.0.1:8080/m", "http://127.255.0.3", "http://localhost:1/m",
+        "HTTP://LOCALHOST/m", "http://[::1]/m", "http://[::1]:8080/m",
+    ])
+    func theseTransportsAreEnough(url: String) {
+        #expect(ManifestTrust.isAcceptable(url))
+    }
+
+    @Test(arguments: [
+        "http://example.org/m", "http://127.0.0.1.evil.example/m", "http://localhost@evil/m",
+        "http://localhost:80@evil/m", "http://evil/?http://localhost/", "http://localhost.evil/m",
+        "http://evil#@localhost/", "http://128.0.0.1/", "http://127.0.0/", "http://127.0.0.256/",
+        "http://127.0.0.01/", "http://127.0.0.+1/", "http://[::2]/", "http://[::1].evil/",
+        "http://[::1]evil/", "http://localhost:x/", "http://localhost\\@evil/", "http:localhost",
+        "http:///localhost", "ftp://localhost/", "localhost", "", "//localhost/", "http://",
+    ])
+    func theseAreNot(url: String) {
+        #expect(!ManifestTrust.isAcceptable(url))
+    }
+}

@@ -1,0 +1,60 @@
+#!/usr/bin/env python3
+"""Compares the JSON Schemas with the samples of Manifests/: every valid one is accepted, and every
+invalid one is refused unless expected.json says that no schema can tell.
+
+Needs the package jsonschema: pip install jsonschema
+"""
+
+import json
+import pathlib
+import sys
+
+from jsonschema import Draft202012Validator
+
+FOLDER = pathlib.Path(__file__).resolve().parents[2] / "Manifests"
+
+
+def validators():
+    """One validator a kind of document, each schema checked against its own schema first."""
+    found = {}
+    for kind in ("manifest", "registration"):
+        schema = json.loads((FOLDER / f"{kind}.schema.json").read_text("utf-8"))
+        Draft202012Validator.check_schema(schema)
+        found[kind] = Draft202012Validator(schema)
+    return found
+
+
+def kind_of(name):
+    return "registration" if name.startswith("registration-") else "manifest"
+
+
+def is_accepted(validator, path):
+    """Whether the file is JSON, and what the schema describes."""
+    try:
+        document = json.loads(path.read_text("utf-8"))
+    except json.JSONDecodeError:
+        return False
+    return validator.is_valid(document)
+
+
+def main():
+    schemas = validators()
+    expected = json.loads((FOLDER / "invalid" / "expected.json").read_text("utf-8"))
+    outcomes = []
+    for path in sorted((FOLDER / "samples").glob("*.json")):
+        outcomes.append((path.name, is_accepted(schemas[kind_of(path.name)], path)))
+    for path in sorted((FOLDER / "invalid").glob("*.json")):
+        if path.name == "expected.json":
+            continue
+        is_caught = not is_accepted(schemas[kind_of(path.name)], path)
+        entry = expected.get(path.name)
+        outcomes.append((path.name, entry is not None and is_caught == entry["schema"]))
+    failed = [name for name, is_good in outcomes if not is_good]
+    for name in failed:
+        print(f"failed: {name}")
+    print(f"{len(outcomes) - len(failed)} passed, {len(failed)} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
