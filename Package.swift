@@ -82,12 +82,13 @@ let package = Package(
         ),
 
         tests("StageModel", ["StageModel"]),
-        tests("StageSystem", ["StageSystem", system]),
+        tests("StageSystem", ["StageSystem", "StageTesting", system]),
         tests("StageDigest", ["StageDigest", "StageModel"]),
         tests(
             "StageArchive",
             [
-                "StageArchive", "StageModel", "StageSystem", "StageTesting", "unpack-service", logging,
+                "StageArchive", "StageModel", "StageSystem", "StageTesting", "unpack-service",
+                logging,
                 system,
             ]
         ),

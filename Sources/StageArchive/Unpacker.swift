@@ -1,8 +1,8 @@
 public import Logging
 public import StageModel
-public import SystemPackage
 import StageSystem
 import Synchronization
+public import SystemPackage
 
 /// Unpacks archives where they can do no harm: on a thread or in a process that is able to write
 /// nowhere but beneath the destination.
@@ -40,8 +40,9 @@ public final class Unpacker: Sendable {
     /// Nothing is waited for on the cooperative pool. What was written is not synchronized: the caller
     /// does that, once for all. After an error the destination holds whatever was written by then.
     ///
-    /// - Parameter progress: told how many bytes have been unpacked so far, about every MiB, on some
-    ///   other thread.
+    /// `progress` is told how many bytes have been unpacked so far, about every MiB, on some other
+    /// thread.
+    ///
     /// - Throws: ``ArchiveError/cancelled`` when the task is cancelled; other cases when the archive
     ///   is damaged, holds what a pack may not hold, or cannot be written.
     public func unpack(

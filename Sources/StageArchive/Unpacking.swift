@@ -161,7 +161,10 @@ private struct Unpacking: ~Copyable {
         try writer.finish()
         let fault = ArchiveError.notAllowed(
             entry: path,
-            ValueError(expected: "a hard link to a file that the pack brought before", text: original)
+            ValueError(
+                expected: "a hard link to a file that the pack brought before",
+                text: original
+            )
         )
         guard case .success(let source) = try writer.open(original) else { throw fault }
         let descriptor = FileDescriptor(rawValue: source.descriptor)

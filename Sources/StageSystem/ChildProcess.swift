@@ -34,7 +34,7 @@ public final class ChildProcess: Sendable {
         var pid = pid_t()
         var strings: [UnsafeMutablePointer<CChar>?] = unsafe arguments.map { unsafe strdup($0) }
         unsafe strings.append(nil)
-        defer { for unsafe string in unsafe strings { unsafe free(string) } }
+        defer { for index in unsafe strings.indices { unsafe free(strings[index]) } }
         let status = unsafe executable.withPlatformString {
             unsafe stage_spawn(&pid, $0, strings, channel.descriptor.rawValue)
         }

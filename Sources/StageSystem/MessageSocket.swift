@@ -34,7 +34,8 @@ public final class MessageSocket: Sendable {
     public static func pair() throws(FileError) -> (MessageSocket, MessageSocket) {
         var sockets: (CInt, CInt) = (-1, -1)
         _ = try unsafe withUnsafeMutablePointer(to: &sockets) { pair throws(FileError) in
-            try unsafe pair.withMemoryRebound(to: CInt.self, capacity: 2) { pair throws(FileError) in
+            try unsafe pair.withMemoryRebound(to: CInt.self, capacity: 2) {
+                pair throws(FileError) in
                 try Directory.attempt("connect", "socket") { unsafe stage_socket_pair(pair) }
             }
         }

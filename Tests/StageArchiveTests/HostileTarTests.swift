@@ -135,7 +135,10 @@ import Testing
         ),
         ("file, then directory", [.init("a"), .init("a/b")], .notADirectory(entry: "a")),
         ("directory, then file", [.init("a/b"), .init("a")], .notADirectory(entry: "a")),
-        ("file, then same directory", [.init("a"), .init("a", .directory)], .notADirectory(entry: "a")),
+        (
+            "file, then same directory", [.init("a"), .init("a", .directory)],
+            .notADirectory(entry: "a")
+        ),
         (
             "link, then file through it",
             [.init("a", .link, target: "b"), .init("b/x"), .init("a/x")],
