@@ -113,7 +113,7 @@ let package = Package(
 
         tests("StageModel", ["StageModel"]),
         tests("StagePublish", ["StageModel", "StagePublish"]),
-        tests("StageSystem", ["StageSystem", system]),
+        tests("StageSystem", ["StageSystem", "StageTesting", system]),
         tests("StageDigest", ["StageDigest", "StageModel"]),
         tests(
             "StageArchive",

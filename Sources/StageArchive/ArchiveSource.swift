@@ -26,8 +26,8 @@ import SystemPackage
         unsafe buffer.deallocate()
     }
 
-    /// Points `bytes` at the next bytes and returns how many there are: 0 at the end, -1 and a reason
-    /// in errno(3) if they cannot be read. They stay until the next call.
+    /// Points `bytes` at the next bytes, which stay until the next call, and returns how many there
+    /// are: 0 at the end, -1 and a reason in errno(3) if they cannot be read.
     func next(_ bytes: inout UnsafeRawPointer?) -> Int {
         while true {
             let count = unsafe pread(descriptor, buffer.baseAddress, buffer.count, Int(position))
@@ -92,8 +92,8 @@ import SystemPackage
         unsafe _ = archive_read_free(handle)
     }
 
-    /// Points `bytes` at the next bytes and returns how many there are: 0 at the end, -1 if they
-    /// cannot be read, in which case ``failure`` says why. They stay until the next call.
+    /// Points `bytes` at the next bytes, which stay until the next call, and returns how many there
+    /// are: 0 at the end, -1 if they cannot be read, in which case ``failure`` says why.
     func next(_ bytes: inout UnsafeRawPointer?) -> Int {
         var count = 0
         var offset: Int64 = 0

@@ -11,7 +11,8 @@ public enum UnpackService {
     /// Limits this process for good: its memory, its open files, and for each request the largest file
     /// and the processor time. The process should do nothing else.
     ///
-    /// - Parameter descriptor: the socket; an ``Unpacker`` passes it as descriptor 3.
+    /// - Parameter descriptor: The socket; an ``Unpacker`` passes it as descriptor 3.
+    /// - Returns: 0, or 1 where the system refused.
     public static func run(
         _ descriptor: FileDescriptor = FileDescriptor(rawValue: 3)
     ) -> CInt {

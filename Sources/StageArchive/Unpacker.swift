@@ -40,8 +40,9 @@ public final class Unpacker: Sendable {
     /// Nothing is waited for on the cooperative pool. What was written is not synchronized: the caller
     /// does that, once for all. After an error the destination holds whatever was written by then.
     ///
-    /// - Parameter progress: told how many bytes have been unpacked so far, about every MiB, on some
-    ///   other thread.
+    /// `progress` is told how many bytes have been unpacked so far, about every MiB, on some other
+    /// thread.
+    ///
     /// - Throws: ``ArchiveError/cancelled`` when the task is cancelled; other cases when the archive
     ///   is damaged, holds what a pack may not hold, or cannot be written.
     public func unpack(

@@ -6,7 +6,9 @@ import StageSystem
 ///
 /// Batches do not depend on each other, so any thread may take any of them at any time.
 @safe final class WriteBatch {
-    /// One thing to make. Numbers are places in the buffer.
+    /// One thing to make.
+    ///
+    /// Numbers are places in the buffer.
     struct Job {
         enum Kind {
             case file(isExecutable: Bool)

@@ -18,7 +18,8 @@ import SystemPackage
 
     /// Starts a thread that runs `body`; it inherits the confinement of the calling thread.
     ///
-    /// - Parameter name: what tools show, at most 15 bytes.
+    /// Tools show at most 15 bytes of its name.
+    ///
     /// - Throws: ``FileError`` if the process may have no more threads.
     public init(name: String, _ body: @escaping @Sendable () -> Void) throws(FileError) {
         let start = unsafe Unmanaged.passRetained(Start(name: name, body: body))

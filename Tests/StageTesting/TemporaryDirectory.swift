@@ -19,6 +19,12 @@ public struct TemporaryDirectoryTrait: TestTrait, SuiteTrait, TestScoping {
     /// Tests inside of a suite each get their own directory.
     public let isRecursive = true
 
+    /// In memory where the system has such a place: tests make and remove thousands of small files.
+    private var place: FilePath {
+        let memory = try? Directory.open("/dev").status("shm")
+        return memory?.kind == .directory ? "/dev/shm/stagepack-tests" : "/tmp/stagepack-tests"
+    }
+
     /// Makes the directory, runs the test, and removes the directory on every exit.
     public func provideScope(
         for test: Test,
@@ -26,7 +32,7 @@ public struct TemporaryDirectoryTrait: TestTrait, SuiteTrait, TestScoping {
         performing function: @concurrent @Sendable () async throws -> Void
     ) async throws {
         guard testCase != nil else { return try await function() }
-        let parent = try Directory.make("/tmp/stagepack-tests")
+        let parent = try Directory.make(place)
         let name = "\(getpid())-\(UInt64.random(in: .min ... .max))"
         let component = try #require(FilePath.Component(name))
         let directory = try parent.makeDirectory(FilePath(component))

@@ -1,0 +1,128 @@
+import Glibc
+import Logging
+import StageArchive
+import StageModel
+import StageSystem
+import StageTesting
+import Synchronization
+import SystemPackage
+import Testing
+
+/// The process that unpacks may die at any time; the caller learns of it, and the next one serves.
+@Suite(.directory) struct UnpackProcessTests {
+    /// An archive that takes a while: 64 MiB, which compress well.
+    private func slowRequest(_ destination: FilePath) throws -> (Kept, UnpackRequest) {
+        let root = try TemporaryDirectory.required()
+        let content = [UInt8](repeating: 7, count: 64 << 20)
+        let bytes = TarBuilder(.init("a", content: content)).bytes
+        let archive = try root.file(updating: "archive")
+        try archive.write(bytes.span, at: 0)
+        let request = UnpackRequest(
+            archive: archive.descriptor,
+            destination: try root.makeDirectory(destination),
+            format: .tar,
+            limits: UnpackLimits(entries: 1, bytes: .mebibytes(64))
+        )
+        return (Kept(archive), request)
+    }
+
+    /// An open file that lives as long as a test needs it.
+    private final class Kept: Sendable {
+        let file: File
+        init(_ file: consuming File) { self.file = file }
+    }
+
+    private func unpacker(_ mark: String = "test") throws -> Unpacker {
+        Unpacker(
+            .process(executable: try Bench.service, arguments: ["unpack-service", mark]),
+            logger: Logger(label: "test")
+        )
+    }
+
+    @Test func aProcessThatIsKilledIsAnErrorAndTheNextOneServes() async throws {
+        let mark = "\(UInt64.random(in: .min ... .max))"
+        let unpacker = try unpacker(mark)
+        let root = try TemporaryDirectory.required()
+        let (archive, request) = try slowRequest("destination")
+        var outcome: ArchiveError?
+        // The process may be done before the signal arrives: then it is tried once more.
+        for attempt in 0..<50 where outcome == nil {
+            var request = request
+            request.destination = try root.makeDirectory(FilePath("destination-\(attempt)"))
+            do {
+                _ = try await unpacker.unpack(request) { _ in Self.killProcess(mark) }
+                try root.removeTree(try #require(FilePath.Component("destination-\(attempt)")))
+            } catch {
+                outcome = error
+            }
+        }
+        #expect(outcome == .interrupted(.signalled(Int(SIGKILL))))
+        var again = request
+        again.destination = try root.makeDirectory("again")
+        let report = try await unpacker.unpack(again)
+        #expect(report.bytes == .mebibytes(64))
+        _ = archive.file.path
+    }
+
+    @Test func cancellingEndsTheProcess() async throws {
+        for unpacker in [try unpacker(), Unpacker(logger: Logger(label: "test"))] {
+            let (archive, request) = try slowRequest(
+                FilePath("\(UInt64.random(in: .min ... .max))")
+            )
+            let result = await withTaskGroup(of: ArchiveError?.self) { group in
+                group.addTask {
+                    do throws(ArchiveError) {
+                        _ = try await unpacker.unpack(request)
+                        return nil
+                    } catch {
+                        return error
+                    }
+                }
+                group.cancelAll()
+                return await group.next() ?? nil
+            }
+            #expect(result == .cancelled)
+            _ = archive.file.path
+        }
+    }
+
+    @Test func anExecutableThatIsNotThereIsAnError() async throws {
+        let unpacker = Unpacker(
+            .process(executable: "/nowhere/at-all", arguments: ["x"]),
+            logger: Logger(label: "test")
+        )
+        let (archive, request) = try slowRequest("destination")
+        let error = FileError("start", "/nowhere/at-all", .noSuchFileOrDirectory)
+        await #expect(throws: ArchiveError.fileSystem(error)) {
+            try await unpacker.unpack(request)
+        }
+        _ = archive.file.path
+    }
+
+    @Test func oneProcessServesManyPacks() async throws {
+        var bench = try Bench(
+            .process(executable: try Bench.service, arguments: ["unpack-service"])
+        )
+        for index in 0..<100 {
+            let tar = TarBuilder(.init("a", content: [UInt8(index)]))
+            let (_, found) = try await bench.unpack(tar.bytes, .tar)
+            #expect(found == Unpacked(["a": .file([UInt8(index)], isExecutable: false)]))
+        }
+    }
+
+    /// Kills the process that was started with `mark`.
+    private static func killProcess(_ mark: String) {
+        guard let processes = try? Directory.open("/proc").entries() else { return }
+        for process in processes {
+            guard let number = pid_t(process.name.string), number != getpid(),
+                let file = try? File.open(reading: FilePath("/proc/\(number)/cmdline"))
+            else { continue }
+            var bytes = [UInt8](repeating: 0, count: 512)
+            // A process that has gone meanwhile is none of ours.
+            guard let count = try? file.read(into: &bytes, at: 0) else { continue }
+            if String(decoding: bytes[..<count], as: UTF8.self).contains(mark) {
+                kill(number, SIGKILL)
+            }
+        }
+    }
+}
