@@ -14,6 +14,7 @@ let strict: [SwiftSetting] = [
 
 let system = Target.Dependency.product(name: "SystemPackage", package: "swift-system")
 let subprocess = Target.Dependency.product(name: "Subprocess", package: "swift-subprocess")
+let hummingbird = Target.Dependency.product(name: "Hummingbird", package: "hummingbird")
 let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
 
 /// A library of the house, which may import only what is named here.
@@ -35,6 +36,7 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
         .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
         .package(url: "https://github.com/apple/swift-system", from: "1.8.1"),
+        .package(url: "https://github.com/hummingbird-project/hummingbird", from: "2.28.1"),
         .package(url: "https://github.com/swiftlang/swift-subprocess", from: "1.0.2", traits: []),
     ],
     targets: [
@@ -52,6 +54,11 @@ let package = Package(
         // 3: the shared directory
         library("StageContainer", ["StageModel", "StageSystem", system]),
 
+        // 4: the development origin
+        library(
+            "StageOrigin",
+            ["StageDigest", "StageModel", "StageSystem", hummingbird, logging, system]),
+
         // 5: the public libraries
         library("StagePack", ["StageContainer", "StageModel", "StageSystem", subprocess, system]),
 
@@ -63,6 +70,9 @@ let package = Package(
             name: "stagepack",
             dependencies: [
                 "StageModel",
+                "StageOrigin",
+                logging,
+                system,
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             swiftSettings: strict
@@ -72,5 +82,6 @@ let package = Package(
         tests("StageSystem", ["StageSystem", system]),
         tests("StageDigest", ["StageDigest", "StageModel"]),
         tests("StageContainer", ["StageContainer", "StageModel", "StageSystem", system]),
+        tests("StageOrigin", ["StageOrigin", "StageModel", "StageSystem", logging, system]),
     ]
 )

@@ -58,3 +58,8 @@ STAGE_CHECKED static inline int stage_open_directory(const char *path) {
 STAGE_CHECKED static inline int stage_open_file(const char *path) {
     return open(path, O_RDONLY | O_CLOEXEC);
 }
+
+/// Returns another descriptor for what `file` is open on (fcntl(2)).
+STAGE_CHECKED static inline int stage_duplicate(int file) {
+    return fcntl(file, F_DUPFD_CLOEXEC, 0);
+}

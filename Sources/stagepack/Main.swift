@@ -2,5 +2,8 @@ import ArgumentParser
 
 @main
 struct StagePackCommand: AsyncParsableCommand {
-    static let configuration = CommandConfiguration(commandName: "stagepack")
+    static let configuration = CommandConfiguration(
+        commandName: "stagepack",
+        subcommands: [ServeCommand.self]
+    )
 }
