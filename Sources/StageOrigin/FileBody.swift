@@ -62,7 +62,8 @@ struct Pace {
     mutating func wait(afterSending count: Int) async throws {
         guard let bytesPerSecond else { return }
         sent += Int64(count)
-        let due = Duration.seconds(sent / bytesPerSecond)
+        let due =
+            Duration.seconds(sent / bytesPerSecond)
             + .seconds(Double(sent % bytesPerSecond) / Double(bytesPerSecond))
         try await ContinuousClock().sleep(until: start + due)
     }

@@ -16,7 +16,9 @@ struct IndexPage: Sendable {
 
     /// The page as HTML, which refers to nothing elsewhere.
     var html: String {
-        let sorted = lines.sorted { ($1.isDirectory ? 1 : 0, $0.name) < ($0.isDirectory ? 1 : 0, $1.name) }
+        let sorted = lines.sorted {
+            ($1.isDirectory ? 1 : 0, $0.name) < ($0.isDirectory ? 1 : 0, $1.name)
+        }
         let up = title == "/" ? "" : Self.row(href: "../", name: "..", size: "", date: "")
         let rows = sorted.map { line in
             let slash = line.isDirectory ? "/" : ""

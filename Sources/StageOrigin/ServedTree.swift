@@ -26,7 +26,8 @@ struct ServedTree: Sendable {
         var lines: [IndexPage.Line] = []
         for entry in try directory.entries() where ServedPath.isServed(entry.name.string) {
             // From the root, as a request would come: a link may lead up, but not out.
-            let place = path.names.isEmpty ? FilePath(entry.name) : path.filePath.appending(entry.name)
+            let place =
+                path.names.isEmpty ? FilePath(entry.name) : path.filePath.appending(entry.name)
             if let line = try line(named: entry.name.string, at: place) { lines.append(line) }
         }
         let title = path.names.isEmpty ? "/" : "/" + path.names.joined(separator: "/") + "/"

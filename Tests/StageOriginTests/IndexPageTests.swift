@@ -23,7 +23,8 @@ struct IndexPageTests {
     }
 
     @Test(arguments: [
-        ("a.json", "application/json"), ("a.TAR.ZST", "application/zstd"), ("a.tar", "application/x-tar"),
+        ("a.json", "application/json"), ("a.TAR.ZST", "application/zstd"),
+        ("a.tar", "application/x-tar"),
         ("a.tar.gz", "application/gzip"), ("a", "application/octet-stream"),
         ("a.", "application/octet-stream"), ("json", "application/octet-stream"),
         ("a.svg", "image/svg+xml"), ("a.txt", "text/plain; charset=utf-8"),

@@ -55,7 +55,10 @@ struct PreconditionsTests {
 
     @Test(arguments: [
         ("\"a\"", EntityTagCondition.list([EntityTag(opaque: "a")])),
-        ("\"a,b\" , W/\"\"", .list([EntityTag(opaque: "a,b"), EntityTag(opaque: "", isWeak: true)])),
+        (
+            "\"a,b\" , W/\"\"",
+            .list([EntityTag(opaque: "a,b"), EntityTag(opaque: "", isWeak: true)])
+        ),
         (" * ", .list([])),
         ("*", .any),
         ("w/\"a\"", .list([])),

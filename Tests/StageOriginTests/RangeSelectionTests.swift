@@ -61,7 +61,8 @@ struct RangeSelectionTests {
     func aFieldCutAnywhereSelectsTheWholeOrFewerDigits() {
         let field = "bytes=2-5"
         for count in 0..<field.count {
-            let expected: RangeSelection = field.prefix(count) == "bytes=2-" ? .part(2..<10) : .whole
+            let expected: RangeSelection =
+                field.prefix(count) == "bytes=2-" ? .part(2..<10) : .whole
             #expect(RangeSelection(String(field.prefix(count)), size: 10) == expected)
         }
     }
