@@ -13,6 +13,7 @@ let strict: [SwiftSetting] = [
 ]
 
 let system = Target.Dependency.product(name: "SystemPackage", package: "swift-system")
+let hummingbird = Target.Dependency.product(name: "Hummingbird", package: "hummingbird")
 let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
 let subprocess = Target.Dependency.product(name: "Subprocess", package: "swift-subprocess")
 let arguments = Target.Dependency.product(
@@ -47,6 +48,7 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
         .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
         .package(url: "https://github.com/apple/swift-system", from: "1.8.1"),
+        .package(url: "https://github.com/hummingbird-project/hummingbird", from: "2.28.1"),
         .package(url: "https://github.com/swiftlang/swift-subprocess", from: "1.0.2", traits: []),
     ],
     targets: [
@@ -84,15 +86,19 @@ let package = Package(
         // 5: the public libraries
         library("StagePack", ["StageContainer", "StageModel", "StageSystem", subprocess, system]),
 
-        // 6: the reader as an application uses it
+        // 6: the reader as an application uses it, and the development origin
+        library(
+            "StageOrigin",
+            ["StageDigest", "StageModel", "StageSystem", hummingbird, logging, system]
+        ),
         library("WallpaperStore", ["StagePack"]),
 
         // 7: the executables
         .executableTarget(
             name: "stagepack",
             dependencies: [
-                "StageArchive", "StageContainer", "StageEngine", "StageModel", "StagePack",
-                "StagePublish", "StageSystem", "StageTransfer", arguments, logging, system,
+                "StageArchive", "StageContainer", "StageEngine", "StageModel", "StageOrigin",
+                "StagePack", "StagePublish", "StageSystem", "StageTransfer", arguments, logging, system,
             ],
             swiftSettings: strict
         ),
@@ -112,6 +118,7 @@ let package = Package(
         ),
 
         tests("StageModel", ["StageModel"]),
+        tests("StageOrigin", ["StageOrigin", "StageModel", "StageSystem", logging, system]),
         tests("StagePublish", ["StageModel", "StagePublish"]),
         tests("StageSystem", ["StageSystem", "StageTesting", system]),
         tests("StageDigest", ["StageDigest", "StageModel"]),

@@ -81,3 +81,8 @@ STAGE_CHECKED static inline ssize_t stage_copy_range(
     int64_t from = offset, to = offset;
     return (ssize_t)syscall(SYS_copy_file_range, source, &from, file, &to, count, 0);
 }
+
+/// Returns another descriptor for what `file` is open on (fcntl(2)).
+STAGE_CHECKED static inline int stage_duplicate(int file) {
+    return fcntl(file, F_DUPFD_CLOEXEC, 0);
+}

@@ -29,7 +29,10 @@ struct StagePackCommand: AsyncParsableCommand {
                     CollectGarbageCommand.self, DoctorCommand.self,
                 ]
             ),
-            CommandGroup(name: "Publishing", subcommands: [ManifestCommand.self]),
+            CommandGroup(
+                name: "Publishing",
+                subcommands: [ManifestCommand.self, ServeCommand.self]
+            ),
         ]
     )
 

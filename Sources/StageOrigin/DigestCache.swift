@@ -1,0 +1,80 @@
+import Glibc
+import StageDigest
+import StageModel
+import StageSystem
+
+/// An open file that several tasks read.
+final class SharedFile: Sendable {
+    let file: File
+
+    init(_ file: consuming File) { self.file = file }
+}
+
+/// The digests of files, computed once for each state of a file.
+actor DigestCache {
+    private var known: [FileIdentity: Digest] = [:]
+    private var waiting: [FileIdentity: [CheckedContinuation<Result<Digest, FileError>, Never>]] =
+        [:]
+
+    /// How many digests are kept.
+    private static let capacity = 10_000
+
+    /// Returns the digest of the file's content, and the state of the file that it belongs to.
+    ///
+    /// Returns `nil` for a file that does not stand still long enough to be read.
+    func digest(
+        of shared: SharedFile
+    ) async throws(FileError) -> (digest: Digest, identity: FileIdentity)? {
+        for _ in 0..<3 {
+            let before = try shared.file.identity()
+            let digest = try await digest(of: shared, at: before)
+            let after = try shared.file.identity()
+            if before.hasSameContent(as: after) { return (digest, after) }
+            known[before] = nil
+        }
+        return nil
+    }
+
+    private func digest(
+        of shared: SharedFile,
+        at identity: FileIdentity
+    ) async throws(FileError) -> Digest {
+        if let digest = known[identity] { return digest }
+        if waiting[identity] != nil {
+            // The task that is reading the file answers all that ask meanwhile.
+            return try await withCheckedContinuation { waiting[identity, default: []].append($0) }
+                .get()
+        }
+        waiting[identity] = []
+        let isSettled = Self.hasSettled(identity)
+        let result = await Self.compute(shared)
+        if isSettled, case .success(let digest) = result {
+            if known.count >= Self.capacity { known.removeAll() }
+            known[identity] = digest
+        }
+        for waiter in waiting.removeValue(forKey: identity) ?? [] {
+            waiter.resume(returning: result)
+        }
+        return try result.get()
+    }
+
+    private static func compute(_ shared: SharedFile) async -> Result<Digest, FileError> {
+        do throws(FileError) {
+            return .success(
+                try await withBlockingThread { () throws(FileError) in
+                    try Digest(of: shared.file)
+                }
+            )
+        } catch {
+            return .failure(error)
+        }
+    }
+
+    /// Whether the file last changed so long ago that another change would show in its identity.
+    private static func hasSettled(_ identity: FileIdentity) -> Bool {
+        var now = timespec()
+        guard unsafe clock_gettime(CLOCK_REALTIME, &now) == 0 else { return false }
+        let last = max(identity.changed, identity.modified) / 1_000_000_000
+        return last + 1 < Int64(now.tv_sec)
+    }
+}

@@ -1,0 +1,63 @@
+/// What a representation is compared by.
+struct Validators: Equatable, Sendable {
+    /// The tag of its bytes, which is strong.
+    var tag: EntityTag
+    /// When it last changed.
+    var modified: HTTPDate
+}
+
+/// The conditional fields of a request to read, as they were sent (RFC 9110 §13.1).
+struct Preconditions: Equatable, Sendable {
+    var ifMatch: String?
+    var ifNoneMatch: String?
+    var ifModifiedSince: String?
+    var ifUnmodifiedSince: String?
+    var ifRange: String?
+
+    /// What the conditions leave to be done.
+    enum Outcome: Equatable, Sendable {
+        /// The request is carried out; a `Range` field counts only where this says so.
+        case proceed(honoringRange: Bool)
+        /// The client has the representation: 304.
+        case notModified
+        /// The client asked about another representation: 412.
+        case failed
+    }
+
+    /// Evaluates the conditions in the order of §13.2.2.
+    func outcome(for current: Validators) -> Outcome {
+        if !isExpected(current) { return .failed }
+        if isKnown(current) { return .notModified }
+        return .proceed(honoringRange: isSame(current))
+    }
+
+    /// `If-Match`, and `If-Unmodified-Since` only where that is missing.
+    private func isExpected(_ current: Validators) -> Bool {
+        if let ifMatch {
+            return EntityTagCondition(ifMatch).contains { $0.matchesStrongly(current.tag) }
+        }
+        guard let limit = ifUnmodifiedSince.flatMap(HTTPDate.init) else { return true }
+        return current.modified <= limit
+    }
+
+    /// `If-None-Match`, and `If-Modified-Since` only where that is missing.
+    private func isKnown(_ current: Validators) -> Bool {
+        if let ifNoneMatch {
+            return EntityTagCondition(ifNoneMatch).contains { $0.matchesWeakly(current.tag) }
+        }
+        guard let limit = ifModifiedSince.flatMap(HTTPDate.init) else { return false }
+        return current.modified <= limit
+    }
+
+    /// `If-Range`, which only the strong tag satisfies.
+    ///
+    /// A date never does: this origin sends a tag with every representation, and a file can change
+    /// twice in a second.
+    private func isSame(_ current: Validators) -> Bool {
+        guard let ifRange else { return true }
+        guard case .list(let tags) = EntityTagCondition(ifRange), tags.count == 1 else {
+            return false
+        }
+        return tags[0].matchesStrongly(current.tag)
+    }
+}

@@ -1,0 +1,67 @@
+import StageModel
+import StageSystem
+import SystemPackage
+
+/// The directory that is served, and everything below it that is not hidden.
+struct ServedTree: Sendable {
+    let root: Directory
+
+    /// What a path stands for.
+    enum Entry: Sendable {
+        case file(SharedFile)
+        case directory(Directory)
+    }
+
+    /// Opens what is at `path`, or returns `nil` if nothing is served there.
+    func entry(at path: ServedPath) throws(FileError) -> Entry? {
+        switch try root.entry(following: path.filePath) {
+        case .file(let file): path.hasTrailingSlash ? nil : .file(SharedFile(file))
+        case .directory(let directory): .directory(directory)
+        case nil: nil
+        }
+    }
+
+    /// Lists the directory at `path`, without what would not be served.
+    func index(of directory: Directory, at path: ServedPath) throws(FileError) -> IndexPage {
+        var lines: [IndexPage.Line] = []
+        for entry in try directory.entries() where ServedPath.isServed(entry.name.string) {
+            // From the root, as a request would come: a link may lead up, but not out.
+            let place =
+                path.names.isEmpty ? FilePath(entry.name) : path.filePath.appending(entry.name)
+            if let line = try line(named: entry.name.string, at: place) { lines.append(line) }
+        }
+        let title = path.names.isEmpty ? "/" : "/" + path.names.joined(separator: "/") + "/"
+        return IndexPage(title: title, lines: lines)
+    }
+
+    private func line(
+        named name: String,
+        at path: FilePath
+    ) throws(FileError) -> IndexPage.Line? {
+        let identity: FileIdentity
+        let isDirectory: Bool
+        switch try root.entry(following: path) {
+        case .file(let file):
+            identity = try file.identity()
+            isDirectory = false
+        case .directory(let directory):
+            identity = try directory.identity()
+            isDirectory = true
+        case nil:
+            return nil
+        }
+        return IndexPage.Line(
+            name: name,
+            isDirectory: isDirectory,
+            size: ByteCount(identity.size),
+            modified: identity.modifiedDate
+        )
+    }
+}
+
+extension FileIdentity {
+    /// When the content last changed, in whole seconds.
+    var modifiedDate: HTTPDate {
+        HTTPDate(seconds: modified / 1_000_000_000 - (modified % 1_000_000_000 < 0 ? 1 : 0))
+    }
+}

@@ -1,0 +1,62 @@
+import CLinux
+import Glibc
+public import SystemPackage
+
+/// A file or a directory, opened for reading.
+public enum OpenedEntry: ~Copyable {
+    /// A regular file.
+    case file(File)
+    /// A directory.
+    case directory(Directory)
+}
+
+extension Directory {
+    /// Opens what is at `name` below this directory, following symbolic links that stay below it.
+    ///
+    /// Returns `nil` if nothing is there, if a link leads out or in circles, or if it is neither a
+    /// file nor a directory.
+    public func entry(following name: FilePath) throws(FileError) -> OpenedEntry? {
+        let descriptor: FileDescriptor
+        do {
+            descriptor = try open(following: name)
+        } catch  where Self.absences.contains(error.errno) {
+            return nil
+        }
+        let file = File(adopting: descriptor, path: path.pushing(name))
+        switch try file.status().kind {
+        case .file:
+            return .file(file)
+        case .directory:
+            let copy = try Self.attempt("open", file.path) {
+                stage_duplicate(file.descriptor.rawValue)
+            }
+            return .directory(
+                Directory(adopting: FileDescriptor(rawValue: copy), path: file.path)
+            )
+        case .link, .other:
+            return nil
+        }
+    }
+
+    private func open(following name: FilePath) throws(FileError) -> FileDescriptor {
+        let file = try Self.attempt("open", path.pushing(name)) {
+            unsafe name.withPlatformString { name in
+                unsafe stage_openat2(
+                    descriptor.rawValue,
+                    name,
+                    // A fifo must not make the call wait for its writer.
+                    UInt64(O_RDONLY | O_CLOEXEC | O_NONBLOCK),
+                    0,
+                    UInt64(RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS)
+                )
+            }
+        }
+        return FileDescriptor(rawValue: file)
+    }
+
+    /// What openat2(2) answers where there is nothing to be had below the directory.
+    private static let absences: [Errno] = [
+        .noSuchFileOrDirectory, .notDirectory, .tooManySymbolicLinkLevels, .improperLink,
+        .permissionDenied, .fileNameTooLong, .noSuchAddressOrDevice,
+    ]
+}

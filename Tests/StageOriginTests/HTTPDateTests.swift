@@ -1,0 +1,42 @@
+import Testing
+
+@testable import StageOrigin
+
+@Suite
+struct HTTPDateTests {
+    @Test(arguments: [
+        (0, "Thu, 01 Jan 1970 00:00:00 GMT"),
+        (784_111_777, "Sun, 06 Nov 1994 08:49:37 GMT"),
+        (951_782_400, "Tue, 29 Feb 2000 00:00:00 GMT"),
+        (1_772_323_199, "Sat, 28 Feb 2026 23:59:59 GMT"),
+        (4_107_542_400, "Mon, 01 Mar 2100 00:00:00 GMT"),
+        (-1, "Wed, 31 Dec 1969 23:59:59 GMT"),
+    ])
+    func aDateIsWrittenAndReadBack(seconds: Int64, text: String) {
+        #expect(HTTPDate(seconds: seconds).description == text)
+        #expect(HTTPDate(text) == HTTPDate(seconds: seconds))
+    }
+
+    @Test(arguments: ["Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994"])
+    func theObsoleteFormsAreRead(text: String) {
+        #expect(HTTPDate(text) == HTTPDate(seconds: 784_111_777))
+    }
+
+    @Test(arguments: [
+        "", "now", "Sun, 06 Nov 1994", "Sun, 06 Nov 1994 08:49:37 CET",
+        "Sun, 32 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 24:00:00 GMT",
+        "Sun, 06 Foo 1994 08:49:37 GMT", "Sun, +6 Nov 1994 08:49:37 GMT",
+        "Sun, 06 Nov 1994 08:49 GMT",
+    ])
+    func anythingElseIsNoDate(text: String) {
+        #expect(HTTPDate(text) == nil)
+    }
+
+    @Test
+    func daysAcrossFourCenturiesComeBack() {
+        for day in stride(from: Int64(-36_524), to: 146_097, by: 13) {
+            let date = HTTPDate(seconds: day * 86400)
+            #expect(HTTPDate(date.description) == date)
+        }
+    }
+}

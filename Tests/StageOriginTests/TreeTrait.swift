@@ -1,0 +1,59 @@
+import Foundation
+import SystemPackage
+import Testing
+
+/// Gives each test a directory of its own to serve, with a few files in it.
+struct TreeTrait: TestTrait, SuiteTrait, TestScoping {
+    @TaskLocal private static var current: FilePath?
+
+    let isRecursive = true
+
+    /// The directory of the running test; what lies beside it is not served.
+    static var path: FilePath {
+        guard let current else { preconditionFailure("add the trait '.tree' to the test") }
+        return current
+    }
+
+    /// Writes a file below the directory.
+    static func write(_ name: String, _ content: [UInt8]) throws {
+        try Data(content).write(to: URL(filePath: path.string).appending(path: name))
+    }
+
+    func provideScope(
+        for test: Test,
+        testCase: Test.Case?,
+        performing function: @concurrent @Sendable () async throws -> Void
+    ) async throws {
+        guard testCase != nil else { return try await function() }
+        let files = FileManager.default
+        let above = files.temporaryDirectory.appending(path: "stagepack-\(UUID().uuidString)")
+        defer { try? files.removeItem(at: above) }
+        let tree = above.appending(path: "tree")
+        try files.createDirectory(
+            at: tree.appending(path: "packs/.git"),
+            withIntermediateDirectories: true
+        )
+        for (name, content) in [
+            ("tree/digits.txt", "0123456789"), ("tree/empty", ""), ("tree/.hidden", "no"),
+            ("tree/packs/.git/config", "no"), ("tree/packs/a <b>.zst", "zst"), ("secret", "no"),
+        ] {
+            try Data(content.utf8).write(to: above.appending(path: name))
+        }
+        for (name, target) in [
+            ("inside", "packs/../digits.txt"), ("packs/up", "../digits.txt"), ("out", "../secret"),
+            ("absolute", above.appending(path: "secret").path()), ("circle", "circle"),
+            ("nowhere", "missing"), ("packs/out", "../.."),
+        ] {
+            try files.createSymbolicLink(
+                atPath: tree.appending(path: name).path(),
+                withDestinationPath: target
+            )
+        }
+        try await Self.$current.withValue(FilePath(tree.path())) { try await function() }
+    }
+}
+
+extension Trait where Self == TreeTrait {
+    /// Gives each test a directory to serve, in ``TreeTrait/path``.
+    static var tree: Self { Self() }
+}
