@@ -98,7 +98,8 @@ let package = Package(
             name: "stagepack",
             dependencies: [
                 "StageArchive", "StageContainer", "StageEngine", "StageModel", "StageOrigin",
-                "StagePack", "StagePublish", "StageSystem", "StageTransfer", arguments, logging, system,
+                "StagePack", "StagePublish", "StageSystem", "StageTransfer", arguments, logging,
+                system,
             ],
             swiftSettings: strict
         ),

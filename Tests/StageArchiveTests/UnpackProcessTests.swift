@@ -53,7 +53,7 @@ import Testing
                 _ = try await unpacker.unpack(request) { _ in Self.killProcess(mark) }
                 try root.removeTree(try #require(FilePath.Component("destination-\(attempt)")))
             } catch {
-                outcome = error
+                outcome = error as? ArchiveError
             }
         }
         #expect(outcome == .interrupted(.signalled(Int(SIGKILL))))
