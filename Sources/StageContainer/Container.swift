@@ -60,6 +60,11 @@ public final class Container: Sendable {
         try ContainerError.wrapping { () throws(FileError) in try root.freeSpace() }
     }
 
+    /// Waits until everything that was written into the container is on disk.
+    public func synchronize() throws(ContainerError) {
+        try ContainerError.wrapping { () throws(FileError) in try root.synchronizeFileSystem() }
+    }
+
     /// Returns whether this process may change the container, without changing it.
     public func isWritable() -> Bool {
         root.isWritable

@@ -97,6 +97,8 @@ struct PackWork: Sendable {
         )
         request.allowedDomains = stager.options.allowedDomains.map(AllowedDomains.init)
         request.priority = pack.priority
+        // A URL that names the content never stands for another version of it.
+        request.isContentAddressed = pack.archive.url.contains(digest.description)
         do throws(TransferError) {
             let part = try PartFile.open(
                 ContainerLayout.downloadName(of: digest),
@@ -131,9 +133,7 @@ struct PackWork: Sendable {
             guard found == declared else {
                 throw .incompleteContent(declared: declared, actual: found)
             }
-            try await StageError.blocking { () throws(ContainerError) in
-                try ContentListing.write(for: area)
-            }
+            try await list(area, of: pack)
             let record = StagedPack(
                 pack,
                 of: manifest.manifest,
@@ -168,6 +168,41 @@ struct PackWork: Sendable {
             return ContentFigures(fileCount: found.files + found.links, size: found.bytes)
         } catch {
             throw error == .cancelled ? .cancelled : .content(error)
+        }
+    }
+
+    /// Lists what was unpacked, with digests.
+    ///
+    /// The processor reads a large pack once more while the disk writes it: publishing waits for the
+    /// disk in any case, and has less to wait for then.
+    private func list(_ area: StagingArea, of pack: Pack) async throws(StageError) {
+        let container = container
+        async let isWritten: StageError? = pack.installedSize < Self.largeSize
+            ? nil : Self.startWriting(container)
+        let listing = await withBlockingThread { () -> ContainerError? in
+            do throws(ContainerError) {
+                try ContentListing.write(for: area)
+                return nil
+            } catch {
+                return error
+            }
+        }
+        let failure = await isWritten
+        if let listing { throw .container(listing) }
+        if let failure { throw failure }
+    }
+
+    /// From this size on, a pack begins to be written to disk before it is listed.
+    private static let largeSize = ByteCount.mebibytes(8)
+
+    private static func startWriting(_ container: Container) async -> StageError? {
+        do throws(StageError) {
+            try await StageError.blocking { () throws(ContainerError) in
+                try container.synchronize()
+            }
+            return nil
+        } catch {
+            return error
         }
     }
 
