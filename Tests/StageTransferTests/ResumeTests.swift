@@ -212,6 +212,8 @@ import Testing
         try place.directory.write(record.encoded(), to: "pack.state", durably: false)
         let part = try open(boot: BootID("another"))
         #expect(part.length == ByteCount(durable))
+        // What may not be on disk is gone: it must not count once new bytes come after it.
+        #expect(fileContent(part.path) == Array(Self.old[..<durable]))
         let receipt = try await resume(
             with: .content(Self.old),
             expecting: Self.old,
