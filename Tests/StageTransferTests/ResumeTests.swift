@@ -222,6 +222,21 @@ import Testing
         #expect(receipt.bytesReceived == ByteCount(Self.size - durable))
     }
 
+    @Test func whatWasContinuedCountsInTheBootThatContinuedIt() async throws {
+        try await interrupt()
+        let boot = BootID("another")
+        server.answer("/pack", with: .content(Self.old).cut(after: 5000))
+        let request = DownloadRequest(server.url("/pack"), content: Self.old)
+        let part = try open(boot: boot)
+        let received = part.length
+        var configuration = TransferConfiguration.single
+        // Without the last checkpoint, as after a kill.
+        configuration.checkpoint.smallest = .mebibytes(100)
+        let error = await failure(of: request, to: part, configuration)
+        #expect(error != nil)
+        #expect(try open(boot: boot).length == received + ByteCount(5000))
+    }
+
     @Test func theSameBootCountsEverything() async throws {
         try await interrupt()
         var record = try #require(try record())
