@@ -244,3 +244,19 @@ import Testing
         #expect(none == nil)
     }
 }
+
+@Suite struct BandwidthBudgetTests {
+    @Test func whatWasTakenTooMuchIsWaitedFor() {
+        let start = ContinuousClock.now
+        let budget = BandwidthBudget(bytesPerSecond: 800, now: start)
+        #expect(budget.isOpen(at: start))
+        budget.take(500)
+        // 100 bytes were there: the debt of 400 takes half a second.
+        #expect(!budget.isOpen(at: start + .milliseconds(490)))
+        #expect(budget.isOpen(at: start + .milliseconds(510)))
+        // However long nothing is taken, an eighth of a second's worth is what is saved.
+        #expect(budget.isOpen(at: start + .seconds(100)))
+        budget.take(101)
+        #expect(!budget.isOpen(at: start + .seconds(100)))
+    }
+}

@@ -25,7 +25,8 @@ import Testing
     @Test(arguments: ["pack", "/pack", "//127.0.0.1:PORT/pack", "http://127.0.0.1:PORT/pack#x"])
     func aRedirectIsFollowed(location: String) async throws {
         let target = location.replacing("PORT", with: "\(server.port)")
-        server.answer("/start", with: .redirect(to: target, status: 307))
+        let page = Answer.redirect(to: target, status: 307).with { $0.content = noise(3000) }
+        server.answer("/start", with: page)
         let receipt = try await download(request("/start"), to: part)
         #expect(receipt.url == server.url("/start"))
         #expect(server.connectionCount == 1)

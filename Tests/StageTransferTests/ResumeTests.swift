@@ -212,12 +212,29 @@ import Testing
         try place.directory.write(record.encoded(), to: "pack.state", durably: false)
         let part = try open(boot: BootID("another"))
         #expect(part.length == ByteCount(durable))
+        // What may not be on disk is gone: it must not count once new bytes come after it.
+        #expect(fileContent(part.path) == Array(Self.old[..<durable]))
         let receipt = try await resume(
             with: .content(Self.old),
             expecting: Self.old,
             boot: BootID("another")
         )
         #expect(receipt.bytesReceived == ByteCount(Self.size - durable))
+    }
+
+    @Test func whatWasContinuedCountsInTheBootThatContinuedIt() async throws {
+        try await interrupt()
+        let boot = BootID("another")
+        server.answer("/pack", with: .content(Self.old).cut(after: 5000))
+        let request = DownloadRequest(server.url("/pack"), content: Self.old)
+        let part = try open(boot: boot)
+        let received = part.length
+        var configuration = TransferConfiguration.single
+        // Without the last checkpoint, as after a kill.
+        configuration.checkpoint.smallest = .mebibytes(100)
+        let error = await failure(of: request, to: part, configuration)
+        #expect(error != nil)
+        #expect(try open(boot: boot).length == received + ByteCount(5000))
     }
 
     @Test func theSameBootCountsEverything() async throws {
