@@ -1,4 +1,5 @@
 import CArchive
+import Glibc
 import StageModel
 import SystemPackage
 
@@ -11,7 +12,8 @@ import SystemPackage
     private let format: ArchiveFormat
     private let decoded: DecodedSource?
     private let file: FileSource
-    private let locale: UTF8Locale
+    /// The locale that the thread had before.
+    private let previousLocale: locale_t?
     private var lastName: String?
     private var isAtStart = true
 
@@ -43,11 +45,12 @@ import SystemPackage
         self.file = file
         self.decoded = decoded
         self.format = format
-        locale = UTF8Locale()
+        unsafe previousLocale = UTF8Locale.enter()
     }
 
     deinit {
         unsafe _ = archive_read_free(handle)
+        unsafe UTF8Locale.leave(to: previousLocale)
     }
 
     /// Advances to the next entry and returns its header, or `nil` at the end of an archive that is

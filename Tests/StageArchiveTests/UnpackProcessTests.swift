@@ -49,12 +49,12 @@ import Testing
         for attempt in 0..<50 where outcome == nil {
             var request = request
             request.destination = try root.makeDirectory(FilePath("destination-\(attempt)"))
-            do {
+            do throws(ArchiveError) {
                 _ = try await unpacker.unpack(request) { _ in Self.killProcess(mark) }
-                try root.removeTree(try #require(FilePath.Component("destination-\(attempt)")))
             } catch {
                 outcome = error
             }
+            try root.removeTree(try #require(FilePath.Component("destination-\(attempt)")))
         }
         #expect(outcome == .interrupted(.signalled(Int(SIGKILL))))
         var again = request
