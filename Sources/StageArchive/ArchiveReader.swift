@@ -72,7 +72,7 @@ import SystemPackage
             try decoded?.finish(after: isAtStart ? 0 : end)
             return nil
         case ARCHIVE_WARN:
-            if let entry = unsafe entry { lastName = unsafe rawName(of: entry) }
+            if let entry = unsafe entry { lastName = unsafe rawName(of: entry)?.clipped }
             throw damaged
         default:
             throw isAtStart && decoded?.failure == nil
@@ -128,13 +128,16 @@ import SystemPackage
     private mutating func header(of entry: OpaquePointer) throws(ArchiveError) -> Header {
         guard let pathname = unsafe archive_entry_pathname(entry) else { throw damaged }
         let name = unsafe String(cString: pathname)
-        lastName = name
+        lastName = name.clipped
         guard unsafe String(validatingCString: pathname) != nil else {
-            throw .notAllowed(entry: name, ValueError(expected: "a path in UTF-8", text: name))
+            throw .notAllowed(
+                entry: name.clipped,
+                ValueError(expected: "a path in UTF-8", text: name)
+            )
         }
         if unsafe archive_entry_is_encrypted(entry) != 0 {
             throw .notAllowed(
-                entry: name,
+                entry: name.clipped,
                 ValueError(expected: "plain content", found: "an encrypted entry")
             )
         }
@@ -178,7 +181,10 @@ import SystemPackage
     ) throws(ArchiveError) -> String {
         guard let text = unsafe String(validatingCString: target) else {
             let text = unsafe String(cString: target)
-            throw .notAllowed(entry: name, ValueError(expected: "a target in UTF-8", text: text))
+            throw .notAllowed(
+                entry: name.clipped,
+                ValueError(expected: "a target in UTF-8", text: text)
+            )
         }
         return text
     }

@@ -99,6 +99,22 @@ import Testing
         _ = archive.file.path
     }
 
+    @Test func aNameOfAnyLengthIsAnErrorThatComesBack() async throws {
+        var bench = try Bench(
+            .process(executable: try Bench.service, arguments: ["unpack-service"])
+        )
+        let name = String(repeating: "\u{1}", count: 200_000)
+        var tar = TarBuilder()
+        tar.addPax(("path", name))
+        tar.add(.init("a"))
+        tar.finish()
+        guard case .notAllowed(let entry, _)? = try await bench.refusal(tar.bytes, .tar) else {
+            Issue.record("the name was not refused")
+            return
+        }
+        #expect(name.hasPrefix(entry.dropLast()))
+    }
+
     @Test func oneProcessServesManyPacks() async throws {
         var bench = try Bench(
             .process(executable: try Bench.service, arguments: ["unpack-service"])
