@@ -73,3 +73,10 @@ extension ArchiveError {
         }
     }
 }
+
+extension String {
+    /// The text cut to a length that an error carries, whatever an archive has for a name.
+    var clipped: String {
+        utf8.count <= 2048 ? self : String(decoding: utf8.prefix(2048), as: UTF8.self) + "…"
+    }
+}

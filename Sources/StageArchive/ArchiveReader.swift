@@ -1,4 +1,5 @@
 import CArchive
+import Glibc
 import StageModel
 import SystemPackage
 
@@ -11,7 +12,8 @@ import SystemPackage
     private let format: ArchiveFormat
     private let decoded: DecodedSource?
     private let file: FileSource
-    private let locale: UTF8Locale
+    /// The locale that the thread had before.
+    private let previousLocale: locale_t?
     private var lastName: String?
     private var isAtStart = true
 
@@ -43,11 +45,12 @@ import SystemPackage
         self.file = file
         self.decoded = decoded
         self.format = format
-        locale = UTF8Locale()
+        unsafe previousLocale = UTF8Locale.enter()
     }
 
     deinit {
         unsafe _ = archive_read_free(handle)
+        unsafe UTF8Locale.leave(to: previousLocale)
     }
 
     /// Advances to the next entry and returns its header, or `nil` at the end of an archive that is
@@ -69,7 +72,7 @@ import SystemPackage
             try decoded?.finish(after: isAtStart ? 0 : end)
             return nil
         case ARCHIVE_WARN:
-            if let entry = unsafe entry { lastName = unsafe rawName(of: entry) }
+            if let entry = unsafe entry { lastName = unsafe rawName(of: entry)?.clipped }
             throw damaged
         default:
             throw isAtStart && decoded?.failure == nil
@@ -125,13 +128,16 @@ import SystemPackage
     private mutating func header(of entry: OpaquePointer) throws(ArchiveError) -> Header {
         guard let pathname = unsafe archive_entry_pathname(entry) else { throw damaged }
         let name = unsafe String(cString: pathname)
-        lastName = name
+        lastName = name.clipped
         guard unsafe String(validatingCString: pathname) != nil else {
-            throw .notAllowed(entry: name, ValueError(expected: "a path in UTF-8", text: name))
+            throw .notAllowed(
+                entry: name.clipped,
+                ValueError(expected: "a path in UTF-8", text: name)
+            )
         }
         if unsafe archive_entry_is_encrypted(entry) != 0 {
             throw .notAllowed(
-                entry: name,
+                entry: name.clipped,
                 ValueError(expected: "plain content", found: "an encrypted entry")
             )
         }
@@ -175,7 +181,10 @@ import SystemPackage
     ) throws(ArchiveError) -> String {
         guard let text = unsafe String(validatingCString: target) else {
             let text = unsafe String(cString: target)
-            throw .notAllowed(entry: name, ValueError(expected: "a target in UTF-8", text: text))
+            throw .notAllowed(
+                entry: name.clipped,
+                ValueError(expected: "a target in UTF-8", text: text)
+            )
         }
         return text
     }

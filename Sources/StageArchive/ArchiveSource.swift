@@ -188,7 +188,7 @@ import SystemPackage
 /// What libarchive says of its last failure.
 func words(of handle: OpaquePointer) -> String {
     guard let words = unsafe archive_error_string(handle) else { return "no reason given" }
-    return unsafe String(cString: words)
+    return unsafe String(cString: words).clipped
 }
 
 /// An `archive_read_callback` over a ``FileSource``.

@@ -117,7 +117,7 @@ private struct Unpacking: ~Copyable {
                 mode: header.mode
             )
         } catch {
-            throw .notAllowed(entry: header.name, error)
+            throw .notAllowed(entry: header.name.clipped, error)
         }
     }
 

@@ -106,13 +106,13 @@ struct ZipEntry {
     private func checkMeans() throws(ArchiveError) {
         guard flags & Self.encryption == 0 else {
             throw .notAllowed(
-                entry: name,
+                entry: name.clipped,
                 ValueError(expected: "plain content", found: "an encrypted entry")
             )
         }
         guard method == 0 || method == 8 else {
             throw .notAllowed(
-                entry: name,
+                entry: name.clipped,
                 ValueError(expected: "stored or deflated content", found: "method \(method)")
             )
         }
@@ -122,12 +122,15 @@ struct ZipEntry {
     /// Judges the name as it stands here: libarchive changes some, and ends them at a zero byte.
     private func checkName() throws(ArchiveError) {
         guard nameBytes.elementsEqual(name.utf8) else {
-            throw .notAllowed(entry: name, ValueError(expected: "a path in UTF-8", text: name))
+            throw .notAllowed(
+                entry: name.clipped,
+                ValueError(expected: "a path in UTF-8", text: name)
+            )
         }
         do {
             _ = try ContentPath.normalizing(name)
         } catch {
-            throw .notAllowed(entry: name, error)
+            throw .notAllowed(entry: name.clipped, error)
         }
     }
 
@@ -135,7 +138,7 @@ struct ZipEntry {
     private func checkKind(_ mode: Int64) throws(ArchiveError) {
         guard [0, 0o040000, 0o100000, 0o120000].contains(mode & 0o170000) else {
             throw .notAllowed(
-                entry: name,
+                entry: name.clipped,
                 ValueError(
                     expected: "a file, a directory or a link",
                     found: "mode 0\(String(mode, radix: 8))"
@@ -145,7 +148,10 @@ struct ZipEntry {
     }
 
     private func disagreement(_ what: String) -> ArchiveError {
-        .damaged(entry: name, "the local header and the central directory disagree on the \(what)")
+        .damaged(
+            entry: name.clipped,
+            "the local header and the central directory disagree on the \(what)"
+        )
     }
 }
 
@@ -163,7 +169,7 @@ struct ZipExtra {
             let length = Int(Self.number(rest.dropFirst(2).prefix(2)))
             rest = rest.dropFirst(4)
             guard length <= rest.count else {
-                throw .damaged(entry: name, "an extra field is cut short")
+                throw .damaged(entry: name.clipped, "an extra field is cut short")
             }
             let field = rest.prefix(length)
             rest = rest.dropFirst(length)
@@ -175,7 +181,7 @@ struct ZipExtra {
             case 0x7075 where unicodeName == nil:
                 unicodeName = Array(field)
             case 0x0001, 0x7075:
-                throw .damaged(entry: name, "an extra field is there twice")
+                throw .damaged(entry: name.clipped, "an extra field is there twice")
             default:
                 break
             }

@@ -49,12 +49,12 @@ import Testing
         for attempt in 0..<50 where outcome == nil {
             var request = request
             request.destination = try root.makeDirectory(FilePath("destination-\(attempt)"))
-            do {
+            do throws(ArchiveError) {
                 _ = try await unpacker.unpack(request) { _ in Self.killProcess(mark) }
-                try root.removeTree(try #require(FilePath.Component("destination-\(attempt)")))
             } catch {
                 outcome = error as? ArchiveError
             }
+            try root.removeTree(try #require(FilePath.Component("destination-\(attempt)")))
         }
         #expect(outcome == .interrupted(.signalled(Int(SIGKILL))))
         var again = request
@@ -97,6 +97,22 @@ import Testing
             try await unpacker.unpack(request)
         }
         _ = archive.file.path
+    }
+
+    @Test func aNameOfAnyLengthIsAnErrorThatComesBack() async throws {
+        var bench = try Bench(
+            .process(executable: try Bench.service, arguments: ["unpack-service"])
+        )
+        let name = String(repeating: "\u{1}", count: 200_000)
+        var tar = TarBuilder()
+        tar.addPax(("path", name))
+        tar.add(.init("a"))
+        tar.finish()
+        guard case .notAllowed(let entry, _)? = try await bench.refusal(tar.bytes, .tar) else {
+            Issue.record("the name was not refused")
+            return
+        }
+        #expect(name.hasPrefix(entry.dropLast()))
     }
 
     @Test func oneProcessServesManyPacks() async throws {
