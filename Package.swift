@@ -57,7 +57,8 @@ let package = Package(
         // 4: the development origin
         library(
             "StageOrigin",
-            ["StageDigest", "StageModel", "StageSystem", hummingbird, logging, system]),
+            ["StageDigest", "StageModel", "StageSystem", hummingbird, logging, system]
+        ),
 
         // 5: the public libraries
         library("StagePack", ["StageContainer", "StageModel", "StageSystem", subprocess, system]),

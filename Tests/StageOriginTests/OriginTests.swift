@@ -9,7 +9,7 @@ import Testing
 @Suite(.tree)
 struct OriginTests {
     static let quiet = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
-    /// `printf 0123456789 | sha256sum`
+    /// The tag of `digits.txt`: its digest, as sha256sum(1) prints it.
     static let tag = "\"84d89877f0d4041efb6bf91a16f0248f2fd573e6af05c19f96bedb9f882f7882\""
 
     static func serve(
