@@ -7,7 +7,7 @@ import Testing
 
 @testable import StageOrigin
 
-@Suite(.tree)
+@Suite(.tree, .serialized)
 struct OriginFaultTests {
     static func bytes(_ count: Int) -> [UInt8] {
         (0..<count).map { UInt8(truncatingIfNeeded: $0 &* 31 &+ $0 >> 8) }

@@ -6,7 +6,7 @@ import Testing
 
 @testable import StageOrigin
 
-@Suite(.tree)
+@Suite(.tree, .serialized)
 struct OriginTests {
     static let quiet = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
     /// The tag of `digits.txt`: its digest, as sha256sum(1) prints it.
