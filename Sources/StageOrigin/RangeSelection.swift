@@ -31,7 +31,9 @@ enum RangeSelection: Equatable, Sendable {
         }
     }
 
-    /// The last `length` bytes. An empty representation has no part to name, so it is sent whole.
+    /// Selects the last `length` bytes.
+    ///
+    /// An empty representation has no part to name, so it is sent whole.
     private static func suffix(of length: Int64, size: Int64) -> RangeSelection {
         if length == 0 { return .unsatisfiable }
         return size == 0 ? .whole : .part(max(0, size - length)..<size)

@@ -1,12 +1,13 @@
 import Foundation
 import Glibc
+import StageSystem
 
 /// A connection to a server on this machine that sends and receives exactly what it is told.
 ///
-/// It blocks, for ten seconds at most.
-final class LoopbackClient {
+/// It waits ten seconds at most, on threads of its own: those of the tasks are the server's.
+final class LoopbackClient: Sendable {
     /// What came back for one request.
-    struct Reply: Equatable {
+    struct Reply: Equatable, Sendable {
         var status = 0
         var fields: [String: String] = [:]
         var body: [UInt8] = []
@@ -44,9 +45,9 @@ final class LoopbackClient {
         _ method: String,
         _ path: String,
         _ fields: [String: String] = [:]
-    ) -> Reply {
+    ) async -> Reply {
         start(method, path, fields)
-        return reply(hasBody: method != "HEAD")
+        return await reply(hasBody: method != "HEAD")
     }
 
     /// Sends a request, and leaves its reply to ``reply(hasBody:)``.
@@ -57,19 +58,32 @@ final class LoopbackClient {
     }
 
     /// Reads the head of a reply, and its body up to its length or the end of the connection.
-    func reply(hasBody: Bool = true) -> Reply {
-        var reply = replyHead()
+    func reply(hasBody: Bool = true) async -> Reply {
+        await withBlockingThread { self.readReply(hasBody: hasBody) }
+    }
+
+    /// Reads the head of a reply.
+    func replyHead() async -> Reply {
+        await withBlockingThread { self.readHead() }
+    }
+
+    /// Reads `count` bytes, or fewer if the connection ends before.
+    func receive(_ count: Int) async -> [UInt8] {
+        await withBlockingThread { self.read(count) }
+    }
+
+    private func readReply(hasBody: Bool) -> Reply {
+        var reply = readHead()
         let length =
             hasBody && reply.status != 304 ? Int(reply.fields["content-length"] ?? "") ?? 0 : 0
-        reply.body = receive(length)
+        reply.body = read(length)
         reply.isComplete = reply.body.count == length && reply.status != 0
         return reply
     }
 
-    /// Reads the head of a reply.
-    func replyHead() -> Reply {
+    private func readHead() -> Reply {
         var head: [UInt8] = []
-        while !head.suffix(4).elementsEqual("\r\n\r\n".utf8), let byte = receive(1).first {
+        while !head.suffix(4).elementsEqual("\r\n\r\n".utf8), let byte = read(1).first {
             head.append(byte)
         }
         let lines = String(decoding: head, as: UTF8.self).split(separator: "\r\n")
@@ -84,8 +98,7 @@ final class LoopbackClient {
         return reply
     }
 
-    /// Reads `count` bytes, or fewer if the connection ends before.
-    func receive(_ count: Int) -> [UInt8] {
+    private func read(_ count: Int) -> [UInt8] {
         var bytes: [UInt8] = []
         var buffer = [UInt8](repeating: 0, count: min(max(count, 1), 1 << 16))
         while bytes.count < count {

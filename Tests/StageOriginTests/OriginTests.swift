@@ -6,10 +6,10 @@ import Testing
 
 @testable import StageOrigin
 
-@Suite(.tree)
+@Suite(.tree, .serialized)
 struct OriginTests {
     static let quiet = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
-    /// `printf 0123456789 | sha256sum`
+    /// The tag of `digits.txt`: its digest, as sha256sum(1) prints it.
     static let tag = "\"84d89877f0d4041efb6bf91a16f0248f2fd573e6af05c19f96bedb9f882f7882\""
 
     static func serve(
@@ -28,7 +28,7 @@ struct OriginTests {
         -> LoopbackClient.Reply
     {
         var reply = LoopbackClient.Reply()
-        try await serve { reply = try LoopbackClient(port: $0).request("GET", path, fields) }
+        try await serve { reply = try await LoopbackClient(port: $0).request("GET", path, fields) }
         return reply
     }
 
@@ -71,7 +71,7 @@ struct OriginTests {
             let client = try LoopbackClient(port: port)
             // One connection: a wrong length would spoil the reply after it.
             for (fields, status, body, range) in Self.ranges {
-                let reply = client.request("GET", "/digits.txt", fields)
+                let reply = await client.request("GET", "/digits.txt", fields)
                 #expect(reply.status == status, "\(fields)")
                 #expect(String(decoding: reply.body, as: UTF8.self) == body, "\(fields)")
                 #expect(reply.fields["content-range"] == range, "\(fields)")
@@ -84,12 +84,12 @@ struct OriginTests {
         try await Self.serve { port in
             let client = try LoopbackClient(port: port)
             for _ in 0..<2 {
-                let reply = client.request("HEAD", "/digits.txt", ["Range": "bytes=1-2"])
+                let reply = await client.request("HEAD", "/digits.txt", ["Range": "bytes=1-2"])
                 #expect(reply.status == 200 && reply.fields["content-length"] == "10")
                 #expect(reply.fields["etag"] == Self.tag)
             }
-            #expect(client.request("HEAD", "/").fields["content-length"] != "0")
-            #expect(client.request("GET", "/empty").fields["content-length"] == "0")
+            #expect(await client.request("HEAD", "/").fields["content-length"] != "0")
+            #expect(await client.request("GET", "/empty").fields["content-length"] == "0")
         }
     }
 
@@ -103,19 +103,19 @@ struct OriginTests {
                 "/out", "/absolute", "/circle", "/nowhere", "/packs/out/secret", "/digits.txt/",
                 "/digits.txt/a", "/%00",
             ] {
-                let reply = client.request("GET", path)
+                let reply = await client.request("GET", path)
                 #expect(reply.status == 404, "\(path)")
                 #expect(reply.body == Array("404 Not Found\n".utf8), "\(path)")
             }
-            #expect(client.request("GET", "/inside").body.count == 10)
-            #expect(client.request("GET", "/packs/up?query").body.count == 10)
+            #expect(await client.request("GET", "/inside").body.count == 10)
+            #expect(await client.request("GET", "/packs/up?query").body.count == 10)
         }
     }
 
     @Test(arguments: ["POST", "PUT", "DELETE", "OPTIONS"])
     func otherMethodsAreNotAllowed(method: String) async throws {
         try await Self.serve { port in
-            let reply = try LoopbackClient(port: port).request(method, "/digits.txt")
+            let reply = try await LoopbackClient(port: port).request(method, "/digits.txt")
             #expect(reply.status == 405 && reply.fields["allow"] == "GET, HEAD")
         }
     }
@@ -124,9 +124,9 @@ struct OriginTests {
     func aDirectoryIsListedAndItsAddressEndsWithASlash() async throws {
         try await Self.serve { port in
             let client = try LoopbackClient(port: port)
-            let moved = client.request("GET", "/packs")
+            let moved = await client.request("GET", "/packs")
             #expect(moved.status == 301 && moved.fields["location"] == "./packs/")
-            let reply = client.request("GET", "/packs/")
+            let reply = await client.request("GET", "/packs/")
             let page = String(decoding: reply.body, as: UTF8.self)
             #expect(reply.fields["content-type"] == "text/html; charset=utf-8")
             #expect(page.contains("./a%20%3Cb%3E.zst") && page.contains("a &lt;b&gt;.zst"))
@@ -139,12 +139,12 @@ struct OriginTests {
         try await Self.serve { port in
             let client = try LoopbackClient(port: port)
             try TreeTrait.write("file", Array("aaaa".utf8))
-            let first = client.request("GET", "/file").fields["etag"]
+            let first = await client.request("GET", "/file").fields["etag"]
             try TreeTrait.write("file", Array("bbbb".utf8))
-            let second = client.request("GET", "/file").fields["etag"]
+            let second = await client.request("GET", "/file").fields["etag"]
             try TreeTrait.write("file", Array("aaaa".utf8))
             #expect(first != second)
-            #expect(client.request("GET", "/file").fields["etag"] == first)
+            #expect(await client.request("GET", "/file").fields["etag"] == first)
         }
     }
 }

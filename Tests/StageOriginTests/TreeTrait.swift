@@ -1,4 +1,5 @@
 import Foundation
+import Glibc
 import SystemPackage
 import Testing
 
@@ -17,6 +18,18 @@ struct TreeTrait: TestTrait, SuiteTrait, TestScoping {
     /// Writes a file below the directory.
     static func write(_ name: String, _ content: [UInt8]) throws {
         try Data(content).write(to: URL(filePath: path.string).appending(path: name))
+    }
+
+    /// Cuts or lengthens a file in the directory, which stays the same file.
+    static func resize(_ name: String, to size: Int) throws {
+        let file = try FileDescriptor.open(path.appending(name), .writeOnly)
+        try file.closeAfter { try file.resize(to: Int64(size)) }
+    }
+
+    /// Renames a file in the directory over another.
+    static func rename(_ name: String, to newName: String) throws {
+        let (from, to) = (path.appending(name).string, path.appending(newName).string)
+        guard unsafe Glibc.rename(from, to) == 0 else { throw Errno(rawValue: errno) }
     }
 
     func provideScope(
