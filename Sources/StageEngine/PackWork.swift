@@ -177,7 +177,8 @@ struct PackWork: Sendable {
     /// disk in any case, and has less to wait for then.
     private func list(_ area: StagingArea, of pack: Pack) async throws(StageError) {
         let container = container
-        async let isWritten: StageError? = pack.installedSize < Self.largeSize
+        async let isWritten: StageError? =
+            pack.installedSize < Self.largeSize
             ? nil : Self.startWriting(container)
         let listing = await withBlockingThread { () -> ContainerError? in
             do throws(ContainerError) {

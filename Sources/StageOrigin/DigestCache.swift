@@ -1,4 +1,4 @@
-import Glibc
+import FoundationEssentials
 import StageDigest
 import StageModel
 import StageSystem
@@ -72,9 +72,8 @@ actor DigestCache {
 
     /// Whether the file last changed so long ago that another change would show in its identity.
     private static func hasSettled(_ identity: FileIdentity) -> Bool {
-        var now = timespec()
-        guard unsafe clock_gettime(CLOCK_REALTIME, &now) == 0 else { return false }
+        let now = Int64(Date().timeIntervalSince1970)
         let last = max(identity.changed, identity.modified) / 1_000_000_000
-        return last + 1 < Int64(now.tv_sec)
+        return last + 1 < now
     }
 }

@@ -52,7 +52,7 @@ import Testing
             do throws(ArchiveError) {
                 _ = try await unpacker.unpack(request) { _ in Self.killProcess(mark) }
             } catch {
-                outcome = error as? ArchiveError
+                outcome = error
             }
             try root.removeTree(try #require(FilePath.Component("destination-\(attempt)")))
         }
