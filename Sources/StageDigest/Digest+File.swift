@@ -11,8 +11,15 @@ extension Digest {
 
     /// Computes the digest of a file's content, reading it once, 1 MiB at a time.
     public init(of file: borrowing File) throws(FileError) {
-        var hasher = SHA256Hasher()
         var buffer = [UInt8](repeating: 0, count: 1 << 20)
+        try self.init(of: file, using: &buffer)
+    }
+
+    /// Computes the digest of a file's content, reading it once, a buffer at a time.
+    ///
+    /// For many files: making a buffer for each costs more than a small file does.
+    public init(of file: borrowing File, using buffer: inout [UInt8]) throws(FileError) {
+        var hasher = SHA256Hasher()
         var offset: Int64 = 0
         while case let count = try file.read(into: &buffer, at: offset), count > 0 {
             hasher.update(buffer.span.extracting(0..<count))

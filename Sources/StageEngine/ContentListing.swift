@@ -40,7 +40,10 @@ public enum ContentListing {
         do throws(FileError) {
             let file = try area.directory.file(creating: FilePath(name))
             var writer = ListingWriter(file: file)
-            try walk(area.content, "") { line throws(FileError) in try writer.append(line) }
+            var buffer = makeBuffer()
+            try walk(area.content, "", &buffer) { line throws(FileError) in
+                try writer.append(line)
+            }
             try writer.flush()
         } catch {
             throw .file(error)
@@ -61,7 +64,8 @@ public enum ContentListing {
         let text = String(decoding: try file.readAll(limit: 1 << 30), as: UTF8.self)
         var expected = Set(text.split(separator: "\n"))
         var unexpected: [Substring] = []
-        try walk(content, "") { line throws(FileError) in
+        var buffer = makeBuffer()
+        try walk(content, "", &buffer) { line throws(FileError) in
             if expected.remove(line[...]) == nil { unexpected.append(line[...]) }
         }
         let missing = Set(expected.map(path))
@@ -69,6 +73,10 @@ public enum ContentListing {
         return missing.subtracting(added).sorted().map(Difference.missing)
             + missing.intersection(added).sorted().map(Difference.changed)
             + added.subtracting(missing).sorted().map(Difference.added)
+    }
+
+    private static func makeBuffer() -> [UInt8] {
+        [UInt8](repeating: 0, count: 256 << 10)
     }
 
     private static func path(ofLine line: Substring) -> String {
@@ -79,6 +87,7 @@ public enum ContentListing {
     private static func walk(
         _ directory: Directory,
         _ prefix: String,
+        _ buffer: inout [UInt8],
         _ take: (String) throws(FileError) -> Void
     ) throws(FileError) {
         for entry in try directory.entries() {
@@ -87,14 +96,14 @@ public enum ContentListing {
             case .directory:
                 try take("d\t\(path)")
                 if let below = try directory.directory(FilePath(entry.name)) {
-                    try walk(below, path + "/", take)
+                    try walk(below, path + "/", &buffer, take)
                 }
             case .link:
                 try take("l\t\(try directory.link(entry.name) ?? "")\t\(path)")
             case .file:
                 guard let file = try directory.file(reading: FilePath(entry.name)) else { continue }
                 let status = try file.status()
-                let digest = try Digest(of: file)
+                let digest = try Digest(of: file, using: &buffer)
                 let mode = String(status.mode, radix: 8)
                 try take("f\t\(mode)\t\(status.size)\t\(digest)\t\(path)")
             case .other:
