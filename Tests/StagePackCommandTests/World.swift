@@ -29,7 +29,19 @@ struct World {
     var manifestURL: String { server.url("/manifest.json") }
 
     /// What the program is told about where things are.
-    var source: [String] { ["--manifest", manifestURL, "--container", container.string] }
+    var source: [String] { source(manifest: nil) }
+
+    /// What the program is told about where things are, another manifest than the server's included.
+    func source(manifest: String?) -> [String] {
+        ["--manifest", manifest ?? manifestURL, "--container", container.string]
+    }
+
+    /// The text with words in place of what differs from run to run.
+    func masked(_ text: String) -> String {
+        text.replacing(server.baseURL, with: "SERVER")
+            .replacing(directory.path.string, with: "DIRECTORY")
+            .replacing(#/after \d+ ms/#, with: "after 0 ms")
+    }
 
     /// Serves the packs and a manifest of them, one revision after the one before; `rate` is in bytes a
     /// second.
