@@ -43,13 +43,27 @@ struct Program {
     /// A program and the arguments before those of `stagepack`, where another one is to start it.
     var wrapper: [String] = []
 
+    /// Creates a way to run the program; by default as it is, without variables.
+    init(environment: [String: String] = [:], wrapper: [String] = []) {
+        self.environment = environment
+        self.wrapper = wrapper
+    }
+
+    /// Whether this user may make mount namespaces.
+    static var canMount: Bool {
+        get async {
+            let probe = Program(wrapper: ["/usr/bin/unshare", "-m", "/bin/sh", "-c", "exit 0"])
+            return (try? await probe.run([]))?.status == 0
+        }
+    }
+
     /// Runs the program with the arguments until it ends; `body` watches it meanwhile.
     func run(
         _ arguments: [String],
         body: @escaping @Sendable (Running) async throws -> Void = { _ in }
     ) async throws -> Ending {
         var variables: [Environment.Key: String] = [
-            "PATH": "/usr/bin:/bin", "HOME": "/nonexistent",
+            "PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/nonexistent", "COLUMNS": "80",
         ]
         for (name, value) in environment {
             variables[try #require(Environment.Key(rawValue: name))] = value

@@ -41,6 +41,8 @@ struct World {
         text.replacing(server.baseURL, with: "SERVER")
             .replacing(directory.path.string, with: "DIRECTORY")
             .replacing(#/after \d+ ms/#, with: "after 0 ms")
+            .replacing(#/\.[0-9a-z]{8,}(\.tmp|/)/#) { ".MARK\($0.1)" }
+            .replacing(#/content/\d+/#, with: "content/NUMBER")
     }
 
     /// Serves the packs and a manifest of them, one revision after the one before; `rate` is in bytes a
@@ -51,16 +53,20 @@ struct World {
 
     /// Serves the packs and a manifest of them, one revision after the one before.
     mutating func publish(_ packs: [SamplePack], rate: Int? = nil) throws {
-        let manifest = Manifest(
-            application: try ApplicationID("net.example.wallpaper"),
-            revision: revision,
-            packs: packs.map(\.pack)
-        )
+        server.answer("/manifest.json", with: .content(try manifest(of: packs)))
         revision += 1
-        server.answer("/manifest.json", with: .content(manifest.json()))
         for pack in packs {
             server.answer(pack.path, with: Answer.content(pack.archive).with { $0.rate = rate })
         }
+    }
+
+    /// The manifest of the packs, of the revision that is published next.
+    func manifest(of packs: [SamplePack]) throws -> [UInt8] {
+        Manifest(
+            application: try ApplicationID("net.example.wallpaper"),
+            revision: revision,
+            packs: packs.map(\.pack)
+        ).json()
     }
 
     /// Runs the program on the container: the command, then where things are, then the rest.
@@ -123,5 +129,28 @@ extension PackID {
     /// The id that most tests use.
     static var aurora: PackID {
         get throws { try PackID("aurora") }
+    }
+}
+
+/// Something that a test waits for did not come about.
+struct NeverHappened: Error {}
+
+/// Waits until the condition holds, for half a minute at most.
+func poll(_ condition: () throws -> Bool) async throws {
+    for _ in 0..<3000 {
+        if try condition() { return }
+        try await Task.sleep(for: .milliseconds(10))
+    }
+    throw NeverHappened()
+}
+
+/// The bytes in the part files of a directory, which need not exist yet.
+func partSize(below path: FilePath) -> Int64 {
+    // A file that is gone by now has no size.
+    guard let directory = try? Directory.open(path), let entries = try? directory.entries() else {
+        return 0
+    }
+    return entries.filter { $0.name.string.contains(".part.") }.reduce(0) { sum, entry in
+        sum + ((try? directory.status(FilePath(entry.name)))??.size ?? 0)
     }
 }
