@@ -164,7 +164,10 @@ struct PackWork: Sendable {
             )
         )
         do throws(ArchiveError) {
-            let found = try await stager.unpacker.unpack(request) { report(.unpacked($0)) }
+            let unpacker = stager.unpacker
+            let found = try await stager.unpacking.run { () throws(ArchiveError) in
+                try await unpacker.unpack(request) { report(.unpacked($0)) }
+            }
             return ContentFigures(fileCount: found.files + found.links, size: found.bytes)
         } catch {
             throw error == .cancelled ? .cancelled : .content(error)

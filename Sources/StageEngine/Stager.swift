@@ -13,6 +13,8 @@ public struct StagerOptions: Sendable {
     public var unpacking: Unpacking
     /// How many packs are worked on at once, in whatever phase they are.
     public var concurrentPacks: Int
+    /// How many packs are unpacked at once.
+    public var concurrentUnpacking: Int
     /// How many generations beside the current one are kept of a pack.
     public var keptGenerations: Int
     /// The domains that archives may come from, `*.` standing for any number of labels; `nil` for all.
@@ -38,6 +40,7 @@ public struct StagerOptions: Sendable {
         self.transfer = transfer
         self.unpacking = unpacking
         concurrentPacks = 16
+        concurrentUnpacking = 2
         keptGenerations = 1
         allowedDomains = nil
         self.now = now
@@ -51,6 +54,7 @@ public struct StagerOptions: Sendable {
 public struct Stager: Sendable {
     let engine: TransferEngine
     let unpacker: Unpacker
+    let unpacking: UnpackingQueue
     let options: StagerOptions
     let logger: Logger
 
@@ -115,7 +119,13 @@ public func withStager<Result: Sendable, Failure: Error>(
     return try await withTransferEngine(options.transfer, logger: logger) {
         (engine) async throws(Failure) in
         try await body(
-            Stager(engine: engine, unpacker: unpacker, options: options, logger: logger)
+            Stager(
+                engine: engine,
+                unpacker: unpacker,
+                unpacking: UnpackingQueue(width: options.concurrentUnpacking),
+                options: options,
+                logger: logger
+            )
         )
     }
 }
