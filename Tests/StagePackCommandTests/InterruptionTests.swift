@@ -11,13 +11,15 @@ struct InterruptionTests {
     /// bytes are in a part file.
     private func begin(
         _ arguments: [String],
-        body: @escaping @Sendable (Program.Running) -> Void = { _ in }
+        rate: Int = 3 << 20,
+        body: (@Sendable (Program.Running) -> Void)? = nil
     ) async throws -> (World, SamplePack, Program.Ending) {
         var world = try World()
         let pack = try SamplePack.large(.aurora, version: 1, mebibytes: 8)
-        try world.publish(pack, rate: 3 << 20)
+        try world.publish(pack, rate: rate)
         let downloads = world.container.appending("downloads")
         let ending = try await world.program.run(arguments + world.source) { running in
+            guard let body else { return }
             try await poll { partSize(below: downloads) > 1 << 20 }
             body(running)
         }
@@ -27,7 +29,9 @@ struct InterruptionTests {
     @Test(arguments: [SIGINT, SIGTERM])
     func aSignalEndsTheRunAndTheNextOneGoesOn(signal: Int32) async throws {
         let arguments = ["prefetch", "--quiet"]
-        var (world, pack, ending) = try await begin(arguments) { $0.send(signal) }
+        var (world, pack, ending) = try await begin(arguments, rate: 1 << 20) {
+            $0.send(signal)
+        }
         let error = """
             stagepack: error: pack 'aurora': interrupted
             hint: run the same command again: it goes on where this one ended
