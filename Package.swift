@@ -136,5 +136,12 @@ let package = Package(
             ["StageTransfer", "StageTesting", "StageModel", "StageSystem", logging, system]
         ),
         tests("StageContainer", ["StageContainer", "StageModel", "StageSystem", system]),
+        tests(
+            "StagePackCommand",
+            [
+                "stagepack", "StageContainer", "StageDigest", "StageModel", "StagePack",
+                "StageSystem", "StageTesting", "WallpaperStore", subprocess, system,
+            ]
+        ),
     ]
 )

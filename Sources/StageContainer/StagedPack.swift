@@ -52,11 +52,12 @@ public struct GenerationName: Hashable, Sendable, Comparable, CustomStringConver
     /// The name of the directory.
     public let component: FilePath.Component
 
-    /// Makes a name that tells the version and the content apart from all others.
+    /// Makes a name that holds the version and the digest of the archive, so that reading the link of
+    /// a pack tells what is staged.
     ///
     /// `attempt` tells a repaired generation from the one it replaces.
     public init(version: Int, digest: Digest, attempt: Int = 1) {
-        let base = "\(version)-\(digest.description.prefix(16))"
+        let base = "\(version)-\(digest)"
         let text = attempt == 1 ? base : "\(base)-\(attempt)"
         component = FilePath.Component(text) ?? Self.fallback
     }
@@ -67,6 +68,24 @@ public struct GenerationName: Hashable, Sendable, Comparable, CustomStringConver
     }
 
     private static let fallback = FilePath.Component(stringLiteral: "unnamed")
+
+    /// The version and the digest of the archive, or `nil` if the name is not one of ours.
+    public var content: (version: Int, archiveDigest: Digest)? {
+        let parts = component.string.split(separator: "-")
+        guard parts.count >= 2, let version = Int(parts[0]),
+            // Any other text is not a digest.
+            let digest = try? Digest(hexadecimal: String(parts[1]))
+        else { return nil }
+        return (version, digest)
+    }
+
+    /// Whether the generation was made from the archive of `pack`.
+    ///
+    /// Digests decide, not versions alone: a pack published twice under one version is two packs.
+    public func holds(_ pack: Pack) -> Bool {
+        guard let content else { return false }
+        return content.version == pack.version && content.archiveDigest == pack.archive.digest
+    }
 
     /// The name itself.
     public var description: String { component.string }

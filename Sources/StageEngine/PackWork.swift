@@ -75,7 +75,7 @@ struct PackWork: Sendable {
 
     private func isStaged(_ pack: Pack) async throws(StageError) -> Bool {
         try StageError.wrapping { () throws(ContainerError) in
-            try container.reader.record(of: pack.id)?.holds(pack) ?? false
+            try container.reader.currentGeneration(of: pack.id)?.holds(pack) ?? false
         }
     }
 

@@ -18,36 +18,24 @@ public struct Digest: Hashable, Sendable {
     ///
     /// - Throws: ``ValueError`` for any other text.
     public init(hexadecimal text: String) throws(ValueError) {
-        let digits = Array(text.utf8)
-        var bytes: [UInt8] = []
-        bytes.reserveCapacity(Self.byteCount)
-        if digits.count == 2 * Self.byteCount {
-            for index in stride(from: 0, to: digits.count, by: 2) {
-                guard let high = Self.value(ofDigit: digits[index]),
-                    let low = Self.value(ofDigit: digits[index + 1])
-                else { break }
-                bytes.append(high << 4 | low)
+        words = .zero
+        var count = 0
+        for digit in text.utf8 {
+            guard count < 2 * Self.byteCount, let value = digit.hexadecimalValue else {
+                throw ValueError(expected: "64 hexadecimal digits", text: text)
             }
+            words[count / 16] = words[count / 16] << 4 | UInt64(value)
+            count += 1
         }
-        guard bytes.count == Self.byteCount else {
+        guard count == 2 * Self.byteCount else {
             throw ValueError(expected: "64 hexadecimal digits", text: text)
         }
-        self.init(bytes: bytes)
     }
 
     /// The bytes of the digest, in order.
     public var bytes: [UInt8] {
         (0..<Self.byteCount).map { index in
             UInt8(truncatingIfNeeded: words[index / 8] >> UInt64(8 * (7 - index % 8)))
-        }
-    }
-
-    private static func value(ofDigit digit: UInt8) -> UInt8? {
-        switch digit {
-        case UInt8(ascii: "0")...UInt8(ascii: "9"): digit - UInt8(ascii: "0")
-        case UInt8(ascii: "a")...UInt8(ascii: "f"): digit - UInt8(ascii: "a") + 10
-        case UInt8(ascii: "A")...UInt8(ascii: "F"): digit - UInt8(ascii: "A") + 10
-        default: nil
         }
     }
 

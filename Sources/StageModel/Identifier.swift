@@ -28,7 +28,7 @@ extension Identifier {
     private static func isValid(_ text: String) -> Bool {
         guard (1...128).contains(text.utf8.count), let first = text.utf8.first else { return false }
         return first.isLetterOrDigit
-            && text.utf8.allSatisfy { $0.isLetterOrDigit || [0x2D, 0x2E, 0x5F].contains($0) }
+            && text.utf8.allSatisfy { $0.isLetterOrDigit || $0.isJoiner }
     }
 
     /// The text itself.
@@ -77,6 +77,11 @@ public struct ApplicationGroupID: Identifier {
 }
 
 extension UInt8 {
+    /// Whether this is one of `.`, `-` and `_`.
+    fileprivate var isJoiner: Bool {
+        self == UInt8(ascii: ".") || self == UInt8(ascii: "-") || self == UInt8(ascii: "_")
+    }
+
     fileprivate var isLetterOrDigit: Bool {
         switch self {
         case UInt8(ascii: "a")...UInt8(ascii: "z"): true

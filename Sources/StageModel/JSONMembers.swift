@@ -1,62 +1,98 @@
-import FoundationEssentials
-
 /// The members of a JSON object, whose faults are reported with the path of the member.
 struct JSONMembers<Key: CodingKey> {
-    private let container: KeyedDecodingContainer<Key>
+    private let members: [JSONTree.Member]
+    private let node: JSONNode
 
-    /// Creates the members of the object that `decoder` stands at.
+    /// Creates the members of an object.
     ///
     /// - Throws: ``ManifestError/invalid(member:_:)`` if it is not an object.
-    init(_ decoder: any Decoder, keyedBy keys: Key.Type) throws {
-        do {
-            container = try decoder.container(keyedBy: keys)
-        } catch {
-            let found = try? decoder.singleValueContainer().decode(JSONValue.self)
-            throw ManifestError.invalid(
-                member: ManifestError.path(decoder.codingPath),
-                ValueError(expected: "an object", found: found?.noun ?? "nothing")
-            )
+    init(_ node: JSONNode, keyedBy keys: Key.Type) throws(ManifestError) {
+        guard case .object(let members) = node.value else {
+            throw node.fault(ValueError(expected: "an object", found: node.value.noun))
         }
+        self.members = members
+        self.node = node
     }
 
-    /// The names of the members, of which `Key` knows.
-    var keys: [Key] { container.allKeys }
+    /// The names of the members.
+    var names: [String] { members.map(\.name) }
 
     /// Whether there is such a member, and it is not null.
     func has(_ key: Key) -> Bool {
-        // What cannot be asked for its nullity is not there.
-        container.contains(key) && !((try? container.decodeNil(forKey: key)) ?? true)
+        guard let value = value(key) else { return false }
+        if case .null = value { return false }
+        return true
     }
 
-    /// Returns the value of a member; `expected` names its type for the message.
-    func value<Value: Decodable>(
+    private func value(_ key: Key) -> JSONTree? {
+        let name = key.stringValue
+        return members.first { $0.name == name }?.value
+    }
+
+    /// Returns a member and where it is; `expected` names its type for the message.
+    func node(_ key: Key, expected: String) throws(ManifestError) -> JSONNode {
+        guard let value = value(key) else {
+            throw fault(key, ValueError(expected: expected, found: "nothing"))
+        }
+        return JSONNode(value: value, path: node.path + [.member(key.stringValue)])
+    }
+
+    /// Returns what is made of an object.
+    func value<Value: JSONReadable>(
         _ type: Value.Type,
         _ key: Key,
-        expected: String
-    ) throws -> Value {
-        do {
-            return try container.decode(type, forKey: key)
-        } catch let error as ManifestError {
-            throw error
-        } catch {
-            throw fault(key, ValueError(expected: expected, found: found(key)))
+        expected: String = "an object"
+    ) throws(ManifestError) -> Value {
+        try Value(reading: try node(key, expected: expected))
+    }
+
+    /// Returns what is made of the elements of an array.
+    func values<Value: JSONReadable>(
+        _ type: Value.Type,
+        _ key: Key,
+        expected: String,
+        atMost limit: Int
+    ) throws(ManifestError) -> [Value] {
+        let node = try node(key, expected: expected)
+        guard let elements = node.elements else {
+            throw node.fault(ValueError(expected: expected, found: node.value.noun))
         }
+        guard elements.count <= limit else {
+            throw fault(
+                key,
+                ValueError(expected: "at most \(limit) elements", found: "\(elements.count)")
+            )
+        }
+        var values: [Value] = []
+        values.reserveCapacity(elements.count)
+        for element in elements { values.append(try Value(reading: element)) }
+        return values
     }
 
     /// Returns a string.
-    func string(_ key: Key) throws -> String { try value(String.self, key, expected: "a string") }
+    func string(_ key: Key) throws(ManifestError) -> String {
+        guard case .string(let text)? = value(key) else {
+            throw fault(key, ValueError(expected: "a string", found: found(key)))
+        }
+        return text
+    }
 
     /// Returns an array of strings, empty if there is no such member.
-    func strings(_ key: Key, atMost limit: Int) throws -> [String] {
+    func strings(_ key: Key, atMost limit: Int) throws(ManifestError) -> [String] {
         guard has(key) else { return [] }
-        let strings = try value([JSONString].self, key, expected: "an array of strings").map(\.text)
-        try check(count: strings.count, limit: limit, of: key)
-        return strings
+        return try values(
+            JSONString.self,
+            key,
+            expected: "an array of strings",
+            atMost: limit
+        ).map(\.text)
     }
 
     /// Returns a whole number within `range`.
-    func number(_ key: Key, in range: ClosedRange<Int>) throws -> Int {
-        let number = try value(Int.self, key, expected: "a whole number")
+    func number(_ key: Key, in range: ClosedRange<Int>) throws(ManifestError) -> Int {
+        guard case .integer(let value)? = value(key), let number = Int(exactly: value) else {
+            throw fault(key, ValueError(expected: "a whole number", found: found(key)))
+        }
         guard range.contains(number) else {
             let limits =
                 range.upperBound == .max
@@ -68,7 +104,7 @@ struct JSONMembers<Key: CodingKey> {
     }
 
     /// Returns a number of bytes of at most `limit`.
-    func byteCount(_ key: Key, atMost limit: ByteCount) throws -> ByteCount {
+    func byteCount(_ key: Key, atMost limit: ByteCount) throws(ManifestError) -> ByteCount {
         ByteCount(try number(key, in: 0...Int(limit.rawValue)))
     }
 
@@ -76,7 +112,7 @@ struct JSONMembers<Key: CodingKey> {
     func text<Value>(
         _ key: Key,
         _ make: (String) throws(ValueError) -> Value
-    ) throws -> Value {
+    ) throws(ManifestError) -> Value {
         let text = try string(key)
         do throws(ValueError) {
             return try make(text)
@@ -85,30 +121,25 @@ struct JSONMembers<Key: CodingKey> {
         }
     }
 
-    /// Refuses an array of more than `limit` elements.
-    func check(count: Int, limit: Int, of key: Key) throws {
-        guard count <= limit else {
-            throw fault(key, ValueError(expected: "at most \(limit) elements", found: "\(count)"))
-        }
-    }
-
     /// Checks each of some strings, and reports the path of the element.
     func check<Elements: Sequence>(
         _ elements: Elements,
         of key: Key,
         _ check: (Elements.Element) throws(ValueError) -> Void
-    ) throws {
+    ) throws(ManifestError) {
         for (index, element) in elements.enumerated() {
             do throws(ValueError) {
                 try check(element)
             } catch {
-                throw ManifestError.invalid(member: "\(path(key))[\(index)]", error)
+                throw .invalid(member: "\(path(key))[\(index)]", error)
             }
         }
     }
 
     /// The path of a member.
-    func path(_ key: Key) -> String { ManifestError.path(container.codingPath + [key]) }
+    func path(_ key: Key) -> String {
+        ManifestError.path(node.path + [.member(key.stringValue)])
+    }
 
     /// The error for a member.
     func fault(_ key: Key, _ error: ValueError) -> ManifestError {
@@ -116,47 +147,36 @@ struct JSONMembers<Key: CodingKey> {
     }
 
     /// What there is instead, in words.
-    func found(_ key: Key) -> String {
-        // A member that cannot be read as any value is absent.
-        (try? container.decode(JSONValue.self, forKey: key))?.noun ?? "nothing"
-    }
+    func found(_ key: Key) -> String { value(key)?.noun ?? "nothing" }
 }
 
 /// A string in an array, whose faults name the element.
-struct JSONString: Decodable {
+struct JSONString: JSONReadable {
     var text: String
 
-    init(from decoder: any Decoder) throws {
-        let container = try decoder.singleValueContainer()
-        do {
-            text = try container.decode(String.self)
-        } catch {
-            // Whatever is no JSON value at all has been refused before.
-            let found = try? container.decode(JSONValue.self)
-            throw ManifestError.invalid(
-                member: ManifestError.path(decoder.codingPath),
-                ValueError(expected: "a string", found: found?.noun ?? "nothing")
-            )
+    init(reading node: JSONNode) throws(ManifestError) {
+        guard let text = node.string else {
+            throw node.fault(ValueError(expected: "a string", found: node.value.noun))
         }
+        self.text = text
     }
 }
 
 extension ManifestError {
     /// The path of a member as people write it; the whole document has one too.
-    static func path(_ codingPath: [any CodingKey]) -> String {
+    static func path(_ steps: [JSONNode.Step]) -> String {
         var path = ""
-        for key in codingPath {
-            if let index = key.intValue {
-                path += "[\(index)]"
-            } else {
-                path += path.isEmpty ? key.stringValue : ".\(key.stringValue)"
+        for step in steps {
+            switch step {
+            case .element(let index): path += "[\(index)]"
+            case .member(let name): path += path.isEmpty ? name : ".\(name)"
             }
         }
         return path.isEmpty ? "the document" : path
     }
 
-    /// Decodes a document of at most `limit` bytes.
-    static func decode<Value: Decodable>(
+    /// Reads a document of at most `limit` bytes.
+    static func decode<Value: JSONReadable>(
         _ type: Value.Type,
         from json: [UInt8],
         limit: Int
@@ -166,15 +186,8 @@ extension ManifestError {
         }
         // JSON of other encodings than UTF-8 has them; valid JSON in UTF-8 has none.
         guard !json.contains(0) else { throw .notJSON("expected UTF-8, found a zero byte") }
-        do {
-            return try JSONDecoder().decode(type, from: Data(json))
-        } catch let error as ManifestError {
-            throw error
-        } catch DecodingError.dataCorrupted(let context) where context.codingPath.isEmpty {
-            throw .notJSON(JSONSyntax.firstFault(in: json) ?? context.debugDescription)
-        } catch {
-            throw .notJSON("\(error)")
-        }
+        var parser = JSONParser(json)
+        return try Value(reading: JSONNode(value: try parser.document(), path: []))
     }
 
     /// Refuses a document of another major version.

@@ -1,6 +1,6 @@
 import FoundationEssentials
 
-/// Any JSON value.
+/// Any JSON value, for writing what a publisher has as text.
 enum JSONValue: Hashable {
     case null
     case boolean(Bool)
@@ -17,30 +17,6 @@ enum JSONValue: Hashable {
             return nil
         }
         self = value
-    }
-
-    /// The value as compact JSON with its members sorted by name.
-    var text: String {
-        let encoder = JSONEncoder()
-        encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
-        do {
-            return String(decoding: try encoder.encode(self), as: UTF8.self)
-        } catch {
-            preconditionFailure("a value read from JSON is always JSON: \(error)")
-        }
-    }
-
-    /// The value's type with its article, for messages; the value itself where it is a number.
-    var noun: String {
-        switch self {
-        case .null: "null"
-        case .boolean: "a boolean"
-        case .integer(let number): "\(number)"
-        case .number(let number): "\(number)"
-        case .string: "a string"
-        case .array: "an array"
-        case .object: "an object"
-        }
     }
 }
 

@@ -16,14 +16,16 @@ extension Manifest {
         self = document.manifest
     }
 
-    private struct Document: Decodable {
+    private struct Document: JSONReadable {
         var manifest: Manifest
 
-        init(from decoder: any Decoder) throws { manifest = try Manifest(members: decoder) }
+        init(reading node: JSONNode) throws(ManifestError) {
+            manifest = try Manifest(members: node)
+        }
     }
 
-    private init(members decoder: any Decoder) throws {
-        let members = try JSONMembers(decoder, keyedBy: ManifestKey.self)
+    private init(members node: JSONNode) throws(ManifestError) {
+        let members = try JSONMembers(node, keyedBy: ManifestKey.self)
         let version = try members.number(.manifestVersion, in: .min ... .max)
         try ManifestError.check(version: version, known: Self.formatVersion)
         self.init(
@@ -32,16 +34,18 @@ extension Manifest {
             },
             revision: try members.number(.revision, in: 0...Int.max),
             applicationVersion: try members.has(.requires)
-                ? members.value(RequirementsDocument.self, .requires, expected: "an object")
-                    .applicationVersion : nil,
+                ? members.value(RequirementsDocument.self, .requires).applicationVersion : nil,
             baseURLs: try members.strings(.baseURLs, atMost: ManifestLimits.baseURLs),
-            packs: try members.value([PackDocument].self, .packs, expected: "an array of packs")
-                .map(\.pack)
+            packs: try members.values(
+                PackDocument.self,
+                .packs,
+                expected: "an array of packs",
+                atMost: ManifestLimits.packs
+            ).map(\.pack)
         )
         try members.check(baseURLs, of: .baseURLs) { url throws(ValueError) in
             try URLReference.check(url, .absolute)
         }
-        try members.check(count: packs.count, limit: ManifestLimits.packs, of: .packs)
         try checkUniqueness()
     }
 
@@ -66,7 +70,7 @@ private enum ManifestKey: String, CodingKey {
 }
 
 /// The member `requires`.
-private struct RequirementsDocument: Codable {
+private struct RequirementsDocument: JSONReadable, Encodable {
     var applicationVersion: VersionRequirement?
 
     enum Key: String, CodingKey { case applicationVersion }
@@ -76,8 +80,8 @@ private struct RequirementsDocument: Codable {
         self.applicationVersion = applicationVersion
     }
 
-    init(from decoder: any Decoder) throws {
-        let members = try JSONMembers(decoder, keyedBy: Key.self)
+    init(reading node: JSONNode) throws(ManifestError) {
+        let members = try JSONMembers(node, keyedBy: Key.self)
         guard members.has(.applicationVersion) else { return }
         applicationVersion = try members.text(.applicationVersion) { text throws(ValueError) in
             try VersionRequirement(text)

@@ -21,7 +21,7 @@ extension ManifestError: CustomStringConvertible {
         case .notJSON(let detail):
             "not JSON: \(detail.forDisplay())"
         case .unknownVersion(let found, let known):
-            "format version \(found), expected \(known): update stagepack"
+            "format version \(found), expected \(known)"
         case .invalid(let member, let fault):
             "\(member.forDisplay()): \(fault)"
         case .tooLarge(let limit, let found):

@@ -7,6 +7,12 @@ public enum ManifestLimits {
     public static let byteCount = 16 << 20
     /// The most bytes of a registration: 1 MiB.
     public static let registrationByteCount = 1 << 20
+    /// The most levels of arrays and objects within each other.
+    public static let nesting = 64
+    /// The most bytes that a number is written with.
+    public static let numberLength = 64
+    /// The most events that a policy names.
+    public static let events = 16
     /// The most packs of a manifest.
     public static let packs = 10_000
     /// The most mirrors of a manifest.

@@ -1,5 +1,5 @@
 /// A pack as a manifest writes it.
-struct PackDocument: Codable {
+struct PackDocument: JSONReadable, Encodable {
     var pack: Pack
 
     enum Key: String, CodingKey {
@@ -8,8 +8,8 @@ struct PackDocument: Codable {
 
     init(_ pack: Pack) { self.pack = pack }
 
-    init(from decoder: any Decoder) throws {
-        let members = try JSONMembers(decoder, keyedBy: Key.self)
+    init(reading node: JSONNode) throws(ManifestError) {
+        let members = try JSONMembers(node, keyedBy: Key.self)
         if !members.has(.archive), members.has(.index) {
             throw members.fault(
                 .archive,
@@ -22,9 +22,8 @@ struct PackDocument: Codable {
         pack = Pack(
             id: try members.text(.id) { text throws(ValueError) in try PackID(text) },
             version: try members.number(.version, in: 1...Int.max),
-            policy: try members.value(PolicyDocument.self, .policy, expected: "an object").policy,
-            archive: try members.value(ArchiveDocument.self, .archive, expected: "an object")
-                .archive,
+            policy: try members.value(PolicyDocument.self, .policy).policy,
+            archive: try members.value(ArchiveDocument.self, .archive).archive,
             installedSize: try members.byteCount(
                 .installedSize,
                 atMost: ManifestLimits.installedSize
@@ -37,8 +36,8 @@ struct PackDocument: Codable {
         if members.has(.userInfo) { pack.userInfo = try Self.userInfo(members) }
     }
 
-    private static func userInfo(_ members: JSONMembers<Key>) throws -> String {
-        let text = try members.value(JSONValue.self, .userInfo, expected: "a value").text
+    private static func userInfo(_ members: JSONMembers<Key>) throws(ManifestError) -> String {
+        let text = try members.node(.userInfo, expected: "a value").value.text
         guard text.utf8.count <= ManifestLimits.userInfoLength else {
             let expected = "at most \(ManifestLimits.userInfoLength) bytes as compact JSON"
             throw members.fault(
@@ -65,7 +64,7 @@ struct PackDocument: Codable {
 }
 
 /// A policy as a manifest writes it: an object of one member, named after the policy.
-private struct PolicyDocument: Codable {
+private struct PolicyDocument: JSONReadable, Encodable {
     var policy: DownloadPolicy
 
     init(_ policy: DownloadPolicy) { self.policy = policy }
@@ -79,28 +78,22 @@ private struct PolicyDocument: Codable {
         init?(intValue: Int) { nil }
     }
 
-    init(from decoder: any Decoder) throws {
-        let members = try JSONMembers(decoder, keyedBy: Name.self)
-        let names = members.keys.map(\.stringValue).sorted()
+    init(reading node: JSONNode) throws(ManifestError) {
+        let members = try JSONMembers(node, keyedBy: Name.self)
+        let names = members.names.sorted()
         let name = names.count == 1 ? names[0] : ""
-        func events() throws -> Set<InstallationEvent> {
-            try members.value(EventsDocument.self, Name(stringValue: name), expected: "an object")
-                .events
+        func events() throws(ManifestError) -> Set<InstallationEvent> {
+            try members.value(EventsDocument.self, Name(stringValue: name)).events
         }
         switch name {
         case "essential": policy = .essential(try events())
         case "prefetch": policy = .prefetch(try events())
         case "onDemand":
-            _ = try members.value(
-                EmptyDocument.self,
-                Name(stringValue: name),
-                expected: "an object"
-            )
+            _ = try members.value(EmptyDocument.self, Name(stringValue: name))
             policy = .onDemand
         default:
             let found = names.map { "'\($0.forDisplay(atMost: 30))'" }
-            throw ManifestError.invalid(
-                member: ManifestError.path(decoder.codingPath),
+            throw node.fault(
                 ValueError(
                     expected: "one of 'essential', 'prefetch', 'onDemand'",
                     found: found.isEmpty ? "none" : found.prefix(4).joined(separator: " and ")
@@ -123,28 +116,35 @@ private struct PolicyDocument: Codable {
 }
 
 /// An object none of whose members matters.
-private struct EmptyDocument: Codable {
+private struct EmptyDocument: JSONReadable, Encodable {
     private enum Key: CodingKey {}
 
     init() {}
 
-    init(from decoder: any Decoder) throws { _ = try JSONMembers(decoder, keyedBy: Key.self) }
+    init(reading node: JSONNode) throws(ManifestError) {
+        _ = try JSONMembers(node, keyedBy: Key.self)
+    }
 
     func encode(to encoder: any Encoder) throws { _ = encoder.container(keyedBy: Key.self) }
 }
 
 /// The events of a policy.
-private struct EventsDocument: Codable {
+private struct EventsDocument: JSONReadable, Encodable {
     var events: Set<InstallationEvent>
 
     private enum Key: String, CodingKey { case installationEventTypes }
 
     init(_ events: Set<InstallationEvent>) { self.events = events }
 
-    init(from decoder: any Decoder) throws {
-        let members = try JSONMembers(decoder, keyedBy: Key.self)
+    init(reading node: JSONNode) throws(ManifestError) {
+        let members = try JSONMembers(node, keyedBy: Key.self)
         let key = Key.installationEventTypes
-        let names = try members.value([JSONString].self, key, expected: "an array of strings")
+        let names = try members.values(
+            JSONString.self,
+            key,
+            expected: "an array of strings",
+            atMost: ManifestLimits.events
+        )
         var events: Set<InstallationEvent> = []
         try members.check(names, of: key) { name throws(ValueError) in
             guard let event = InstallationEvent(rawValue: name.text) else {
@@ -166,15 +166,15 @@ private struct EventsDocument: Codable {
 }
 
 /// An archive as a manifest writes it.
-private struct ArchiveDocument: Codable {
+private struct ArchiveDocument: JSONReadable, Encodable {
     var archive: PackArchive
 
     private enum Key: String, CodingKey { case url, format, size, sha256, fileName }
 
     init(_ archive: PackArchive) { self.archive = archive }
 
-    init(from decoder: any Decoder) throws {
-        let members = try JSONMembers(decoder, keyedBy: Key.self)
+    init(reading node: JSONNode) throws(ManifestError) {
+        let members = try JSONMembers(node, keyedBy: Key.self)
         archive = PackArchive(
             url: try members.text(.url) { text throws(ValueError) in
                 try URLReference.check(text, .absoluteOrRelative)

@@ -18,13 +18,13 @@ extension Registration {
     /// The registration as JSON: indented, members sorted by name.
     public func json() -> [UInt8] { ManifestError.encode(Document(registration: self)) }
 
-    private struct Document: Codable {
+    private struct Document: JSONReadable, Encodable {
         var registration: Registration
 
         init(registration: Registration) { self.registration = registration }
 
-        init(from decoder: any Decoder) throws {
-            registration = try Registration(members: decoder)
+        init(reading node: JSONNode) throws(ManifestError) {
+            registration = try Registration(members: node)
         }
 
         func encode(to encoder: any Encoder) throws { try registration.encode(members: encoder) }
@@ -35,8 +35,8 @@ extension Registration {
         case restrictions, downloaderExtension, backgroundEventsHandler
     }
 
-    private init(members decoder: any Decoder) throws {
-        let members = try JSONMembers(decoder, keyedBy: Key.self)
+    private init(members node: JSONNode) throws(ManifestError) {
+        let members = try JSONMembers(node, keyedBy: Key.self)
         let version = try members.number(.registrationVersion, in: .min ... .max)
         try ManifestError.check(version: version, known: Self.formatVersion)
         self.init(
@@ -54,21 +54,16 @@ extension Registration {
             trust: try members.value(
                 Trust.Document.self,
                 .trust,
-                expected: "'transport' or an object"
+                expected: Trust.Document.expected
             ).trust
         )
         try checkManifestURLs(members)
         if members.has(.restrictions) {
-            restrictions =
-                try members.value(
-                    Restrictions.Document.self,
-                    .restrictions,
-                    expected: "an object"
-                ).restrictions
+            restrictions = try members.value(Restrictions.Document.self, .restrictions).restrictions
         }
-        func program(_ key: Key) throws -> Program? {
+        func program(_ key: Key) throws(ManifestError) -> Program? {
             guard members.has(key) else { return nil }
-            return try members.value(Program.Document.self, key, expected: "an object").program
+            return try members.value(Program.Document.self, key).program
         }
         downloaderExtension = try program(.downloaderExtension)
         backgroundEventsHandler = try program(.backgroundEventsHandler)
@@ -80,7 +75,7 @@ extension Registration {
         else { throw ValueError(expected: "a version such as '2.4.1'", text: text) }
     }
 
-    private func checkManifestURLs(_ members: JSONMembers<Key>) throws {
+    private func checkManifestURLs(_ members: JSONMembers<Key>) throws(ManifestError) {
         guard !manifestURLs.isEmpty else {
             throw members.fault(
                 .manifestURLs,
@@ -134,39 +129,31 @@ extension Registration {
 }
 
 extension Registration.Trust {
-    fileprivate struct Document: Codable {
+    fileprivate struct Document: JSONReadable, Encodable {
         var trust: Registration.Trust
+
+        static let expected = "'transport' or an object"
 
         private enum Key: String, CodingKey { case root }
 
         init(trust: Registration.Trust) { self.trust = trust }
 
-        init(from decoder: any Decoder) throws {
-            // What is no string is an object or an error.
-            guard let text = try? decoder.singleValueContainer().decode(String.self) else {
-                trust = .root(path: try Self.root(decoder))
-                return
-            }
-            guard text == "transport" else {
-                throw ManifestError.invalid(
-                    member: ManifestError.path(decoder.codingPath),
-                    ValueError(expected: "'transport' or an object", text: text)
+        init(reading node: JSONNode) throws(ManifestError) {
+            switch node.value {
+            case .string("transport"):
+                trust = .transport
+            case .string(let text):
+                throw node.fault(ValueError(expected: Self.expected, text: text))
+            case .object:
+                let members = try JSONMembers(node, keyedBy: Key.self)
+                trust = .root(
+                    path: try members.text(.root) { text throws(ValueError) in
+                        try Registration.checkPath(text)
+                        return text
+                    }
                 )
-            }
-            trust = .transport
-        }
-
-        private static func root(_ decoder: any Decoder) throws -> String {
-            guard (try? decoder.container(keyedBy: Key.self)) != nil else {
-                throw DecodingError.valueNotFound(
-                    Document.self,
-                    DecodingError.Context(codingPath: decoder.codingPath, debugDescription: "")
-                )
-            }
-            return try JSONMembers(decoder, keyedBy: Key.self).text(.root) {
-                text throws(ValueError) in
-                try Registration.checkPath(text)
-                return text
+            default:
+                throw node.fault(ValueError(expected: Self.expected, found: node.value.noun))
             }
         }
 
@@ -184,7 +171,7 @@ extension Registration.Trust {
 }
 
 extension Registration.Restrictions {
-    fileprivate struct Document: Codable {
+    fileprivate struct Document: JSONReadable, Encodable {
         var restrictions: Registration.Restrictions
 
         private enum Key: String, CodingKey {
@@ -195,9 +182,9 @@ extension Registration.Restrictions {
 
         init(restrictions: Registration.Restrictions) { self.restrictions = restrictions }
 
-        init(from decoder: any Decoder) throws {
-            let members = try JSONMembers(decoder, keyedBy: Key.self)
-            func byteCount(_ key: Key) throws -> ByteCount? {
+        init(reading node: JSONNode) throws(ManifestError) {
+            let members = try JSONMembers(node, keyedBy: Key.self)
+            func byteCount(_ key: Key) throws(ManifestError) -> ByteCount? {
                 guard members.has(key) else { return nil }
                 return ByteCount(try members.number(key, in: 0...Int.max))
             }
@@ -250,15 +237,15 @@ extension Registration.Restrictions {
 }
 
 extension Registration.Program {
-    fileprivate struct Document: Codable {
+    fileprivate struct Document: JSONReadable, Encodable {
         var program: Registration.Program
 
         private enum Key: String, CodingKey { case path, arguments }
 
         init(program: Registration.Program) { self.program = program }
 
-        init(from decoder: any Decoder) throws {
-            let members = try JSONMembers(decoder, keyedBy: Key.self)
+        init(reading node: JSONNode) throws(ManifestError) {
+            let members = try JSONMembers(node, keyedBy: Key.self)
             program = Registration.Program(
                 path: try members.text(.path) { text throws(ValueError) in
                     try Registration.checkPath(text)

@@ -178,8 +178,11 @@ extension Unicode.Scalar {
     /// Not those that RFC 3986 leaves out of ASCII, and none that is unsafe to show. Other scripts are
     /// let pass, since local paths have them.
     fileprivate var isAllowedInURL: Bool {
-        !isUnsafeForDisplay && !properties.isWhitespace
-            && !"\"<>\\^`{|}".unicodeScalars.contains(self)
+        switch self {
+        case "\"", "<", ">", "\\", "^", "`", "{", "|", "}": false
+        case "!"..."~": true
+        default: !isUnsafeForDisplay && !properties.isWhitespace
+        }
     }
 }
 

@@ -141,10 +141,12 @@ extension Planner {
         _ container: Container?
     ) throws(ContainerError) {
         for pack in manifest.packs {
-            guard let record = try reader?.record(of: pack.id) else { continue }
+            guard let content = try reader?.currentGeneration(of: pack.id)?.content else {
+                continue
+            }
             staged[pack.id] = StagedVersion(
-                version: record.version,
-                archiveDigest: record.archiveDigest
+                version: content.version,
+                archiveDigest: content.archiveDigest
             )
         }
         if let root = reader?.root {

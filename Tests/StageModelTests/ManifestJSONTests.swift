@@ -112,7 +112,7 @@ import Testing
         ),
         (
             #""manifestVersion": 1"#, #""manifestVersion": 2"#,
-            "format version 2, expected 1: update stagepack"
+            "format version 2, expected 1"
         ),
     ])
     func aBrokenRuleIsReportedWithItsMember(part: String, other: String, message: String) throws {

@@ -53,7 +53,7 @@ struct Reply {
         var sent = 0
         let end = min(body.count, answer.cutAfter ?? .max, answer.stallAfter ?? .max)
         while sent < end || answer.isEndless {
-            let size = min(answer.rate.map { max($0 / 50, 1) } ?? 1 << 16, 1 << 16)
+            let size = answer.rate.map { max($0 / 50, 1) } ?? 1 << 16
             let rest = answer.isEndless ? body : body.dropFirst(sent).prefix(end - sent)
             let piece = rest.prefix(size)
             guard socket.send(answer.isChunked ? Self.chunk(piece) : Array(piece)) else {

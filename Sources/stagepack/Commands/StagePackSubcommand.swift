@@ -41,20 +41,20 @@ extension StagePackSubcommand {
                 return .failure(error)
             }
         }
-        let reports: [StagingReport]
+        var reports: [StagingReport]
         switch result {
         case .success(let success): reports = success
         case .failure(let failure): throw failure.asInterrupted(by: interruption)
+        }
+        if interruption == .deadline {
+            for index in reports.indices { reports[index].nameDeadline() }
         }
         print(reports)
         if !output.json { Self.tell(reports) }
         let statuses = reports.flatMap { report in
             ([report.manifestProblem].compactMap { $0 } + report.failures).map(\.status)
         }
-        guard let first = statuses.first.flatMap(ExitStatus.init(rawValue:)) else {
-            return .success
-        }
-        return interruption == .deadline ? .unfinished : first
+        return statuses.first.flatMap(ExitStatus.init(rawValue:)) ?? .success
     }
 
     /// Prints each failure to standard error, and each hint once.

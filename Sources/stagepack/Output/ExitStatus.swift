@@ -38,6 +38,9 @@ enum ExitStatus: Int32, CaseIterable {
     /// A pack that is being read cannot be removed.
     case inUse = 42
 
+    /// The command line names something that is not there, or leaves out what is needed.
+    case usage = 64
+
     /// The time was up, or the command was told to stay offline: what is here is continued next time.
     case unfinished = 75
     /// Interrupted by a signal: what is here is continued next time.
@@ -61,6 +64,7 @@ enum ExitStatus: Int32, CaseIterable {
         case .noSpace: "not enough space for the container"
         case .containerUnusable: "the container cannot be read or written"
         case .inUse: "a pack is being read and cannot be removed"
+        case .usage: "the command line cannot be carried out as it is written"
         case .unfinished: "the time was up or the command is offline; the next run goes on"
         case .interrupted: "interrupted; the next run goes on"
         }

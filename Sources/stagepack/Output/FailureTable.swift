@@ -13,7 +13,7 @@ import SystemPackage
 extension CommandFailure {
     /// A command line that cannot be carried out as it is written.
     static func usage(_ message: String) -> CommandFailure {
-        CommandFailure(status: .manifestInvalid, message: message, hint: nil, retry: .never)
+        CommandFailure(status: .usage, message: message, hint: nil, retry: .never)
     }
 
     /// What a failure of the engine means to the user; `pack` is the pack it is about.
@@ -32,12 +32,17 @@ extension CommandFailure {
         self.init(.container(error))
     }
 
+    private static let inexactFiguresHint =
+        "tell the publisher: installedSize and fileCount must be exact"
+
     private typealias Outcome = (status: ExitStatus, hint: String?, retry: Retry)
 
     private static func outcome(of error: StageError) -> Outcome {
         switch error {
         case .manifestUnavailable(let error):
             manifestOutcome(of: error)
+        case .manifestInvalid(_, .unknownVersion):
+            (.manifestInvalid, "update stagepack", .never)
         case .manifestInvalid:
             (.manifestInvalid, "run 'stagepack manifest lint' on the publisher's side", .never)
         case .manifestRefused(_, let refusal):
@@ -51,10 +56,7 @@ extension CommandFailure {
         case .content(let error):
             outcome(of: error)
         case .incompleteContent:
-            (
-                .contentRefused, "tell the publisher: installedSize and fileCount must be exact",
-                .never
-            )
+            (.contentRefused, inexactFiguresHint, .never)
         case .container(let error):
             outcome(of: error)
         case .cancelled:
@@ -66,6 +68,8 @@ extension CommandFailure {
         let outcome = outcome(of: error)
         return switch error {
         case .captivePortal, .outOfSpace, .cancelled: outcome
+        case .refused(_, 404), .refused(_, 410):
+            (.manifestUnavailable, "check the URL of the manifest", outcome.retry)
         default: (.manifestUnavailable, outcome.hint, outcome.retry)
         }
     }
@@ -138,8 +142,9 @@ extension CommandFailure {
             (.contentRefused, "run it again; if it happens again, tell the publisher", .later)
         case .cancelled:
             outcome(of: StageError.cancelled)
-        case .wrongFormat, .damaged, .notAllowed, .duplicate, .notADirectory, .tooManyEntries,
-            .tooLarge:
+        case .tooManyEntries, .tooLarge:
+            (.contentRefused, inexactFiguresHint, .never)
+        case .wrongFormat, .damaged, .notAllowed, .duplicate, .notADirectory:
             (.contentRefused, "tell the publisher to package the pack again", .never)
         }
     }

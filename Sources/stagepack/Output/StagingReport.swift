@@ -33,6 +33,16 @@ struct StagingReport: Codable {
         }
     }
 
+    /// Tells of the packs that were interrupted that it was the deadline that did it.
+    mutating func nameDeadline() {
+        for index in packs.indices
+        where packs[index].error?.status == ExitStatus.interrupted.rawValue {
+            let id = packs[index].id
+            packs[index].error?.message = "pack '\(id)': the time was up"
+            packs[index].error?.status = ExitStatus.unfinished.rawValue
+        }
+    }
+
     /// The packs that ought to be staged and are not.
     var failures: [FailureReport] { packs.compactMap(\.error) }
 }

@@ -1,0 +1,102 @@
+import StageModel
+import Testing
+
+/// What decoders differ on: a manifest that one program signs and another reads has one meaning.
+@Suite struct JSONStrictnessTests {
+    private static let start =
+        #"{"manifestVersion": 1, "application": "a", "revision": 0, "packs": []"#
+
+    @Test(arguments: [
+        (",}", "line 1, column 71: expected a member's name, found '}'"),
+        (
+            #", "packs": []}"#,
+            "line 1, column 72: expected members of different names, found 'packs'"
+        ),
+        (#", "x": [1,]}"#, "line 1, column 80: expected a value, found ']'"),
+        (#", "x": 01}"#, "line 1, column 78: expected ',' or '}', found '1'"),
+        (#", "x": +1}"#, "line 1, column 77: expected a value, found '+'"),
+        (#", "x": 1.}"#, "line 1, column 79: expected a digit, found '}'"),
+        (
+            #", "x": 1e999}"#,
+            "line 1, column 77: expected a number that a Double holds, found '1e999'"
+        ),
+        (#", "x": NaN}"#, "line 1, column 77: expected a value, found 'N'"),
+        (#", "x": 'a'}"#, "line 1, column 77: expected a value, found '''"),
+        (#", "x": "\q"}"#, "line 1, column 79: expected an escape, found 'q'"),
+        (#", "x": "\ud800"}"#, "line 1, column 78: expected a pair of surrogates, found one"),
+        (#", "x": "\ud800\u0041"}"#, "line 1, column 78: expected a pair of surrogates, found one"),
+        (", // note\n}", "line 1, column 72: expected a member's name, found '/'"),
+        ("}\n\n x", "line 3, column 2: expected the end, found 'x'"),
+        (",\n \"ü\" 1}", "line 2, column 6: expected ':', found '1'"),
+        (
+            ", \"x\": \"a\nb\"}",
+            "line 1, column 79: expected an escape such as '\\n' for a control "
+                + "character, found '\\u{a}'"
+        ),
+        ("", "line 1, column 70: expected ',' or '}', found the end"),
+    ])
+    func whatIsNotJSONIsRefusedWhereItIs(rest: String, message: String) {
+        let error = #expect(throws: ManifestError.self) {
+            try Manifest(json: Array((Self.start + rest).utf8))
+        }
+        #expect(error?.description == "not JSON: " + message)
+    }
+
+    @Test(arguments: [
+        "}", "}\r\n\t ", #", "x": "\u00e4\ud83c\udf0c\"\\\/\b\f\n\r\t"}"#, #", "x": -0.5e+10}"#,
+        #", "x": [[], {}, [{"y": null}]]}"#, #", "revisions": 1.0}"#,
+    ])
+    func whateverIsJSONIsRead(rest: String) throws {
+        let manifest = try Manifest(json: Array((Self.start + rest).utf8))
+        #expect(manifest.packs == [])
+    }
+
+    @Test func bytesThatAreNotUTF8AreRefusedWhereverTheyAre() {
+        var bytes = Array((Self.start + #", "x": "?"}"#).utf8)
+        bytes[bytes.count - 3] = 0xFF
+        #expect(throws: ManifestError.self) { try Manifest(json: bytes) }
+    }
+
+    @Test func nestingHasALimitThatNoStackFears() {
+        for count in [ManifestLimits.nesting - 1, ManifestLimits.nesting, 1_000_000] {
+            let nested =
+                String(repeating: "[", count: count) + String(repeating: "]", count: count)
+            let text = Self.start + ", \"x\": \(nested)}"
+            let isRead = (try? Manifest(json: Array(text.utf8))) != nil
+            #expect(isRead == (count < ManifestLimits.nesting))
+        }
+    }
+
+    @Test func namesBeyondTheFirstFewAreTakenOnceToo() {
+        let names = (0..<40).map { "\"m\($0)\": 1" } + ["\"m30\": 2"]
+        let text = Self.start + ", " + names.joined(separator: ", ") + "}"
+        #expect(throws: ManifestError.self) { try Manifest(json: Array(text.utf8)) }
+    }
+
+    @Test func aFlippedByteNeverEndsTheProcess() {
+        let text = Array(Sample.manifest.utf8)
+        for index in text.indices {
+            for bit in 0..<8 {
+                var bytes = text
+                bytes[index] ^= 1 << UInt8(bit)
+                // Whether it still is a manifest depends on the byte.
+                _ = try? Manifest(json: bytes)
+            }
+        }
+    }
+
+    @Test(arguments: [
+        ("1.0", "1"), ("1e3", "1000"), ("2.50", "2.5"), ("-0", "0"), ("9007199254740993", nil),
+        ("12345678901234567890", "1.2345678901234567e+19"), ("[ 1 , 2 ]", "[1,2]"),
+        (#"{"b": 1, "a": "\u0001\n"}"#, #"{"a":"\u0001\n","b":1}"#),
+    ])
+    func userInfoIsKeptAsCompactText(written: String, expected: String?) throws {
+        let text = try Sample.manifest.replacing(
+            once: #"{"b": [1, 2.5, null], "a": true}"#,
+            with: written
+        )
+        let manifest = try Manifest(json: Array(text.utf8))
+        #expect(manifest.packs[0].userInfo == expected ?? written)
+        #expect(try Manifest(json: manifest.json()) == manifest)
+    }
+}

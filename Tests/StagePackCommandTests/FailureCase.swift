@@ -1,0 +1,108 @@
+import StageDigest
+import StageModel
+import StageTesting
+import Testing
+
+/// Something that goes wrong after version 1 of a pack was staged, and what the program says to it.
+struct FailureCase: Sendable, CustomTestStringConvertible {
+    let testDescription: String
+    /// The exit status.
+    let status: Int32
+    /// All of standard error, as ``World/masked(_:)`` leaves it.
+    let error: String
+    /// What to run, before the options that tell where things are.
+    var arguments: [String] = ["prefetch"]
+    /// Whether what was received stays, so that it need not be received again.
+    var keepsDownload = false
+    /// The manifest that the options name, where it is not the server's.
+    var manifest: String?
+    /// Makes the world as it must be for the failure.
+    let arrange: @Sendable (inout World) throws -> Void
+
+    /// A failure of the manifest; `answer` is what the server says instead.
+    static func manifest(
+        _ name: String,
+        _ answer: Answer,
+        status: Int32,
+        _ error: String
+    ) -> FailureCase {
+        FailureCase(testDescription: name, status: status, error: error) { world in
+            world.server.answer("/manifest.json", with: answer)
+        }
+    }
+
+    /// A manifest that cannot be taken.
+    static func manifest(
+        _ name: String,
+        text: String,
+        status: Int32 = 11,
+        _ error: String
+    ) -> FailureCase {
+        manifest(name, .content(Array(text.utf8)), status: status, error)
+    }
+
+    /// A failure of the archive of version 2; `answer` is what the server says instead.
+    static func archive(
+        _ name: String,
+        _ answer: Answer,
+        status: Int32,
+        keepsDownload: Bool = false,
+        _ error: String
+    ) -> FailureCase {
+        var result = FailureCase(testDescription: name, status: status, error: error) { world in
+            let pack = try SamplePack.small(.aurora, version: 2)
+            try world.publish(pack)
+            world.server.answer(pack.path, with: answer)
+        }
+        result.keepsDownload = keepsDownload
+        return result
+    }
+
+    /// A manifest that says something else of version 2 than is so.
+    static func pack(
+        _ name: String,
+        status: Int32,
+        keepsDownload: Bool = false,
+        _ error: String,
+        _ change: @escaping @Sendable (inout Pack) -> Void
+    ) -> FailureCase {
+        var result = FailureCase(testDescription: name, status: status, error: error) { world in
+            var pack = try SamplePack.small(.aurora, version: 2)
+            change(&pack.pack)
+            try world.publish(pack)
+        }
+        result.keepsDownload = keepsDownload
+        return result
+    }
+
+    /// Version 2 in an archive that is what the manifest promises, and holds what it must not.
+    static func content(
+        _ name: String,
+        _ error: String,
+        status: Int32 = 30,
+        _ archive: @escaping @Sendable () throws -> [UInt8]
+    ) -> FailureCase {
+        var result = FailureCase(testDescription: name, status: status, error: error) { world in
+            let files = [TarBuilder.Entry("a", content: [1]), .init("b", content: [2])]
+            let pack = SamplePack(try .aurora, version: 2, archive: try archive(), files)
+            try world.publish(pack)
+        }
+        result.keepsDownload = true
+        return result
+    }
+
+    /// An archive of a file and of something else.
+    static func hostile(
+        _ name: String,
+        _ entry: TarBuilder.Entry,
+        _ error: String
+    ) -> FailureCase {
+        content(name, error) {
+            var builder = TarBuilder()
+            builder.add(.init("a", content: [1]))
+            builder.add(entry)
+            builder.finish()
+            return try ArchiveFormat.tarZstandard.compress(builder.bytes)
+        }
+    }
+}

@@ -1,0 +1,118 @@
+import StageModel
+import StageTesting
+import Testing
+
+/// What only a mount can make: the program runs in a mount namespace of its own, which takes root.
+@Suite(.server, .directory, .enabled("mounting takes root") { await Program.canMount })
+struct FullDiskTests {
+    /// What `verify` says after the failure, and the lines of a listing of two directories: nothing but
+    /// the first generation.
+    private static let left = "aurora: as it was staged\n4\n"
+
+    /// Stages version 1, changes the container by `script`, and runs `prefetch` for version 2.
+    private func prefetch(
+        _ second: SamplePack,
+        before: String = "",
+        after script: String
+    ) async throws -> (World, Program.Ending) {
+        var world = try World()
+        let first = try SamplePack.small(.aurora)
+        try world.publish(first)
+        let answer = Answer.content(try world.manifest(of: [first]))
+        try world.publish(second)
+        world.server.answer(
+            "/manifest.json",
+            with: answer,
+            .content(try world.manifest(of: [second]))
+        )
+        let names = "C='\(world.container)'; P='\(try Program.path)'\n"
+        let text = """
+            mkdir -p "$C"; \(before)
+            $P prefetch "$@" || exit 99
+            \(script)
+            $P prefetch "$@"; status=$?
+            $P verify --container "$C" || exit 98
+            ls "$C/staging" "$C/generations/aurora" | wc -l
+            exit $status
+            """
+        world.program.wrapper = [
+            "/usr/bin/unshare", "-m", "/bin/sh", "-c", names + text, "sh",
+        ]
+        let arguments = ["--quiet", "--progress", "none", "--attempts", "1"]
+        return (world, try await world.program.run(arguments + world.source))
+    }
+
+    @Test func aPackThatDoesNotFitIsRefusedBeforeAnythingIsFetched() async throws {
+        let large = try SamplePack.large(.aurora, version: 2, mebibytes: 4)
+        let (world, ending) = try await prefetch(
+            large,
+            before: "mount -t tmpfs -o size=18m none \"$C\"",
+            after: ""
+        )
+        let error = """
+            stagepack: error: pack 'aurora': not enough space: 25.1 MB needed, 18.8 MB free
+            hint: free some space, or run 'stagepack gc'
+
+            """
+        #expect(world.masked(ending.error) == error)
+        #expect(ending.output == Self.left)
+        #expect(ending.status == 40)
+        #expect(world.server.counts(for: large.path).requests == 0)
+    }
+
+    @Test func aDiskThatIsFullIsToldAndWhatWasStagedStays() async throws {
+        let many = try SamplePack(
+            .aurora,
+            version: 2,
+            (0..<400).map { .init("\($0)", content: [1]) }
+        )
+        let (world, ending) = try await prefetch(
+            many,
+            before: "mount -t tmpfs -o size=64m,nr_inodes=200 none \"$C\"",
+            after: ""
+        )
+        let error = """
+            stagepack: error: pack 'aurora': cannot create \
+            'DIRECTORY/container/staging/aurora.MARK/content/NUMBER': No space left on device
+            hint: free some space, or run 'stagepack gc'
+
+            """
+        #expect(world.masked(ending.error) == error)
+        #expect(ending.output == Self.left)
+        #expect(ending.status == 40)
+    }
+
+    @Test func aContainerThatCannotBeWrittenIsToldAndRead() async throws {
+        let (world, ending) = try await prefetch(
+            try .small(.aurora, version: 2),
+            after: "mount --bind \"$C\" \"$C\"; mount -o remount,ro,bind \"$C\""
+        )
+        let error = """
+            stagepack: error: cannot open \
+            'DIRECTORY/container/manifest/.net.example.wallpaper.json.MARK.tmp': \
+            Read-only file system
+            hint: make the file system writable, or pass --container
+
+            """
+        #expect(world.masked(ending.error) == error)
+        #expect(ending.output == Self.left)
+        #expect(ending.status == 41)
+    }
+
+    @Test func aContainerOfAnotherUserIsToldAndRead() async throws {
+        let (world, ending) = try await prefetch(
+            try .small(.aurora, version: 2),
+            after: "P=\"/usr/bin/setpriv --reuid=65534 --regid=65534 --clear-groups $P\""
+        )
+        let error = """
+            stagepack: error: cannot open \
+            'DIRECTORY/container/manifest/.net.example.wallpaper.json.MARK.tmp': \
+            Permission denied
+            hint: run it as the user that owns the container, or pass --container
+
+            """
+        #expect(world.masked(ending.error) == error)
+        #expect(ending.output == Self.left)
+        #expect(ending.status == 41)
+    }
+}

@@ -1,0 +1,76 @@
+import Glibc
+import StageModel
+import StageTesting
+import Synchronization
+import SystemPackage
+import Testing
+
+@Suite(.server, .directory)
+struct InterruptionTests {
+    /// Serves 8 MiB so that it takes seconds, and stages them up to `arguments`' end; `body` runs when
+    /// bytes are in a part file.
+    private func begin(
+        _ arguments: [String],
+        body: @escaping @Sendable (Program.Running) -> Void = { _ in }
+    ) async throws -> (World, SamplePack, Program.Ending) {
+        var world = try World()
+        let pack = try SamplePack.large(.aurora, version: 1, mebibytes: 8)
+        try world.publish(pack, rate: 3 << 20)
+        let downloads = world.container.appending("downloads")
+        let ending = try await world.program.run(arguments + world.source) { running in
+            try await poll { partSize(below: downloads) > 1 << 20 }
+            body(running)
+        }
+        return (world, pack, ending)
+    }
+
+    @Test(arguments: [SIGINT, SIGTERM])
+    func aSignalEndsTheRunAndTheNextOneGoesOn(signal: Int32) async throws {
+        let arguments = ["prefetch", "--quiet"]
+        var (world, pack, ending) = try await begin(arguments) { $0.send(signal) }
+        let error = """
+            stagepack: error: pack 'aurora': interrupted
+            hint: run the same command again: it goes on where this one ended
+
+            """
+        #expect(ending == Program.Ending(status: 130, output: "", error: error))
+        try await expectContinuation(&world, pack)
+    }
+
+    @Test(arguments: ["prefetch", "fetch aurora", "load aurora"])
+    func aDeadlineEndsTheRunAndTheNextOneGoesOn(command: String) async throws {
+        let arguments =
+            command.split(separator: " ").map(String.init) + ["--quiet", "--deadline", "1"]
+        var (world, pack, ending) = try await begin(arguments)
+        let error = """
+            stagepack: error: pack 'aurora': the time was up
+            hint: run the same command again: it goes on where this one ended
+
+            """
+        #expect(ending == Program.Ending(status: 75, output: "", error: error))
+        try await expectContinuation(&world, pack)
+    }
+
+    private func expectContinuation(_ world: inout World, _ pack: SamplePack) async throws {
+        #expect(try world.staged(.aurora) == nil)
+        #expect(try world.names(in: "staging") == [])
+        try world.publish(pack)
+        try await world.succeed("prefetch", "--quiet")
+        #expect(try world.staged(.aurora) == StagedFiles(pack))
+        let starts = world.server.requests(for: pack.path).map { $0.rangeStart ?? 0 }
+        #expect(starts.count == 2)
+        #expect(starts.last ?? 0 > 1 << 20)
+    }
+
+    @Test func aManifestThatNeverComesIsInterruptedToo() async throws {
+        let world = try World()
+        world.server.answer("/manifest.json", with: Answer(content: [1]).stalled(after: 0))
+        let ending = try await world.run("prefetch", "--deadline", "0.5")
+        let error = """
+            stagepack: error: the time was up
+            hint: run the same command again: it goes on where this one ended
+
+            """
+        #expect(ending == Program.Ending(status: 75, output: "", error: error))
+    }
+}

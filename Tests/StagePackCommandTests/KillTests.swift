@@ -1,0 +1,112 @@
+import Glibc
+import StageContainer
+import StageModel
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+@Suite(.server, .directory)
+struct KillTests {
+    /// The archives of odd and of even versions.
+    private static let archives: Result<[SamplePack], any Error> = Result {
+        try (0...1).map { try SamplePack.large(try .aurora, version: $0 + 1, mebibytes: 24) }
+    }
+    private static let killsOfSeed = 50
+
+    @Test(arguments: [1, 2, 3, 4] as [UInt64])
+    func aReaderSeesNothingOrAWholePackWhereverTheProgramIsKilled(seed: UInt64) async throws {
+        var chain = try Chain(seed: seed, archives: try Self.archives.get())
+        while chain.kills < Self.killsOfSeed { try await chain.runAndKill() }
+        try await chain.finish()
+        let allowed = chain.versions * chain.size + chain.kills * (8 << 20)
+        #expect(chain.bytesSent < allowed)
+        print(
+            "seed \(seed): \(chain.kills) kills, \(chain.versions) versions staged,",
+            "\(chain.bytesSent) bytes sent,",
+            "\((chain.bytesSent - chain.versions * chain.size) / chain.kills) a kill",
+            "beyond \(chain.size) a version; seen \(chain.sights)"
+        )
+    }
+}
+
+/// Versions of a pack that are published one after the other, and runs that are killed staging them.
+private struct Chain {
+    private var world: World
+    private var random: SeededGenerator
+    private let archives: [SamplePack]
+    private(set) var kills = 0
+    private(set) var versions = 1
+    /// How often a reader saw nothing, the version before and the new one after a kill.
+    private(set) var sights = [0, 0, 0]
+
+    init(seed: UInt64, archives: [SamplePack]) throws {
+        world = try World()
+        random = SeededGenerator(seed: seed)
+        self.archives = archives
+        try world.publish(pack(1), rate: 80 << 20)
+    }
+
+    var size: Int { archives[0].archive.count }
+
+    /// The bytes of archives that the server sent.
+    var bytesSent: Int {
+        (1...versions).reduce(0) { $0 + world.server.counts(for: pack($1).path).bytes }
+    }
+
+    private func pack(_ version: Int) -> SamplePack {
+        let made = archives[version % 2]
+        return SamplePack(
+            made.pack.id,
+            version: version,
+            archive: made.archive,
+            made.files
+        )
+    }
+
+    /// Runs the program, kills it at a random moment, and looks at what it left.
+    mutating func runAndKill() async throws {
+        // Early ones meet the download, late ones unpacking and publishing.
+        let limit = Bool.random(using: &random) ? 400 : 1000
+        let moment = Duration.milliseconds(Int.random(in: 0..<limit, using: &random))
+        let ending = try await world.run("prefetch", "--quiet") { running in
+            try await Task.sleep(for: moment)
+            running.send(SIGKILL)
+        }
+        let hasArrived = try look(after: ending)
+        if ending.status == Program.killed {
+            kills += 1
+        } else {
+            #expect(ending == Program.Ending(status: 0, output: "", error: ""))
+            #expect(hasArrived)
+        }
+        if hasArrived {
+            versions += 1
+            try world.publish(pack(versions), rate: 80 << 20)
+        }
+    }
+
+    /// Compares every byte that a reader sees, and returns whether it is the new version.
+    private mutating func look(after ending: Program.Ending) throws -> Bool {
+        guard let seen = try world.staged(try .aurora) else {
+            #expect(versions == 1, "version \(versions - 1) is gone")
+            sights[0] += 1
+            return false
+        }
+        let isNew = seen == StagedFiles(pack(versions))
+        if !isNew { #expect(versions > 1 && seen == StagedFiles(pack(versions - 1))) }
+        sights[isNew ? 2 : 1] += 1
+        return isNew
+    }
+
+    /// Runs the program to its end, and expects nothing to be left of the runs before.
+    func finish() async throws {
+        try await world.succeed("prefetch", "--quiet")
+        #expect(try world.staged(try .aurora) == StagedFiles(pack(versions)))
+        try await world.succeed("gc", "--all")
+        for name in ["staging", "downloads"] { #expect(try world.names(in: name) == []) }
+        #expect(try world.names(in: "generations/aurora").count == 1)
+        #expect(try world.names(in: "packs") == ["aurora"])
+        #expect(try world.names(in: "manifest") == ["net.example.wallpaper.json"])
+    }
+}

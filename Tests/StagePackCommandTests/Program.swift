@@ -1,0 +1,94 @@
+import Glibc
+import StageSystem
+import Subprocess
+import SystemPackage
+import Testing
+
+/// The `stagepack` program that the package builds, run as a process of its own.
+struct Program {
+    /// How a run ended, and what it printed.
+    struct Ending: Equatable {
+        /// The exit status; 1,000 and the signal's number if a signal ended it.
+        var status: Int32
+        var output: String
+        var error: String
+    }
+
+    /// What a run that is still going on can be told.
+    struct Running: Sendable {
+        fileprivate let process: ProcessIdentifier
+
+        /// Sends a signal to the program.
+        func send(_ signal: Int32) {
+            kill(process.value, signal)
+        }
+    }
+
+    /// The status of a run that SIGKILL ended.
+    static let killed = 1000 + SIGKILL
+
+    /// Where the program is: beside the bundle that holds these tests.
+    static var path: FilePath {
+        get throws {
+            let link = try Directory.open("/proc/self").link("exe")
+            let folder = FilePath(try #require(link)).removingLastComponent()
+            let path = folder.appending("stagepack")
+            try #require(FileStatus.exists(path), "the product 'stagepack' is not built")
+            return path
+        }
+    }
+
+    /// Variables beside `PATH` and `HOME`: nothing of the tests' own environment is passed on.
+    var environment: [String: String] = [:]
+    /// A program and the arguments before those of `stagepack`, where another one is to start it.
+    var wrapper: [String] = []
+
+    /// Creates a way to run the program; by default as it is, without variables.
+    init(environment: [String: String] = [:], wrapper: [String] = []) {
+        self.environment = environment
+        self.wrapper = wrapper
+    }
+
+    /// Whether this user may make mount namespaces.
+    static var canMount: Bool {
+        get async {
+            let probe = Program(wrapper: ["/usr/bin/unshare", "-m", "/bin/sh", "-c", "exit 0"])
+            return (try? await probe.run([]))?.status == 0
+        }
+    }
+
+    /// Runs the program with the arguments until it ends; `body` watches it meanwhile.
+    func run(
+        _ arguments: [String],
+        body: @escaping @Sendable (Running) async throws -> Void = { _ in }
+    ) async throws -> Ending {
+        var variables: [Environment.Key: String] = [
+            "PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/nonexistent", "COLUMNS": "80",
+        ]
+        for (name, value) in environment {
+            variables[try #require(Environment.Key(rawValue: name))] = value
+        }
+        let program = try Self.path
+        let command = wrapper.isEmpty ? arguments : Array(wrapper.dropFirst()) + arguments
+        let result = try await Subprocess.run(
+            .path(wrapper.first.map { FilePath($0) } ?? program),
+            arguments: Arguments(command),
+            environment: .custom(variables),
+            input: .none,
+            output: .string(limit: 1 << 22),
+            error: .string(limit: 1 << 22)
+        ) { execution in
+            try await body(Running(process: execution.processIdentifier))
+        }
+        let status: Int32 =
+            switch result.terminationStatus {
+            case .exited(let status): Int32(status)
+            case .signaled(let signal): 1000 + Int32(signal)
+            }
+        return Ending(
+            status: status,
+            output: result.standardOutput,
+            error: result.standardError
+        )
+    }
+}

@@ -1,0 +1,117 @@
+import StageDigest
+import StageModel
+import StageTesting
+
+/// A pack made in code: its files, the archive of them, and how a manifest offers it.
+struct SamplePack: Sendable {
+    /// What the pack holds.
+    let files: [TarBuilder.Entry]
+    /// The bytes on the server.
+    let archive: [UInt8]
+    /// The pack as the manifest has it; a test may make it wrong.
+    var pack: Pack
+
+    /// Makes a pack of files and links.
+    init(
+        _ id: PackID,
+        version: Int = 1,
+        policy: DownloadPolicy = .essential([.firstInstallation, .subsequentUpdate]),
+        _ files: [TarBuilder.Entry]
+    ) throws {
+        var builder = TarBuilder()
+        for file in files { builder.add(file) }
+        builder.finish()
+        let archive = try ArchiveFormat.tarZstandard.compress(builder.bytes)
+        self.init(id, version: version, policy: policy, archive: archive, files)
+    }
+
+    /// Makes a pack of an archive that another function has made.
+    init(
+        _ id: PackID,
+        version: Int = 1,
+        policy: DownloadPolicy = .essential([.firstInstallation, .subsequentUpdate]),
+        archive: [UInt8],
+        _ files: [TarBuilder.Entry]
+    ) {
+        self.files = files
+        self.archive = archive
+        let kept = files.filter { $0.kind == .file || $0.kind == .link }
+        pack = Pack(
+            id: id,
+            version: version,
+            policy: policy,
+            archive: PackArchive(
+                url: "packs/\(id)-\(version).tar.zst",
+                format: .tarZstandard,
+                size: ByteCount(archive.count),
+                digest: Digest(of: archive)
+            ),
+            installedSize: kept.reduce(.zero) { $0 + ByteCount($1.content.count) },
+            fileCount: kept.count
+        )
+    }
+
+    /// The path of the archive on the server.
+    var path: String { "/\(pack.archive.url)" }
+
+    /// The digests of the files, by their paths.
+    var digests: [String: Digest] {
+        let pairs = files.filter { $0.kind == .file }.map { file in
+            (String(decoding: file.name, as: UTF8.self), Digest(of: file.content))
+        }
+        return Dictionary(uniqueKeysWithValues: pairs)
+    }
+
+    /// A pack of a few small files, others for each version.
+    static func small(
+        _ id: PackID,
+        version: Int = 1,
+        policy: DownloadPolicy = .essential([.firstInstallation, .subsequentUpdate])
+    ) throws -> SamplePack {
+        try SamplePack(
+            id,
+            version: version,
+            policy: policy,
+            [
+                .init("readme.txt", content: Array("\(id) \(version)\n".utf8)),
+                .init("bin/tool", content: Array("#!/bin/sh\n".utf8), mode: 0o755),
+                .init("images/one.png", content: noise(20_000, seed: UInt64(version))),
+            ]
+        )
+    }
+
+    /// A pack of a few files of 4 MiB that no compression makes smaller.
+    static func large(_ id: PackID, version: Int, mebibytes: Int) throws -> SamplePack {
+        try SamplePack(
+            id,
+            version: version,
+            (0..<mebibytes / 4).map { index in
+                let seed = UInt64(version * 100 + index)
+                return .init("images/\(index).raw", content: noise(4 << 20, seed: seed))
+            }
+        )
+    }
+}
+
+/// Numbers that are the same in each run that begins with the same seed (SplitMix64).
+struct SeededGenerator: RandomNumberGenerator {
+    private var state: UInt64
+
+    init(seed: UInt64) { state = seed }
+
+    mutating func next() -> UInt64 {
+        state &+= 0x9E37_79B9_7F4A_7C15
+        var mixed = state
+        mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
+        mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
+        return mixed ^ (mixed >> 31)
+    }
+}
+
+/// Bytes that no compression makes smaller.
+func noise(_ count: Int, seed: UInt64) -> [UInt8] {
+    var numbers = SeededGenerator(seed: seed)
+    var words = [UInt64](repeating: 0, count: (count + 7) / 8)
+    for index in words.indices { words[index] = numbers.next() }
+    return unsafe words.withUnsafeBytes { unsafe Array($0.prefix(count)) }
+}

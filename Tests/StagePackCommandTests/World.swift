@@ -1,0 +1,156 @@
+import StageContainer
+import StageDigest
+import StageModel
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+/// A publisher's server and a container, and the program between them.
+///
+/// The suites that make one have the traits `.server` and `.directory`.
+struct World {
+    let server: TestServer
+    let directory: Directory
+    /// How the program is run.
+    var program = Program()
+    /// The revision of the manifest that is published next.
+    var revision = 1
+
+    init() throws {
+        server = TestServer.current
+        directory = try TemporaryDirectory.required()
+    }
+
+    /// The container that the program is pointed at.
+    var container: FilePath { directory.path.appending("container") }
+
+    /// The URL of the manifest.
+    var manifestURL: String { server.url("/manifest.json") }
+
+    /// What the program is told about where things are.
+    var source: [String] { source(manifest: nil) }
+
+    /// What the program is told about where things are, another manifest than the server's included.
+    func source(manifest: String?) -> [String] {
+        ["--manifest", manifest ?? manifestURL, "--container", container.string]
+    }
+
+    /// The text with words in place of what differs from run to run.
+    func masked(_ text: String) -> String {
+        text.replacing(server.baseURL, with: "SERVER")
+            .replacing(directory.path.string, with: "DIRECTORY")
+            .replacing(#/after \d+ ms/#, with: "after 0 ms")
+            .replacing(#/\.[0-9a-z]{8,}(\.tmp|/)/#) { ".MARK\($0.1)" }
+            .replacing(#/content/\d+/#, with: "content/NUMBER")
+    }
+
+    /// Serves the packs and a manifest of them, one revision after the one before; `rate` is in bytes a
+    /// second.
+    mutating func publish(_ packs: SamplePack..., rate: Int? = nil) throws {
+        try publish(packs, rate: rate)
+    }
+
+    /// Serves the packs and a manifest of them, one revision after the one before.
+    mutating func publish(_ packs: [SamplePack], rate: Int? = nil) throws {
+        server.answer("/manifest.json", with: .content(try manifest(of: packs)))
+        revision += 1
+        for pack in packs {
+            server.answer(pack.path, with: Answer.content(pack.archive).with { $0.rate = rate })
+        }
+    }
+
+    /// The manifest of the packs, of the revision that is published next.
+    func manifest(of packs: [SamplePack]) throws -> [UInt8] {
+        Manifest(
+            application: try ApplicationID("net.example.wallpaper"),
+            revision: revision,
+            packs: packs.map(\.pack)
+        ).json()
+    }
+
+    /// Runs the program on the container: the command, then where things are, then the rest.
+    func run(
+        _ arguments: String...,
+        body: @escaping @Sendable (Program.Running) async throws -> Void = { _ in }
+    ) async throws -> Program.Ending {
+        try await program.run(arguments + source, body: body)
+    }
+
+    /// Runs the program, which has to succeed, and returns its standard output.
+    @discardableResult
+    func succeed(
+        _ arguments: String...,
+        at location: SourceLocation = #_sourceLocation
+    ) async throws -> String {
+        let ending = try await program.run(arguments + source)
+        #expect(ending.status == 0, "\(ending.error)", sourceLocation: location)
+        return ending.output
+    }
+
+    /// The digests of the files of a pack as a reader sees them now; `nil` if it is not staged.
+    func staged(_ id: PackID) throws -> StagedFiles? {
+        guard let reader = try ContainerReader.open(container), let lease = try reader.lease(id)
+        else { return nil }
+        return try StagedFiles(lease.content)
+    }
+
+    /// The names in a directory of the container.
+    func names(in name: String) throws -> [String] {
+        guard let directory = try Directory.open(container).directory(FilePath(name)) else {
+            return []
+        }
+        return try directory.entries().map(\.name.string).sorted()
+    }
+}
+
+/// The files below a directory, by path, with their digests.
+struct StagedFiles: Equatable {
+    var digests: [String: Digest] = [:]
+
+    init(_ pack: SamplePack) { digests = pack.digests }
+
+    init(_ path: FilePath) throws { try walk(try Directory.open(path), "") }
+
+    private mutating func walk(_ directory: Directory, _ prefix: String) throws {
+        for entry in try directory.entries() {
+            let path = prefix + entry.name.string
+            if entry.kind == .directory {
+                let below = try #require(try directory.directory(FilePath(entry.name)))
+                try walk(below, path + "/")
+            } else if let file = try directory.file(reading: FilePath(entry.name)) {
+                digests[path] = try Digest(of: file)
+            }
+        }
+    }
+}
+
+extension PackID {
+    /// The id that most tests use.
+    static var aurora: PackID {
+        get throws { try PackID("aurora") }
+    }
+}
+
+/// Something that a test waits for did not come about.
+struct NeverHappened: Error {}
+
+/// Waits until the condition holds, for half a minute at most.
+func poll(_ condition: () throws -> Bool) async throws {
+    for _ in 0..<3000 {
+        if try condition() { return }
+        try await Task.sleep(for: .milliseconds(10))
+    }
+    throw NeverHappened()
+}
+
+/// The bytes in the part files of a directory, which need not exist yet.
+func partSize(below path: FilePath) -> Int64 {
+    // A file that is gone by now has no size.
+    guard let directory = try? Directory.open(path), let entries = try? directory.entries() else {
+        return 0
+    }
+    return entries.filter { $0.name.string.contains(".part.") }.reduce(0) { sum, entry in
+        sum + ((try? directory.status(FilePath(entry.name)))??.size ?? 0)
+    }
+}
