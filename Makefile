@@ -1,11 +1,56 @@
-.PHONY: build test dependencies
+# 'make demo' and 'make test' need Swift, git and make; what else is missing they install (Debian, Ubuntu).
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+PREFIX ?= /usr/local
+DESTDIR ?=
+BIN := $(DESTDIR)$(PREFIX)/bin
+SHARE := $(DESTDIR)$(PREFIX)/share
+SOURCES := Sources Tests Package.swift
+RELEASE := .build/release/stagepack
+
+.PHONY: help demo test build bench format check install uninstall dependencies
+
+help: ## Show what there is to make.
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+
+demo: dependencies ## Stage sample packs from an origin on this machine.
+	Scripts/demo
+
+test: dependencies ## Build and run the tests.
+	swift build --build-tests
+	swift test --skip-build
+
+build: dependencies ## Build the program for use.
+	swift build -c release --product stagepack
+
+bench: build ## Measure against curl, aria2 and wget2 with bsdtar.
+	@test -x Benchmarks/run || { echo 'make bench: there is no Benchmarks/run yet' >&2; exit 1; }
+	Benchmarks/run
+
+format: ## Format the sources in place.
+	swift format format --in-place --parallel -r $(SOURCES)
+
+check: ## Check the formatting, and the order of the house.
+	swift format lint --strict --parallel -r $(SOURCES)
+	.ci/check-house
+
+install: ## Install the program, its completions and manual (PREFIX, DESTDIR); 'make build' first.
+	@test -x $(RELEASE) || { echo "make install: run 'make build' first" >&2; exit 1; }
+	install -D -m 0755 $(RELEASE) $(BIN)/stagepack
+	install -D -m 0644 deploy/man/stagepack.1 $(SHARE)/man/man1/stagepack.1
+	install -d $(SHARE)/bash-completion/completions $(SHARE)/zsh/site-functions \
+	    $(SHARE)/fish/vendor_completions.d
+	set -o pipefail; \
+	complete() { $(RELEASE) --generate-completion-script "$$1" | install -m 0644 /dev/stdin "$$2"; }; \
+	complete bash $(SHARE)/bash-completion/completions/stagepack && \
+	complete zsh $(SHARE)/zsh/site-functions/_stagepack && \
+	complete fish $(SHARE)/fish/vendor_completions.d/stagepack.fish
+
+uninstall: ## Remove what 'make install' installed.
+	rm -f $(BIN)/stagepack $(SHARE)/man/man1/stagepack.1 \
+	    $(SHARE)/bash-completion/completions/stagepack $(SHARE)/zsh/site-functions/_stagepack \
+	    $(SHARE)/fish/vendor_completions.d/stagepack.fish
 
 dependencies:
 	@Scripts/dependencies
-
-build: dependencies
-	swift build -c release --product stagepack
-
-test: dependencies
-	swift build --build-tests
-	swift test --skip-build
