@@ -137,7 +137,7 @@ struct JSONTests {
     @Test func aDeadlineIsTheStatusOfThePackToo() async throws {
         let (world, packs) = try world()
         world.server.answer(packs[0].path, with: Answer.content(packs[0].archive).stalled(after: 9))
-        let ending = try await world.run("fetch", "aurora", "--json", "--deadline", "1")
+        let ending = try await world.run("fetch", "aurora", "--json", "--deadline", "4")
         #expect(ending.status == 75)
         let staged = try #require(try decode([Staged].self, ending.output).first)
         #expect(staged.packs.first?.error?.status == 75)

@@ -52,11 +52,12 @@ struct OnDemandTests {
     @Test func aDeadlineIsToldAndTheNextCallGoesOn() async throws {
         var world = try World()
         let pack = try SamplePack.large(.aurora, version: 1, mebibytes: 8)
-        try world.publish(pack, rate: 3 << 20)
+        try world.publish(pack)
+        world.server.answer(pack.path, with: Answer.content(pack.archive).stalled(after: 2 << 20))
         let store = try store(world)
-        let options = PackStore.LoadOptions(deadline: .seconds(1.5))
+        let options = PackStore.LoadOptions(deadline: .seconds(4))
         let error = await failure { try await store.loadPack("aurora", options: options) }
-        #expect(error == .deadlineExceeded(try .aurora, after: .seconds(1.5)))
+        #expect(error == .deadlineExceeded(try .aurora, after: .seconds(4)))
         #expect(error?.retryAdvice == .now)
         try world.publish(pack)
         let url = try await store.loadPack("aurora")
