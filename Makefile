@@ -9,6 +9,9 @@ SHARE := $(DESTDIR)$(PREFIX)/share
 SOURCES := Sources Tests Package.swift
 RELEASE := .build/release/stagepack
 
+# Tests that wait for servers and processes, apart from those that keep every processor busy.
+WAITING := StagePackCommandTests|StageOriginTests
+
 .PHONY: help demo test build bench format check install uninstall dependencies
 
 help: ## Show what there is to make.
@@ -19,7 +22,8 @@ demo: dependencies ## Stage sample packs from an origin on this machine.
 
 test: dependencies ## Build and run the tests.
 	swift build --build-tests
-	swift test --skip-build
+	swift test --skip-build --skip '$(WAITING)'
+	swift test --skip-build --filter '$(WAITING)'
 
 build: dependencies ## Build the program for use.
 	swift build -c release --product stagepack

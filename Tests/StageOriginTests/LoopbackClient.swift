@@ -4,7 +4,7 @@ import StageSystem
 
 /// A connection to a server on this machine that sends and receives exactly what it is told.
 ///
-/// It waits ten seconds at most, on threads of its own: those of the tasks are the server's.
+/// It waits a minute at most, as tests that compute may hold up the server, on threads of its own: those of the tasks are the server's.
 final class LoopbackClient: Sendable {
     /// What came back for one request.
     struct Reply: Equatable, Sendable {
@@ -23,7 +23,7 @@ final class LoopbackClient: Sendable {
         address.sin_family = sa_family_t(AF_INET)
         address.sin_port = in_port_t(port).bigEndian
         address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
-        var limit = timeval(tv_sec: 10, tv_usec: 0)
+        var limit = timeval(tv_sec: 60, tv_usec: 0)
         let status = unsafe withUnsafePointer(to: &address) { address in
             unsafe address.withMemoryRebound(to: sockaddr.self, capacity: 1) { address in
                 unsafe setsockopt(
