@@ -70,10 +70,15 @@ private struct Chain {
         // Early ones meet the download, late ones unpacking and publishing.
         let limit = Bool.random(using: &random) ? 300 : 700
         let moment = Duration.milliseconds(Int.random(in: 0..<limit, using: &random))
+        let kept = partSize(below: world.container.appending("downloads"))
+        let path = pack(versions).path
+        let count = world.server.requests(for: path).count
         let ending = try await world.run("prefetch", "--quiet") { running in
             try await Task.sleep(for: moment)
             running.send(SIGKILL)
         }
+        let starts = world.server.requests(for: path).dropFirst(count).map { $0.rangeStart ?? 0 }
+        #expect(starts.isEmpty || starts == [Int(kept)], "what a killed run left is not continued")
         let hasArrived = try look(after: ending)
         if ending.status == Program.killed {
             kills += 1
