@@ -31,9 +31,10 @@ bench: build ## Measure against curl, aria2 and wget2 with bsdtar.
 format: ## Format the sources in place.
 	swift format format --in-place --parallel -r $(SOURCES)
 
-check: ## Check the formatting, and the order of the house.
+check: ## Check the formatting, the order of the house, and the tables of exit statuses.
 	swift format lint --strict --parallel -r $(SOURCES)
 	.ci/check-house
+	Scripts/exit-statuses --check
 
 install: ## Install the program, its completions and manual (PREFIX, DESTDIR); 'make build' first.
 	@test -x $(RELEASE) || { echo "make install: run 'make build' first" >&2; exit 1; }
