@@ -4,6 +4,8 @@ SHELL := /bin/bash
 
 PREFIX ?= /usr/local
 DESTDIR ?=
+# For example '--static-swift-stdlib': a program that needs no Swift on the machine it is installed on.
+SWIFT_FLAGS ?=
 BIN := $(DESTDIR)$(PREFIX)/bin
 SHARE := $(DESTDIR)$(PREFIX)/share
 SOURCES := Sources Tests Package.swift
@@ -22,10 +24,11 @@ test: dependencies ## Build and run the tests.
 	swift test --skip-build
 
 build: dependencies ## Build the program for use.
-	swift build -c release --product stagepack
+	swift build -c release --product stagepack $(SWIFT_FLAGS)
 
-bench: build ## Measure against curl, aria2 and wget2 with bsdtar.
+bench: ## Measure against curl, aria2 and wget2 with bsdtar.
 	@test -x Benchmarks/run || { echo 'make bench: there is no Benchmarks/run yet' >&2; exit 1; }
+	@$(MAKE) --no-print-directory build
 	Benchmarks/run
 
 format: ## Format the sources in place.
