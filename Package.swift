@@ -32,8 +32,17 @@ func cLibrary(_ name: String, _ pkgConfig: String, _ package: String) -> Target 
 }
 
 /// The tests of one module.
-func tests(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
-    .testTarget(name: "\(name)Tests", dependencies: dependencies, swiftSettings: strict)
+func tests(
+    _ name: String,
+    _ dependencies: [Target.Dependency],
+    exclude: [String] = []
+) -> Target {
+    .testTarget(
+        name: "\(name)Tests",
+        dependencies: dependencies,
+        exclude: exclude,
+        swiftSettings: strict
+    )
 }
 
 let package = Package(
@@ -141,7 +150,8 @@ let package = Package(
             [
                 "stagepack", "StageContainer", "StageDigest", "StageModel", "StagePack",
                 "StageSystem", "StageTesting", "WallpaperStore", subprocess, system,
-            ]
+            ],
+            exclude: ["Golden"]
         ),
     ]
 )

@@ -68,12 +68,13 @@ public struct CommandFetcher: PackFetcher {
         }
         try Task.checkCancellation()
         if case .exited(0) = result.terminationStatus { return }
-        throw Self.failure(
+        let failure = Self.failure(
             id,
             output: result.standardOutput,
             message: result.closureResult,
             status: "\(result.terminationStatus)"
         )
+        if let failure { throw failure }
     }
 
     private func commandLine(_ id: PackID, _ container: FilePath) -> [String] {
@@ -93,30 +94,41 @@ public struct CommandFetcher: PackFetcher {
         return try? JSONDecoder().decode(FetchProgress.self, from: Data(line.utf8))
     }
 
+    /// What the command says of the pack, or `nil` if the pack is there and something else failed:
+    /// the manifest was the stored one, because its server did not answer.
     private static func failure(
         _ id: PackID,
         output: String,
         message: String,
         status: String
-    ) -> FetchFailure {
-        // A command that was killed printed no report.
-        let report = try? JSONDecoder().decode(CommandReport.self, from: Data(output.utf8))
-        let told = report?.packs?.first { $0.id == id }?.error ?? report?.error
-        guard let told else {
+    ) -> FetchFailure? {
+        let reports = reports(output)
+        let pack = reports.lazy.compactMap(\.packs).joined().first { $0.id == id }
+        if let pack, pack.error == nil, ["staged", "present"].contains(pack.outcome) { return nil }
+        guard let told = pack?.error ?? reports.lazy.compactMap(\.error).first else {
             let reason = message.isEmpty ? "the command ended: \(status)" : message
             return FetchFailure(reason: reason, retry: .later)
         }
         return FetchFailure(reason: told.message, retry: told.retry)
     }
+
+    /// What the command printed: a report for each manifest, or one of the command's own failure.
+    private static func reports(_ output: String) -> [CommandReport] {
+        let (decoder, data) = (JSONDecoder(), Data(output.utf8))
+        if let reports = try? decoder.decode([CommandReport].self, from: data) { return reports }
+        // A command that was killed printed nothing.
+        return (try? decoder.decode(CommandReport.self, from: data)).map { [$0] } ?? []
+    }
 }
 
-/// What a fetcher reads of the report that `stagepack fetch --json` prints.
+/// What a fetcher reads of a report that `stagepack fetch --json` prints.
 private struct CommandReport: Decodable {
     var packs: [PackReport]?
     var error: Failure?
 
     struct PackReport: Decodable {
         var id: PackID
+        var outcome: String
         var error: Failure?
     }
 

@@ -58,7 +58,7 @@ struct FailureTests {
             text: "{",
             """
             stagepack: error: the manifest at 'SERVER/manifest.json' is not valid: not \
-            JSON: The given data was not valid JSON.
+            JSON: line 1, column 2: expected a member's name or '}', found the end
             hint: run 'stagepack manifest lint' on the publisher's side
 
             """

@@ -7,7 +7,7 @@ import Testing
 
 @Suite(.server, .directory)
 struct InterruptionTests {
-    /// Serves 8 MiB so that it takes seconds, and stages them up to `arguments`' end; `body` runs when
+    /// Serves 2 MiB of a pack of 8 and then nothing more, and runs the program; `body` runs when
     /// bytes are in a part file.
     private func begin(
         _ arguments: [String],
@@ -15,7 +15,8 @@ struct InterruptionTests {
     ) async throws -> (World, SamplePack, Program.Ending) {
         var world = try World()
         let pack = try SamplePack.large(.aurora, version: 1, mebibytes: 8)
-        try world.publish(pack, rate: 3 << 20)
+        try world.publish(pack)
+        world.server.answer(pack.path, with: Answer.content(pack.archive).stalled(after: 2 << 20))
         let downloads = world.container.appending("downloads")
         let ending = try await world.program.run(arguments + world.source) { running in
             try await poll { partSize(below: downloads) > 1 << 20 }
@@ -40,7 +41,7 @@ struct InterruptionTests {
     @Test(arguments: ["prefetch", "fetch aurora", "load aurora"])
     func aDeadlineEndsTheRunAndTheNextOneGoesOn(command: String) async throws {
         let arguments =
-            command.split(separator: " ").map(String.init) + ["--quiet", "--deadline", "1"]
+            command.split(separator: " ").map(String.init) + ["--quiet", "--deadline", "4"]
         var (world, pack, ending) = try await begin(arguments)
         let error = """
             stagepack: error: pack 'aurora': the time was up

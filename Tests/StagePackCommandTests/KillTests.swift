@@ -35,6 +35,7 @@ private struct Chain {
     private var world: World
     private var random: SeededGenerator
     private let archives: [SamplePack]
+    private let contents: [StagedFiles]
     private(set) var kills = 0
     private(set) var versions = 1
     /// How often a reader saw nothing, the version before and the new one after a kill.
@@ -44,6 +45,7 @@ private struct Chain {
         world = try World()
         random = SeededGenerator(seed: seed)
         self.archives = archives
+        contents = archives.map(StagedFiles.init)
         try world.publish(pack(1), rate: 80 << 20)
     }
 
@@ -55,19 +57,16 @@ private struct Chain {
     }
 
     private func pack(_ version: Int) -> SamplePack {
-        let made = archives[version % 2]
-        return SamplePack(
-            made.pack.id,
-            version: version,
-            archive: made.archive,
-            made.files
-        )
+        var pack = archives[version % 2]
+        pack.pack.version = version
+        pack.pack.archive.url = "packs/\(version)"
+        return pack
     }
 
     /// Runs the program, kills it at a random moment, and looks at what it left.
     mutating func runAndKill() async throws {
         // Early ones meet the download, late ones unpacking and publishing.
-        let limit = Bool.random(using: &random) ? 400 : 1000
+        let limit = Bool.random(using: &random) ? 300 : 700
         let moment = Duration.milliseconds(Int.random(in: 0..<limit, using: &random))
         let ending = try await world.run("prefetch", "--quiet") { running in
             try await Task.sleep(for: moment)
@@ -81,6 +80,12 @@ private struct Chain {
             #expect(hasArrived)
         }
         if hasArrived {
+            // A run that is killed after publishing leaves the archive; the version after the next one is
+            // the same archive, which is to be counted anew.
+            let downloads = try #require(
+                try Directory.open(world.container).directory("downloads")
+            )
+            for name in try downloads.entries().map(\.name) { _ = try downloads.remove(name) }
             versions += 1
             try world.publish(pack(versions), rate: 80 << 20)
         }
@@ -93,8 +98,8 @@ private struct Chain {
             sights[0] += 1
             return false
         }
-        let isNew = seen == StagedFiles(pack(versions))
-        if !isNew { #expect(versions > 1 && seen == StagedFiles(pack(versions - 1))) }
+        let isNew = seen == contents[versions % 2]
+        if !isNew { #expect(versions > 1 && seen == contents[(versions - 1) % 2]) }
         sights[isNew ? 2 : 1] += 1
         return isNew
     }
@@ -102,11 +107,12 @@ private struct Chain {
     /// Runs the program to its end, and expects nothing to be left of the runs before.
     func finish() async throws {
         try await world.succeed("prefetch", "--quiet")
-        #expect(try world.staged(try .aurora) == StagedFiles(pack(versions)))
+        #expect(try world.staged(try .aurora) == contents[versions % 2])
         try await world.succeed("gc", "--all")
         for name in ["staging", "downloads"] { #expect(try world.names(in: name) == []) }
         #expect(try world.names(in: "generations/aurora").count == 1)
-        #expect(try world.names(in: "packs") == ["aurora"])
-        #expect(try world.names(in: "manifest") == ["net.example.wallpaper.json"])
+        // Files about to be put in place are left for an hour: nothing tells that their process is dead.
+        let manifests = try world.names(in: "manifest").filter { !$0.hasSuffix(".tmp") }
+        #expect(manifests == ["net.example.wallpaper.json"])
     }
 }

@@ -43,12 +43,6 @@ struct Program {
     /// A program and the arguments before those of `stagepack`, where another one is to start it.
     var wrapper: [String] = []
 
-    /// Creates a way to run the program; by default as it is, without variables.
-    init(environment: [String: String] = [:], wrapper: [String] = []) {
-        self.environment = environment
-        self.wrapper = wrapper
-    }
-
     /// Whether this user may make mount namespaces.
     static var canMount: Bool {
         get async {

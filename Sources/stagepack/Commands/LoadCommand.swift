@@ -34,13 +34,17 @@ struct LoadCommand: StagePackSubcommand {
             try await run.run([id]) { .packs($0) }
         }
         var container: String?
+        var failure: FailureReport?
         let status = try await stage(output, within: deadline.map { .seconds($0) }, body) {
             reports in
             container = reports.first { $0.packs.contains { $0.id == id } }?.container
+            failure = reports.flatMap(\.failures).first
         }
-        guard status == .success else { return status }
+        // The pack may be there although the manifest's server did not answer.
         guard let path = try session.stagedPath(of: pack, in: container) else {
-            throw .notStaged(pack)
+            guard status != .success else { throw .notStaged(pack) }
+            if output.json, let failure { Console.reportJSON(failure) }
+            return status
         }
         Console.print(PathReport(pack: pack, path: path), asJSON: output.json)
         return .success

@@ -18,11 +18,15 @@ enum Console {
     /// Prints a failure: as a line, with its hint, or as JSON on standard output.
     static func report(_ failure: CommandFailure, asJSON: Bool) {
         if asJSON {
-            print(ErrorReport(error: FailureReport(failure)), asJSON: true)
-            return
+            return reportJSON(FailureReport(failure))
         }
         note("stagepack: error: \(failure.message)")
         if let hint = failure.hint { note("hint: \(hint)") }
+    }
+
+    /// Prints a failure as JSON on standard output.
+    static func reportJSON(_ failure: FailureReport) {
+        print(ErrorReport(error: failure), asJSON: true)
     }
 
     /// The value as JSON, members in a fixed order.

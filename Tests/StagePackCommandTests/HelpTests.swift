@@ -1,0 +1,43 @@
+import FoundationEssentials
+import Testing
+
+struct HelpTests {
+    /// The commands, the program itself first.
+    static let commands = [
+        "", "prefetch", "fetch", "plan", "load", "path", "status", "verify", "repair", "remove",
+        "gc", "doctor",
+    ]
+
+    private static func golden(_ command: String) -> URL {
+        URL(filePath: #filePath).deletingLastPathComponent()
+            .appending(path: "Golden/\(command.isEmpty ? "stagepack" : command).txt")
+    }
+
+    @Test(arguments: commands)
+    func theHelpOfACommandIsAsItWasRead(command: String) async throws {
+        let arguments = command.isEmpty ? ["--help"] : [command, "--help"]
+        let ending = try await Program().run(arguments)
+        #expect(ending.status == 0)
+        #expect(ending.error == "")
+        let golden = Self.golden(command)
+        if ProcessInfo.processInfo.environment["RENEW_GOLDEN"] == "1" {
+            try Data(ending.output.utf8).write(to: golden)
+        }
+        let expected = String(decoding: try Data(contentsOf: golden), as: UTF8.self)
+        #expect(
+            ending.output == expected,
+            "read the new text, then renew it: RENEW_GOLDEN=1 swift test --filter HelpTests"
+        )
+    }
+
+    @Test func everyCommandHasAGoldenFile() async throws {
+        let help = try await Program().run(["--help"]).output
+        let listed = help.split(separator: "\n").compactMap { line -> String? in
+            guard line.hasPrefix("  "), let name = line.dropFirst(2).split(separator: " ").first,
+                !line.hasPrefix("   "), !name.hasPrefix("-")
+            else { return nil }
+            return String(name)
+        }
+        #expect(listed.sorted() == Self.commands.filter { !$0.isEmpty }.sorted())
+    }
+}

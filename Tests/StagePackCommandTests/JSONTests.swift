@@ -1,0 +1,145 @@
+import FoundationEssentials
+import StageModel
+import StageTesting
+import SystemPackage
+import Testing
+
+/// What programs read: members are never renamed or left out.
+@Suite(.server, .directory)
+struct JSONTests {
+    private struct Failure: Decodable, Equatable {
+        var message: String
+        var hint: String?
+        var retry: String
+        var status: Int
+    }
+
+    private struct Staged: Decodable {
+        struct Pack: Decodable {
+            var id, policy, outcome, reason: String
+            var version, downloadSize, installedSize: Int
+            var transferred, reused: Int?
+            var source: String?
+            var error: Failure?
+        }
+
+        var container, application: String
+        var revision, transferred: Int
+        var packs: [Pack]
+        var manifestProblem: Failure?
+    }
+
+    private struct Plans: Decodable {
+        var plans: [Staged]
+    }
+
+    private struct Status: Decodable {
+        struct Manifest: Decodable {
+            var application, url, receivedAt: String
+            var revision: Int
+        }
+
+        struct Pack: Decodable {
+            var id, state: String
+            var policy, stagedAt, source: String?
+            var version, offeredVersion, installedSize, downloadSize, downloaded: Int?
+        }
+
+        var container: String
+        var manifests: [Manifest]
+        var packs: [Pack]
+    }
+
+    private struct FailureAlone: Decodable {
+        var error: Failure
+    }
+
+    private struct Place: Decodable, Equatable {
+        var pack, path: String
+    }
+
+    private func decode<Value: Decodable>(_ type: Value.Type, _ text: String) throws -> Value {
+        try JSONDecoder().decode(type, from: Data(text.utf8))
+    }
+
+    /// Publishes a pack, one to be asked for, and one that the server does not have.
+    private func world() throws -> (World, [SamplePack]) {
+        var world = try World()
+        let ids = try ["aurora", "borealis", "corona"].map { try PackID($0) }
+        let packs = [
+            try SamplePack.small(ids[0]), try .small(ids[1], policy: .onDemand),
+            try .small(ids[2], policy: .prefetch([.firstInstallation])),
+        ]
+        try world.publish(packs)
+        world.server.answer(packs[2].path, with: .status(404))
+        return (world, packs)
+    }
+
+    @Test func prefetchPlanAndStatusHaveTheirMembers() async throws {
+        let (world, packs) = try world()
+        let plans = try decode(Plans.self, try await world.run("plan", "--json").output)
+        let planned = try #require(plans.plans.first)
+        #expect(planned.packs.map(\.id) == ["aurora", "corona", "borealis"])
+        #expect(planned.packs.map(\.outcome) == ["planned", "planned", "left"])
+        #expect(try world.staged(.aurora) == nil)
+
+        let ending = try await world.run("prefetch", "--json", "--attempts", "1")
+        #expect(ending.status == 21)
+        #expect(ending.error == "")
+        let staged = try #require(try decode([Staged].self, ending.output).first)
+        let size = packs[0].archive.count
+        #expect(staged.container == world.container.string)
+        #expect(staged.application == "net.example.wallpaper")
+        #expect(staged.revision == 1)
+        #expect(staged.transferred == size)
+        #expect(staged.packs.map(\.outcome) == ["staged", "failed", "left"])
+        #expect(staged.packs[0].transferred == size)
+        #expect(staged.packs[0].reused == 0)
+        #expect(staged.packs[0].source == world.server.url(packs[0].path))
+        #expect(staged.packs[1].error == missing(world, packs[2]))
+
+        let status = try decode(Status.self, try await world.run("status", "--json").output)
+        #expect(status.manifests.map(\.url) == [world.manifestURL])
+        #expect(status.packs.map(\.id) == ["aurora", "borealis", "corona"])
+        #expect(status.packs.map(\.state) == ["staged", "missing", "missing"])
+        #expect(status.packs.map(\.policy) == ["essential", "onDemand", "prefetch"])
+        #expect(status.packs[0].version == 1)
+        #expect(status.packs[0].stagedAt?.hasSuffix("Z") == true)
+    }
+
+    private func missing(_ world: World, _ pack: SamplePack) -> Failure {
+        Failure(
+            message: "pack '\(pack.pack.id)': '\(world.server.url(pack.path))' was answered with "
+                + "status 404",
+            hint: "tell the publisher: the server does not have the file",
+            retry: "later",
+            status: 21
+        )
+    }
+
+    @Test func loadAndPathTellThePlaceOrTheFailure() async throws {
+        let (world, packs) = try world()
+        let ending = try await world.run("load", "corona", "--json", "--attempts", "1")
+        #expect(ending.status == 21)
+        #expect(ending.error == "")
+        #expect(try decode(FailureAlone.self, ending.output).error == missing(world, packs[2]))
+
+        let loaded = try decode(Place.self, try await world.succeed("load", "aurora", "--json"))
+        #expect(loaded.pack == "aurora")
+        #expect(loaded.path.hasSuffix("/content"))
+        let path = try await world.succeed("path", "aurora", "--json")
+        #expect(try decode(Place.self, path) == loaded)
+        let unstaged = try await world.run("path", "borealis", "--json")
+        #expect(unstaged.status == 2)
+        #expect(try decode(FailureAlone.self, unstaged.output).error.status == 2)
+    }
+
+    @Test func aDeadlineIsTheStatusOfThePackToo() async throws {
+        let (world, packs) = try world()
+        world.server.answer(packs[0].path, with: Answer.content(packs[0].archive).stalled(after: 9))
+        let ending = try await world.run("fetch", "aurora", "--json", "--deadline", "4")
+        #expect(ending.status == 75)
+        let staged = try #require(try decode([Staged].self, ending.output).first)
+        #expect(staged.packs.first?.error?.status == 75)
+    }
+}

@@ -1,0 +1,114 @@
+import FoundationEssentials
+import StageModel
+import StagePack
+import StageTesting
+import SystemPackage
+import Testing
+import WallpaperStore
+
+@Suite(.server, .directory)
+struct OnDemandTests {
+    private func store(_ world: World, _ arguments: String...) throws -> PackStore {
+        let fetcher = CommandFetcher(
+            source: .manifest(url: world.manifestURL),
+            command: try Program.path,
+            arguments: ["--attempts", "1"] + arguments
+        )
+        return PackStore(containers: [world.container], fetcher: fetcher)
+    }
+
+    private func failure(_ body: () async throws -> URL) async -> PackStoreError? {
+        do {
+            _ = try await body()
+            return nil
+        } catch {
+            return error as? PackStoreError
+        }
+    }
+
+    @Test func aPackThatIsNotStagedIsFetchedAndItsProgressIsSeen() async throws {
+        var world = try World()
+        let pack = try SamplePack.large(.aurora, version: 1, mebibytes: 4)
+        try world.publish(pack, rate: 8 << 20)
+        let store = try store(world)
+        let updates = store.updates
+        let url = try await store.loadPack("aurora")
+        #expect(try StagedFiles(FilePath(url.path)) == StagedFiles(pack))
+        var seen: [PackUpdate] = []
+        for await update in updates {
+            seen.append(update)
+            if case .finished = update { break }
+        }
+        #expect(seen.first == .began(try .aurora))
+        let received = seen.compactMap { update in
+            if case .downloading(_, let progress) = update { progress.received } else { nil }
+        }
+        #expect(received.contains { $0 > .zero && $0 < pack.pack.archive.size })
+        #expect(received == received.sorted())
+        #expect(try await store.loadPack("aurora") == url)
+        #expect(world.server.counts(for: pack.path).requests == 1)
+    }
+
+    @Test func aDeadlineIsToldAndTheNextCallGoesOn() async throws {
+        var world = try World()
+        let pack = try SamplePack.large(.aurora, version: 1, mebibytes: 8)
+        try world.publish(pack)
+        world.server.answer(pack.path, with: Answer.content(pack.archive).stalled(after: 2 << 20))
+        let store = try store(world)
+        let options = PackStore.LoadOptions(deadline: .seconds(4))
+        let error = await failure { try await store.loadPack("aurora", options: options) }
+        #expect(error == .deadlineExceeded(try .aurora, after: .seconds(4)))
+        #expect(error?.retryAdvice == .now)
+        try world.publish(pack)
+        let url = try await store.loadPack("aurora")
+        #expect(try StagedFiles(FilePath(url.path)) == StagedFiles(pack))
+        let starts = world.server.requests(for: pack.path).map { $0.rangeStart ?? 0 }
+        #expect(starts.count == 2)
+        #expect(starts.last ?? 0 > 1 << 20)
+    }
+
+    @Test func anOfflineStoreFetchesNothing() async throws {
+        var world = try World()
+        try world.publish(try .small(.aurora))
+        let store = try store(world)
+        let options = PackStore.LoadOptions(isOffline: true)
+        let error = await failure { try await store.loadPack("aurora", options: options) }
+        #expect(error == .notStaged(try .aurora))
+        #expect(world.server.requests.isEmpty)
+    }
+
+    @Test func aFetchThatFailsSaysWhatTheCommandSaid() async throws {
+        var world = try World()
+        let pack = try SamplePack.small(.aurora)
+        try world.publish(pack)
+        world.server.answer(pack.path, with: .status(404))
+        let store = try store(world)
+        let error = await failure { try await store.loadPack("aurora") }
+        let reason = "pack 'aurora': '\(world.server.url(pack.path))' was answered with status 404"
+        #expect(error == .fetchFailed(try .aurora, FetchFailure(reason: reason, retry: .later)))
+        let unknown = await failure { try await store.loadPack("borealis") }
+        let words = FetchFailure(reason: "the manifest has no pack 'borealis'", retry: .never)
+        #expect(unknown == .fetchFailed(try PackID("borealis"), words))
+    }
+
+    @Test func aPackOfTheStoredManifestIsLoadedWhileTheManifestIsNotToBeHad() async throws {
+        var world = try World()
+        let pack = try SamplePack.small(.aurora, policy: .onDemand)
+        try world.publish(pack)
+        try await world.succeed("prefetch", "--quiet")
+        world.server.answer("/manifest.json", with: .status(503))
+        let url = try await store(world).loadPack("aurora")
+        #expect(try StagedFiles(FilePath(url.path)) == StagedFiles(pack))
+    }
+
+    @Test func wallpapersAreLoadedThroughTheStoreOfTheApplication() async throws {
+        var world = try World()
+        let pack = try SamplePack.small(.aurora)
+        try world.publish(pack)
+        WallpaperStore.configure(try store(world))
+        #expect(try WallpaperStore.localURL(for: "aurora") == nil)
+        let url = try await WallpaperStore.loadPack("aurora")
+        #expect(try StagedFiles(FilePath(url.path)) == StagedFiles(pack))
+        #expect(try WallpaperStore.localURL(for: "aurora") == url)
+    }
+}
