@@ -4,6 +4,8 @@ SHELL := /bin/bash
 
 PREFIX ?= /usr/local
 DESTDIR ?=
+# For example '--static-swift-stdlib': a program that needs no Swift on the machine it is installed on.
+SWIFT_FLAGS ?=
 BIN := $(DESTDIR)$(PREFIX)/bin
 SHARE := $(DESTDIR)$(PREFIX)/share
 SOURCES := Sources Tests Package.swift
@@ -26,18 +28,20 @@ test: dependencies ## Build and run the tests.
 	swift test --skip-build --filter '$(WAITING)'
 
 build: dependencies ## Build the program for use.
-	swift build -c release --product stagepack
+	swift build -c release --product stagepack $(SWIFT_FLAGS)
 
-bench: build ## Measure against curl, aria2 and wget2 with bsdtar.
+bench: ## Measure against curl, aria2 and wget2 with bsdtar.
 	@test -x Benchmarks/run || { echo 'make bench: there is no Benchmarks/run yet' >&2; exit 1; }
+	@$(MAKE) --no-print-directory build
 	Benchmarks/run
 
 format: ## Format the sources in place.
 	swift format format --in-place --parallel -r $(SOURCES)
 
-check: ## Check the formatting, and the order of the house.
+check: ## Check the formatting, the order of the house, and the tables of exit statuses.
 	swift format lint --strict --parallel -r $(SOURCES)
 	.ci/check-house
+	Scripts/exit-statuses --check
 
 install: ## Install the program, its completions and manual (PREFIX, DESTDIR); 'make build' first.
 	@test -x $(RELEASE) || { echo "make install: run 'make build' first" >&2; exit 1; }
