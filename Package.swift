@@ -50,6 +50,8 @@ let package = Package(
     products: [
         .library(name: "StagePack", targets: ["StagePack"]),
         .library(name: "StageEngine", targets: ["StageEngine"]),
+        .library(name: "StageModel", targets: ["StageModel"]),
+        .library(name: "StageOnDemand", targets: ["StageOnDemand"]),
         .library(name: "WallpaperStore", targets: ["WallpaperStore"]),
         .executable(name: "stagepack", targets: ["stagepack"]),
     ],
@@ -101,6 +103,14 @@ let package = Package(
             ["StageDigest", "StageModel", "StageSystem", hummingbird, logging, system]
         ),
         library("WallpaperStore", ["StagePack"]),
+        library(
+            "StageOnDemand",
+            [
+                "StageContainer", "StageEngine", "StageModel", "StagePack", "StageTransfer",
+                logging,
+                system,
+            ]
+        ),
 
         // 7: the executables
         .executableTarget(
@@ -148,8 +158,9 @@ let package = Package(
         tests(
             "StagePackCommand",
             [
-                "stagepack", "StageContainer", "StageDigest", "StageModel", "StagePack",
-                "StageSystem", "StageTesting", "WallpaperStore", subprocess, system,
+                "stagepack", "StageContainer", "StageDigest", "StageEngine", "StageModel",
+                "StageOnDemand", "StagePack", "StageSystem", "StageTesting", "StageTransfer",
+                "WallpaperStore", logging, subprocess, system,
             ],
             exclude: ["Golden"]
         ),

@@ -45,7 +45,6 @@ extension Container {
         _ record: StagedPack
     ) throws(FileError) -> GenerationName {
         let directory = try generations.makeDirectory(FilePath(area.id.component))
-        area.releaseLock()
         var attempt = 1
         while true {
             let name = GenerationName(
@@ -55,6 +54,8 @@ extension Container {
             )
             do throws(FileError) {
                 try staging.rename(area.name, to: name.component, in: directory, replacing: false)
+                // Not before: a sweep takes an area that nobody has locked for a dead process's.
+                area.releaseLock()
                 return name
             } catch {
                 guard error.errno == .fileExists else { throw error }

@@ -48,18 +48,26 @@ public final class ContainerReader: Sendable {
     /// The generation stays for as long as the lease does, whatever is published meanwhile: a remover
     /// needs the lock exclusively, and unlinks a generation before it asks for the lock. So a link
     /// that still names the generation after the lock was taken proves that it is not being removed.
+    /// That the lease file is still the one that was locked proves that the generation was not removed
+    /// and published again under the same name in between.
     public func lease(_ id: PackID) throws(ContainerError) -> Lease? {
         try ContainerError.wrapping { () throws(FileError) in
             while let generation = try generation(of: id) {
                 let directory = path(of: generation, id)
-                guard let file = try root.file(reading: directory.appending(ContainerLayout.lease)),
-                    let lock = try FileLock.attempt(file, .shared)
-                else {
+                let name = directory.appending(ContainerLayout.lease)
+                guard let file = try root.file(reading: name) else {
+                    guard try self.generation(of: id) != generation else { return nil }
+                    continue
+                }
+                let inode = try file.status().inode
+                guard let lock = try FileLock.attempt(file, .shared) else {
                     // Replaced and removed since the link was read: unless the link is stale for good.
                     guard try self.generation(of: id) != generation else { return nil }
                     continue
                 }
-                guard try self.generation(of: id) == generation else { continue }
+                guard try self.generation(of: id) == generation,
+                    try root.status(name)?.inode == inode
+                else { continue }
                 return Lease(
                     id: id,
                     generation: generation,

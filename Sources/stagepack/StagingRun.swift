@@ -12,8 +12,6 @@ struct StagingRun: Sendable {
     let output: OutputOptions
     /// Whether to stop at the plan.
     var isDryRun = false
-    /// Whether the server need not be asked where the stored manifest has what is wanted.
-    var trustsStoredManifest = false
 
     /// Makes a plan for each manifest and carries it out; `select` tells what is wanted.
     func run(
@@ -40,43 +38,74 @@ struct StagingRun: Sendable {
     ) async throws(CommandFailure) -> StagingReport {
         let (manifest, problem) = try await manifest(source, reader, stager)
         let path = try session.container(for: manifest.manifest)
-        var planner = Planner(manifest: manifest.manifest)
+        guard !isDryRun else {
+            let planner = try planner(manifest, path)
+            return report(planner, planner.plan(for: select(planner)), path, problem)
+        }
+        let container = try openContainer(path, storing: manifest)
+        let planner = try planner(manifest, container)
+        let plan = planner.plan(for: select(planner))
+        var report = report(planner, plan, path, problem)
+        if session.isOffline {
+            report.refuseOffline()
+        } else {
+            report.add(await stage(plan, manifest, container, stager))
+        }
+        return report
+    }
+
+    private func report(
+        _ planner: Planner,
+        _ plan: Plan,
+        _ path: FilePath,
+        _ problem: CommandFailure?
+    ) -> StagingReport {
+        var report = StagingReport(
+            container: path.string,
+            manifest: planner.manifest,
+            plan: plan
+        )
+        report.manifestProblem = problem.map(FailureReport.init)
+        return report
+    }
+
+    /// Opens the container, makes it where it is missing, and keeps the manifest in it.
+    private func openContainer(
+        _ path: FilePath,
+        storing manifest: AcceptedManifest
+    ) throws(CommandFailure) -> Container {
         do throws(ContainerError) {
-            guard !isDryRun else {
-                try planner.read(try ContainerReader.open(path), nil)
-                var report = report(planner, select, path)
-                report.manifestProblem = problem.map(FailureReport.init)
-                return report
-            }
             let container = try Container.make(path)
             if !manifest.isUnchanged {
                 try container.store(manifest.record, for: manifest.manifest.application)
             }
-            try planner.read(container.reader, container)
-            let plan = planner.plan(for: select(planner))
-            var report = StagingReport(
-                container: path.string,
-                manifest: manifest.manifest,
-                plan: plan
-            )
-            report.manifestProblem = problem.map(FailureReport.init)
-            report.add(await stage(plan, manifest, container, stager))
-            return report
+            return container
         } catch {
             throw CommandFailure(error)
         }
     }
 
-    private func report(
-        _ planner: Planner,
-        _ select: (Planner) -> PackSelection,
+    private func planner(
+        _ manifest: AcceptedManifest,
+        _ container: Container
+    ) throws(CommandFailure) -> Planner {
+        do throws(StageError) {
+            return try Planner(manifest: manifest.manifest, container: container)
+        } catch {
+            throw CommandFailure(error)
+        }
+    }
+
+    /// The planner of a dry run, which makes nothing.
+    private func planner(
+        _ manifest: AcceptedManifest,
         _ path: FilePath
-    ) -> StagingReport {
-        StagingReport(
-            container: path.string,
-            manifest: planner.manifest,
-            plan: planner.plan(for: select(planner))
-        )
+    ) throws(CommandFailure) -> Planner {
+        do throws(StageError) {
+            return try Planner(manifest: manifest.manifest, containerAt: path)
+        } catch {
+            throw CommandFailure(error)
+        }
     }
 
     private func stage(
@@ -86,13 +115,6 @@ struct StagingRun: Sendable {
         _ stager: Stager
     ) async -> [PackID: StagingOutcome] {
         guard !plan.packsToStage.isEmpty else { return [:] }
-        if session.isOffline {
-            let failure = StageError.transfer(
-                .unreachable(url: manifest.record.url, detail: "offline")
-            )
-            let ids = plan.packsToStage.map { ($0.id, StagingOutcome.failed(failure)) }
-            return Dictionary(uniqueKeysWithValues: ids)
-        }
         let display = ProgressDisplay(plan, output)
         return await display.whileShown {
             await stager.stage(plan, of: manifest, in: container) { display.take($0, $1) }
@@ -109,14 +131,10 @@ struct StagingRun: Sendable {
             try reader.map { reader throws(CommandFailure) in
                 try session.stored(reader).first { source.urls.contains($0.url) }
             } ?? nil
+        if session.isOffline, stored == nil { throw .offline("the manifest is not here") }
         do throws(StageError) {
-            if session.isOffline || trustsStoredManifest, let stored {
+            if session.isOffline, let stored {
                 return (try AcceptedManifest(stored: stored), nil)
-            }
-            if session.isOffline {
-                throw .manifestUnavailable(
-                    .unreachable(url: source.urls.first ?? "", detail: "offline")
-                )
             }
             let manifest = try await stager.manifest(from: source, stored: stored) { event in
                 ManifestProgress.tell(event, output)
@@ -131,32 +149,6 @@ struct StagingRun: Sendable {
                 throw CommandFailure(error)
             }
         }
-    }
-}
-
-extension Planner {
-    /// Reads what the container holds; free space only where something is to be written.
-    fileprivate mutating func read(
-        _ reader: ContainerReader?,
-        _ container: Container?
-    ) throws(ContainerError) {
-        for pack in manifest.packs {
-            guard let content = try reader?.currentGeneration(of: pack.id)?.content else {
-                continue
-            }
-            staged[pack.id] = StagedVersion(
-                version: content.version,
-                archiveDigest: content.archiveDigest
-            )
-        }
-        if let root = reader?.root {
-            do throws(FileError) {
-                freeSpace = ByteCount(try root.freeSpace().bytes)
-            } catch {
-                throw .file(error)
-            }
-        }
-        if let container { downloaded = try container.downloadedSizes() }
     }
 }
 

@@ -1,13 +1,35 @@
 import FoundationEssentials
+import Logging
+import StageEngine
 import StageModel
+import StageOnDemand
 import StagePack
 import StageTesting
+import StageTransfer
 import SystemPackage
 import Testing
 import WallpaperStore
 
 @Suite(.server, .directory)
 struct OnDemandTests {
+    /// What fetches: a process of its own, or the engine in this one.
+    enum Fetching: CaseIterable {
+        case command
+        case engine
+    }
+
+    private func store(_ world: World, by fetching: Fetching) throws -> PackStore {
+        guard fetching == .engine else { return try store(world) }
+        var options = StagerOptions { Int64(Date().timeIntervalSince1970) }
+        options.transfer.retry.maximumAttempts = 1
+        let fetcher = EngineFetcher(
+            source: ManifestSource(urls: [world.manifestURL]),
+            options: options,
+            logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+        )
+        return PackStore(containers: [world.container], fetcher: fetcher)
+    }
+
     private func store(_ world: World, _ arguments: String...) throws -> PackStore {
         let fetcher = CommandFetcher(
             source: .manifest(url: world.manifestURL),
@@ -26,11 +48,12 @@ struct OnDemandTests {
         }
     }
 
-    @Test func aPackThatIsNotStagedIsFetchedAndItsProgressIsSeen() async throws {
+    @Test(arguments: Fetching.allCases)
+    func aPackThatIsNotStagedIsFetchedAndItsProgressIsSeen(by fetching: Fetching) async throws {
         var world = try World()
         let pack = try SamplePack.large(.aurora, version: 1, mebibytes: 4)
         try world.publish(pack, rate: 8 << 20)
-        let store = try store(world)
+        let store = try store(world, by: fetching)
         let updates = store.updates
         let url = try await store.loadPack("aurora")
         #expect(try StagedFiles(FilePath(url.path)) == StagedFiles(pack))
@@ -49,12 +72,13 @@ struct OnDemandTests {
         #expect(world.server.counts(for: pack.path).requests == 1)
     }
 
-    @Test func aDeadlineIsToldAndTheNextCallGoesOn() async throws {
+    @Test(arguments: Fetching.allCases)
+    func aDeadlineIsToldAndTheNextCallGoesOn(by fetching: Fetching) async throws {
         var world = try World()
         let pack = try SamplePack.large(.aurora, version: 1, mebibytes: 8)
         try world.publish(pack)
         world.server.answer(pack.path, with: Answer.content(pack.archive).stalled(after: 2 << 20))
-        let store = try store(world)
+        let store = try store(world, by: fetching)
         let options = PackStore.LoadOptions(deadline: .seconds(4))
         let error = await failure { try await store.loadPack("aurora", options: options) }
         #expect(error == .deadlineExceeded(try .aurora, after: .seconds(4)))

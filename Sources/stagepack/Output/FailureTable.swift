@@ -16,6 +16,16 @@ extension CommandFailure {
         CommandFailure(status: .usage, message: message, hint: nil, retry: .never)
     }
 
+    /// Something that is not here, and that the network is not to be used for.
+    static func offline(_ message: String) -> CommandFailure {
+        CommandFailure(
+            status: .unfinished,
+            message: "\(message), and the network is not to be used",
+            hint: "run it again without --offline and STAGEPACK_OFFLINE",
+            retry: .later
+        )
+    }
+
     /// What a failure of the engine means to the user; `pack` is the pack it is about.
     init(_ error: StageError, pack: PackID? = nil) {
         let prefix = pack.map { "pack '\($0)': " } ?? ""

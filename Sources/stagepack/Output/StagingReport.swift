@@ -43,6 +43,16 @@ struct StagingReport: Codable {
         }
     }
 
+    /// Marks the packs that would be staged as failed: without the network there is nothing to try.
+    mutating func refuseOffline() {
+        for index in packs.indices where packs[index].outcome == .planned {
+            packs[index].outcome = .failed
+            packs[index].error = FailureReport(
+                .offline("pack '\(packs[index].id)': it is not here")
+            )
+        }
+    }
+
     /// The packs that ought to be staged and are not.
     var failures: [FailureReport] { packs.compactMap(\.error) }
 }

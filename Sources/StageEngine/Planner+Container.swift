@@ -1,0 +1,47 @@
+public import StageContainer
+public import StageModel
+import StageSystem
+public import SystemPackage
+
+extension Planner {
+    /// Creates a planner for a manifest and what a container holds at this moment.
+    ///
+    /// What is staged is read from the links of the packs alone: one readlink(2) for each.
+    public init(manifest: Manifest, container: Container) throws(StageError) {
+        try self.init(manifest: manifest, reader: container.reader)
+        downloaded = try StageError.wrapping { () throws(ContainerError) in
+            try container.downloadedSizes()
+        }
+    }
+
+    /// Creates a planner for a manifest and what can be seen of a container without writing to it.
+    ///
+    /// Without a container nothing is staged, and how much space there is is not known.
+    public init(manifest: Manifest, containerAt path: FilePath) throws(StageError) {
+        let reader = try StageError.wrapping { () throws(ContainerError) in
+            try ContainerReader.open(path)
+        }
+        try self.init(manifest: manifest, reader: reader)
+    }
+
+    private init(manifest: Manifest, reader: ContainerReader?) throws(StageError) {
+        self.init(manifest: manifest)
+        guard let reader else { return }
+        try StageError.wrapping { () throws(ContainerError) in
+            for pack in manifest.packs {
+                guard let content = try reader.currentGeneration(of: pack.id)?.content else {
+                    continue
+                }
+                staged[pack.id] = StagedVersion(
+                    version: content.version,
+                    archiveDigest: content.archiveDigest
+                )
+            }
+        }
+        do throws(FileError) {
+            freeSpace = ByteCount(try reader.root.freeSpace().bytes)
+        } catch {
+            throw .container(.file(error))
+        }
+    }
+}

@@ -1,0 +1,152 @@
+public import Logging
+import StageContainer
+public import StageEngine
+public import StageModel
+public import StagePack
+import StageTransfer
+import Synchronization
+public import SystemPackage
+
+/// Fetches packs inside the application, for one that cannot rely on the `stagepack` command.
+///
+/// Links libcurl and libarchive. Archives are decoded on a thread that can write to the staging area
+/// only, but in the application's own process; ``CommandFetcher`` decodes them in another one and
+/// outlives the application.
+public struct EngineFetcher: PackFetcher {
+    private let source: ManifestSource
+    private let options: StagerOptions
+    private let logger: Logger
+
+    /// Creates a fetcher of the packs of one manifest.
+    ///
+    /// - Parameters:
+    ///   - source: Where the manifest is asked for, and what it must be.
+    ///   - options: How packs are staged.
+    ///   - logger: Told what could not be tidied up.
+    public init(source: ManifestSource, options: StagerOptions, logger: Logger) {
+        self.source = source
+        self.options = options
+        self.logger = logger
+    }
+
+    /// Stages the pack, with the stored manifest where the server of the manifest does not answer.
+    ///
+    /// - Throws: ``FetchFailure`` with the reason; `CancellationError`.
+    public func fetch(
+        _ id: PackID,
+        into path: FilePath,
+        report: @escaping @Sendable (FetchProgress) -> Void
+    ) async throws {
+        do {
+            try await withStager(options, logger: logger) { (stager) async throws(StageError) in
+                try await fetch(id, into: path, stager, report)
+            }
+        } catch .cancelled {
+            throw CancellationError()
+        } catch {
+            throw FetchFailure(reason: error.description, retry: error.retryAdvice)
+        }
+    }
+
+    private func fetch(
+        _ id: PackID,
+        into path: FilePath,
+        _ stager: Stager,
+        _ report: @escaping @Sendable (FetchProgress) -> Void
+    ) async throws(StageError) {
+        let container = try container(path)
+        let manifest = try await manifest(stager, container)
+        guard manifest.manifest[id] != nil else { throw .unknownPack(id) }
+        let planner = try Planner(manifest: manifest.manifest, container: container)
+        let plan = planner.plan(for: .packs([id]))
+        if case .refuse(.noSpace(let needed, let available)) = plan.entries.first?.decision {
+            throw .noSpace(needed: needed, available: available)
+        }
+        let progress = Mutex(StagingProgress(plan))
+        let outcomes = await stager.stage(plan, of: manifest, in: container) { id, event in
+            let pack = progress.withLock { progress in
+                progress.apply(event, to: id)
+                return progress.packs.first
+            }
+            if let pack { report(FetchProgress(pack)) }
+        }
+        if case .failed(let error) = outcomes[id] { throw error }
+    }
+
+    private func container(_ path: FilePath) throws(StageError) -> Container {
+        do throws(ContainerError) {
+            return try Container.make(path)
+        } catch {
+            throw .container(error)
+        }
+    }
+
+    private func manifest(
+        _ stager: Stager,
+        _ container: Container
+    ) async throws(StageError) -> AcceptedManifest {
+        let stored = try storedManifest(container)
+        do throws(StageError) {
+            let manifest = try await stager.manifest(from: source, stored: stored)
+            if !manifest.isUnchanged {
+                do throws(ContainerError) {
+                    try container.store(manifest.record, for: manifest.manifest.application)
+                } catch {
+                    throw .container(error)
+                }
+            }
+            return manifest
+        } catch {
+            guard case .manifestUnavailable = error, let stored else { throw error }
+            return try AcceptedManifest(stored: stored)
+        }
+    }
+
+    private func storedManifest(_ container: Container) throws(StageError) -> StoredManifest? {
+        do throws(ContainerError) {
+            for application in try container.reader.applications() {
+                if let record = try container.storedManifest(for: application),
+                    source.urls.contains(record.url)
+                {
+                    return record
+                }
+            }
+            return nil
+        } catch {
+            throw .container(error)
+        }
+    }
+}
+
+extension FetchProgress {
+    fileprivate init(_ pack: PackProgress) {
+        self.init(
+            received: pack.received,
+            downloadSize: pack.downloadSize,
+            unpacked: pack.unpacked,
+            installedSize: pack.installedSize
+        )
+        switch pack.phase {
+        case .waiting(let reason, _): waitingFor = reason
+        case .waitingForOther: waitingFor = "another process"
+        case .queued, .receiving, .unpacking, .publishing, .ended: break
+        }
+    }
+}
+
+extension StageError {
+    /// When trying again makes sense.
+    fileprivate var retryAdvice: RetryAdvice {
+        switch self {
+        case .manifestUnavailable(let error), .transfer(let error):
+            switch error.retryAdvice {
+            case .soon: .now
+            case .later: .later
+            case .never: .never
+            }
+        case .noSpace: .later
+        case .cancelled: .now
+        default: .never
+        }
+    }
+}
