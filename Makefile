@@ -13,6 +13,8 @@ RELEASE := .build/release/stagepack
 
 # Tests that wait for servers and processes, apart from those that keep every processor busy.
 WAITING := StagePackCommandTests|StageOriginTests
+# Content of Debian's, some hundred megabytes of it.
+LARGE := RealContentTests
 
 .PHONY: help demo test build bench format check install uninstall dependencies
 
@@ -25,7 +27,8 @@ demo: dependencies ## Stage sample packs from an origin on this machine.
 test: dependencies ## Build and run the tests.
 	swift build --build-tests
 	swift test --skip-build --skip '$(WAITING)'
-	swift test --skip-build --filter '$(WAITING)'
+	swift test --skip-build --filter '$(WAITING)' --skip '$(LARGE)'
+	swift test --skip-build --filter '$(LARGE)'
 
 build: dependencies ## Build the program for use.
 	swift build -c release --product stagepack $(SWIFT_FLAGS)

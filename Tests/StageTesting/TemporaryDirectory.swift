@@ -18,9 +18,12 @@ public struct TemporaryDirectory: Sendable {
 public struct TemporaryDirectoryTrait: TestTrait, SuiteTrait, TestScoping {
     /// Tests inside of a suite each get their own directory.
     public let isRecursive = true
+    /// Whether more than some ten megabytes are going to be in the directory.
+    let isLarge: Bool
 
     /// In memory where the system has such a place: tests make and remove thousands of small files.
     private var place: FilePath {
+        guard !isLarge else { return "/var/tmp/stagepack-tests" }
         let memory = try? Directory.open("/dev").status("shm")
         return memory?.kind == .directory ? "/dev/shm/stagepack-tests" : "/tmp/stagepack-tests"
     }
@@ -48,5 +51,8 @@ public struct TemporaryDirectoryTrait: TestTrait, SuiteTrait, TestScoping {
 
 extension Trait where Self == TemporaryDirectoryTrait {
     /// Gives each test a directory of its own, in ``TemporaryDirectory/current``.
-    public static var directory: Self { Self() }
+    public static var directory: Self { Self(isLarge: false) }
+
+    /// Gives each test a directory of its own on a disk, in ``TemporaryDirectory/current``.
+    public static var largeDirectory: Self { Self(isLarge: true) }
 }

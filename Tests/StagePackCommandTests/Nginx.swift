@@ -1,0 +1,75 @@
+import Glibc
+import StageSystem
+import Subprocess
+import SystemPackage
+import Testing
+
+/// nginx as Debian builds it, on loopback, for as long as a function runs.
+struct Nginx {
+    /// Where the directory is to be had.
+    let baseURL: String
+
+    /// Serves the content of a directory while `body` runs.
+    static func serving<Value>(
+        _ root: FilePath,
+        below directory: FilePath,
+        _ body: (Nginx) async throws -> Value
+    ) async throws -> Value {
+        let place = directory.appending("nginx")
+        try await DebianPackage.unpack("nginx", into: place)
+        let port = try await shell(Self.freePort)
+        try await shell(Self.start, place.string, root.string, port)
+        do {
+            let value = try await body(Nginx(baseURL: "http://127.0.0.1:\(port)/"))
+            try await shell(Self.stop, place.string)
+            return value
+        } catch {
+            try await shell(Self.stop, place.string)
+            throw error
+        }
+    }
+
+    /// Prints a port that nobody listens at.
+    private static let freePort = """
+        exec python3 -c 'import socket
+        s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1], end="")'
+        """
+
+    /// Ends when nginx has bound its port: only its master goes into the background.
+    private static let start = """
+        set -e
+        cd "$1"
+        mkdir -p temporary
+        {
+            [ "$(id -u)" != 0 ] || echo 'user root;'
+            cat <<END
+        pid $1/nginx.pid;
+        error_log $1/error.log;
+        worker_processes 1;
+        events {}
+        http {
+            access_log off;
+            sendfile on;
+            default_type application/octet-stream;
+            client_body_temp_path $1/temporary;
+            proxy_temp_path $1/temporary;
+            fastcgi_temp_path $1/temporary;
+            uwsgi_temp_path $1/temporary;
+            scgi_temp_path $1/temporary;
+            server { listen 127.0.0.1:$3; root $2; }
+        }
+        END
+        } >nginx.conf
+        ./usr/sbin/nginx -e "$1/error.log" -c "$1/nginx.conf" >/dev/null 2>start.log </dev/null || {
+            cat start.log error.log >&2
+            exit 1
+        }
+        """
+
+    /// Ends when nginx is gone.
+    private static let stop = """
+        pid=$(cat "$1/nginx.pid") || exit 0
+        kill "$pid"
+        while kill -0 "$pid" 2>/dev/null; do sleep 0.02; done
+        """
+}
