@@ -8,7 +8,7 @@ DESTDIR ?=
 SWIFT_FLAGS ?=
 BIN := $(DESTDIR)$(PREFIX)/bin
 SHARE := $(DESTDIR)$(PREFIX)/share
-SOURCES := Sources Tests Package.swift
+SOURCES := Sources Tests Benchmarks Package.swift
 RELEASE := .build/release/stagepack
 
 # Tests that wait for servers and processes, apart from those that keep every processor busy.
@@ -33,9 +33,9 @@ test: dependencies ## Build and run the tests.
 build: dependencies ## Build the program for use.
 	swift build -c release --product stagepack $(SWIFT_FLAGS)
 
-bench: ## Measure against curl, aria2 and wget2 with bsdtar.
-	@test -x Benchmarks/run || { echo 'make bench: there is no Benchmarks/run yet' >&2; exit 1; }
-	@$(MAKE) --no-print-directory build
+bench: build ## Measure against curl, aria2 and wget2 with bsdtar (some 15 GB of disk).
+	swift build -c release --product LoadPackBenchmark $(SWIFT_FLAGS)
+	Scripts/dependencies aria2 curl libarchive-tools wget2
 	Benchmarks/run
 
 format: ## Format the sources in place.

@@ -137,6 +137,14 @@ let package = Package(
             swiftSettings: strict
         ),
 
+        // What 'make bench' measures from inside a process
+        .executableTarget(
+            name: "LoadPackBenchmark",
+            dependencies: ["StagePack", system],
+            path: "Benchmarks/LoadPack",
+            swiftSettings: strict
+        ),
+
         tests("StageModel", ["StageModel"]),
         tests("StageOrigin", ["StageOrigin", "StageModel", "StageSystem", logging, system]),
         tests("StagePublish", ["StageModel", "StagePublish"]),
