@@ -162,6 +162,7 @@ let package = Package(
             "StageTransfer",
             ["StageTransfer", "StageTesting", "StageModel", "StageSystem", logging, system]
         ),
+        tests("StageEngine", ["StageEngine", "StageModel"]),
         tests("StageContainer", ["StageContainer", "StageModel", "StageSystem", system]),
         tests(
             "StagePackCommand",

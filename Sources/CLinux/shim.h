@@ -82,6 +82,12 @@ STAGE_CHECKED static inline ssize_t stage_copy_range(
     return (ssize_t)syscall(SYS_copy_file_range, source, &from, file, &to, count, 0);
 }
 
+/// Sets the time of the last access of `file` alone (futimens(3)).
+STAGE_CHECKED static inline int stage_set_access_time(int file, time_t seconds) {
+    const struct timespec times[2] = {{.tv_sec = seconds}, {.tv_nsec = UTIME_OMIT}};
+    return futimens(file, times);
+}
+
 /// Returns another descriptor for what `file` is open on (fcntl(2)).
 STAGE_CHECKED static inline int stage_duplicate(int file) {
     return fcntl(file, F_DUPFD_CLOEXEC, 0);

@@ -64,10 +64,14 @@ extension ContainerReader {
 
     /// Returns the applications that a manifest was accepted for, in order.
     public func applications() throws(ContainerError) -> [ApplicationID] {
+        try applications(recordedIn: ContainerLayout.manifest)
+    }
+
+    func applications(
+        recordedIn name: FilePath.Component
+    ) throws(ContainerError) -> [ApplicationID] {
         try ContainerError.wrapping { () throws(FileError) in
-            guard let directory = try root.directory(FilePath(ContainerLayout.manifest)) else {
-                return []
-            }
+            guard let directory = try root.directory(FilePath(name)) else { return [] }
             // Names that are no application's are files about to be put in place.
             return try directory.entries().filter { $0.name.string.hasSuffix(".json") }
                 .compactMap { try? ApplicationID(String($0.name.string.dropLast(5))) }.sorted()
@@ -76,7 +80,8 @@ extension ContainerReader {
 }
 
 extension ApplicationID {
-    fileprivate var recordName: FilePath.Component {
+    /// The name of the application's record, in any directory of records.
+    var recordName: FilePath.Component {
         guard let name = FilePath.Component("\(text).json") else {
             preconditionFailure("an identifier is a file name")
         }

@@ -113,7 +113,7 @@ extension Container {
             for entry in try downloads.entries() where !isWanted(entry.name) {
                 if try downloads.remove(entry.name) { removal.downloads += 1 }
             }
-            for directory in [root, packs, manifests] {
+            for directory in [root, packs, manifests, histories] {
                 for entry in try directory.entries()
                 where try isStale(entry.name, in: directory, now: now) {
                     if try directory.remove(entry.name) { removal.leftovers += 1 }

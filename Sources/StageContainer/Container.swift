@@ -16,6 +16,7 @@ public final class Container: Sendable {
     let staging: Directory
     let locks: Directory
     let manifests: Directory
+    let histories: Directory
 
     /// The directory of the container.
     public var root: Directory { reader.root }
@@ -52,6 +53,7 @@ public final class Container: Sendable {
         downloads = try root.makeDirectory(FilePath(ContainerLayout.downloads))
         locks = try root.makeDirectory(FilePath(ContainerLayout.locks))
         manifests = try root.makeDirectory(FilePath(ContainerLayout.manifest))
+        histories = try root.makeDirectory(FilePath(ContainerLayout.history))
         reader = ContainerReader(root: root, packs: packs)
     }
 

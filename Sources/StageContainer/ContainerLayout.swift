@@ -9,7 +9,7 @@ public import SystemPackage
 /// generations/<id>/<generation>/pack.json   what they are
 /// generations/<id>/<generation>/files       their digests
 /// generations/<id>/<generation>/lease       locked shared by readers
-/// staging/ downloads/ locks/ manifest/      not for readers
+/// staging/ downloads/ locks/ manifest/ history/   not for readers
 /// container.json                            the version of all this
 /// ```
 public enum ContainerLayout {
@@ -23,6 +23,7 @@ public enum ContainerLayout {
     static let downloads: FilePath.Component = "downloads"
     static let locks: FilePath.Component = "locks"
     static let manifest: FilePath.Component = "manifest"
+    static let history: FilePath.Component = "history"
 
     /// The directory of a generation that holds the pack's files.
     public static let content: FilePath.Component = "content"

@@ -50,7 +50,16 @@ public final class ContainerReader: Sendable {
     /// that still names the generation after the lock was taken proves that it is not being removed.
     /// That the lease file is still the one that was locked proves that the generation was not removed
     /// and published again under the same name in between.
-    public func lease(_ id: PackID) throws(ContainerError) -> Lease? {
+    ///
+    /// - Parameters:
+    ///   - id: The pack.
+    ///   - marksUse: Whether this is the application's reading, as ``hasBeenLoaded(_:)`` tells later.
+    /// - Returns: The lease, or `nil` if the pack is not staged.
+    /// - Throws: ``ContainerError/file(_:)`` if the container cannot be read.
+    public func lease(
+        _ id: PackID,
+        marksUse: Bool = true
+    ) throws(ContainerError) -> Lease? {
         try ContainerError.wrapping { () throws(FileError) in
             while let generation = try generation(of: id) {
                 let directory = path(of: generation, id)
@@ -68,6 +77,7 @@ public final class ContainerReader: Sendable {
                 guard try self.generation(of: id) == generation,
                     try root.status(name)?.inode == inode
                 else { continue }
+                if marksUse { lock.touch() }
                 return Lease(
                     id: id,
                     generation: generation,

@@ -7,7 +7,7 @@ import SystemPackage
 ///
 /// The area's lease file is locked exclusively while the area lives, so that a sweep can tell the
 /// areas of dead processes. An area that was not published must be given to ``discard()``; what a
-/// crash leaves is swept by ``Container/sweep()``.
+/// crash leaves is swept by ``Container/sweep(now:isWanted:)``.
 public final class StagingArea: Sendable {
     /// The pack that is being staged.
     public let id: PackID
@@ -57,6 +57,9 @@ extension Container {
             let name = try makeUniqueName(lock.id)
             let directory = try staging.makeDirectory(FilePath(name))
             let file = try directory.file(creating: FilePath(ContainerLayout.lease))
+            // Something to read, and never read so far.
+            try file.write([0x0A].span, at: 0)
+            try file.setAccessTime(0)
             guard let lease = try FileLock.attempt(file, .exclusive) else {
                 throw FileError("lock", directory.path, .resourceTemporarilyUnavailable)
             }

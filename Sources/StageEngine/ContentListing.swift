@@ -141,7 +141,7 @@ extension Container {
     ///
     /// Returns `nil` if the pack is not staged, and no differences if every byte is as it was.
     public func differences(in id: PackID) throws(ContainerError) -> [ContentListing.Difference]? {
-        guard let lease = try reader.lease(id) else { return nil }
+        guard let lease = try reader.lease(id, marksUse: false) else { return nil }
         do throws(FileError) {
             let generation = try Directory.open(lease.content.removingLastComponent())
             return try ContentListing.differences(in: generation)

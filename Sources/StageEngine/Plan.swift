@@ -48,12 +48,18 @@ public struct Plan: Equatable, Sendable {
         case notEssential
         /// Other packs were asked for by name.
         case notSelected
+        /// The application's downloader extension did not ask for it.
+        case declined
     }
 
     /// Why a pack that ought to be staged cannot be.
     public enum Refusal: Equatable, Sendable {
         /// It does not fit, with the packs before it, on the file system of the container.
         case noSpace(needed: ByteCount, available: ByteCount)
+        /// It exceeds what may be spent before the application has loaded a pack.
+        case exceedsAllowance(Allowance, needed: ByteCount, remaining: ByteCount)
+        /// None of its hosts is one that content may come from before that.
+        case disallowedDomain([String])
     }
 
     /// The packs that are staged, in order.
@@ -95,6 +101,13 @@ public struct Planner: Sendable {
     public var downloaded: [Digest: ByteCount]
     /// What the file system may still be filled with; `nil` stands for "not known".
     public var freeSpace: ByteCount?
+    /// What may be spent; `nil` for whatever it takes.
+    public var budget: InitialBudget?
+    /// The installation or update that a periodic request completes; `nil` for none.
+    public var pending: ContentRequest?
+    /// The packs that a downloader extension asked for, and whether it called them essential; `nil`
+    /// where policies decide.
+    public var choices: [PackID: Bool]?
 
     /// The staged generation of a pack, as far as a plan depends on it.
     public struct StagedVersion: Equatable, Sendable {
@@ -134,6 +147,7 @@ public struct Planner: Sendable {
     /// An installation lasts until every pack that is essential to it is staged; from then on there
     /// are updates.
     public var request: ContentRequest {
+        if let pending { return pending }
         let isMissing = manifest.packs.contains { pack in
             guard case .essential(let events) = pack.policy else { return false }
             return events.contains(.firstInstallation) && staged[pack.id] == nil
@@ -144,15 +158,19 @@ public struct Planner: Sendable {
     /// Decides what is done with each pack.
     ///
     /// Essential packs come first, then those of the policy `prefetch`, then the others; within each
-    /// by priority, then in the order of the manifest.
+    /// by priority, then in the order of the manifest. A pack that does not fit what is left, of space
+    /// or of an allowance, does not keep smaller ones after it from being staged.
     public func plan(for selection: PackSelection) -> Plan {
         let order = manifest.packs.enumerated().sorted { left, right in
-            let a = (left.element.policy.rank, -left.element.priority, left.offset)
-            let b = (right.element.policy.rank, -right.element.priority, right.offset)
+            let a = (rank(of: left.element), -left.element.priority, left.offset)
+            let b = (rank(of: right.element), -right.element.priority, right.offset)
             return a < b
         }
         var entries: [Plan.Entry] = []
         var left: [Plan.Entry] = []
+        var budget = budget
+        // What an application asks for by name is not restricted: it runs.
+        if case .event = selection {} else { budget = nil }
         var needed = ByteCount.zero
         for (_, pack) in order {
             var entry = Plan.Entry(pack: pack, decision: decision(on: pack, selection))
@@ -160,17 +178,34 @@ public struct Planner: Sendable {
                 left.append(entry)
                 continue
             }
-            let total = needed + space(for: pack)
-            if let freeSpace, total + Self.reserve > freeSpace {
+            let space = space(for: pack)
+            if let refusal = budget?.refusal(of: pack, isEssential: isEssential(pack)) {
+                entry.decision = .refuse(refusal)
+            } else if let freeSpace, needed + space + Self.reserve > freeSpace {
                 entry.decision = .refuse(
-                    .noSpace(needed: space(for: pack) + Self.reserve, available: freeSpace - needed)
+                    .noSpace(needed: space + Self.reserve, available: freeSpace - needed)
                 )
             } else {
-                needed = total
+                needed += space
+                budget?.spend(pack, isEssential: isEssential(pack))
             }
             entries.append(entry)
         }
         return Plan(entries: entries + left)
+    }
+
+    /// Whether the pack is one that the first launch waits for.
+    public func isEssential(_ pack: Pack) -> Bool {
+        if let choice = choices?[pack.id] { return choice }
+        if case .essential = pack.policy { return true }
+        return false
+    }
+
+    /// The place of the pack in the order of staging.
+    private func rank(of pack: Pack) -> Int {
+        if isEssential(pack) { return 0 }
+        if pack.policy == .onDemand, choices?[pack.id] == nil { return 2 }
+        return 1
     }
 
     /// The space that staging a pack takes at its height: the rest of the archive, the files, and
@@ -212,35 +247,34 @@ public struct Planner: Sendable {
         _ request: ContentRequest,
         essentialOnly: Bool
     ) -> Plan.Excuse? {
+        if let choices {
+            guard let isEssential = choices[pack.id] else { return .declined }
+            return essentialOnly && !isEssential ? .notEssential : nil
+        }
         let isStaged = staged[pack.id] != nil
-        let event: InstallationEvent? =
-            switch request {
-            case .install: .firstInstallation
-            case .update: .subsequentUpdate
-            case .periodic: nil
-            }
         switch pack.policy {
         case .essential(let events):
-            if isStaged || event.map(events.contains) ?? false { return nil }
-            return .otherEvents(events)
+            return isStaged || isNamed(request, by: events) ? nil : .otherEvents(events)
         case .prefetch(let events):
             if essentialOnly { return .notEssential }
-            if isStaged || event.map(events.contains) ?? false { return nil }
-            return .otherEvents(events)
+            return isStaged || isNamed(request, by: events) ? nil : .otherEvents(events)
         case .onDemand:
             if essentialOnly { return isStaged ? .notEssential : .onDemand }
             return isStaged ? nil : .onDemand
         }
     }
-}
 
-extension DownloadPolicy {
-    /// The place of the policy in the order of staging.
-    fileprivate var rank: Int {
-        switch self {
-        case .essential: 0
-        case .prefetch: 1
-        case .onDemand: 2
+    /// Whether a policy names the event; a periodic request stands for the one that is not complete.
+    private func isNamed(_ request: ContentRequest, by events: Set<InstallationEvent>) -> Bool {
+        switch request {
+        case .install: events.contains(.firstInstallation)
+        case .update: events.contains(.subsequentUpdate)
+        case .periodic:
+            switch pending {
+            case .install: events.contains(.firstInstallation)
+            case .update: events.contains(.subsequentUpdate)
+            case .periodic, nil: false
+            }
         }
     }
 }

@@ -91,6 +91,13 @@ public import SystemPackage
         _ = try attempt("synchronize") { Int(stage_start_writeback(descriptor.rawValue)) }
     }
 
+    /// Sets when the file was last read, in seconds since 1970, as later reads do by themselves.
+    public func setAccessTime(_ seconds: Int64) throws(FileError) {
+        _ = try attempt("set the time of") {
+            Int(stage_set_access_time(descriptor.rawValue, time_t(seconds)))
+        }
+    }
+
     /// Returns what the file is and how large.
     public func status() throws(FileError) -> FileStatus {
         var status = stat()

@@ -37,6 +37,13 @@ import SystemPackage
         return FileLock(file: file)
     }
 
+    /// Reads from the file, so that its time of access tells that it was in use.
+    public borrowing func touch() {
+        var byte: UInt8 = 0
+        // A file that cannot be read is locked all the same.
+        _ = unsafe pread(file.descriptor.rawValue, &byte, 1, 0)
+    }
+
     private static func take(
         _ file: borrowing File,
         _ mode: Mode,

@@ -25,6 +25,9 @@ public struct FileStatus: Equatable, Sendable {
     public var linkCount: UInt64
     /// When the content last changed, in seconds since 1970.
     public var modified: Int64
+    /// When the content was last read, as far as the file system is mounted to keep that, in seconds
+    /// since 1970.
+    public var accessed: Int64
 
     init(_ status: stat) {
         kind =
@@ -39,6 +42,7 @@ public struct FileStatus: Equatable, Sendable {
         inode = UInt64(status.st_ino)
         linkCount = UInt64(status.st_nlink)
         modified = Int64(status.st_mtim.tv_sec)
+        accessed = Int64(status.st_atim.tv_sec)
     }
 
     /// Whether the owner may execute it.
@@ -49,6 +53,11 @@ extension FileStatus {
     /// Whether something is at `path`, links followed.
     public static func exists(_ path: FilePath) -> Bool {
         unsafe path.withPlatformString { unsafe access($0, F_OK) } == 0
+    }
+
+    /// Whether this process may execute what is at `path`, links followed.
+    public static func isExecutable(_ path: FilePath) -> Bool {
+        unsafe path.withPlatformString { unsafe access($0, X_OK) } == 0
     }
 
     /// Looks at an open file; `nil` if the kernel refuses, with the reason in errno(3).

@@ -26,8 +26,12 @@ struct StagePackCommand: AsyncParsableCommand {
                 name: "Upkeep",
                 subcommands: [
                     VerifyCommand.self, RepairCommand.self, RemoveCommand.self,
-                    CollectGarbageCommand.self, DoctorCommand.self,
+                    CollectGarbageCommand.self, DoctorCommand.self, WhyCommand.self,
                 ]
+            ),
+            CommandGroup(
+                name: "Packaging",
+                subcommands: [AppCommand.self, SimulateCommand.self]
             ),
             CommandGroup(
                 name: "Publishing",

@@ -1,3 +1,5 @@
+import FoundationEssentials
+import Glibc
 import StageModel
 import StageSystem
 import SystemPackage
@@ -6,41 +8,96 @@ import SystemPackage
 struct RegistrationFolders {
     let folders: [FilePath]
 
-    /// The folders of the system and of the user whose environment this is.
-    init(environment: [String: String]) {
+    /// A registration and the file that it is in.
+    struct Found {
+        var value: Registration
+        var path: FilePath
+        /// Files of earlier folders that it stands in front of.
+        var overridden: [FilePath]
+    }
+
+    /// The folders of the system and, except for root, of the user whose environment this is.
+    ///
+    /// Root's home folder is left out: what hooks and timers do must not depend on who started them.
+    init(environment: [String: String], isRoot: Bool = geteuid() == 0) {
         var folders: [FilePath] = ["/usr/share/stagepack/apps.d", "/etc/stagepack/apps.d"]
         if let path = environment["XDG_CONFIG_HOME"], path.hasPrefix("/") {
             folders.append(FilePath(path).appending("stagepack/apps.d"))
-        } else if let home = environment["HOME"], home.hasPrefix("/") {
+        } else if !isRoot, let home = environment["HOME"], home.hasPrefix("/") {
             folders.append(FilePath(home).appending(".config/stagepack/apps.d"))
         }
         self.folders = folders
     }
 
-    /// Reads the registration of an application.
-    func registration(_ text: String) throws(CommandFailure) -> Registration {
+    /// The folder that this user registers applications in: root the system's, others their own.
+    var folderForWriting: FilePath? {
+        if geteuid() == 0 { return folders.dropFirst().first }
+        return folders.count > 2 ? folders.last : nil
+    }
+
+    /// Returns the applications that have a registration, valid or not, in order.
+    func applications() throws(CommandFailure) -> [ApplicationID] {
+        var found: Set<ApplicationID> = []
+        for folder in folders {
+            do throws(FileError) {
+                for entry in try Directory.open(folder).entries() {
+                    let name = entry.name.string
+                    // Names that are no application's are none of ours.
+                    guard name.hasSuffix(".json"),
+                        let id = try? ApplicationID(String(name.dropLast(5)))
+                    else { continue }
+                    found.insert(id)
+                }
+            } catch  where error.errno == .noSuchFileOrDirectory {
+                continue
+            } catch {
+                throw Self.invalid("\(error)")
+            }
+        }
+        return found.sorted()
+    }
+
+    /// Reads the registration of an application by its name.
+    func registration(named text: String) throws(CommandFailure) -> Found {
         let id: ApplicationID
         do throws(ValueError) {
             id = try ApplicationID(text)
         } catch {
             throw .usage("--app: \(error)")
         }
-        for folder in folders.reversed() {
-            let path = folder.appending("\(id).json")
-            guard FileStatus.exists(path) else { continue }
-            return try read(path, id)
-        }
-        throw CommandFailure(
-            status: .manifestInvalid,
-            message: "application '\(id)' is not registered in "
-                + folders.map { "'\($0)'" }.joined(separator: ", "),
-            hint: "install its package, or pass --manifest URL",
-            retry: .never
-        )
+        return try registration(of: id)
     }
 
-    private func read(_ path: FilePath, _ id: ApplicationID) throws(CommandFailure) -> Registration
-    {
+    /// Reads the registration of an application.
+    func registration(of id: ApplicationID) throws(CommandFailure) -> Found {
+        var paths = folders.map { $0.appending("\(id).json") }.filter { FileStatus.exists($0) }
+        guard let path = paths.popLast() else {
+            throw CommandFailure(
+                status: .manifestInvalid,
+                message: "application '\(id)' is not registered in "
+                    + folders.map { "'\($0)'" }.joined(separator: ", "),
+                hint: "install its package, or pass --manifest URL",
+                retry: .never
+            )
+        }
+        return Found(value: try Self.read(path, for: id), path: path, overridden: paths)
+    }
+
+    /// Reads a registration, which has to be the application's.
+    static func read(
+        _ path: FilePath,
+        for id: ApplicationID
+    ) throws(CommandFailure) -> Registration {
+        let registration = try read(path)
+        guard registration.application == id else {
+            let found = registration.application
+            throw invalid("registration '\(path)': expected application '\(id)', found '\(found)'")
+        }
+        return registration
+    }
+
+    /// Reads a registration.
+    static func read(_ path: FilePath) throws(CommandFailure) -> Registration {
         let bytes: [UInt8]
         do throws(FileError) {
             bytes = try File.open(reading: path).readAll(
@@ -49,20 +106,14 @@ struct RegistrationFolders {
         } catch {
             throw invalid("\(error)")
         }
-        let registration: Registration
         do throws(ManifestError) {
-            registration = try Registration(json: bytes)
+            return try Registration(json: bytes)
         } catch {
             throw invalid("registration '\(path)': \(error)")
         }
-        guard registration.application == id else {
-            let found = registration.application
-            throw invalid("registration '\(path)': expected application '\(id)', found '\(found)'")
-        }
-        return registration
     }
 
-    private func invalid(_ message: String) -> CommandFailure {
+    private static func invalid(_ message: String) -> CommandFailure {
         CommandFailure(
             status: .manifestInvalid,
             message: message,

@@ -24,10 +24,32 @@ struct Session {
         self.network = network
         environment = ProcessInfo.processInfo.environment
         if let app = source.app {
-            registration = try RegistrationFolders(environment: environment).registration(app)
+            registration = try RegistrationFolders(environment: environment)
+                .registration(named: app).value
         } else {
             registration = nil
         }
+    }
+
+    /// Takes a registration that was read from somewhere.
+    init(_ registration: Registration, _ source: SourceOptions, _ network: NetworkOptions?) {
+        self.source = source
+        self.network = network
+        self.registration = registration
+        environment = ProcessInfo.processInfo.environment
+    }
+
+    /// Reads the registration of an application.
+    init(
+        _ application: ApplicationID,
+        _ source: SourceOptions,
+        _ network: NetworkOptions?
+    ) throws(CommandFailure) {
+        self.source = source
+        self.network = network
+        environment = ProcessInfo.processInfo.environment
+        registration = try RegistrationFolders(environment: environment)
+            .registration(of: application).value
     }
 
     /// Whether the network is not to be used.
@@ -144,7 +166,7 @@ struct Session {
 
     /// The options of a stager: archives are decoded in a child process, this program again.
     func stagerOptions() throws(CommandFailure) -> StagerOptions {
-        var options = StagerOptions(
+        StagerOptions(
             transfer: try network?.configuration(environment) ?? TransferConfiguration(),
             unpacking: .process(
                 "/proc/self/exe",
@@ -152,7 +174,5 @@ struct Session {
             ),
             now: { Int64(Date().timeIntervalSince1970) }
         )
-        options.allowedDomains = registration?.restrictions?.downloadDomainAllowList
-        return options
     }
 }

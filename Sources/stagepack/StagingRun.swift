@@ -1,3 +1,4 @@
+import FoundationEssentials
 import Logging
 import StageContainer
 import StageEngine
@@ -6,27 +7,84 @@ import StageSystem
 import StageTransfer
 import SystemPackage
 
-/// What the commands that stage packs do: ask for the manifests, plan, and carry out the plans.
+/// What the commands that stage packs do: ask for the manifests, plan, carry out the plans, and
+/// remember what happened.
 struct StagingRun: Sendable {
+    /// What is wanted.
+    enum Wanted: Sendable {
+        /// What policies, or the application's extension, call for at an event; `nil` finds out which.
+        case event(ContentRequest?, essentialOnly: Bool)
+        /// These packs, by name.
+        case packs(Set<PackID>)
+        /// These packs, which are damaged.
+        case repair(Set<PackID>)
+    }
+
     let session: Session
     let output: OutputOptions
+    let wanted: Wanted
     /// Whether to stop at the plan.
     var isDryRun = false
+    /// What a dry run takes for granted instead of looking.
+    var assumptions = Assumptions()
 
-    /// Makes a plan for each manifest and carries it out; `select` tells what is wanted.
-    func run(
-        _ select: @Sendable (Planner) -> PackSelection
-    ) async throws(CommandFailure) -> [StagingReport] {
-        let options = try session.stagerOptions()
+    /// What a simulation assumes of the machine.
+    struct Assumptions: Sendable {
+        /// Whether everything is staged that an installation stages.
+        var isInstalled = false
+        /// What is free on the file system; `nil` for what really is.
+        var freeSpace: ByteCount?
+    }
+
+    /// Makes a plan for each manifest and carries it out.
+    ///
+    /// - Throws: ``CommandFailure`` if a manifest cannot be had, or has none of the packs that are
+    ///   named.
+    func run() async throws(CommandFailure) -> [StagingReport] {
         let reader = try session.reader()
+        let restrictions = try restrictions(reader)
+        var options = try session.stagerOptions()
+        options.allowedDomains = restrictions?.downloadDomainAllowList
         let sources = try session.sources(reader)
-        return try await withStager(options, logger: Log.logger) {
+        let reports = try await withStager(options, logger: Log.logger) {
             (stager) async throws(CommandFailure) in
             var reports: [StagingReport] = []
             for source in sources {
-                reports.append(try await stage(source, reader, stager, select))
+                reports.append(try await stage(source, reader, stager, restrictions))
             }
             return reports
+        }
+        try checkNames(reports)
+        return reports
+    }
+
+    /// That no manifest has a pack that was asked for by name is an error.
+    private func checkNames(_ reports: [StagingReport]) throws(CommandFailure) {
+        switch wanted {
+        case .event: break
+        case .packs(let ids), .repair(let ids):
+            let known = Set(reports.flatMap { $0.packs.map(\.id) })
+            if let unknown = ids.subtracting(known).min() {
+                throw CommandFailure(.unknownPack(unknown))
+            }
+        }
+    }
+
+    /// The restrictions of the registration, which bind until the application has loaded a pack.
+    ///
+    /// What is asked for by name is not restricted: the application runs.
+    private func restrictions(
+        _ reader: ContainerReader?
+    ) throws(CommandFailure) -> Registration.Restrictions? {
+        guard case .event = wanted, let registration = session.registration,
+            let restrictions = registration.restrictions
+        else { return nil }
+        guard let reader else { return restrictions }
+        do throws(ContainerError) {
+            let isLaunched = try reader.hasLaunched(registration.application)
+            return isLaunched ? nil : restrictions
+        } catch {
+            throw CommandFailure(error)
         }
     }
 
@@ -34,24 +92,46 @@ struct StagingRun: Sendable {
         _ source: ManifestSource,
         _ reader: ContainerReader?,
         _ stager: Stager,
-        _ select: @Sendable (Planner) -> PackSelection
+        _ restrictions: Registration.Restrictions?
     ) async throws(CommandFailure) -> StagingReport {
-        let (manifest, problem) = try await manifest(source, reader, stager)
+        let manifest: AcceptedManifest
+        let problem: CommandFailure?
+        do throws(CommandFailure) {
+            (manifest, problem) = try await self.manifest(source, reader, stager)
+        } catch {
+            if !isDryRun { RunRecorder(self)?.record(error) }
+            throw error
+        }
         let path = try session.container(for: manifest.manifest)
         guard !isDryRun else {
-            let planner = try planner(manifest, path)
-            return report(planner, planner.plan(for: select(planner)), path, problem)
+            var planner = try planner(manifest, nil, path, restrictions)
+            planner.assume(assumptions)
+            return report(planner, planner.plan(for: selection(planner)), path, problem)
         }
         let container = try openContainer(path, storing: manifest)
-        let planner = try planner(manifest, container)
-        let plan = planner.plan(for: select(planner))
+        let planner = try planner(manifest, container, path, restrictions)
+        let selection = selection(planner)
+        let plan = planner.plan(for: selection)
         var report = report(planner, plan, path, problem)
         if session.isOffline {
             report.refuseOffline()
         } else {
             report.add(await stage(plan, manifest, container, stager))
         }
+        if case .event(.periodic, essentialOnly: false) = selection {
+            report.removed = try await container.removeObsoletePacks()
+        }
+        RunRecorder(self, container).record(report, selection, planner)
         return report
+    }
+
+    private func selection(_ planner: Planner) -> PackSelection {
+        switch wanted {
+        case .event(let request, let essentialOnly):
+            .event(request ?? planner.request, essentialOnly: essentialOnly)
+        case .packs(let ids): .packs(ids)
+        case .repair(let ids): .repair(ids)
+        }
     }
 
     private func report(
@@ -85,24 +165,28 @@ struct StagingRun: Sendable {
         }
     }
 
+    /// The planner for what is staged now; a dry run has no container, and makes nothing.
     private func planner(
         _ manifest: AcceptedManifest,
-        _ container: Container
+        _ container: Container?,
+        _ path: FilePath,
+        _ restrictions: Registration.Restrictions?
     ) throws(CommandFailure) -> Planner {
         do throws(StageError) {
-            return try Planner(manifest: manifest.manifest, container: container)
-        } catch {
-            throw CommandFailure(error)
-        }
-    }
-
-    /// The planner of a dry run, which makes nothing.
-    private func planner(
-        _ manifest: AcceptedManifest,
-        _ path: FilePath
-    ) throws(CommandFailure) -> Planner {
-        do throws(StageError) {
-            return try Planner(manifest: manifest.manifest, containerAt: path)
+            var planner =
+                if let container {
+                    try Planner(manifest: manifest.manifest, container: container)
+                } else {
+                    try Planner(manifest: manifest.manifest, containerAt: path)
+                }
+            var reader = container?.reader
+            if reader == nil { reader = try ContainerReader.reading(path) }
+            let history = try reader?.rememberedHistory(of: planner.manifest.application)
+            planner.pending = history?.pending
+            planner.budget = restrictions.map { restrictions in
+                InitialBudget(restrictions, manifest, planner, history?.spent ?? .init())
+            }
+            return planner
         } catch {
             throw CommandFailure(error)
         }
@@ -152,17 +236,84 @@ struct StagingRun: Sendable {
     }
 }
 
-extension StagingRun {
-    /// Stages packs that are named; that no manifest has one of them is an error.
-    func run(
-        _ ids: Set<PackID>,
-        _ select: @Sendable (Set<PackID>) -> PackSelection
-    ) async throws(CommandFailure) -> [StagingReport] {
-        let reports = try await run { _ in select(ids) }
-        let known = Set(reports.flatMap { $0.packs.map(\.id) })
-        if let unknown = ids.subtracting(known).min() {
-            throw CommandFailure(.unknownPack(unknown))
+extension ContainerReader {
+    /// The container as a reader sees it, or `nil` if there is none.
+    fileprivate static func reading(_ path: FilePath) throws(StageError) -> ContainerReader? {
+        do throws(ContainerError) {
+            return try open(path)
+        } catch {
+            throw .container(error)
         }
-        return reports
+    }
+
+    /// What is remembered of an application; a damaged record counts as none.
+    func rememberedHistory(
+        of application: ApplicationID
+    ) throws(StageError) -> StagingHistory? {
+        do throws(ContainerError) {
+            return try history(of: application)
+        } catch {
+            guard case .damagedRecord = error else { throw .container(error) }
+            return nil
+        }
+    }
+
+    /// Whether the application has loaded a pack of its manifest.
+    func hasLaunched(_ application: ApplicationID) throws(ContainerError) -> Bool {
+        if let history = try history(of: application), history.firstLoadedAt != nil { return true }
+        guard let record = try storedManifest(for: application),
+            // A manifest that cannot be read any more is told of where it is asked for.
+            let manifest = try? Manifest(json: Array(record.text.utf8))
+        else { return false }
+        for pack in manifest.packs where try hasBeenLoaded(pack.id) { return true }
+        return false
+    }
+}
+
+extension Planner {
+    /// Plans as if things were so.
+    fileprivate mutating func assume(_ assumptions: StagingRun.Assumptions) {
+        if assumptions.isInstalled {
+            for pack in plan(for: .event(.install, essentialOnly: false)).packsToStage {
+                staged[pack.id] = StagedVersion(
+                    version: pack.version,
+                    archiveDigest: pack.archive.digest
+                )
+            }
+        }
+        if let space = assumptions.freeSpace { freeSpace = space }
+    }
+}
+
+extension InitialBudget {
+    /// The budget of an application with what its packs have used up so far.
+    init(
+        _ restrictions: Registration.Restrictions,
+        _ manifest: AcceptedManifest,
+        _ planner: Planner,
+        _ spent: StagingHistory.Spending
+    ) {
+        var (essential, other) = (ByteCount.zero, ByteCount.zero)
+        for pack in manifest.manifest.packs where planner.staged[pack.id] != nil {
+            if planner.isEssential(pack) {
+                essential += pack.installedSize
+            } else {
+                other += pack.installedSize
+            }
+        }
+        let url = manifest.record.resolvedURL
+        let offered = manifest.manifest
+        self.init(
+            restrictions: restrictions,
+            essentialDownloads: spent.essential + ByteCount(manifest.record.text.utf8.count),
+            otherDownloads: spent.other,
+            essentialFiles: essential,
+            otherFiles: other,
+            hosts: { pack in
+                offered.urls(for: pack.archive, manifestURL: url).compactMap { text in
+                    URL(string: text)?.host()
+                }
+            }
+        )
     }
 }

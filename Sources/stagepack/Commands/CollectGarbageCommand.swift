@@ -17,13 +17,31 @@ struct CollectGarbageCommand: StagePackSubcommand {
     @Flag(help: "Remove the previous generation of each pack, too.")
     var all = false
 
+    @Flag(
+        help: ArgumentHelp(
+            "Remove the packs of applications that were registered and are no more, in every "
+                + "container of the system (as root) or of the user."
+        )
+    )
+    var unregistered = false
+
     @OptionGroup(title: "Source") var source: SourceOptions
     @Flag(help: "Print the result as JSON.") var json = false
 
     var printsJSON: Bool { json }
 
+    mutating func validate() throws {
+        if unregistered, source.app != nil || !source.manifest.isEmpty {
+            throw ValidationError("--unregistered excludes --app and --manifest.")
+        }
+    }
+
     func perform() async throws(CommandFailure) -> ExitStatus {
         let session = try Session(source)
+        guard !unregistered else {
+            Console.print(try await UnregisteredReport.make(session), asJSON: json)
+            return .success
+        }
         let container = try session.existingContainer()
         let records = try session.stored(container.reader)
         do throws(ContainerError) {

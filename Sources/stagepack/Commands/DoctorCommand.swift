@@ -108,7 +108,7 @@ extension DoctorReport {
         }
         for id in try container.packsWithGenerations() {
             if try container.reader.currentGeneration(of: id) != nil,
-                try container.reader.lease(id) == nil
+                try container.reader.lease(id, marksUse: false) == nil
             {
                 add(
                     .problem,

@@ -21,11 +21,12 @@ struct FetchCommand: StagePackSubcommand {
     var printsJSON: Bool { output.json }
 
     func perform() async throws(CommandFailure) -> ExitStatus {
-        let run = StagingRun(session: try Session(source, network), output: output)
-        let ids = Set(packs)
-        let body = { @Sendable () async throws(CommandFailure) in
-            try await run.run(ids) { .packs($0) }
-        }
+        let run = StagingRun(
+            session: try Session(source, network),
+            output: output,
+            wanted: .packs(Set(packs))
+        )
+        let body = { @Sendable () async throws(CommandFailure) in try await run.run() }
         return try await stage(output, within: deadline.map { .seconds($0) }, body) { reports in
             if output.json || !output.quiet {
                 Console.print(Listing(elements: reports), asJSON: output.json)

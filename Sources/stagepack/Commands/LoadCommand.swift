@@ -28,11 +28,9 @@ struct LoadCommand: StagePackSubcommand {
             return .success
         }
         guard !session.isOffline else { throw .notStaged(pack) }
-        let run = StagingRun(session: session, output: output)
         let id = pack
-        let body = { @Sendable () async throws(CommandFailure) in
-            try await run.run([id]) { .packs($0) }
-        }
+        let run = StagingRun(session: session, output: output, wanted: .packs([id]))
+        let body = { @Sendable () async throws(CommandFailure) in try await run.run() }
         var container: String?
         var failure: FailureReport?
         let status = try await stage(output, within: deadline.map { .seconds($0) }, body) {

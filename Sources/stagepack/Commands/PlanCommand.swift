@@ -23,15 +23,13 @@ struct PlanCommand: StagePackSubcommand {
     var printsJSON: Bool { output.json }
 
     func perform() async throws(CommandFailure) -> ExitStatus {
-        var run = StagingRun(session: try Session(source, network), output: output)
-        run.isDryRun = true
-        let dryRun = run
-        let (event, essential) = (event?.request, essential)
-        let body = { @Sendable () async throws(CommandFailure) in
-            try await dryRun.run { planner in
-                .event(event ?? planner.request, essentialOnly: essential)
-            }
-        }
+        let run = StagingRun(
+            session: try Session(source, network),
+            output: output,
+            wanted: .event(event?.request, essentialOnly: essential),
+            isDryRun: true
+        )
+        let body = { @Sendable () async throws(CommandFailure) in try await run.run() }
         return try await stage(output, within: nil, body) { reports in
             Console.print(PlanReport(plans: reports), asJSON: output.json)
         }

@@ -1,15 +1,25 @@
 import ArgumentParser
+import FoundationEssentials
 import StageEngine
 import StageModel
 
 struct PrefetchCommand: StagePackSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "prefetch",
-        abstract: "Stage the packs that their policies call for."
+        abstract: "Stage the packs that their policies call for.",
+        discussion: """
+            In the hook of a package manager ('--hook', or when dpkg runs the maintainer script that \
+            calls it) only essential packs are staged, within a deadline of 60 seconds, one line is \
+            printed for each application, and the status is 0 whatever happens: what is missing is \
+            left to the next 'stagepack prefetch --all --event periodic'.
+            """
     )
 
     @Flag(help: "Stage only the packs that are essential.")
     var essential = false
+
+    @Flag(help: "Do it for every application that is registered.")
+    var all = false
 
     @Option(
         help: ArgumentHelp(
@@ -20,8 +30,19 @@ struct PrefetchCommand: StagePackSubcommand {
     )
     var event: RequestArgument?
 
-    @Option(help: ArgumentHelp("The seconds after which to stop.", valueName: "seconds"))
+    @Option(
+        help: ArgumentHelp(
+            "The seconds after which to stop; in a hook 60, or STAGEPACK_HOOK_DEADLINE.",
+            valueName: "seconds"
+        )
+    )
     var deadline: Double?
+
+    @Flag(help: "Behave as the hook of a package manager has to.")
+    var hook = false
+
+    @Flag(help: "In a hook: end with the status of what went wrong.")
+    var strict = false
 
     @OptionGroup(title: "Source") var source: SourceOptions
     @OptionGroup(title: "Network") var network: NetworkOptions
@@ -29,18 +50,81 @@ struct PrefetchCommand: StagePackSubcommand {
 
     var printsJSON: Bool { output.json }
 
+    mutating func validate() throws {
+        if all, source.app != nil || !source.manifest.isEmpty || source.container != nil {
+            throw ValidationError("--all excludes --app, --manifest and --container.")
+        }
+        if let deadline, !(deadline >= 0 && deadline <= 1e9) {
+            throw ValidationError("--deadline: expected seconds from 0 on, found '\(deadline)'.")
+        }
+    }
+
     func perform() async throws(CommandFailure) -> ExitStatus {
-        let run = StagingRun(session: try Session(source, network), output: output)
-        let (event, essential) = (event?.request, essential)
+        let environment = ProcessInfo.processInfo.environment
+        if hook || environment["DPKG_MAINTSCRIPT_NAME"] != nil {
+            let run = HookRun(
+                sessions: try sessions(),
+                event: event?.request,
+                deadline: HookRun.deadline(deadline, environment),
+                output: output
+            )
+            let status = await run.run()
+            return strict ? status : .success
+        }
+        let wanted = StagingRun.Wanted.event(event?.request, essentialOnly: essential)
+        let sessions = try sessions()
+        let output = output
         let body = { @Sendable () async throws(CommandFailure) in
-            try await run.run { planner in
-                .event(event ?? planner.request, essentialOnly: essential)
-            }
+            try await ApplicationRuns.run(sessions, wanted, output)
         }
         return try await stage(output, within: deadline.map { .seconds($0) }, body) { reports in
             if output.json || !output.quiet {
                 Console.print(Listing(elements: reports), asJSON: output.json)
             }
         }
+    }
+
+    /// What each application is staged with: the one that the options name, or all.
+    private func sessions() throws(CommandFailure) -> [Result<Session, CommandFailure>] {
+        guard all else { return [.success(try Session(source, network))] }
+        let folders = RegistrationFolders(environment: ProcessInfo.processInfo.environment)
+        return try folders.applications().map { id in
+            do throws(CommandFailure) {
+                return .success(try Session(id, source, network))
+            } catch {
+                return .failure(error)
+            }
+        }
+    }
+}
+
+/// The runs of several applications, of which none stops the others.
+enum ApplicationRuns {
+    /// Stages for each application in turn.
+    ///
+    /// - Throws: the failure of the first application that could not even be planned for, after the
+    ///   others were staged, each of which is told when it happens.
+    static func run(
+        _ sessions: [Result<Session, CommandFailure>],
+        _ wanted: StagingRun.Wanted,
+        _ output: OutputOptions
+    ) async throws(CommandFailure) -> [StagingReport] {
+        var reports: [StagingReport] = []
+        var failures: [CommandFailure] = []
+        for session in sessions {
+            do throws(CommandFailure) {
+                let run = StagingRun(session: try session.get(), output: output, wanted: wanted)
+                reports += try await run.run()
+            } catch {
+                failures.append(error)
+                if error.status == .interrupted { break }
+            }
+        }
+        guard let last = failures.popLast() else { return reports }
+        for failure in failures { Console.report(failure, asJSON: false) }
+        if !reports.isEmpty, !output.quiet {
+            Console.print(Listing(elements: reports), asJSON: false)
+        }
+        throw last
     }
 }

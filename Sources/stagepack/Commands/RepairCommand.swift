@@ -26,10 +26,8 @@ struct RepairCommand: StagePackSubcommand {
             if !output.quiet { Console.print(Listing(elements: reports), asJSON: output.json) }
             return .success
         }
-        let run = StagingRun(session: session, output: output)
-        let body = { @Sendable () async throws(CommandFailure) in
-            try await run.run(damaged) { .repair($0) }
-        }
+        let run = StagingRun(session: session, output: output, wanted: .repair(damaged))
+        let body = { @Sendable () async throws(CommandFailure) in try await run.run() }
         return try await stage(output, within: nil, body) { reports in
             if output.json || !output.quiet {
                 Console.print(Listing(elements: reports), asJSON: output.json)

@@ -10,6 +10,11 @@ enum Console {
         if !text.isEmpty { write(text + "\n", to: STDOUT_FILENO) }
     }
 
+    /// Prints a line to standard output.
+    static func say(_ text: String) {
+        write(text + "\n", to: STDOUT_FILENO)
+    }
+
     /// Prints a line to standard error.
     static func note(_ text: String) {
         write(text + "\n", to: STDERR_FILENO)

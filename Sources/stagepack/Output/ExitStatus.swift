@@ -18,6 +18,8 @@ enum ExitStatus: Int32, CaseIterable {
     case manifestRefused = 12
     /// The manifest has no such pack.
     case unknownPack = 13
+    /// The application's restrictions do not allow a pack before its first launch.
+    case restricted = 14
 
     /// An archive could not be had: no connection, no answer, no end.
     case transferFailed = 20
@@ -56,6 +58,7 @@ enum ExitStatus: Int32, CaseIterable {
         case .manifestInvalid: "the manifest or the registration is not valid"
         case .manifestRefused: "the manifest is not accepted"
         case .unknownPack: "the manifest has no such pack"
+        case .restricted: "restrictions do not allow a pack before the first launch"
         case .transferFailed: "an archive could not be had"
         case .transferRefused: "a server refused an archive"
         case .digestMismatch: "what was received is not what the manifest names"

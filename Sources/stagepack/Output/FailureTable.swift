@@ -38,6 +38,31 @@ extension CommandFailure {
         )
     }
 
+    /// What the refusal of a plan means to the user.
+    init(_ refusal: Plan.Refusal, pack: PackID) {
+        switch refusal {
+        case .noSpace(let needed, let available):
+            self.init(StageError.noSpace(needed: needed, available: available), pack: pack)
+        case .exceedsAllowance(let allowance, let needed, let remaining):
+            self.init(
+                status: .restricted,
+                message: "pack '\(pack)': '\(allowance.rawValue)' of the registration leaves "
+                    + "\(remaining), and it takes \(needed)",
+                hint: "start the application: restrictions end when it has loaded a pack",
+                retry: .later
+            )
+        case .disallowedDomain(let hosts):
+            let names = hosts.map { "'\($0.forDisplay())'" }.joined(separator: ", ")
+            self.init(
+                status: .restricted,
+                message: "pack '\(pack)': 'downloadDomainAllowList' of the registration does not "
+                    + "have \(names)",
+                hint: "tell the application's packager, or start the application",
+                retry: .later
+            )
+        }
+    }
+
     init(_ error: ContainerError) {
         self.init(.container(error))
     }

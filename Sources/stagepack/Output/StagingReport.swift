@@ -14,6 +14,8 @@ struct StagingReport: Codable {
     var packs: [PackReport]
     /// Bytes that came over the wire.
     var transferred = ByteCount.zero
+    /// Packs that no manifest offers any more and that were removed; `nil` where nobody looked.
+    var removed: [PackID]?
     /// Why the stored manifest was used instead of the server's.
     var manifestProblem: FailureReport?
 
@@ -96,10 +98,9 @@ struct PackReport: Codable {
         case .stage: outcome = .planned
         case .leave(.upToDate): outcome = .present
         case .leave: outcome = .left
-        case .refuse(.noSpace(let needed, let available)):
+        case .refuse(let refusal):
             outcome = .failed
-            let failure = StageError.noSpace(needed: needed, available: available)
-            error = FailureReport(CommandFailure(failure, pack: id))
+            error = FailureReport(CommandFailure(refusal, pack: id))
         }
     }
 
@@ -147,7 +148,10 @@ extension Plan.Decision {
                     ? "none" : events.map(\.rawValue).sorted().joined(separator: ", "))
         case .leave(.notEssential): "not essential"
         case .leave(.notSelected): "not asked for"
+        case .leave(.declined): "the application's downloader extension did not ask for it"
         case .refuse(.noSpace): "does not fit"
+        case .refuse(.exceedsAllowance(let allowance, _, _)): "exceeds '\(allowance.rawValue)'"
+        case .refuse(.disallowedDomain): "its hosts are not in 'downloadDomainAllowList'"
         }
     }
 }
@@ -160,6 +164,7 @@ extension StagingReport: CustomStringConvertible {
         let failed = packs.count { $0.outcome == .failed }
         var text = "\(application): \(staged) staged, \(present) up to date"
         if failed > 0 { text += ", \(failed) failed" }
+        if let removed, !removed.isEmpty { text += ", \(removed.count) removed" }
         if transferred > .zero { text += " (\(transferred) transferred)" }
         return text + " in \(container)"
     }

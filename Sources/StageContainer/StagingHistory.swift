@@ -1,0 +1,199 @@
+public import StageModel
+import StageSystem
+import SystemPackage
+
+/// What is remembered of an application's runs: what was decided, what failed, what is still to come.
+///
+/// Kept in the container beside the manifest, for `stagepack why` and for the next run. Losing it
+/// loses explanations and the count of what was spent before the first launch, and no pack.
+public struct StagingHistory: Hashable, Sendable, Codable {
+    /// Whether the application is one that a registration named.
+    public var isRegistered = false
+    /// The version of the application at the last event; `nil` where nobody told it.
+    public var applicationVersion: String?
+    /// An installation or update of which packs are still missing.
+    public var pending: ContentRequest?
+    /// When it was noticed that the application had loaded a pack, in seconds since 1970.
+    ///
+    /// From then on nothing is restricted any more.
+    public var firstLoadedAt: Int64?
+    /// What was transferred before the first launch.
+    public var spent = Spending()
+    /// The run that ended last.
+    public var lastRun: Run?
+    /// What was decided about each pack by the last run that was about it, in the order of its plan.
+    public var packs: [PackEntry] = []
+
+    /// Creates the history of an application of which nothing is known.
+    public init() {}
+
+    /// Bytes of archives, by whether their packs were essential.
+    public struct Spending: Hashable, Sendable, Codable {
+        /// Of essential packs.
+        public var essential = ByteCount.zero
+        /// Of the others.
+        public var other = ByteCount.zero
+
+        /// Creates the value of nothing spent.
+        public init() {}
+    }
+
+    /// One run of a command that stages packs.
+    public struct Run: Hashable, Sendable, Codable {
+        /// When it ended, in seconds since 1970.
+        public var endedAt: Int64
+        /// The event it was for; `nil` where packs were asked for by name.
+        public var request: ContentRequest?
+        /// Whether it was for essential packs alone.
+        public var isEssentialOnly: Bool
+        /// What kept it from having the manifest, or the server's.
+        public var problem: Problem?
+
+        /// Creates the record of a run.
+        public init(
+            endedAt: Int64,
+            request: ContentRequest?,
+            isEssentialOnly: Bool,
+            problem: Problem? = nil
+        ) {
+            self.endedAt = endedAt
+            self.request = request
+            self.isEssentialOnly = isEssentialOnly
+            self.problem = problem
+        }
+    }
+
+    /// What was decided and done about one pack.
+    public struct PackEntry: Hashable, Sendable, Codable {
+        /// The pack.
+        public var id: PackID
+        /// The version that the manifest offered.
+        public var version: Int
+        /// When it was decided, in seconds since 1970.
+        public var decidedAt: Int64
+        /// What was done, as a word: the outcomes of a report.
+        public var outcome: String
+        /// Which rule decided: a policy and an event, or that it was asked for by name.
+        public var rule: String
+        /// Why, as a fragment.
+        public var reason: String
+        /// The URL that the archive came from.
+        public var source: String?
+        /// How many runs in a row could not stage it.
+        public var failures = 0
+        /// Why the last of them could not.
+        public var problem: Problem?
+
+        /// Creates the record of a decision.
+        public init(
+            id: PackID,
+            version: Int,
+            decidedAt: Int64,
+            outcome: String,
+            rule: String,
+            reason: String
+        ) {
+            self.id = id
+            self.version = version
+            self.decidedAt = decidedAt
+            self.outcome = outcome
+            self.rule = rule
+            self.reason = reason
+        }
+    }
+
+    /// Something that went wrong, as the user was told.
+    public struct Problem: Hashable, Sendable, Codable {
+        /// What happened and where.
+        public var message: String
+        /// The one thing to do, if there is one.
+        public var hint: String?
+        /// When trying again makes sense: `now`, `later` or `never`.
+        public var retry: String
+        /// The exit status that stands for it.
+        public var status: Int32
+
+        /// Creates a problem from its parts.
+        public init(message: String, hint: String?, retry: String, status: Int32) {
+            self.message = message
+            self.hint = hint
+            self.retry = retry
+            self.status = status
+        }
+    }
+}
+
+extension Container {
+    /// Changes what is remembered of an application, in one step; concurrent changes wait.
+    public func updateHistory(
+        of application: ApplicationID,
+        _ change: (inout StagingHistory) -> Void
+    ) throws(ContainerError) {
+        let lock: FileLock
+        do throws(FileError) {
+            let file = try locks.file(updating: FilePath(Self.historyLock))
+            lock = try FileLock.wait(for: file, .exclusive)
+        } catch {
+            throw .file(error)
+        }
+        var history: StagingHistory
+        do throws(ContainerError) {
+            history = try reader.history(of: application) ?? StagingHistory()
+        } catch {
+            // Explanations are not worth a failure: a damaged record begins anew.
+            guard case .damagedRecord = error else { throw error }
+            history = StagingHistory()
+        }
+        let before = history
+        change(&history)
+        if history != before {
+            try JSONRecord.write(
+                history,
+                to: application.recordName,
+                in: histories,
+                durably: false
+            )
+        }
+        _ = consume lock
+    }
+
+    /// Forgets an application: its manifest and what is remembered of it.
+    public func forget(_ application: ApplicationID) throws(ContainerError) {
+        try ContainerError.wrapping { () throws(FileError) in
+            try histories.remove(application.recordName)
+            try manifests.remove(application.recordName)
+        }
+    }
+
+    /// Held while a history is changed; a pack's id never begins with a dot.
+    private static let historyLock: FilePath.Component = ".history"
+}
+
+extension ContainerReader {
+    /// Returns what is remembered of an application, or `nil` if nothing is.
+    public func history(of application: ApplicationID) throws(ContainerError) -> StagingHistory? {
+        let name = FilePath(ContainerLayout.history).appending(application.recordName)
+        return try JSONRecord.read(StagingHistory.self, at: name, in: root)
+    }
+
+    /// Returns the applications that something is remembered of, in order.
+    public func applicationsWithHistory() throws(ContainerError) -> [ApplicationID] {
+        try applications(recordedIn: ContainerLayout.history)
+    }
+
+    /// Whether somebody has read from the generations of a pack since they were staged.
+    ///
+    /// A lease file is published with the time of its last access at zero, and a reader reads a byte
+    /// of it. On a file system that is mounted `noatime` nothing is ever noticed.
+    public func hasBeenLoaded(_ id: PackID) throws(ContainerError) -> Bool {
+        try ContainerError.wrapping { () throws(FileError) in
+            let path = FilePath(ContainerLayout.generations).appending(id.component)
+            guard let directory = try root.directory(path) else { return false }
+            for entry in try directory.entries() {
+                let lease = FilePath(entry.name).appending(ContainerLayout.lease)
+                if let status = try directory.status(lease), status.accessed > 0 { return true }
+            }
+            return false
+        }
+    }
+}

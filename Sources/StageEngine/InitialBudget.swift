@@ -1,0 +1,125 @@
+public import StageModel
+import StageTransfer
+
+/// What may be spent on an application's packs before it has loaded one: the restrictions of its
+/// registration, and what is left of them.
+///
+/// The names and what they count are those of Apple's `BAInitialDownloadRestrictions`. They bind until
+/// the first launch; from then on there is no budget.
+public struct InitialBudget: Equatable, Sendable {
+    /// What the registration allows.
+    public let restrictions: Registration.Restrictions
+    /// Bytes transferred for essential packs, the manifest's own among them.
+    public private(set) var essentialDownloads: ByteCount
+    /// Bytes transferred for the other packs.
+    public private(set) var otherDownloads: ByteCount
+    /// Bytes of the files of essential packs.
+    public private(set) var essentialFiles: ByteCount
+    /// Bytes of the files of the other packs.
+    public private(set) var otherFiles: ByteCount
+    private let hosts: @Sendable (Pack) -> [String]
+
+    /// Creates a budget of which this much is spent.
+    ///
+    /// - Parameters:
+    ///   - restrictions: What the registration allows.
+    ///   - essentialDownloads: Bytes of archives of essential packs so far, and of the manifest.
+    ///   - otherDownloads: Bytes of archives of the other packs so far.
+    ///   - essentialFiles: Bytes of the staged files of essential packs.
+    ///   - otherFiles: Bytes of the staged files of the other packs.
+    ///   - hosts: The hosts that a pack's archive is offered at.
+    public init(
+        restrictions: Registration.Restrictions,
+        essentialDownloads: ByteCount = .zero,
+        otherDownloads: ByteCount = .zero,
+        essentialFiles: ByteCount = .zero,
+        otherFiles: ByteCount = .zero,
+        hosts: @escaping @Sendable (Pack) -> [String] = { _ in [] }
+    ) {
+        self.restrictions = restrictions
+        self.essentialDownloads = essentialDownloads
+        self.otherDownloads = otherDownloads
+        self.essentialFiles = essentialFiles
+        self.otherFiles = otherFiles
+        self.hosts = hosts
+    }
+
+    /// Bytes that may still be transferred for essential packs; `nil` for any number.
+    public var remainingEssentialDownloads: ByteCount? {
+        restrictions.essentialDownloadAllowance.map { max($0 - essentialDownloads, .zero) }
+    }
+
+    /// Bytes that may still be transferred for the other packs; `nil` for any number.
+    public var remainingOtherDownloads: ByteCount? {
+        restrictions.downloadAllowance.map { max($0 - otherDownloads, .zero) }
+    }
+
+    /// Why the pack may not be staged, or `nil` if it may.
+    public func refusal(of pack: Pack, isEssential: Bool) -> Plan.Refusal? {
+        let hosts = hosts(pack)
+        if let domains = restrictions.downloadDomainAllowList, !hosts.isEmpty {
+            let allowed = AllowedDomains(domains)
+            if !hosts.contains(where: allowed.contains) { return .disallowedDomain(hosts) }
+        }
+        let limits: [(Allowance, ByteCount?, used: ByteCount, needed: ByteCount)] =
+            isEssential
+            ? [
+                (
+                    .essentialDownloadAllowance, restrictions.essentialDownloadAllowance,
+                    essentialDownloads, pack.archive.size
+                ),
+                (
+                    .essentialMaxInstallSize, restrictions.essentialMaxInstallSize,
+                    essentialFiles, pack.installedSize
+                ),
+            ]
+            : [
+                (
+                    .downloadAllowance, restrictions.downloadAllowance,
+                    otherDownloads, pack.archive.size
+                ),
+                (.maxInstallSize, restrictions.maxInstallSize, otherFiles, pack.installedSize),
+            ]
+        for (allowance, limit, used, needed) in limits {
+            guard let limit, used + needed > limit else { continue }
+            return .exceedsAllowance(
+                allowance,
+                needed: needed,
+                remaining: max(limit - used, .zero)
+            )
+        }
+        return nil
+    }
+
+    /// Counts a pack that is going to be staged.
+    public mutating func spend(_ pack: Pack, isEssential: Bool) {
+        if isEssential {
+            essentialDownloads += pack.archive.size
+            essentialFiles += pack.installedSize
+        } else {
+            otherDownloads += pack.archive.size
+            otherFiles += pack.installedSize
+        }
+    }
+
+    /// Budgets are the same if they allow and have spent the same.
+    public static func == (left: InitialBudget, right: InitialBudget) -> Bool {
+        left.restrictions == right.restrictions
+            && left.essentialDownloads == right.essentialDownloads
+            && left.otherDownloads == right.otherDownloads
+            && left.essentialFiles == right.essentialFiles
+            && left.otherFiles == right.otherFiles
+    }
+}
+
+/// A limit of a registration's restrictions, by its name there.
+public enum Allowance: String, Equatable, Sendable {
+    /// Bytes to transfer for packs that are not essential.
+    case downloadAllowance
+    /// Bytes to transfer for essential packs and the manifest.
+    case essentialDownloadAllowance
+    /// Bytes of the files of packs that are not essential.
+    case maxInstallSize
+    /// Bytes of the files of essential packs.
+    case essentialMaxInstallSize
+}

@@ -1,0 +1,206 @@
+import ArgumentParser
+import FoundationEssentials
+import StageModel
+import StageSystem
+import SystemPackage
+
+struct AppCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "app",
+        abstract: "Look at the applications that are registered, and register them.",
+        subcommands: [
+            AppListCommand.self, AppShowCommand.self, AppValidateCommand.self,
+            AppRegisterCommand.self,
+        ]
+    )
+}
+
+struct AppListCommand: StagePackSubcommand {
+    static let configuration = CommandConfiguration(
+        commandName: "list",
+        abstract: "List the applications that are registered.",
+        discussion: "Ends with status 3 if a registration is not valid."
+    )
+
+    @Flag(help: "Print the result as JSON.") var json = false
+
+    var printsJSON: Bool { json }
+
+    func perform() async throws(CommandFailure) -> ExitStatus {
+        let folders = RegistrationFolders(environment: ProcessInfo.processInfo.environment)
+        let rows = try folders.applications().map { id in
+            do throws(CommandFailure) {
+                return RegistrationReport(try folders.registration(of: id))
+            } catch {
+                return RegistrationReport(id, error)
+            }
+        }
+        Console.print(RegistrationListing(applications: rows), asJSON: json)
+        return rows.contains { $0.problem != nil } ? .findings : .success
+    }
+}
+
+struct AppShowCommand: StagePackSubcommand {
+    static let configuration = CommandConfiguration(
+        commandName: "show",
+        abstract: "Print the registration that holds for an application."
+    )
+
+    @Argument(help: "The application.") var id: String
+    @Flag(help: "Print the result as JSON.") var json = false
+
+    var printsJSON: Bool { json }
+
+    func perform() async throws(CommandFailure) -> ExitStatus {
+        let folders = RegistrationFolders(environment: ProcessInfo.processInfo.environment)
+        let found = try folders.registration(named: id)
+        let text = String(decoding: found.value.json(), as: UTF8.self)
+        if json {
+            Console.print(RegistrationReport(found), asJSON: true)
+        } else {
+            Console.say("\(found.path)")
+            for path in found.overridden { Console.say("instead of \(path)") }
+            Console.write(text.hasSuffix("\n") ? text : text + "\n", to: 1)
+        }
+        return .success
+    }
+}
+
+struct AppValidateCommand: StagePackSubcommand {
+    static let configuration = CommandConfiguration(
+        commandName: "validate",
+        abstract: "Say what is wrong with registrations before they are installed.",
+        discussion: "Silent if there is nothing to say; ends with status 3 if there is."
+    )
+
+    @Argument(help: "The registrations' files.") var files: [String]
+    @Flag(help: "Print the findings as JSON.") var json = false
+
+    var printsJSON: Bool { json }
+
+    func perform() async throws(CommandFailure) -> ExitStatus {
+        let findings = files.flatMap { Self.findings(FilePath($0)) }
+        Console.print(Listing(elements: findings), asJSON: json)
+        return findings.isEmpty ? .success : .findings
+    }
+
+    /// What is wrong with one file: that it cannot be read, or what it names.
+    static func findings(_ path: FilePath) -> [RegistrationFinding] {
+        let registration: Registration
+        do throws(CommandFailure) {
+            registration = try RegistrationFolders.read(path)
+        } catch {
+            return [RegistrationFinding(file: path.string, finding: error.message)]
+        }
+        var texts: [String] = []
+        let name = "\(registration.application).json"
+        if path.lastComponent?.string != name {
+            texts.append("the file's name: expected '\(name)'")
+        }
+        for (member, program) in [
+            ("downloaderExtension", registration.downloaderExtension),
+            ("backgroundEventsHandler", registration.backgroundEventsHandler),
+        ] {
+            guard let program, !FileStatus.isExecutable(FilePath(program.path)) else { continue }
+            texts.append("\(member).path: '\(program.path)' cannot be executed here")
+        }
+        return texts.map { RegistrationFinding(file: path.string, finding: $0) }
+    }
+}
+
+struct AppRegisterCommand: StagePackSubcommand {
+    static let configuration = CommandConfiguration(
+        commandName: "register",
+        abstract: "Register an application: for the system when run by root, else for the user.",
+        discussion: "Packages do not need this: they install the file themselves."
+    )
+
+    @Argument(help: "The registration's file.") var file: String
+    @Flag(help: "Print the result as JSON.") var json = false
+
+    var printsJSON: Bool { json }
+
+    func perform() async throws(CommandFailure) -> ExitStatus {
+        let registration = try RegistrationFolders.read(FilePath(file))
+        let folders = RegistrationFolders(environment: ProcessInfo.processInfo.environment)
+        guard let folder = folders.folderForWriting else {
+            throw .usage("no folder for registrations: set HOME or XDG_CONFIG_HOME")
+        }
+        let name = "\(registration.application).json"
+        do throws(FileError) {
+            guard let component = FilePath.Component(name) else {
+                preconditionFailure("an identifier is a file name")
+            }
+            try Directory.make(folder).write(registration.json(), to: component, durably: true)
+        } catch {
+            throw CommandFailure(
+                status: .containerUnusable,
+                message: error.description,
+                hint: "run it as a user that may write there",
+                retry: .never
+            )
+        }
+        let found = try folders.registration(of: registration.application)
+        Console.print(RegistrationReport(found), asJSON: json)
+        return .success
+    }
+}
+
+/// One thing that is wrong with a registration.
+struct RegistrationFinding: Codable, CustomStringConvertible {
+    var file: String
+    var finding: String
+
+    var description: String { "\(file.forDisplay()): \(finding)" }
+}
+
+/// What `app list`, `app show --json` and `app register` print of one application.
+struct RegistrationReport: Codable, CustomStringConvertible {
+    var id: ApplicationID
+    var version: String?
+    var group: ApplicationGroupID?
+    var manifestURLs: [String]?
+    var file: String?
+    /// Files that it stands in front of.
+    var overridden: [String]?
+    /// Why the registration does not hold.
+    var problem: FailureReport?
+
+    init(_ found: RegistrationFolders.Found) {
+        id = found.value.application
+        version = found.value.version
+        group = found.value.group
+        manifestURLs = found.value.manifestURLs
+        file = found.path.string
+        overridden = found.overridden.map(\.string)
+    }
+
+    init(_ id: ApplicationID, _ failure: CommandFailure) {
+        self.id = id
+        problem = FailureReport(failure)
+    }
+
+    var description: String {
+        problem.map { "\(id): \($0.message)" }
+            ?? "\(id): version \(version ?? "-"), registered in \(file ?? "-")"
+    }
+}
+
+/// What `app list` prints.
+struct RegistrationListing: Encodable, CustomStringConvertible {
+    var applications: [RegistrationReport]
+
+    func encode(to encoder: any Encoder) throws { try applications.encode(to: encoder) }
+
+    var description: String {
+        guard !applications.isEmpty else { return "" }
+        let rows = applications.map { row in
+            [
+                row.id.text, row.version ?? "-", row.group?.text ?? "-",
+                row.problem.map { "not valid: \($0.message)" } ?? row.file ?? "-",
+            ]
+        }
+        return Table(head: ["application", "version", "group", "registered in"], rows: rows)
+            .description
+    }
+}

@@ -1,0 +1,154 @@
+import ArgumentParser
+import FoundationEssentials
+import StageContainer
+import StageEngine
+import StageModel
+import StageSystem
+import SystemPackage
+
+struct SimulateCommand: StagePackSubcommand {
+    static let configuration = CommandConfiguration(
+        commandName: "simulate",
+        abstract: "Show what an event would do with each pack of an application, and why.",
+        discussion: """
+            Asks for the application's manifest and plans in a throw-away container: for 'install' \
+            an empty one, for the other events one in which everything is staged that an \
+            installation stages. With '--stage' the packs are fetched and published there, too. \
+            Nothing of it stays.
+            """
+    )
+
+    /// What is wrong with the machine.
+    enum Fault: String, ExpressibleByArgument, CaseIterable {
+        case noSpace = "no-space"
+        case noNetwork = "no-network"
+        case metered
+    }
+
+    @Argument(help: "The event: install, update or periodic.") var event: RequestArgument
+
+    @Option(help: ArgumentHelp("The registered application.", valueName: "id"))
+    var app: String?
+
+    @Option(
+        help: ArgumentHelp("A registration's file, instead of --app.", valueName: "file"),
+        completion: .file(extensions: ["json"])
+    )
+    var registration: String?
+
+    @Option(
+        help: ArgumentHelp("What is wrong: no-space, no-network or metered.", valueName: "fault")
+    )
+    var fault: Fault?
+
+    @Flag(help: "Stage essential packs only, as a hook does.") var essential = false
+    @Flag(help: "Fetch the packs, too.") var stage = false
+
+    @OptionGroup(title: "Network") var network: NetworkOptions
+    @OptionGroup(title: "Output") var output: OutputOptions
+
+    var printsJSON: Bool { output.json }
+
+    mutating func validate() throws {
+        if (app == nil) == (registration == nil) {
+            throw ValidationError("Name the application: either --app or --registration.")
+        }
+        if stage, fault == .noSpace {
+            throw ValidationError("--stage cannot be had with --fault no-space.")
+        }
+    }
+
+    func perform() async throws(CommandFailure) -> ExitStatus {
+        let folder = try TemporaryFolder.make()
+        defer { folder.remove() }
+        var network = network
+        if fault == .noNetwork { network.isOffline = true }
+        let session = try session(folder.path, network)
+        if fault == .metered {
+            Console.note(
+                "a metered link changes nothing: packs are fetched over it like over others"
+            )
+        }
+        let run = run(session, folder.path)
+        let body = { @Sendable () async throws(CommandFailure) in try await run() }
+        return try await stage(output, within: nil, body) { reports in
+            Console.print(PlanReport(plans: reports), asJSON: output.json)
+        }
+    }
+
+    private func session(
+        _ path: FilePath,
+        _ network: NetworkOptions
+    ) throws(CommandFailure) -> Session {
+        var source = SourceOptions()
+        source.manifest = []
+        source.app = app
+        source.container = path.appending("container")
+        source.applicationVersion = nil
+        guard let registration else { return try Session(source, network) }
+        return Session(try RegistrationFolders.read(FilePath(registration)), source, network)
+    }
+
+    /// What is run: for a plan once, and to stage an update, an installation before.
+    private func run(
+        _ session: Session,
+        _ path: FilePath
+    ) -> @Sendable () async throws(CommandFailure) -> [StagingReport] {
+        let (request, essential, output, stage) = (event.request, essential, output, stage)
+        let isOutOfSpace = fault == .noSpace
+        return { () async throws(CommandFailure) -> [StagingReport] in
+            var run = StagingRun(
+                session: session,
+                output: output,
+                wanted: .event(request, essentialOnly: essential)
+            )
+            guard stage else {
+                run.isDryRun = true
+                run.assumptions = StagingRun.Assumptions(
+                    isInstalled: request != .install,
+                    freeSpace: isOutOfSpace ? .zero : nil
+                )
+                return try await run.run()
+            }
+            if request != .install {
+                let before = StagingRun(
+                    session: session,
+                    output: output,
+                    wanted: .event(.install, essentialOnly: false)
+                )
+                _ = try await before.run()
+            }
+            return try await run.run()
+        }
+    }
+}
+
+/// A directory that goes with the command.
+private struct TemporaryFolder {
+    let path: FilePath
+    private let parent: Directory
+    private let name: FilePath.Component
+
+    static func make() throws(CommandFailure) -> TemporaryFolder {
+        let mark = String(UInt64.random(in: 0...UInt64.max), radix: 36)
+        let parent = ProcessInfo.processInfo.environment["TMPDIR"] ?? "/tmp"
+        do throws(FileError) {
+            let directory = try Directory.open(FilePath(parent))
+            guard let name = FilePath.Component("stagepack-simulate.\(mark)") else {
+                preconditionFailure("digits are a file name")
+            }
+            let path = try directory.makeDirectory(FilePath(name)).path
+            return TemporaryFolder(path: path, parent: directory, name: name)
+        } catch {
+            throw CommandFailure(.file(error))
+        }
+    }
+
+    func remove() {
+        do throws(FileError) {
+            try parent.removeTree(name)
+        } catch {
+            Console.note("stagepack: warning: \(error)")
+        }
+    }
+}

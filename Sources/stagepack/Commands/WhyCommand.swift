@@ -1,0 +1,185 @@
+import ArgumentParser
+import FoundationEssentials
+import StageContainer
+import StageModel
+import SystemPackage
+
+struct WhyCommand: StagePackSubcommand {
+    static let configuration = CommandConfiguration(
+        commandName: "why",
+        abstract: "Say what was decided about packs, by which rule, and what is waited for.",
+        discussion: "Reads what earlier runs remembered in the container; uses no network."
+    )
+
+    @Argument(help: "The pack; without it, every pack.", transform: PackArgument.parse)
+    var pack: PackID?
+
+    @OptionGroup(title: "Source") var source: SourceOptions
+    @Flag(help: "Print the result as JSON.") var json = false
+
+    var printsJSON: Bool { json }
+
+    func perform() async throws(CommandFailure) -> ExitStatus {
+        let session = try Session(source)
+        var reports: [HistoryReport] = []
+        for path in try containers(session) {
+            reports += try Self.reports(at: path, session.registration?.application, pack)
+        }
+        if let pack, reports.isEmpty {
+            throw CommandFailure(
+                status: .unknownPack,
+                message: "nothing was decided about pack '\(pack)' yet",
+                hint: "run 'stagepack prefetch', or 'stagepack plan' to see what it would do",
+                retry: .never
+            )
+        }
+        Console.print(Listing(elements: reports), asJSON: json)
+        return .success
+    }
+
+    /// The container that the options name, or those of all registered applications.
+    private func containers(_ session: Session) throws(CommandFailure) -> [FilePath] {
+        if let path = session.knownContainer { return [path] }
+        let folders = RegistrationFolders(environment: session.environment)
+        var paths: [FilePath] = []
+        for id in try folders.applications() {
+            let path = try Session(id, source, nil).knownContainer
+            if let path, !paths.contains(path) { paths.append(path) }
+        }
+        return paths
+    }
+
+    private static func reports(
+        at path: FilePath,
+        _ only: ApplicationID?,
+        _ pack: PackID?
+    ) throws(CommandFailure) -> [HistoryReport] {
+        do throws(ContainerError) {
+            guard let reader = try ContainerReader.open(path) else { return [] }
+            var reports: [HistoryReport] = []
+            for id in try reader.applicationsWithHistory() where only == nil || only == id {
+                guard var history = try reader.history(of: id) else { continue }
+                if let pack {
+                    history.packs.removeAll { $0.id != pack }
+                    if history.packs.isEmpty { continue }
+                }
+                reports.append(HistoryReport(path, id, history))
+            }
+            return reports
+        } catch {
+            throw CommandFailure(error)
+        }
+    }
+}
+
+/// What `why` prints of one application.
+struct HistoryReport: Codable {
+    var container: String
+    var application: ApplicationID
+    var isRegistered: Bool
+    var applicationVersion: String?
+    var lastRun: Date?
+    var request: ContentRequest?
+    var isEssentialOnly: Bool
+    /// Why the last run had no manifest, or not the server's.
+    var problem: StagingHistory.Problem?
+    /// The event of which packs are still missing: the next periodic run completes it.
+    var pending: ContentRequest?
+    /// When the application was seen to have loaded a pack; restrictions bind until then.
+    var firstLoaded: Date?
+    var packs: [Entry]
+
+    struct Entry: Codable {
+        var id: PackID
+        var version: Int
+        var decided: Date
+        var outcome: String
+        var rule: String
+        var reason: String
+        var source: String?
+        /// How many runs in a row could not stage it.
+        var failures: Int
+        var problem: StagingHistory.Problem?
+    }
+
+    init(_ path: FilePath, _ id: ApplicationID, _ history: StagingHistory) {
+        container = path.string
+        application = id
+        isRegistered = history.isRegistered
+        applicationVersion = history.applicationVersion
+        lastRun = history.lastRun.map { Self.date($0.endedAt) }
+        request = history.lastRun?.request
+        isEssentialOnly = history.lastRun?.isEssentialOnly ?? false
+        problem = history.lastRun?.problem
+        pending = history.pending
+        firstLoaded = history.firstLoadedAt.map(Self.date)
+        packs = history.packs.map { entry in
+            Entry(
+                id: entry.id,
+                version: entry.version,
+                decided: Self.date(entry.decidedAt),
+                outcome: entry.outcome,
+                rule: entry.rule,
+                reason: entry.reason,
+                source: entry.source,
+                failures: entry.failures,
+                problem: entry.problem
+            )
+        }
+    }
+
+    private static func date(_ seconds: Int64) -> Date {
+        Date(timeIntervalSince1970: Double(seconds))
+    }
+}
+
+extension HistoryReport: CustomStringConvertible {
+    /// A paragraph for the application, then one for each pack.
+    var description: String {
+        ([head] + packs.map(\.description)).joined(separator: "\n")
+    }
+
+    private var head: String {
+        let version = applicationVersion.map { " \($0)" } ?? ""
+        var lines = ["\(application)\(version) in \(container)"]
+        if let lastRun {
+            let event = request.map { " for '\($0.rawValue)'" } ?? " for packs by name"
+            let only = isEssentialOnly ? ", essential packs only" : ""
+            lines.append("  last run: \(lastRun.formatted(.iso8601))\(event)\(only)")
+        }
+        if let problem {
+            lines.append("  manifest: \(problem.message)")
+            if let hint = problem.hint { lines.append("  to do: \(hint)") }
+        }
+        if let pending {
+            let next =
+                isRegistered
+                ? "stagepack prefetch --all --event periodic" : "stagepack prefetch"
+            lines.append("  not complete: '\(pending.rawValue)'; '\(next)' goes on with it")
+        }
+        return lines.joined(separator: "\n")
+    }
+}
+
+extension HistoryReport.Entry: CustomStringConvertible {
+    /// What was decided, when and by what, and what is to be done about it.
+    var description: String {
+        var lines = [
+            "\(id), version \(version): \(outcome), \(reason)",
+            "  decided: \(decided.formatted(.iso8601)), \(rule)",
+        ]
+        if let source { lines.append("  from: \(source)") }
+        if let problem {
+            let runs = failures == 1 ? "1 run" : "\(failures) runs in a row"
+            lines.append("  tried: \(runs), \(problem.message)")
+            lines.append("  again: \(again(problem))")
+            if let hint = problem.hint { lines.append("  to do: \(hint)") }
+        }
+        return lines.joined(separator: "\n")
+    }
+
+    private func again(_ problem: StagingHistory.Problem) -> String {
+        problem.retry == CommandFailure.Retry.never.rawValue
+            ? "not without a change" : "in the next run"
+    }
+}

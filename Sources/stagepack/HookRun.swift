@@ -1,0 +1,114 @@
+import FoundationEssentials
+import StageContainer
+import StageEngine
+import StageModel
+import StageSystem
+
+/// A run inside of the hook of a package manager, which it must neither hold up nor break.
+///
+/// It stages essential packs only, tells everything about an application in one line, and leaves what
+/// it did not get done to the periodic run, which the history of the application tells about it.
+/// Nothing is started and nothing is waited for but the deadline, so a chroot, an image build, a
+/// `policy-rc.d` and a machine without systemd are no different to it.
+struct HookRun: Sendable {
+    let sessions: [Result<Session, CommandFailure>]
+    let event: ContentRequest?
+    /// The time for all applications together.
+    let deadline: Duration
+    let output: OutputOptions
+
+    /// The deadline that the options or the environment give, else a minute.
+    static func deadline(_ option: Double?, _ environment: [String: String]) -> Duration {
+        let variable = environment["STAGEPACK_HOOK_DEADLINE"].flatMap(Double.init)
+        let seconds = [option, variable].compactMap(\.self).first { $0 >= 0 && $0 <= 1e9 }
+        return .seconds(seconds ?? 60)
+    }
+
+    /// Stages, prints a line for each application, and returns the status of the first failure.
+    func run() async -> ExitStatus {
+        let start = ContinuousClock.now
+        var status = ExitStatus.success
+        for session in sessions {
+            let rest = max(.zero, deadline - (ContinuousClock.now - start))
+            let ending = await run(session, within: rest)
+            if !output.quiet || ending.status != .success { Console.say(ending.line) }
+            if status == .success { status = ending.status }
+            if ending.status == .interrupted { break }
+        }
+        return status
+    }
+
+    private typealias Ending = (line: String, status: ExitStatus)
+
+    private func run(
+        _ session: Result<Session, CommandFailure>,
+        within rest: Duration
+    ) async -> Ending {
+        switch session {
+        case .success(let session): await run(session, within: rest)
+        case .failure(let error): (Self.line("registrations", error.message), error.status)
+        }
+    }
+
+    private func run(_ session: Session, within rest: Duration) async -> Ending {
+        let name = session.registration?.application.text ?? "packs"
+        var quiet = output
+        quiet.quiet = true
+        quiet.progress = .none
+        let run = StagingRun(
+            session: session,
+            output: quiet,
+            wanted: .event(event, essentialOnly: true)
+        )
+        let (result, interruption) = await withInterruption(after: rest) {
+            () async -> Result<[StagingReport], CommandFailure> in
+            do throws(CommandFailure) {
+                return .success(try await run.run())
+            } catch {
+                return .failure(error)
+            }
+        }
+        switch result {
+        case .failure(let failure):
+            let isLate = interruption == .deadline
+            let message = isLate ? "the time was up before the manifest came" : failure.message
+            return (
+                Self.line(name, "nothing staged: \(message)"), isLate ? .unfinished : failure.status
+            )
+        case .success(let reports):
+            return Self.ending(name, reports, isLate: interruption == .deadline)
+        }
+    }
+
+    private static func ending(
+        _ name: String,
+        _ reports: [StagingReport],
+        isLate: Bool
+    ) -> Ending {
+        let packs = reports.flatMap(\.packs)
+        let staged = packs.filter { $0.outcome == .staged }
+        let here = staged.count + packs.count { $0.outcome == .present }
+        var failures = reports.flatMap(\.failures)
+        if failures.isEmpty { failures = reports.compactMap(\.manifestProblem) }
+        let size = staged.reduce(ByteCount.zero) { $0 + ($1.transferred ?? .zero) }
+        let transferred = size > .zero ? " (\(size))" : ""
+        guard let failure = failures.first else {
+            let what =
+                staged.isEmpty ? "essential packs are here" : "\(staged.count) staged\(transferred)"
+            return (line(name, what, isFinished: true), .success)
+        }
+        let count = packs.count { $0.outcome == .failed }
+        let missing = count == 0 ? "" : ", \(count) missing"
+        let message = isLate ? "the time was up" : failure.message
+        let status = isLate ? ExitStatus.unfinished : ExitStatus(rawValue: failure.status)
+        return (
+            line(name, "\(here) here\(transferred)\(missing): \(message)"),
+            status ?? .unfinished
+        )
+    }
+
+    private static func line(_ name: String, _ text: String, isFinished: Bool = false) -> String {
+        let rest = isFinished ? "" : "; the next periodic run goes on"
+        return "stagepack: \(name): \(text)\(rest)"
+    }
+}

@@ -1,0 +1,93 @@
+import Glibc
+import StageContainer
+import StageModel
+import StagePack
+import StageSystem
+import SystemPackage
+
+/// What `gc --unregistered` prints: what it removed.
+struct UnregisteredReport: Codable, CustomStringConvertible {
+    /// The applications that are forgotten.
+    var applications: [ApplicationID] = []
+    /// The packs that are out of sight; one that is read goes when its reader has ended.
+    var packs: [PackID] = []
+    /// The containers that are gone, because nothing was left in them.
+    var containers: [String] = []
+
+    /// Removes what applications left that are not registered any more.
+    static func make(_ session: Session) async throws(CommandFailure) -> UnregisteredReport {
+        let folders = RegistrationFolders(environment: session.environment)
+        let registered = Set(try folders.applications())
+        var report = UnregisteredReport()
+        for path in try containers(session) {
+            try await report.collect(path, registered)
+        }
+        return report
+    }
+
+    private mutating func collect(
+        _ path: FilePath,
+        _ registered: Set<ApplicationID>
+    ) async throws(CommandFailure) {
+        guard let container = try Self.open(path) else { return }
+        let (forgotten, removed) = try await container.forgetUnregistered(registered)
+        guard !forgotten.isEmpty else { return }
+        applications += forgotten
+        packs += removed
+        if try container.isDeserted(), let name = path.lastComponent {
+            try ContainerFolder.remove(name, in: path.removingLastComponent())
+            containers.append(path.string)
+        }
+    }
+
+    private static func open(_ path: FilePath) throws(CommandFailure) -> Container? {
+        do throws(ContainerError) {
+            return try Container.open(path)
+        } catch {
+            throw CommandFailure(error)
+        }
+    }
+
+    /// The container that the options name, or all of the system's or the user's.
+    private static func containers(_ session: Session) throws(CommandFailure) -> [FilePath] {
+        if let path = session.source.container { return [path] }
+        let folder =
+            geteuid() == 0
+            ? ContainerLocations.systemGroups
+            : ContainerLocations.userGroups(environment: session.environment)
+        guard let folder else { return [] }
+        return try ContainerFolder.names(in: folder).map { folder.appending($0) }
+    }
+
+    var description: String {
+        guard !applications.isEmpty else { return "" }
+        let names = applications.map(\.text).joined(separator: ", ")
+        return "\(names): not registered any more, \(packs.count) packs removed"
+    }
+}
+
+/// A directory of containers.
+enum ContainerFolder {
+    /// The names of the directories in it; none if it is not there.
+    static func names(in path: FilePath) throws(CommandFailure) -> [FilePath.Component] {
+        do throws(FileError) {
+            return try Directory.open(path).entries().filter { $0.kind == .directory }.map(\.name)
+        } catch  where error.errno == .noSuchFileOrDirectory {
+            return []
+        } catch {
+            throw CommandFailure(.file(error))
+        }
+    }
+
+    /// Removes a container with everything in it.
+    static func remove(
+        _ name: FilePath.Component,
+        in path: FilePath
+    ) throws(CommandFailure) {
+        do throws(FileError) {
+            try Directory.open(path).removeTree(name)
+        } catch {
+            throw CommandFailure(.file(error))
+        }
+    }
+}

@@ -1,0 +1,285 @@
+import Glibc
+import StageContainer
+import StageModel
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+/// What `prefetch` does in the hook of a package manager, and what comes after it.
+@Suite(
+    .server,
+    .directory,
+    .enabled("root needs a '/var/lib' of its own") {
+        guard geteuid() == 0 else { return true }
+        return await Program.canMount
+    }
+)
+struct HookTests {
+    private static let hook = ["prefetch", "--all", "--hook"]
+
+    /// Three packs, one of each policy.
+    private func packs(version: Int = 1) throws -> [SamplePack] {
+        let events: Set<InstallationEvent> = [.firstInstallation, .subsequentUpdate]
+        return [
+            try .small(try PackID("essential"), version: version, policy: .essential(events)),
+            try .small(try PackID("prefetch"), version: version, policy: .prefetch(events)),
+            try .small(try PackID("on-demand"), version: version, policy: .onDemand),
+        ]
+    }
+
+    @Test func aHookStagesWhatIsEssentialAndTheTimerTheRest() async throws {
+        var installed = try await Installed()
+        try installed.world.publish(try packs())
+        let hook = try await installed.run("prefetch", "--all", "--hook")
+        let output = "stagepack: net.example.wallpaper: 1 staged (20.2 kB)\n"
+        #expect(hook == Program.Ending(status: 0, output: output, error: ""))
+        #expect(try installed.staged() == ["essential": 1])
+        #expect(try installed.history()?.pending == .install)
+
+        let timer = try await installed.run("prefetch", "--all", "--event", "periodic", "--quiet")
+        #expect(timer == Program.Ending(status: 0, output: "", error: ""))
+        #expect(try installed.staged() == ["essential": 1, "prefetch": 1])
+        #expect(try installed.history()?.pending == nil)
+
+        let again = try await installed.run("prefetch", "--all", "--hook")
+        #expect(again.output == "stagepack: net.example.wallpaper: essential packs are here\n")
+    }
+
+    @Test func dpkgIsNoticed() async throws {
+        var installed = try await Installed()
+        try installed.world.publish(try packs())
+        installed.world.server.answer("/manifest.json", with: .status(500))
+        installed.world.program.environment["DPKG_MAINTSCRIPT_NAME"] = "postinst"
+        let ending = try await installed.run(
+            "prefetch",
+            "--app",
+            "net.example.wallpaper",
+            "--attempts",
+            "1"
+        )
+        #expect(ending.status == 0)
+        #expect(ending.error == "")
+        #expect(ending.output.hasSuffix("; the next periodic run goes on\n"))
+        #expect(ending.output.split(separator: "\n").count == 1)
+    }
+
+    /// An origin that is not as it should be, and what the one line says then.
+    private static let origins: [(name: String, line: String, status: Int32)] = [
+        ("absent", "nothing staged: ", 10),
+        ("silent", "nothing staged: the time was up before the manifest came", 75),
+        ("rubbish", "nothing staged: ", 11),
+        ("stalled pack", "0 here, 1 missing: the time was up", 75),
+        ("refused pack", "0 here, 1 missing: pack 'essential': ", 21),
+        ("offline", "nothing staged: the manifest is not here, and ", 75),
+    ]
+
+    @Test(arguments: origins)
+    func aHookIsNeitherHeldUpNorBrokenAndTheTimerCompletesIt(
+        origin: (name: String, line: String, status: Int32)
+    ) async throws {
+        var installed = try await Installed()
+        let packs = try packs()
+        try installed.world.publish(packs)
+        let server = installed.world.server
+        switch origin.name {
+        case "absent":
+            installed.registration.manifestURLs = ["http://127.0.0.1:9/manifest.json"]
+            try installed.install()
+        case "silent":
+            server.answer("/manifest.json", with: .content([0x20]).stalled(after: 0))
+        case "rubbish": server.answer("/manifest.json", with: .content(Array("<html>".utf8)))
+        case "stalled pack":
+            server.answer(packs[0].path, with: .content(packs[0].archive).stalled(after: 1000))
+        case "refused pack": server.answer(packs[0].path, with: .status(403))
+        default: installed.world.program.environment["STAGEPACK_OFFLINE"] = "1"
+        }
+        let start = ContinuousClock.now
+        let arguments = ["--deadline", "3", "--attempts", "1"]
+        let ending = try await installed.world.program.run(Self.hook + arguments)
+        // The machine may be busy; but a stall that no deadline ends is noticed after 60 seconds.
+        #expect(ContinuousClock.now - start < .seconds(50))
+        #expect(ending.status == 0)
+        #expect(ending.error == "")
+        #expect(ending.output.hasPrefix("stagepack: net.example.wallpaper: \(origin.line)"))
+        #expect(ending.output.hasSuffix("; the next periodic run goes on\n"))
+        #expect(ending.output.split(separator: "\n").count == 1)
+        #expect(try installed.history()?.pending == .install)
+        let strict = try await installed.world.program.run(Self.hook + ["--strict"] + arguments)
+        #expect(strict.status == origin.status)
+
+        installed.world.program.environment["STAGEPACK_OFFLINE"] = nil
+        installed.registration.manifestURLs = [installed.world.manifestURL]
+        try installed.install()
+        installed.world.revision = 1
+        try installed.world.publish(packs)
+        let timer = try await installed.run("prefetch", "--all", "--event", "periodic", "--quiet")
+        #expect(timer == Program.Ending(status: 0, output: "", error: ""))
+        #expect(try installed.staged() == ["essential": 1, "prefetch": 1])
+        let history = try #require(try installed.history())
+        #expect(history.pending == nil)
+        #expect(history.lastRun?.problem == nil)
+        #expect(history.packs.allSatisfy { $0.problem == nil && $0.failures == 0 })
+    }
+
+    @Test func aBrokenRegistrationStopsNoOther() async throws {
+        var installed = try await Installed()
+        try installed.world.publish(try packs())
+        try installed.write(Array("{".utf8), to: "broken.json")
+        let ending = try await installed.run("prefetch", "--all", "--hook")
+        #expect(ending.status == 0)
+        let lines = ending.output.split(separator: "\n")
+        #expect(lines.count == 2)
+        #expect(lines.first?.contains("broken.json") ?? false)
+        #expect(try installed.staged() == ["essential": 1])
+        let all = try await installed.run("prefetch", "--all", "--event", "periodic")
+        #expect(all.status == 11)
+        #expect(try installed.staged() == ["essential": 1, "prefetch": 1])
+    }
+
+    @Test func aPeriodicRunUpdatesWhatIsStagedAndRemovesWhatIsOfferedNoMore() async throws {
+        var installed = try await Installed()
+        try installed.world.publish(try packs())
+        _ = try await installed.run("prefetch", "--all")
+        #expect(try installed.staged() == ["essential": 1, "prefetch": 1])
+        try installed.world.publish(Array(try packs(version: 2).dropFirst()))
+        let ending = try await installed.run("prefetch", "--all", "--event", "periodic")
+        #expect(ending.status == 0)
+        #expect(ending.output.contains("1 staged, 0 up to date, 1 removed"))
+        #expect(try installed.staged() == ["prefetch": 2])
+    }
+
+    @Test func restrictionsBindUntilTheApplicationHasLoadedAPack() async throws {
+        var installed = try await Installed()
+        let packs = try packs()
+        try installed.world.publish(packs)
+        var restrictions = Registration.Restrictions()
+        restrictions.downloadAllowance = ByteCount(packs[1].archive.count - 1)
+        installed.registration.restrictions = restrictions
+        try installed.install()
+        let first = try await installed.run("prefetch", "--all")
+        #expect(first.status == 14)
+        #expect(first.error.contains("'downloadAllowance' of the registration leaves"))
+        #expect(try installed.staged() == ["essential": 1])
+        // Waiting does not help: nothing is pending.
+        #expect(try installed.history()?.pending == nil)
+
+        let load = try await installed.run("path", "essential", "--app", "net.example.wallpaper")
+        #expect(load.status == 0)
+        let second = try await installed.run("prefetch", "--all", "--event", "install")
+        #expect(second.status == 0)
+        #expect(try installed.staged() == ["essential": 1, "prefetch": 1])
+        #expect(try installed.history()?.firstLoadedAt != nil)
+    }
+
+    @Test func whatIsAllowedIsSpentOverSeveralRuns() async throws {
+        var installed = try await Installed()
+        let first = try packs()
+        let second = try packs(version: 2)
+        try installed.world.publish(first)
+        var restrictions = Registration.Restrictions()
+        restrictions.downloadAllowance = ByteCount(
+            first[1].archive.count + second[1].archive.count - 1
+        )
+        installed.registration.restrictions = restrictions
+        try installed.install()
+        #expect(try await installed.run("prefetch", "--all").status == 0)
+        try installed.world.publish(second)
+        let ending = try await installed.run("prefetch", "--all")
+        #expect(ending.status == 14)
+        #expect(try installed.staged() == ["essential": 2, "prefetch": 1])
+    }
+
+    @Test func whatAnUninstalledApplicationLeftIsRemoved() async throws {
+        var installed = try await Installed()
+        try installed.world.publish(try packs())
+        _ = try await installed.run("prefetch", "--all")
+        let nothing = try await installed.run("gc", "--unregistered")
+        #expect(nothing == Program.Ending(status: 0, output: "", error: ""))
+        #expect(try installed.staged() == ["essential": 1, "prefetch": 1])
+        try installed.uninstall()
+        let ending = try await installed.run("gc", "--unregistered")
+        let output = "net.example.wallpaper: not registered any more, 2 packs removed\n"
+        #expect(ending == Program.Ending(status: 0, output: output, error: ""))
+        #expect(!FileStatus.exists(installed.container))
+    }
+
+    @Test func whyTellsWhatWasDecidedAndWhatToDo() async throws {
+        var installed = try await Installed()
+        let packs = try packs()
+        try installed.world.publish(packs)
+        installed.world.server.answer(packs[0].path, with: .status(403))
+        _ = try await installed.run("prefetch", "--all", "--hook", "--attempts", "1")
+        _ = try await installed.run("prefetch", "--all", "--hook", "--attempts", "1")
+        let why = try await installed.run("why")
+        let text = installed.world.masked(why.output)
+            .replacing(#/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ/#, with: "TIME")
+            .replacing(installed.container.string, with: "CONTAINER")
+            .replacing("DIRECTORY/var-lib/stagepack/groups/net.example", with: "CONTAINER")
+            .replacing("DIRECTORY/data/stagepack/groups/net.example", with: "CONTAINER")
+            .replacing("/var/lib/stagepack/groups/net.example", with: "CONTAINER")
+        #expect(
+            text == """
+                net.example.wallpaper 1.0 in CONTAINER
+                  last run: TIME for 'install', essential packs only
+                  not complete: 'install'; 'stagepack prefetch --all --event periodic' goes on with it
+                essential, version 1: failed, not staged yet
+                  decided: TIME, policy 'essential' at 'install', essential packs only
+                  tried: 2 runs in a row, pack 'essential': \
+                'SERVER/packs/essential-1.tar.zst' was answered with status 403
+                  again: in the next run
+                  to do: pass credentials with --netrc-file or --token-file
+                prefetch, version 1: left, not essential
+                  decided: TIME, policy 'prefetch' at 'install', essential packs only
+                on-demand, version 1: left, fetched when the application asks for it
+                  decided: TIME, policy 'onDemand' at 'install', essential packs only
+
+                """
+        )
+        let unknown = try await installed.run("why", "volcanoes", "--json")
+        #expect(unknown.status == 13)
+    }
+
+    @Test func simulatingTellsEveryDecisionAndLeavesNothing() async throws {
+        var installed = try await Installed()
+        try installed.world.publish(try packs())
+        let app = ["--app", "net.example.wallpaper"]
+        let install = try await installed.world.program.run(["simulate", "install"] + app)
+        #expect(install.status == 0)
+        #expect(
+            install.output.contains(
+                "stage  essential  1        essential  20.2 kB   not staged yet"
+            )
+        )
+        let update = try await installed.world.program.run(["simulate", "update"] + app)
+        #expect(!update.output.contains("stage "))
+        let space = try await installed.world.program.run(
+            ["simulate", "install", "--fault", "no-space"] + app
+        )
+        #expect(space.status == 40)
+        let network = try await installed.world.program.run(
+            ["simulate", "install", "--fault", "no-network"] + app
+        )
+        #expect(network.status == 75)
+        let stage = try await installed.world.program.run(
+            ["simulate", "update", "--stage", "--progress", "none"] + app
+        )
+        #expect(stage.status == 0)
+        #expect(!FileStatus.exists(installed.container))
+    }
+
+    @Test func applicationsAreListedWithWhatIsWrongWithThem() async throws {
+        let installed = try await Installed()
+        try installed.write(Array("{".utf8), to: "broken.json")
+        let list = try await installed.run("app", "list")
+        #expect(list.status == 3)
+        #expect(list.output.contains("net.example.wallpaper  1.0"))
+        #expect(list.output.contains("broken                 -"))
+        let file = installed.world.directory.path.appending("config/stagepack/apps.d/broken.json")
+        let validation = try await installed.run("app", "validate", file.string)
+        #expect(validation.status == 3)
+        let show = try await installed.run("app", "show", "net.example.wallpaper")
+        #expect(show.status == 0)
+        #expect(show.output.contains(#""applicationGroup" : "net.example""#))
+    }
+}
