@@ -10,17 +10,33 @@ struct Nginx {
     let baseURL: String
 
     /// Serves the content of a directory while `body` runs.
+    ///
+    /// Encrypted with the certificate `server.pem` in `directory`, if told so; then what is below
+    /// `/to-plain/` redirects to plain HTTP.
     static func serving<Value>(
         _ root: FilePath,
         below directory: FilePath,
+        isEncrypted: Bool = false,
         _ body: (Nginx) async throws -> Value
     ) async throws -> Value {
         let place = directory.appending("nginx")
         try await DebianPackage.unpack("nginx", into: place)
         let port = try await shell(Self.freePort)
-        try await shell(Self.start, place.string, root.string, port)
+        let tls = isEncrypted ? " ssl http2" : ""
+        let certificate = """
+            ssl_certificate \(directory)/server.pem; ssl_certificate_key \(directory)/server.key;
+            rewrite ^/to-plain/(.*)$ http://127.0.0.1:\(port)/$1 redirect;
+            """
+        try await shell(
+            Self.start,
+            place.string,
+            root.string,
+            port + tls,
+            isEncrypted ? certificate : ""
+        )
         do {
-            let value = try await body(Nginx(baseURL: "http://127.0.0.1:\(port)/"))
+            let scheme = isEncrypted ? "https" : "http"
+            let value = try await body(Nginx(baseURL: "\(scheme)://127.0.0.1:\(port)/"))
             try await shell(Self.stop, place.string)
             return value
         } catch {
@@ -56,7 +72,7 @@ struct Nginx {
             fastcgi_temp_path $1/temporary;
             uwsgi_temp_path $1/temporary;
             scgi_temp_path $1/temporary;
-            server { listen 127.0.0.1:$3; root $2; }
+            server { listen 127.0.0.1:$3; root $2; $4 }
         }
         END
         } >nginx.conf
