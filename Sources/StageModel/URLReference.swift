@@ -156,7 +156,12 @@ extension URLReference {
         case ("http", _), ("https", _):
             guard let authority = url.authority, let host = URLAuthority(authority)?.host,
                 !host.isEmpty
-            else { throw ValueError(expected: "a URL with a host and without a user", text: text) }
+            else {
+                throw ValueError(
+                    expected: "a URL with a host and without a user",
+                    text: text.withoutUser
+                )
+            }
         case ("file", _):
             guard ["", "localhost"].contains(url.authority), url.path.utf8.first == 0x2F else {
                 throw ValueError(expected: "a file URL such as 'file:///path'", text: text)
@@ -169,6 +174,17 @@ extension URLReference {
         default:
             throw ValueError(expected: "an http, https or file URL", text: text)
         }
+    }
+}
+
+extension String {
+    /// The URL with dots in place of a user's name and password, which no message may show.
+    fileprivate var withoutUser: String {
+        guard let scheme = firstRange(of: "://") else { return self }
+        let rest = self[scheme.upperBound...]
+        let authority = rest.prefix { !"/?#".contains($0) }
+        guard let at = authority.lastIndex(of: "@") else { return self }
+        return "\(self[..<scheme.upperBound])…\(self[at...])"
     }
 }
 
