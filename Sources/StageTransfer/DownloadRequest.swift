@@ -18,6 +18,9 @@ public struct DownloadRequest: Sendable {
     public var isContentAddressed = false
     /// Whether content that is missing may be there soon, as after a fresh release.
     public var toleratesMissing = false
+    /// Further header fields, each as one line, for the servers that are asked first: where a redirect
+    /// leads to another origin they are left out.
+    public var fields: [String] = []
     /// Tells whether the complete file at a path is the content that was asked for.
     public var verify: @concurrent @Sendable (FilePath) async -> Bool
     /// Hears what happens, in order, on the engine's thread: it must return at once.

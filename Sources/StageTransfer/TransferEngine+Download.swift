@@ -122,7 +122,7 @@ extension TransferEngine {
             let exchange = Exchange(
                 ExchangeRequest(
                     url: route.url,
-                    fields: rules.fields,
+                    fields: rules.fields + (route.isAtOrigin ? request.fields : []),
                     priority: request.priority,
                     size: request.size.rawValue - rules.offset,
                     mayAuthenticate: route.isAtOrigin
