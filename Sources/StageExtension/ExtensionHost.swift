@@ -68,9 +68,11 @@ public struct ExtensionHost: Sendable {
         for download: ExtensionDownload,
         of request: ExtensionRequest
     ) async throws(ExtensionError) -> ExtensionChallengeAnswer {
-        guard case .challenge(let answer) = try await answer(
-            to: .challenge(request, download, challenge)
-        ) else { return .performDefaultHandling }
+        guard
+            case .challenge(let answer) = try await answer(
+                to: .challenge(request, download, challenge)
+            )
+        else { return .performDefaultHandling }
         return answer
     }
 

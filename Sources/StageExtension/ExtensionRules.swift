@@ -38,6 +38,12 @@ public struct ExtensionRules: Sendable {
         public var download: String
         /// Why the extension may not have it.
         public var refusal: ExtensionRefusal
+
+        /// Creates a violation of a rule by a download.
+        public init(download: String, refusal: ExtensionRefusal) {
+            self.download = download
+            self.refusal = refusal
+        }
     }
 
     /// Returns the downloads that count: those asked for, with those of a pack's archive as the pack.
