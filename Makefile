@@ -8,7 +8,7 @@ DESTDIR ?=
 SWIFT_FLAGS ?=
 BIN := $(DESTDIR)$(PREFIX)/bin
 SHARE := $(DESTDIR)$(PREFIX)/share
-SOURCES := Sources Tests Benchmarks Package.swift
+SOURCES := Sources Tests Benchmarks Examples Package.swift
 RELEASE := .build/release/stagepack
 
 # Tests that wait for servers and processes, apart from those that keep every processor busy.

@@ -48,11 +48,17 @@ func tests(
 let package = Package(
     name: "StagePack",
     products: [
+        .library(name: "BackgroundAssets", targets: ["BackgroundAssets", "ExtensionFoundation"]),
         .library(name: "StagePack", targets: ["StagePack"]),
         .library(name: "StageEngine", targets: ["StageEngine"]),
+        .library(name: "StageExtension", targets: ["StageExtension"]),
         .library(name: "StageModel", targets: ["StageModel"]),
         .library(name: "StageOnDemand", targets: ["StageOnDemand"]),
         .library(name: "WallpaperStore", targets: ["WallpaperStore"]),
+        .executable(
+            name: "sample-downloader-extension",
+            targets: ["sample-downloader-extension"]
+        ),
         .executable(name: "stagepack", targets: ["stagepack"]),
     ],
     dependencies: [
@@ -85,7 +91,8 @@ let package = Package(
         // 3: the shared directory
         library("StageContainer", ["StageModel", "StageSystem", system]),
 
-        // 4: planning and staging
+        // 4: planning and staging, and the programs that have a say in it
+        library("StageExtension", ["StageModel", "StageSystem", logging, system]),
         library(
             "StageEngine",
             [
@@ -96,6 +103,7 @@ let package = Package(
 
         // 5: the public libraries
         library("StagePack", ["StageContainer", "StageModel", "StageSystem", subprocess, system]),
+        library("ExtensionFoundation", []),
 
         // 6: the reader as an application uses it, and the development origin
         library(
@@ -103,6 +111,13 @@ let package = Package(
             ["StageDigest", "StageModel", "StageSystem", hummingbird, logging, system]
         ),
         library("WallpaperStore", ["StagePack"]),
+        library(
+            "BackgroundAssets",
+            [
+                "ExtensionFoundation", "StageExtension", "StageModel", "StagePack", "StageSystem",
+                system,
+            ]
+        ),
         library(
             "StageOnDemand",
             [
@@ -137,6 +152,14 @@ let package = Package(
             swiftSettings: strict
         ),
 
+        // A sample of a downloader extension
+        .executableTarget(
+            name: "sample-downloader-extension",
+            dependencies: ["BackgroundAssets", "ExtensionFoundation"],
+            path: "Examples/DownloaderExtension",
+            swiftSettings: strict
+        ),
+
         // What 'make bench' measures from inside a process
         .executableTarget(
             name: "LoadPackBenchmark",
@@ -163,6 +186,20 @@ let package = Package(
             ["StageTransfer", "StageTesting", "StageModel", "StageSystem", logging, system]
         ),
         tests("StageEngine", ["StageEngine", "StageModel"]),
+        tests(
+            "StageExtension",
+            [
+                "StageExtension", "StageModel", "StageSystem", "StageTesting",
+                "sample-downloader-extension", logging, system,
+            ]
+        ),
+        tests(
+            "BackgroundAssets",
+            [
+                "BackgroundAssets", "ExtensionFoundation", "StageExtension", "StageModel",
+                "StageSystem", "StageTesting", system,
+            ]
+        ),
         tests("StageContainer", ["StageContainer", "StageModel", "StageSystem", system]),
         tests(
             "StagePackCommand",

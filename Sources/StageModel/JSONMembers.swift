@@ -1,12 +1,12 @@
 /// The members of a JSON object, whose faults are reported with the path of the member.
-struct JSONMembers<Key: CodingKey> {
+package struct JSONMembers<Key: CodingKey> {
     private let members: [JSONTree.Member]
     private let node: JSONNode
 
     /// Creates the members of an object.
     ///
     /// - Throws: ``ManifestError/invalid(member:_:)`` if it is not an object.
-    init(_ node: JSONNode, keyedBy keys: Key.Type) throws(ManifestError) {
+    package init(_ node: JSONNode, keyedBy keys: Key.Type) throws(ManifestError) {
         guard case .object(let members) = node.value else {
             throw node.fault(ValueError(expected: "an object", found: node.value.noun))
         }
@@ -15,10 +15,10 @@ struct JSONMembers<Key: CodingKey> {
     }
 
     /// The names of the members.
-    var names: [String] { members.map(\.name) }
+    package var names: [String] { members.map(\.name) }
 
     /// Whether there is such a member, and it is not null.
-    func has(_ key: Key) -> Bool {
+    package func has(_ key: Key) -> Bool {
         guard let value = value(key) else { return false }
         if case .null = value { return false }
         return true
@@ -30,7 +30,7 @@ struct JSONMembers<Key: CodingKey> {
     }
 
     /// Returns a member and where it is; `expected` names its type for the message.
-    func node(_ key: Key, expected: String) throws(ManifestError) -> JSONNode {
+    package func node(_ key: Key, expected: String) throws(ManifestError) -> JSONNode {
         guard let value = value(key) else {
             throw fault(key, ValueError(expected: expected, found: "nothing"))
         }
@@ -38,7 +38,7 @@ struct JSONMembers<Key: CodingKey> {
     }
 
     /// Returns what is made of an object.
-    func value<Value: JSONReadable>(
+    package func value<Value: JSONReadable>(
         _ type: Value.Type,
         _ key: Key,
         expected: String = "an object"
@@ -47,7 +47,7 @@ struct JSONMembers<Key: CodingKey> {
     }
 
     /// Returns what is made of the elements of an array.
-    func values<Value: JSONReadable>(
+    package func values<Value: JSONReadable>(
         _ type: Value.Type,
         _ key: Key,
         expected: String,
@@ -70,7 +70,7 @@ struct JSONMembers<Key: CodingKey> {
     }
 
     /// Returns a string.
-    func string(_ key: Key) throws(ManifestError) -> String {
+    package func string(_ key: Key) throws(ManifestError) -> String {
         guard case .string(let text)? = value(key) else {
             throw fault(key, ValueError(expected: "a string", found: found(key)))
         }
@@ -78,7 +78,7 @@ struct JSONMembers<Key: CodingKey> {
     }
 
     /// Returns an array of strings, empty if there is no such member.
-    func strings(_ key: Key, atMost limit: Int) throws(ManifestError) -> [String] {
+    package func strings(_ key: Key, atMost limit: Int) throws(ManifestError) -> [String] {
         guard has(key) else { return [] }
         return try values(
             JSONString.self,
@@ -89,7 +89,7 @@ struct JSONMembers<Key: CodingKey> {
     }
 
     /// Returns a whole number within `range`.
-    func number(_ key: Key, in range: ClosedRange<Int>) throws(ManifestError) -> Int {
+    package func number(_ key: Key, in range: ClosedRange<Int>) throws(ManifestError) -> Int {
         guard case .integer(let value)? = value(key), let number = Int(exactly: value) else {
             throw fault(key, ValueError(expected: "a whole number", found: found(key)))
         }
@@ -104,12 +104,12 @@ struct JSONMembers<Key: CodingKey> {
     }
 
     /// Returns a number of bytes of at most `limit`.
-    func byteCount(_ key: Key, atMost limit: ByteCount) throws(ManifestError) -> ByteCount {
+    package func byteCount(_ key: Key, atMost limit: ByteCount) throws(ManifestError) -> ByteCount {
         ByteCount(try number(key, in: 0...Int(limit.rawValue)))
     }
 
     /// Returns what `make` makes of a string.
-    func text<Value>(
+    package func text<Value>(
         _ key: Key,
         _ make: (String) throws(ValueError) -> Value
     ) throws(ManifestError) -> Value {
@@ -122,7 +122,7 @@ struct JSONMembers<Key: CodingKey> {
     }
 
     /// Checks each of some strings, and reports the path of the element.
-    func check<Elements: Sequence>(
+    package func check<Elements: Sequence>(
         _ elements: Elements,
         of key: Key,
         _ check: (Elements.Element) throws(ValueError) -> Void
@@ -137,24 +137,24 @@ struct JSONMembers<Key: CodingKey> {
     }
 
     /// The path of a member.
-    func path(_ key: Key) -> String {
+    package func path(_ key: Key) -> String {
         ManifestError.path(node.path + [.member(key.stringValue)])
     }
 
     /// The error for a member.
-    func fault(_ key: Key, _ error: ValueError) -> ManifestError {
+    package func fault(_ key: Key, _ error: ValueError) -> ManifestError {
         .invalid(member: path(key), error)
     }
 
     /// What there is instead, in words.
-    func found(_ key: Key) -> String { value(key)?.noun ?? "nothing" }
+    package func found(_ key: Key) -> String { value(key)?.noun ?? "nothing" }
 }
 
 /// A string in an array, whose faults name the element.
-struct JSONString: JSONReadable {
-    var text: String
+package struct JSONString: JSONReadable {
+    package var text: String
 
-    init(reading node: JSONNode) throws(ManifestError) {
+    package init(reading node: JSONNode) throws(ManifestError) {
         guard let text = node.string else {
             throw node.fault(ValueError(expected: "a string", found: node.value.noun))
         }
@@ -164,7 +164,7 @@ struct JSONString: JSONReadable {
 
 extension ManifestError {
     /// The path of a member as people write it; the whole document has one too.
-    static func path(_ steps: [JSONNode.Step]) -> String {
+    package static func path(_ steps: [JSONNode.Step]) -> String {
         var path = ""
         for step in steps {
             switch step {
@@ -176,7 +176,7 @@ extension ManifestError {
     }
 
     /// Reads a document of at most `limit` bytes.
-    static func decode<Value: JSONReadable>(
+    package static func decode<Value: JSONReadable>(
         _ type: Value.Type,
         from json: [UInt8],
         limit: Int
@@ -191,7 +191,7 @@ extension ManifestError {
     }
 
     /// Refuses a document of another major version.
-    static func check(version found: Int, known: Int) throws(ManifestError) {
+    package static func check(version found: Int, known: Int) throws(ManifestError) {
         guard found == known else { throw .unknownVersion(found: found, known: known) }
     }
 }

@@ -3,15 +3,15 @@
 /// Foundation's decoder on Linux accepts trailing commas, control characters in strings and the same
 /// name twice, and does not say where a fault is. What is signed by one program and read by another
 /// must mean one thing.
-struct JSONParser {
+package struct JSONParser {
     private let bytes: [UInt8]
     private var position = 0
     private var depth = 0
 
-    init(_ bytes: [UInt8]) { self.bytes = bytes }
+    package init(_ bytes: [UInt8]) { self.bytes = bytes }
 
     /// Reads the one value that the text holds; a byte order mark before it is passed over.
-    mutating func document() throws(ManifestError) -> JSONTree {
+    package mutating func document() throws(ManifestError) -> JSONTree {
         if bytes.starts(with: [0xEF, 0xBB, 0xBF]) { position = 3 }
         skipSpace()
         let value = try value()

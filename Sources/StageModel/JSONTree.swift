@@ -1,5 +1,5 @@
 /// A JSON value as it was read: members in their order, each name once.
-indirect enum JSONTree {
+package indirect enum JSONTree {
     case null
     case boolean(Bool)
     case integer(Int64)
@@ -9,18 +9,18 @@ indirect enum JSONTree {
     case object([Member])
 
     /// A member of an object.
-    struct Member {
-        let name: String
-        let value: JSONTree
+    package struct Member {
+        package let name: String
+        package let value: JSONTree
 
-        init(_ name: String, _ value: JSONTree) {
+        package init(_ name: String, _ value: JSONTree) {
             self.name = name
             self.value = value
         }
     }
 
     /// The value's type with its article, for messages; the value itself where it is a number.
-    var noun: String {
+    package var noun: String {
         switch self {
         case .null: "null"
         case .boolean: "a boolean"
@@ -33,7 +33,7 @@ indirect enum JSONTree {
     }
 
     /// The value as compact JSON with its members sorted by name.
-    var text: String {
+    package var text: String {
         var text = ""
         write(to: &text)
         return text
@@ -91,23 +91,23 @@ indirect enum JSONTree {
 }
 
 /// A JSON value and where it is.
-struct JSONNode {
-    let value: JSONTree
-    let path: [Step]
+package struct JSONNode {
+    package let value: JSONTree
+    package let path: [Step]
 
     /// What leads from a value to one within it.
-    enum Step {
+    package enum Step {
         case member(String)
         case element(Int)
     }
 
     /// The error for the value.
-    func fault(_ error: ValueError) -> ManifestError {
+    package func fault(_ error: ValueError) -> ManifestError {
         .invalid(member: ManifestError.path(path), error)
     }
 
     /// The elements of an array, or `nil` if this is none.
-    var elements: [JSONNode]? {
+    package var elements: [JSONNode]? {
         guard case .array(let values) = value else { return nil }
         return values.enumerated().map { index, value in
             JSONNode(value: value, path: path + [.element(index)])
@@ -115,14 +115,14 @@ struct JSONNode {
     }
 
     /// The text, or `nil` if this is no string.
-    var string: String? {
+    package var string: String? {
         guard case .string(let text) = value else { return nil }
         return text
     }
 }
 
 /// What is made of a JSON value.
-protocol JSONReadable {
+package protocol JSONReadable {
     /// Reads the value.
     ///
     /// - Throws: ``ManifestError/invalid(member:_:)`` for the first member that is wrong.
@@ -131,7 +131,7 @@ protocol JSONReadable {
 
 extension Array: JSONReadable where Element: JSONReadable {
     /// Reads the elements of an array.
-    init(reading node: JSONNode) throws(ManifestError) {
+    package init(reading node: JSONNode) throws(ManifestError) {
         guard let nodes = node.elements else {
             throw node.fault(ValueError(expected: "an array", found: node.value.noun))
         }

@@ -13,6 +13,12 @@ public enum ManifestTrust {
         }
     }
 
+    /// Whether the URL is an https URL, or an http URL of this machine written as
+    /// ``isAcceptable(_:)`` wants it.
+    public static func isNetwork(_ url: String) -> Bool {
+        isAcceptable(url) && URLReference(url).scheme?.lowercased() != "file"
+    }
+
     private static func isLoopback(_ authority: Substring) -> Bool {
         guard let host = URLAuthority(authority)?.host.lowercased() else { return false }
         return host == "localhost" || host == "[::1]" || isLoopbackAddress(host)

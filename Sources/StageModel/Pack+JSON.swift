@@ -64,8 +64,8 @@ struct PackDocument: JSONReadable, Encodable {
 }
 
 /// A policy as a manifest writes it: an object of one member, named after the policy.
-private struct PolicyDocument: JSONReadable, Encodable {
-    var policy: DownloadPolicy
+package struct PolicyDocument: JSONReadable, Encodable {
+    package var policy: DownloadPolicy
 
     init(_ policy: DownloadPolicy) { self.policy = policy }
 
@@ -78,7 +78,7 @@ private struct PolicyDocument: JSONReadable, Encodable {
         init?(intValue: Int) { nil }
     }
 
-    init(reading node: JSONNode) throws(ManifestError) {
+    package init(reading node: JSONNode) throws(ManifestError) {
         let members = try JSONMembers(node, keyedBy: Name.self)
         let names = members.names.sorted()
         let name = names.count == 1 ? names[0] : ""
@@ -102,7 +102,7 @@ private struct PolicyDocument: JSONReadable, Encodable {
         }
     }
 
-    func encode(to encoder: any Encoder) throws {
+    package func encode(to encoder: any Encoder) throws {
         var container = encoder.container(keyedBy: Name.self)
         switch policy {
         case .essential(let events):

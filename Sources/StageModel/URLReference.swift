@@ -1,5 +1,5 @@
 /// A URL or relative reference in the five parts of RFC 3986, appendix B; every text has them.
-struct URLReference: Equatable {
+package struct URLReference: Equatable {
     var scheme: Substring?
     var authority: Substring?
     var path: Substring
@@ -134,13 +134,13 @@ struct URLAuthority: Equatable {
 
 extension URLReference {
     /// What a URL of a manifest or registration may be.
-    enum Form {
+    package enum Form {
         case absolute, absoluteOrRelative
     }
 
     /// Checks a URL: http, https, file or, if `form` allows it, relative to such a one; without a
     /// user's name and password, control characters, spaces and whatever else no URL may hold.
-    static func check(_ text: String, _ form: Form) throws(ValueError) {
+    package static func check(_ text: String, _ form: Form) throws(ValueError) {
         guard text.utf8.count <= ManifestLimits.urlLength else {
             throw ValueError(
                 expected: "a URL of at most \(ManifestLimits.urlLength) bytes",

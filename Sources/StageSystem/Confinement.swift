@@ -61,7 +61,7 @@ public struct Confinement: Hashable, Sendable, Codable {
     }
 
     /// Everything that this version of the interface can take away.
-    private static func handled(_ version: Int) -> stage_landlock_handled {
+    static func handled(_ version: Int) -> stage_landlock_handled {
         // The rights are bits in the order they were added: 13 in the first version.
         let count =
             switch version {

@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+"""A downloader extension, the same as the one in DownloaderExtension/PackChooser.swift.
+
+Chooses packs by the policies of the manifest, and by what the publisher says of them (userInfo):
+
+- quality: such a pack is downloaded only if the user chose that quality. The application writes the
+  choice into the file 'quality' of the shared folder; without that it is 'hd'.
+- firstScreen: where it is false, the first launch does not wait for the pack, even if its policy is
+  essential.
+
+An essential pack that failed is asked for once more, without the first launch waiting for it.
+
+Manifests/downloader-extension.md describes the messages. A host starts this program for each.
+"""
+
+import json
+import pathlib
+import sys
+
+EVENTS = {"install": "firstInstallation", "update": "subsequentUpdate"}
+
+
+def chosen_quality(container):
+    """The quality that the user chose; until the application has run, nobody has."""
+    try:
+        return pathlib.Path(container, "quality").read_text(encoding="utf-8").strip()
+    except OSError:
+        return "hd"
+
+
+def is_essential(pack, notes, request):
+    """Whether the first launch waits for a pack."""
+    events = pack["policy"].get("essential", {}).get("installationEventTypes", [])
+    return EVENTS.get(request) in events and notes.get("firstScreen") is not False
+
+
+def downloads(message):
+    """What to download."""
+    quality = chosen_quality(message["container"])
+    wanted = []
+    for pack in message["packs"]:
+        notes = pack.get("userInfo") or {}
+        if pack["isProposed"] and notes.get("quality", quality) == quality:
+            essential = is_essential(pack, notes, message["request"])
+            wanted.append({"pack": pack["id"], "essential": essential})
+    return {"downloads": sorted(wanted, key=lambda download: download["pack"])}
+
+
+def failed(message):
+    """What to download instead of what failed."""
+    download, error = message["download"], message["error"]
+    name = download.get("pack") or download["identifier"]
+    print(f"'{name}' failed: {error['message']} ({error['code']})", file=sys.stderr)
+    return {"downloads": [{**download, "essential": False}] if download.get("essential") else []}
+
+
+def main():
+    """Answers the one message of standard input."""
+    message = json.load(sys.stdin)
+    if message["protocol"] != 1:
+        sys.exit(f"expected protocol 1, found {message['protocol']}")
+    answers = {
+        "downloads": downloads,
+        "finished": lambda message: {},
+        "failed": failed,
+        "challenge": lambda message: {"disposition": "performDefaultHandling"},
+    }
+    json.dump({"protocol": 1, **answers[message["kind"]](message)}, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,42 @@
+public import Foundation
+import StageExtension
+import StageModel
+import StageSystem
+import SystemPackage
+
+/// The asset packs that a manifest offers.
+public struct AssetPackManifest: Hashable, Sendable {
+    /// The packs.
+    public let assetPacks: Set<AssetPack>
+
+    /// Reads the manifest that an extension was given.
+    ///
+    /// - Parameters:
+    ///   - url: A file in StagePack's format of manifests.
+    ///   - appGroupID: The group of the application, which the format does not need.
+    /// - Throws: an error that names what is wrong in the file.
+    public init(contentsOf url: URL, appGroupID: String) throws {
+        let file = try File.open(reading: FilePath(url.path(percentEncoded: false)))
+        let manifest = try Manifest(json: try file.readAll(limit: ManifestLimits.byteCount))
+        let known = Dictionary(
+            (ExtensionSession.request?.packs ?? []).map { ($0.id, $0) },
+            uniquingKeysWith: { first, _ in first }
+        )
+        assetPacks = Set(
+            manifest.packs.map { pack in
+                AssetPack(
+                    known[pack.id]
+                        ?? ExtensionPack(pack, urls: [], stagedVersion: nil, isProposed: false)
+                )
+            }
+        )
+    }
+
+    /// Returns the pack of this name, or `nil` if there is none.
+    public func assetPack(withID id: String) -> AssetPack? { assetPacks.first { $0.id == id } }
+
+    /// Returns downloads of the packs that the policies call for now.
+    public func allDownloads(for request: BAContentRequest?) -> Set<BADownload> {
+        Set(assetPacks.filter(\.isProposed).map { $0.download(for: request) })
+    }
+}

@@ -1,0 +1,125 @@
+import Dispatch
+import ExtensionFoundation
+import Foundation
+import FoundationNetworking
+import Glibc
+import StageExtension
+import StageModel
+import Synchronization
+import SystemPackage
+
+/// What the process was asked, for those parts of Apple's interface that have no argument for it.
+///
+/// A process answers one message, so there is one session at most.
+enum ExtensionSession {
+    private struct State {
+        var message: ExtensionMessage?
+        var scheduled: [BADownload] = []
+    }
+
+    private static let state = Mutex(State())
+
+    /// What the process was asked; `nil` in a process that is no extension.
+    static var request: ExtensionRequest? { state.withLock { $0.message?.request } }
+
+    /// The packs of the request, in the order of the manifest.
+    static var assetPacks: [AssetPack] { request?.packs.map(AssetPack.init) ?? [] }
+
+    /// Remembers a download for the answer.
+    ///
+    /// - Throws: ``BAError`` where an answer has no place for it, or has it already.
+    static func schedule(_ download: BADownload) throws {
+        try state.withLock { state in
+            guard case .failed? = state.message else {
+                throw BAError(
+                    .callFromExtensionNotAllowed,
+                    "an extension schedules downloads only when one has failed"
+                )
+            }
+            guard !state.scheduled.contains(where: { $0.identifier == download.identifier }) else {
+                throw BAError(.downloadAlreadyScheduled, "the download was scheduled before")
+            }
+            state.scheduled.append(download)
+        }
+    }
+
+    /// Takes a download back out of the answer.
+    static func cancel(_ download: BADownload) throws {
+        try state.withLock { state in
+            let index = state.scheduled.firstIndex { $0.identifier == download.identifier }
+            guard let index else {
+                throw BAError(.downloadNotScheduled, "the download was not scheduled")
+            }
+            state.scheduled.remove(at: index)
+        }
+    }
+
+    /// The downloads that are in the answer so far.
+    static var scheduled: [BADownload] { state.withLock { $0.scheduled } }
+
+    /// Has an extension answer a message.
+    static func answer(
+        to message: ExtensionMessage,
+        by program: some BADownloaderExtension
+    ) async -> ExtensionAnswer {
+        state.withLock { $0 = State(message: message) }
+        defer { state.withLock { $0 = State() } }
+        switch message {
+        case .downloads(let request):
+            let downloads = program.downloads(
+                for: BAContentRequest(request.request),
+                manifestURL: URL(filePath: request.manifest.string),
+                extensionInfo: BAAppExtensionInfo(request)
+            )
+            // A set has no order of its own, and equal requests should have equal answers.
+            return .downloads(downloads.map(\.wire).sorted { $0.identifier < $1.identifier })
+        case .finished(_, let download, let file):
+            program.backgroundDownload(
+                BADownload.made(of: download, .finished),
+                finishedWithFileURL: URL(filePath: file.string)
+            )
+            return .nothing
+        case .failed(_, let download, let failure):
+            program.backgroundDownload(
+                BADownload.made(of: download, .failed),
+                failedWithError: BAError(errorCode: failure.code, message: failure.message)
+            )
+            return .downloads(scheduled.map(\.wire))
+        case .challenge(_, let download, let challenge):
+            let (disposition, credential) = await program.backgroundDownload(
+                BADownload.made(of: download, .downloading),
+                didReceive: URLAuthenticationChallenge(challenge)
+            )
+            return .challenge(ExtensionChallengeAnswer(disposition, credential))
+        }
+    }
+
+    /// Reads the message of standard input, has the extension answer it, and ends the process.
+    static func serve(_ program: some BADownloaderExtension) async -> Never {
+        // What the extension prints must not end up within the answer.
+        let output = FileHandle(fileDescriptor: dup(STDOUT_FILENO), closeOnDealloc: true)
+        guard dup2(STDERR_FILENO, STDOUT_FILENO) >= 0 else { exit(1) }
+        do {
+            let input = try FileHandle.standardInput.readToEnd() ?? Data()
+            let message = try ExtensionMessage(json: Array(input))
+            let answer = await answer(to: message, by: program)
+            try output.write(contentsOf: Data(answer.json()))
+            exit(0)
+        } catch {
+            let text = "standard input and output are a host's: \(error)\n"
+            // There is nobody left to tell if this cannot be written.
+            try? FileHandle.standardError.write(contentsOf: Data(text.utf8))
+            exit(1)
+        }
+    }
+}
+
+extension BADownloaderExtension {
+    /// Answers the message of the host that started the process, and ends the process.
+    ///
+    /// The main thread serves the main queue meanwhile.
+    public static func main() {
+        Task { await ExtensionSession.serve(Self()) }
+        dispatchMain()
+    }
+}

@@ -1,0 +1,209 @@
+public import Logging
+public import StageModel
+import StageSystem
+public import SystemPackage
+
+/// Runs a downloader extension: a process for each message, in a sandbox, with a deadline.
+///
+/// Whatever the program does, a call returns soon after the deadline, its processes are gone, and so
+/// is its scratch folder. It may write to the group's shared folder and nowhere else, and has no
+/// network.
+public struct ExtensionHost: Sendable {
+    /// The program.
+    public let program: Registration.Program
+    /// How long it may run for each message, and how much it may use.
+    public let limits: ExtensionLimits
+    private let logger: Logger
+
+    /// Creates a host of a program.
+    public init(
+        program: Registration.Program,
+        limits: ExtensionLimits = ExtensionLimits(),
+        logger: Logger
+    ) {
+        self.program = program
+        self.limits = limits
+        self.logger = logger
+    }
+
+    /// Asks what to download.
+    ///
+    /// - Returns: what the extension may have of what it asked for, which is all of it.
+    /// - Throws: ``ExtensionError``. Without an answer, the policies of the manifest decide.
+    public func downloads(
+        for request: ExtensionRequest
+    ) async throws(ExtensionError) -> [ExtensionDownload] {
+        try accepted(try await answer(to: .downloads(request)), for: request)
+    }
+
+    /// Tells that a download has ended well.
+    ///
+    /// - Parameters:
+    ///   - download: The download, as the host accepted it.
+    ///   - file: The file, which has to be in the request's scratch folder and is removed with it unless
+    ///     the extension moves it; or the directory of a staged pack, which the extension may read.
+    ///   - request: The request that the download came of.
+    public func finished(
+        _ download: ExtensionDownload,
+        file: FilePath,
+        for request: ExtensionRequest
+    ) async throws(ExtensionError) {
+        _ = try await answer(to: .finished(request, download, file: file), readable: [file])
+    }
+
+    /// Tells that a download has failed.
+    ///
+    /// - Returns: what the extension wants instead, as ``downloads(for:)`` does.
+    public func failed(
+        _ download: ExtensionDownload,
+        _ failure: ExtensionFailure,
+        for request: ExtensionRequest
+    ) async throws(ExtensionError) -> [ExtensionDownload] {
+        try accepted(try await answer(to: .failed(request, download, failure)), for: request)
+    }
+
+    /// Asks how to answer a server that wants to know who asks.
+    public func answer(
+        to challenge: ExtensionChallenge,
+        for download: ExtensionDownload,
+        of request: ExtensionRequest
+    ) async throws(ExtensionError) -> ExtensionChallengeAnswer {
+        guard
+            case .challenge(let answer) = try await answer(
+                to: .challenge(request, download, challenge)
+            )
+        else { return .performDefaultHandling }
+        return answer
+    }
+
+    private func accepted(
+        _ answer: ExtensionAnswer,
+        for request: ExtensionRequest
+    ) throws(ExtensionError) -> [ExtensionDownload] {
+        guard case .downloads(let downloads) = answer else { return [] }
+        do throws(ExtensionRules.Violation) {
+            return try ExtensionRules(request).accepted(downloads)
+        } catch {
+            throw .notAllowed(
+                program: program.path,
+                download: error.download,
+                error.refusal
+            )
+        }
+    }
+
+    /// Runs the program once, and makes an answer of what it wrote.
+    private func answer(
+        to message: ExtensionMessage,
+        readable: [FilePath] = []
+    ) async throws(ExtensionError) -> ExtensionAnswer {
+        let outcome = try await run(message, readable: readable)
+        let text = String(decoding: outcome.errorTail, as: UTF8.self)
+        log(outcome, text, message)
+        switch outcome.ending {
+        case .ended(.exited(0)): break
+        case .ended(let ending):
+            throw .ended(program: program.path, ending, standardError: text)
+        case .deadlineExceeded:
+            throw .deadlineExceeded(program: program.path, limits.deadline, standardError: text)
+        case .tooMuchOutput:
+            throw .tooMuchOutput(
+                program: program.path,
+                limit: ByteCount(ExtensionAnswer.byteLimit)
+            )
+        case .killed:
+            throw .cancelled(program: program.path)
+        }
+        do throws(ManifestError) {
+            return try ExtensionAnswer(json: outcome.output, to: message)
+        } catch {
+            throw .invalidAnswer(program: program.path, error)
+        }
+    }
+
+    private func run(
+        _ message: ExtensionMessage,
+        readable: [FilePath]
+    ) async throws(ExtensionError) -> SandboxedProgram.Outcome {
+        let request = message.request
+        let sandboxed = SandboxedProgram(
+            path: FilePath(program.path),
+            arguments: program.arguments,
+            environment: Self.environment(scratch: request.scratch),
+            directory: request.scratch,
+            sandbox: sandbox(for: request, readable: readable),
+            deadline: limits.deadline,
+            outputLimit: ExtensionAnswer.byteLimit
+        )
+        let killSwitch = KillSwitch()
+        let result = await withTaskCancellationHandler {
+            await Self.run(sandboxed, message.json(), killSwitch)
+        } onCancel: {
+            killSwitch.pull()
+        }
+        do throws(FileError) {
+            return try result.get()
+        } catch {
+            throw .notStarted(program: program.path, error)
+        }
+    }
+
+    /// Makes the scratch folder, runs the program, and removes the folder on every exit.
+    private static func run(
+        _ program: SandboxedProgram,
+        _ input: [UInt8],
+        _ killSwitch: KillSwitch
+    ) async -> Result<SandboxedProgram.Outcome, FileError> {
+        do throws(FileError) {
+            return .success(
+                try await withBlockingThread { () throws(FileError) in
+                    let scratch = try Directory.make(program.directory, permissions: .ownerOnly)
+                    let result = Result { () throws(FileError) in
+                        try program.run(input: input, killSwitch: killSwitch)
+                    }
+                    try remove(scratch)
+                    return try result.get()
+                }
+            )
+        } catch {
+            return .failure(error)
+        }
+    }
+
+    private static func remove(_ directory: Directory) throws(FileError) {
+        guard let name = directory.path.lastComponent else { return }
+        let parent = try Directory.open(directory.path.removingLastComponent())
+        _ = try parent.removeTree(name)
+    }
+
+    private func log(
+        _ outcome: SandboxedProgram.Outcome,
+        _ standardError: String,
+        _ message: ExtensionMessage
+    ) {
+        var logger = logger
+        logger[metadataKey: "extension.program"] = "\(program.path)"
+        logger[metadataKey: "extension.message"] = "\(message.kind.rawValue)"
+        if outcome.restrictions != .all {
+            logger.warning(
+                "the downloader extension is not fully confined",
+                metadata: [
+                    "extension.files-confined": "\(outcome.restrictions.files)",
+                    "extension.calls-filtered": "\(outcome.restrictions.calls)",
+                ]
+            )
+        }
+        logger.debug(
+            "the downloader extension has ended",
+            metadata: [
+                "extension.ending": "\(outcome.ending)",
+                "extension.standard-error": "\(standardError.forDisplay(atMost: 4096))",
+            ]
+        )
+    }
+}
+
+extension FilePermissions {
+    /// For what is nobody else's business.
+    fileprivate static let ownerOnly = FilePermissions(rawValue: 0o700)
+}

@@ -1,0 +1,135 @@
+import CLinux
+import Glibc
+import SystemPackage
+
+/// A pipe with both ends open at first; what is open is closed when its owner goes.
+@safe final class Pipe {
+    /// The end to read from; reading does not wait.
+    let reading: CInt
+    /// The end to write to, -1 once it is closed.
+    private(set) var writing: CInt
+
+    init() throws(FileError) {
+        var ends: [CInt] = [-1, -1]
+        try Directory.attempt("connect", "pipe") { unsafe stage_pipe(&ends) }
+        reading = ends[0]
+        writing = ends[1]
+    }
+
+    deinit {
+        close(reading)
+        closeWriting()
+    }
+
+    /// Closes the end to write to.
+    func closeWriting() {
+        if writing >= 0 { close(writing) }
+        writing = -1
+    }
+}
+
+/// What has come out of a pipe: all of it, or the last of it.
+struct StreamReader {
+    private let pipe: Pipe
+    private let limit: Int
+    /// The last bytes, twice the limit at most.
+    private var kept: [UInt8] = []
+    /// How many bytes have come in all.
+    private(set) var count = 0
+    /// Whether nothing more comes.
+    private(set) var hasEnded = false
+
+    init(_ pipe: Pipe, limit: Int) {
+        self.pipe = pipe
+        self.limit = limit
+    }
+
+    /// The last bytes, as many as the limit allows.
+    var bytes: [UInt8] { Array(kept.suffix(limit)) }
+
+    /// Whether more came than the limit allows.
+    var isOverLimit: Bool { count > limit }
+
+    /// What poll(2) has to look at; a descriptor below zero is passed over.
+    var wish: pollfd {
+        pollfd(fd: hasEnded ? -1 : pipe.reading, events: Int16(POLLIN), revents: 0)
+    }
+
+    /// Takes what is there, 64 KiB at most.
+    ///
+    /// - Returns: whether there was something.
+    mutating func take() -> Bool {
+        guard !hasEnded else { return false }
+        var buffer = [UInt8](repeating: 0, count: 64 << 10)
+        let taken = unsafe read(pipe.reading, &buffer, buffer.count)
+        guard taken > 0 else {
+            hasEnded = taken == 0 || (errno != EAGAIN && errno != EINTR)
+            return false
+        }
+        count += taken
+        kept += buffer[..<taken]
+        if kept.count > 2 * limit { kept.removeFirst(kept.count - limit) }
+        return true
+    }
+}
+
+/// Waits for the end of a program while it reads what the program writes.
+struct ProgramWatch {
+    /// The leader of the program's group, a child that nobody else reaps.
+    let process: pid_t
+    /// What it writes to standard output.
+    var output: StreamReader
+    /// What it writes to standard error.
+    var errors: StreamReader
+
+    /// How often the end is looked for where the kernel cannot tell of it.
+    private static let interval = Duration.milliseconds(20)
+
+    /// Waits until the program has ended, or is killed because its time is up or it wrote too much.
+    ///
+    /// The leader is not reaped; of what others still write, what is there is taken.
+    mutating func wait(until deadline: ContinuousClock.Instant) -> SandboxedProgram.Ending {
+        let end = stage_open_process(process)
+        defer { if end >= 0 { close(end) } }
+        while true {
+            if stage_has_ended(process) != 0 {
+                drain()
+                return output.isOverLimit ? .tooMuchOutput : .ended(Self.ending(of: process))
+            }
+            if output.isOverLimit { return .tooMuchOutput }
+            let left = deadline - .now
+            guard left > .zero else { return .deadlineExceeded }
+            let pause = end >= 0 ? left : min(left, Self.interval)
+            var wishes = [
+                output.wish, errors.wish, pollfd(fd: end, events: Int16(POLLIN), revents: 0),
+            ]
+            unsafe _ = poll(&wishes, nfds_t(wishes.count), pause.milliseconds)
+            _ = output.take()
+            _ = errors.take()
+        }
+    }
+
+    /// Takes what is left in the pipes, after whoever could go on writing is killed.
+    private mutating func drain() {
+        _ = kill(-process, SIGKILL)
+        while !output.isOverLimit, output.take() {}
+        // A process that the signal has not reached yet could write for ever: a pipe holds less.
+        for _ in 0..<16 where !errors.take() { break }
+    }
+
+    /// How a process ended that is not reaped yet.
+    private static func ending(of process: pid_t) -> ChildProcess.Ending {
+        var signal: CInt = 0
+        let status = unsafe stage_ending(process, &signal)
+        return signal != 0 ? .signalled(Int(signal)) : .exited(Int(status))
+    }
+}
+
+extension Duration {
+    /// Whole milliseconds, rounded up, as poll(2) takes them.
+    var milliseconds: CInt {
+        let (seconds, attoseconds) = components
+        let rest = attoseconds / 1_000_000_000_000_000
+        return CInt(clamping: seconds.multipliedReportingOverflow(by: 1000).partialValue + rest + 1)
+    }
+}

@@ -1,0 +1,57 @@
+import StageExtension
+import StageModel
+import StageSystem
+import SystemPackage
+import Testing
+
+/// The examples in `Manifests/downloader-extension.md` are messages and answers, to the byte.
+@Suite struct DocumentationTests {
+    /// The blocks of JSON, in their order.
+    private func examples() throws -> [[UInt8]] {
+        let path = Repository.root.appending("Manifests/downloader-extension.md")
+        let text = String(
+            decoding: try File.open(reading: path).readAll(limit: 1 << 20),
+            as: UTF8.self
+        )
+        return text.split(separator: "```json\n").dropFirst().compactMap { part in
+            part.split(separator: "```\n", omittingEmptySubsequences: false).first
+                .map { Array($0.utf8) }
+        }
+    }
+
+    /// The JSON in one line with its members sorted, as it is written.
+    private static func compact(_ json: [UInt8]) throws -> [UInt8] {
+        var parser = JSONParser(json)
+        return Array((try parser.document().text + "\n").utf8)
+    }
+
+    @Test func messagesAreWrittenAsTheyAreDocumented() throws {
+        let examples = try examples()
+        try #require(examples.count == 7)
+        for index in [0, 2, 4, 5] {
+            let message = try ExtensionMessage(json: examples[index])
+            #expect(try message.json() == Self.compact(examples[index]))
+        }
+    }
+
+    @Test func answersAreWrittenAsTheyAreDocumented() throws {
+        let examples = try examples()
+        try #require(examples.count == 7)
+        for (question, answer) in [(0, 1), (2, 3), (5, 6)] {
+            let message = try ExtensionMessage(json: examples[question])
+            let value = try ExtensionAnswer(json: examples[answer], to: message)
+            #expect(try value.json() == Self.compact(examples[answer]))
+        }
+    }
+
+    @Test func theDocumentedAnswerIsOneThatCounts() throws {
+        let examples = try examples()
+        let message = try ExtensionMessage(json: examples[0])
+        let answer = try ExtensionAnswer(json: examples[1], to: message)
+        guard case .downloads(let downloads) = answer else {
+            Issue.record("it is no list of downloads")
+            return
+        }
+        #expect(try ExtensionRules(message.request).accepted(downloads) == downloads)
+    }
+}

@@ -1,0 +1,108 @@
+import StageExtension
+import StageModel
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+/// The samples in `Examples`, run by the host as an installation would.
+@Suite(.directory) struct SampleExtensionTests {
+    enum Sample: CaseIterable {
+        case swift
+        case python
+
+        func host() throws -> ExtensionHost {
+            let limits = ExtensionLimits(deadline: .seconds(60))
+            switch self {
+            case .swift:
+                let tests = try #require(FilePath("/proc/self/exe").resolved)
+                let program = tests.removingLastComponent()
+                    .appending("sample-downloader-extension")
+                // The runtime is where the toolchain is, which need not be a folder of the system.
+                return Bench.host(program.string, limits: limits)
+            case .python:
+                let program = Repository.root.appending("Examples/downloader-extension.py")
+                return Bench.host(program.string, limits: limits)
+            }
+        }
+    }
+
+    private static func pack(_ id: String, essential: Bool) -> ExtensionDownload {
+        .pack(PackID(unchecked: id), essential: essential, priority: nil)
+    }
+
+    @Test(arguments: Sample.allCases) func packsAreChosenByPolicyAndNotes(
+        _ sample: Sample
+    ) async throws {
+        let bench = try Bench(.install)
+        #expect(
+            try await sample.host().downloads(for: bench.request) == [
+                Self.pack("dawn", essential: true), Self.pack("noon", essential: false),
+            ]
+        )
+        try bench.expectNothingLeft()
+    }
+
+    @Test(arguments: Sample.allCases) func theUsersChoiceCounts(_ sample: Sample) async throws {
+        let bench = try Bench(.install)
+        _ = try bench.root.file(creating: "shared/quality").written("uhd\n")
+        #expect(
+            try await sample.host().downloads(for: bench.request) == [
+                Self.pack("noon", essential: false), Self.pack("rain", essential: false),
+            ]
+        )
+    }
+
+    @Test(arguments: Sample.allCases) func nothingIsEssentialAtACheck(
+        _ sample: Sample
+    ) async throws {
+        let bench = try Bench(.periodic)
+        #expect(
+            try await sample.host().downloads(for: bench.request) == [
+                Self.pack("dawn", essential: false), Self.pack("noon", essential: false),
+            ]
+        )
+    }
+
+    @Test(arguments: Sample.allCases) func whatFailedIsAskedForOnceMore(
+        _ sample: Sample
+    ) async throws {
+        let bench = try Bench(.install)
+        let failure = ExtensionFailure(code: 102, message: "no answer")
+        let host = try sample.host()
+        #expect(
+            try await host.failed(
+                Self.pack("dawn", essential: true),
+                failure,
+                for: bench.request
+            ) == [Self.pack("dawn", essential: false)]
+        )
+        #expect(
+            try await host.failed(
+                Self.pack("dawn", essential: false),
+                failure,
+                for: bench.request
+            ) == []
+        )
+    }
+
+    @Test(arguments: Sample.allCases) func resultsAndChallengesAreTaken(
+        _ sample: Sample
+    ) async throws {
+        let bench = try Bench(.install)
+        let host = try sample.host()
+        let dawn = Self.pack("dawn", essential: true)
+        try await host.finished(dawn, file: bench.container, for: bench.request)
+        let challenge = ExtensionChallenge(method: "basic", host: "cdn.example.com", realm: "a")
+        #expect(
+            try await host.answer(to: challenge, for: dawn, of: bench.request)
+                == .performDefaultHandling
+        )
+    }
+}
+
+/// The sources that the tests were built from.
+enum Repository {
+    static let root = FilePath(#filePath)
+        .removingLastComponent().removingLastComponent().removingLastComponent()
+}
