@@ -131,9 +131,9 @@ let package = Package(
         .executableTarget(
             name: "stagepack",
             dependencies: [
-                "StageArchive", "StageContainer", "StageEngine", "StageModel", "StageOrigin",
-                "StagePack", "StagePublish", "StageSystem", "StageTransfer", arguments, logging,
-                system,
+                "StageArchive", "StageContainer", "StageEngine", "StageExtension", "StageModel",
+                "StageOrigin", "StagePack", "StagePublish", "StageSystem", "StageTransfer",
+                arguments, logging, system,
             ],
             swiftSettings: strict
         ),

@@ -119,6 +119,16 @@ extension Container {
                     if try directory.remove(entry.name) { removal.leftovers += 1 }
                 }
             }
+            if let extensions = try root.directory(FilePath(ContainerLayout.extensions)) {
+                // An extension runs for minutes at most: what is a day old is nobody's.
+                for entry in try extensions.entries() {
+                    guard let status = try extensions.status(FilePath(entry.name)),
+                        status.modified < now - 86400
+                    else { continue }
+                    try extensions.removeTree(entry.name)
+                    removal.leftovers += 1
+                }
+            }
             return removal
         }
     }

@@ -9,7 +9,8 @@ public import SystemPackage
 /// generations/<id>/<generation>/pack.json   what they are
 /// generations/<id>/<generation>/files       their digests
 /// generations/<id>/<generation>/lease       locked shared by readers
-/// staging/ downloads/ locks/ manifest/ history/   not for readers
+/// shared/                        what the group's applications and extensions put there
+/// staging/ downloads/ locks/ manifest/ history/ extension/   not for readers
 /// container.json                            the version of all this
 /// ```
 public enum ContainerLayout {
@@ -24,6 +25,10 @@ public enum ContainerLayout {
     static let locks: FilePath.Component = "locks"
     static let manifest: FilePath.Component = "manifest"
     static let history: FilePath.Component = "history"
+    /// What extensions need while they run.
+    public static let extensions: FilePath.Component = "extension"
+    /// The folder that the applications of the group and their extensions share, for what they like.
+    public static let shared: FilePath.Component = "shared"
 
     /// The directory of a generation that holds the pack's files.
     public static let content: FilePath.Component = "content"

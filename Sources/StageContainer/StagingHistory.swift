@@ -46,7 +46,7 @@ public struct StagingHistory: Hashable, Sendable, Codable {
         public var request: ContentRequest?
         /// Whether it was for essential packs alone.
         public var isEssentialOnly: Bool
-        /// What kept it from having the manifest, or the server's.
+        /// What kept it from having the manifest, or the server's, or the extension's answer.
         public var problem: Problem?
 
         /// Creates the record of a run.

@@ -91,6 +91,31 @@ public struct InitialBudget: Equatable, Sendable {
         return nil
     }
 
+    /// Why a file that is no pack may not be fetched, or `nil` if it may.
+    public func refusal(
+        ofFileFrom host: String,
+        size: ByteCount,
+        isEssential: Bool
+    ) -> Plan.Refusal? {
+        if let domains = restrictions.downloadDomainAllowList,
+            !AllowedDomains(domains).contains(host)
+        {
+            return .disallowedDomain([host])
+        }
+        let remaining = isEssential ? remainingEssentialDownloads : remainingOtherDownloads
+        guard let remaining, size > remaining else { return nil }
+        return .exceedsAllowance(
+            isEssential ? .essentialDownloadAllowance : .downloadAllowance,
+            needed: size,
+            remaining: remaining
+        )
+    }
+
+    /// Counts a file that is going to be fetched.
+    public mutating func spend(_ size: ByteCount, isEssential: Bool) {
+        if isEssential { essentialDownloads += size } else { otherDownloads += size }
+    }
+
     /// Counts a pack that is going to be staged.
     public mutating func spend(_ pack: Pack, isEssential: Bool) {
         if isEssential {

@@ -228,7 +228,8 @@ public struct Planner: Sendable {
             return .stage(state ?? .repair)
         case .event(let request, let essentialOnly):
             if let excuse = excuse(for: pack, request, essentialOnly: essentialOnly) {
-                return .leave(excuse)
+                let isThere = excuse == .declined && state == nil
+                return .leave(isThere ? .upToDate : excuse)
             }
         }
         return state.map(Plan.Decision.stage) ?? .leave(.upToDate)

@@ -45,9 +45,10 @@ struct RunRecorder {
 
     /// Remembers what was decided and done with each pack.
     func record(_ report: StagingReport, _ selection: PackSelection, _ planner: Planner) {
-        let pending = pending(after: selection, planner)
+        let pending = pending(after: selection, planner, report.files ?? [])
         update(report.application) { history in
-            let problem = report.manifestProblem.map { StagingHistory.Problem($0) }
+            let problem = (report.manifestProblem ?? report.extensionProblem)
+                .map { StagingHistory.Problem($0) }
             history.lastRun = run(problem, selection)
             if case .event = selection { history.pending = pending }
             if history.firstLoadedAt == nil {
@@ -81,7 +82,11 @@ struct RunRecorder {
     }
 
     /// The installation or update of which packs are still missing.
-    private func pending(after selection: PackSelection, _ before: Planner) -> ContentRequest? {
+    private func pending(
+        after selection: PackSelection,
+        _ before: Planner,
+        _ files: [FileReport]
+    ) -> ContentRequest? {
         guard case .event(let request, _) = selection else { return before.pending }
         let event = request == .periodic ? before.pending : request
         guard let event,
@@ -97,7 +102,12 @@ struct RunRecorder {
             case .refuse, .leave: false
             }
         }
-        return isMissing ? event : nil
+        let isFileMissing = files.contains { file in
+            file.outcome == .left
+                || file.outcome == .failed
+                    && file.error?.status != ExitStatus.restricted.rawValue
+        }
+        return isMissing || isFileMissing ? event : nil
     }
 
     private func update(

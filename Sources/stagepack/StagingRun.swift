@@ -103,26 +103,71 @@ struct StagingRun: Sendable {
             throw error
         }
         let path = try session.container(for: manifest.manifest)
-        guard !isDryRun else {
-            var planner = try planner(manifest, nil, path, restrictions)
-            planner.assume(assumptions)
-            return report(planner, planner.plan(for: selection(planner)), path, problem)
-        }
-        let container = try openContainer(path, storing: manifest)
-        let planner = try planner(manifest, container, path, restrictions)
+        let container = isDryRun ? nil : try openContainer(path, storing: manifest)
+        var planner = try planner(manifest, container, path, restrictions)
+        planner.assume(assumptions)
         let selection = selection(planner)
+        let program = try extensionRun(selection, manifest, planner, container)
+        defer { program?.end() }
+        let answer = try await ask(program, manifest.manifest)
+        if case .success(let choice) = answer { planner.choices = choice.packs }
         let plan = planner.plan(for: selection)
         var report = report(planner, plan, path, problem)
+        if case .failure(let failure) = answer {
+            report.extensionProblem = FailureReport(failure)
+        }
+        guard let container else { return report }
         if session.isOffline {
             report.refuseOffline()
         } else {
-            report.add(await stage(plan, manifest, container, stager))
+            let outcomes = await stage(plan, manifest, container, stager)
+            report.add(outcomes)
+            if let program, case .success(let choice) = answer {
+                let failure = await program.tell(outcomes, choice, container)
+                report.extensionProblem = failure.map(FailureReport.init)
+                report.files = await program.fetch(
+                    choice,
+                    essentialOnly: selection.isEssentialOnly,
+                    planner.budget,
+                    container,
+                    stager
+                )
+            }
         }
         if case .event(.periodic, essentialOnly: false) = selection {
             report.removed = try await container.removeObsoletePacks()
         }
         RunRecorder(self, container).record(report, selection, planner)
         return report
+    }
+
+    /// The part of the application's extension, where it has one and an event is to be decided on.
+    private func extensionRun(
+        _ selection: PackSelection,
+        _ manifest: AcceptedManifest,
+        _ planner: Planner,
+        _ container: Container?
+    ) throws(CommandFailure) -> ExtensionRun? {
+        guard case .event(let request, _) = selection else { return nil }
+        // An event that is not complete is what the extension is asked about, until it is.
+        let event = request == .periodic ? planner.pending ?? request : request
+        return try ExtensionRun(session.registration, manifest, planner, event, container)
+    }
+
+    /// Asks the extension; `nil` where there is none.
+    ///
+    /// - Throws: only that the run was interrupted.
+    private func ask(
+        _ program: ExtensionRun?,
+        _ manifest: Manifest
+    ) async throws(CommandFailure) -> Result<ExtensionRun.Choice, CommandFailure>? {
+        guard let program else { return nil }
+        do throws(CommandFailure) {
+            return .success(try await program.choose(manifest))
+        } catch {
+            if error.status == .interrupted { throw error }
+            return .failure(error)
+        }
     }
 
     private func selection(_ planner: Planner) -> PackSelection {
@@ -233,6 +278,13 @@ struct StagingRun: Sendable {
                 throw CommandFailure(error)
             }
         }
+    }
+}
+
+extension PackSelection {
+    /// Whether only what is essential is wanted.
+    fileprivate var isEssentialOnly: Bool {
+        if case .event(_, essentialOnly: true) = self { true } else { false }
     }
 }
 

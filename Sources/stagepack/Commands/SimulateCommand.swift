@@ -122,33 +122,3 @@ struct SimulateCommand: StagePackSubcommand {
         }
     }
 }
-
-/// A directory that goes with the command.
-private struct TemporaryFolder {
-    let path: FilePath
-    private let parent: Directory
-    private let name: FilePath.Component
-
-    static func make() throws(CommandFailure) -> TemporaryFolder {
-        let mark = String(UInt64.random(in: 0...UInt64.max), radix: 36)
-        let parent = ProcessInfo.processInfo.environment["TMPDIR"] ?? "/tmp"
-        do throws(FileError) {
-            let directory = try Directory.open(FilePath(parent))
-            guard let name = FilePath.Component("stagepack-simulate.\(mark)") else {
-                preconditionFailure("digits are a file name")
-            }
-            let path = try directory.makeDirectory(FilePath(name)).path
-            return TemporaryFolder(path: path, parent: directory, name: name)
-        } catch {
-            throw CommandFailure(.file(error))
-        }
-    }
-
-    func remove() {
-        do throws(FileError) {
-            try parent.removeTree(name)
-        } catch {
-            Console.note("stagepack: warning: \(error)")
-        }
-    }
-}

@@ -81,7 +81,7 @@ struct HistoryReport: Codable {
     var lastRun: Date?
     var request: ContentRequest?
     var isEssentialOnly: Bool
-    /// Why the last run had no manifest, or not the server's.
+    /// Why the last run had no manifest, or not the server's, or no answer of the extension.
     var problem: StagingHistory.Problem?
     /// The event of which packs are still missing: the next periodic run completes it.
     var pending: ContentRequest?
@@ -148,7 +148,7 @@ extension HistoryReport: CustomStringConvertible {
             lines.append("  last run: \(lastRun.formatted(.iso8601))\(event)\(only)")
         }
         if let problem {
-            lines.append("  manifest: \(problem.message)")
+            lines.append("  problem: \(problem.message)")
             if let hint = problem.hint { lines.append("  to do: \(hint)") }
         }
         if let pending {

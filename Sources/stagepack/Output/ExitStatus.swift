@@ -20,6 +20,8 @@ enum ExitStatus: Int32, CaseIterable {
     case unknownPack = 13
     /// The application's restrictions do not allow a pack before its first launch.
     case restricted = 14
+    /// The application's downloader extension did not do its part.
+    case extensionFailed = 15
 
     /// An archive could not be had: no connection, no answer, no end.
     case transferFailed = 20
@@ -59,6 +61,7 @@ enum ExitStatus: Int32, CaseIterable {
         case .manifestRefused: "the manifest is not accepted"
         case .unknownPack: "the manifest has no such pack"
         case .restricted: "restrictions do not allow a pack before the first launch"
+        case .extensionFailed: "the application's downloader extension failed"
         case .transferFailed: "an archive could not be had"
         case .transferRefused: "a server refused an archive"
         case .digestMismatch: "what was received is not what the manifest names"

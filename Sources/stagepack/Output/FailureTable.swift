@@ -1,6 +1,7 @@
 import StageArchive
 import StageContainer
 import StageEngine
+import StageExtension
 import StageModel
 import StagePack
 import StageSystem
@@ -28,7 +29,12 @@ extension CommandFailure {
 
     /// What a failure of the engine means to the user; `pack` is the pack it is about.
     init(_ error: StageError, pack: PackID? = nil) {
-        let prefix = pack.map { "pack '\($0)': " } ?? ""
+        self.init(error, of: pack.map { "pack '\($0)'" })
+    }
+
+    /// What a failure of the engine means to the user; `what` names what it is about.
+    init(_ error: StageError, of what: String?) {
+        let prefix = what.map { "\($0): " } ?? ""
         let outcome = Self.outcome(of: error)
         self.init(
             status: outcome.status,
@@ -40,13 +46,32 @@ extension CommandFailure {
 
     /// What the refusal of a plan means to the user.
     init(_ refusal: Plan.Refusal, pack: PackID) {
+        self.init(refusal, of: "pack '\(pack)'")
+    }
+
+    /// What a failure of a downloader extension means to the user.
+    init(_ error: ExtensionError) {
+        if case .cancelled = error {
+            self.init(StageError.cancelled)
+            return
+        }
+        self.init(
+            status: .extensionFailed,
+            message: error.description,
+            hint: "tell the application's packager; the policies of the manifest decided",
+            retry: .later
+        )
+    }
+
+    /// What a refusal means to the user; `what` names what is refused.
+    init(_ refusal: Plan.Refusal, of what: String) {
         switch refusal {
         case .noSpace(let needed, let available):
-            self.init(StageError.noSpace(needed: needed, available: available), pack: pack)
+            self.init(StageError.noSpace(needed: needed, available: available), of: what)
         case .exceedsAllowance(let allowance, let needed, let remaining):
             self.init(
                 status: .restricted,
-                message: "pack '\(pack)': '\(allowance.rawValue)' of the registration leaves "
+                message: "\(what): '\(allowance.rawValue)' of the registration leaves "
                     + "\(remaining), and it takes \(needed)",
                 hint: "start the application: restrictions end when it has loaded a pack",
                 retry: .later
@@ -55,7 +80,7 @@ extension CommandFailure {
             let names = hosts.map { "'\($0.forDisplay())'" }.joined(separator: ", ")
             self.init(
                 status: .restricted,
-                message: "pack '\(pack)': 'downloadDomainAllowList' of the registration does not "
+                message: "\(what): 'downloadDomainAllowList' of the registration does not "
                     + "have \(names)",
                 hint: "tell the application's packager, or start the application",
                 retry: .later

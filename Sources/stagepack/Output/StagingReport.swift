@@ -16,6 +16,10 @@ struct StagingReport: Codable {
     var transferred = ByteCount.zero
     /// Packs that no manifest offers any more and that were removed; `nil` where nobody looked.
     var removed: [PackID]?
+    /// Files that the application's extension asked for; `nil` where none was asked.
+    var files: [FileReport]?
+    /// What went wrong with the extension; policies decided instead.
+    var extensionProblem: FailureReport?
     /// Why the stored manifest was used instead of the server's.
     var manifestProblem: FailureReport?
 
@@ -56,7 +60,10 @@ struct StagingReport: Codable {
     }
 
     /// The packs that ought to be staged and are not.
-    var failures: [FailureReport] { packs.compactMap(\.error) }
+    var failures: [FailureReport] {
+        [extensionProblem].compactMap(\.self) + packs.compactMap(\.error)
+            + (files ?? []).compactMap(\.error)
+    }
 }
 
 /// What was decided and done with one pack.
@@ -164,6 +171,9 @@ extension StagingReport: CustomStringConvertible {
         let failed = packs.count { $0.outcome == .failed }
         var text = "\(application): \(staged) staged, \(present) up to date"
         if failed > 0 { text += ", \(failed) failed" }
+        if let files, !files.isEmpty {
+            text += ", \(files.count { $0.outcome == .staged }) of \(files.count) files"
+        }
         if let removed, !removed.isEmpty { text += ", \(removed.count) removed" }
         if transferred > .zero { text += " (\(transferred) transferred)" }
         return text + " in \(container)"

@@ -1,0 +1,323 @@
+import FoundationEssentials
+import Logging
+import StageContainer
+import StageEngine
+import StageExtension
+import StageModel
+import StageSystem
+import StageTransfer
+import SystemPackage
+
+/// The part of a run that an application's downloader extension has: it is asked what to download, and
+/// told how each download ended.
+///
+/// Whatever it does, the run goes on: without an answer that counts, policies decide.
+struct ExtensionRun: Sendable {
+    private let host: ExtensionHost
+    private let request: ExtensionRequest
+    private let folder: TemporaryFolder
+
+    /// What the extension asked for.
+    struct Choice: Sendable {
+        /// The packs, and whether each is essential.
+        var packs: [PackID: Bool]
+        /// Files that are no packs.
+        var files: [ExtensionURLDownload]
+        /// What is asked for of each pack, to tell the extension how it ended.
+        fileprivate var downloads: [PackID: ExtensionDownload]
+    }
+
+    /// Prepares what an extension may see; `nil` where the registration names none.
+    ///
+    /// A dry run's extension gets an empty shared folder, so that it cannot change anything.
+    init?(
+        _ registration: Registration?,
+        _ manifest: AcceptedManifest,
+        _ planner: Planner,
+        _ event: ContentRequest,
+        _ container: Container?
+    ) throws(CommandFailure) {
+        guard let registration, let program = registration.downloaderExtension else { return nil }
+        host = ExtensionHost(program: program, logger: Log.logger)
+        folder = try TemporaryFolder.make(in: container.map(\.extensionFolder))
+        do throws(FileError) {
+            let place = try Directory.open(folder.path)
+            try place.write(
+                Array(manifest.record.text.utf8),
+                to: "manifest.json",
+                durably: false
+            )
+            let shared =
+                if let container { try container.makeSharedFolder() } else {
+                    try place.makeDirectory(FilePath("shared")).path
+                }
+            request = Self.request(
+                event,
+                registration,
+                manifest,
+                planner,
+                (folder.path.appending("manifest.json"), shared, folder.path.appending("scratch"))
+            )
+        } catch {
+            folder.remove()
+            throw CommandFailure(.file(error))
+        }
+    }
+
+    private static func request(
+        _ event: ContentRequest,
+        _ registration: Registration,
+        _ manifest: AcceptedManifest,
+        _ planner: Planner,
+        _ paths: (manifest: FilePath, shared: FilePath, scratch: FilePath)
+    ) -> ExtensionRequest {
+        var request = ExtensionRequest(
+            event,
+            application: registration.application,
+            applicationVersion: registration.version,
+            applicationGroup: registration.group,
+            manifest: paths.manifest,
+            container: paths.shared,
+            scratch: paths.scratch
+        )
+        request.restrictedDownloadSizeRemaining =
+            planner.budget?.remainingOtherDownloads.map { Int($0.rawValue) }
+        request.restrictedEssentialDownloadSizeRemaining =
+            planner.budget?.remainingEssentialDownloads.map { Int($0.rawValue) }
+        var unrestricted = planner
+        unrestricted.budget = nil
+        let plan = unrestricted.plan(for: .event(event, essentialOnly: false))
+        let proposed = Set(plan.packsToStage.map(\.id))
+        request.packs = planner.manifest.packs.map { pack in
+            ExtensionPack(
+                pack,
+                urls: planner.manifest.urls(
+                    for: pack.archive,
+                    manifestURL: manifest.record.resolvedURL
+                ),
+                stagedVersion: planner.staged[pack.id]?.version,
+                isProposed: proposed.contains(pack.id)
+            )
+        }
+        return request
+    }
+
+    /// Removes what was made for the extension.
+    func end() { folder.remove() }
+
+    /// Asks the extension what to download.
+    ///
+    /// - Throws: ``CommandFailure`` that names the extension; policies decide then.
+    func choose(_ manifest: Manifest) async throws(CommandFailure) -> Choice {
+        do throws(ExtensionError) {
+            return choice(try await host.downloads(for: request), manifest)
+        } catch {
+            throw CommandFailure(error)
+        }
+    }
+
+    private func choice(_ downloads: [ExtensionDownload], _ manifest: Manifest) -> Choice {
+        var choice = Choice(packs: [:], files: [], downloads: [:])
+        for download in downloads {
+            switch download {
+            case .pack(let id, let essential, _):
+                choice.packs[id] = essential ?? manifest[id]?.policy.isEssential ?? false
+                choice.downloads[id] = download
+            case .url(let file):
+                choice.files.append(file)
+            }
+        }
+        return choice
+    }
+
+    /// Tells the extension how the packs it asked for ended.
+    ///
+    /// - Returns: what it could not be told.
+    func tell(
+        _ outcomes: [PackID: StagingOutcome],
+        _ choice: Choice,
+        _ container: Container
+    ) async -> CommandFailure? {
+        var problem: CommandFailure?
+        for (id, download) in choice.downloads.sorted(by: { $0.key < $1.key }) {
+            do throws(ExtensionError) {
+                switch outcomes[id] {
+                case .staged, .alreadyStaged:
+                    guard let content = container.contentOfStaged(id) else { continue }
+                    try await host.finished(download, file: content, for: request)
+                case .failed(.cancelled), nil:
+                    continue
+                case .failed(let error):
+                    let failure = ExtensionFailure(
+                        code: error.backgroundAssetsCode,
+                        message: "\(error)"
+                    )
+                    // What it wants instead is asked for in the next run.
+                    _ = try await host.failed(download, failure, for: request)
+                }
+            } catch {
+                problem = problem ?? CommandFailure(error)
+            }
+        }
+        return problem
+    }
+
+    /// Fetches the files that the extension asked for and hands each over.
+    func fetch(
+        _ choice: Choice,
+        essentialOnly: Bool,
+        _ budget: InitialBudget?,
+        _ container: Container,
+        _ stager: Stager
+    ) async -> [FileReport] {
+        var budget = budget
+        var reports: [FileReport] = []
+        let files = choice.files
+            .sorted {
+                ($0.isEssential ? 1 : 0, $0.priority) > ($1.isEssential ? 1 : 0, $1.priority)
+            }
+        for file in files {
+            var report = FileReport(file)
+            guard file.isEssential || !essentialOnly else {
+                report.outcome = .left
+                reports.append(report)
+                continue
+            }
+            let size = ByteCount(file.fileSize)
+            let host = URL(string: file.url)?.host() ?? ""
+            let refusal = budget?.refusal(
+                ofFileFrom: host,
+                size: size,
+                isEssential: file.isEssential
+            )
+            if let refusal {
+                report.fail(CommandFailure(refusal, of: "file '\(file.identifier.forDisplay())'"))
+            } else {
+                budget?.spend(size, isEssential: file.isEssential)
+                await fetch(file, container, stager, &report)
+            }
+            reports.append(report)
+        }
+        return reports
+    }
+
+    private func fetch(
+        _ file: ExtensionURLDownload,
+        _ container: Container,
+        _ stager: Stager,
+        _ report: inout FileReport
+    ) async {
+        let download = ExtensionDownload.url(file)
+        do throws(StageError) {
+            let path = try await receive(file, container, stager)
+            do throws(ExtensionError) {
+                try await host.finished(download, file: path, for: request)
+                report.outcome = .staged
+            } catch {
+                report.fail(CommandFailure(error))
+            }
+        } catch {
+            let name = "file '\(file.identifier.forDisplay())'"
+            report.fail(CommandFailure(error, of: name))
+            guard error != .cancelled else { return }
+            let failure = ExtensionFailure(code: error.backgroundAssetsCode, message: "\(error)")
+            do throws(ExtensionError) {
+                _ = try await host.failed(download, failure, for: request)
+            } catch {
+                Log.logger.warning("\(error)")
+            }
+        }
+    }
+
+    private func receive(
+        _ file: ExtensionURLDownload,
+        _ container: Container,
+        _ stager: Stager
+    ) async throws(StageError) -> FilePath {
+        let transfer = FileTransfer(
+            url: file.url,
+            size: ByteCount(file.fileSize),
+            fields: file.headers.sorted { $0.key < $1.key }.map { "\($0.key): \($0.value)" },
+            priority: file.priority
+        )
+        let directory: Directory
+        do throws(FileError) {
+            directory = try Directory.make(
+                request.scratch,
+                permissions: FilePermissions(rawValue: 0o700)
+            )
+        } catch {
+            throw .container(.file(error))
+        }
+        return try await stager.fetch(
+            transfer,
+            keepingIn: container,
+            to: directory,
+            as: "download"
+        )
+    }
+}
+
+/// How a file ended that an extension asked for.
+struct FileReport: Codable {
+    var identifier: String
+    var url: String
+    var size: ByteCount
+    var isEssential: Bool
+    var outcome = PackReport.Outcome.failed
+    var error: FailureReport?
+
+    init(_ file: ExtensionURLDownload) {
+        identifier = file.identifier
+        url = file.url
+        size = ByteCount(file.fileSize)
+        isEssential = file.isEssential
+    }
+
+    mutating func fail(_ failure: CommandFailure) {
+        outcome = .failed
+        error = FailureReport(failure)
+    }
+}
+
+extension DownloadPolicy {
+    /// Whether the first launch waits for packs of this policy.
+    fileprivate var isEssential: Bool {
+        if case .essential = self { true } else { false }
+    }
+}
+
+extension StageError {
+    /// The number that Apple's `BAErrorCode` has for something like it: the download has failed.
+    fileprivate var backgroundAssetsCode: Int {
+        switch self {
+        case .transfer(let error) where error.isAboutDomains: 202
+        case .unknownPack: 113
+        default: 103
+        }
+    }
+}
+
+extension Container {
+    /// Where what an extension needs is put while it runs.
+    fileprivate var extensionFolder: FilePath { root.path.appending(ContainerLayout.extensions) }
+
+    /// Makes the folder that the group's applications and extensions share.
+    fileprivate func makeSharedFolder() throws(FileError) -> FilePath {
+        try root.makeDirectory(FilePath(ContainerLayout.shared)).path
+    }
+
+    /// The directory of the pack's files, if it is staged.
+    fileprivate func contentOfStaged(_ id: PackID) -> FilePath? {
+        // An extension that is not told of a pack finds it in the container all the same.
+        guard let lease = try? reader.lease(id, marksUse: false) else { return nil }
+        return lease.content
+    }
+}
+
+extension TransferError {
+    /// Whether a host was not one that content may come from.
+    fileprivate var isAboutDomains: Bool {
+        if case .unacceptable(_, .domain) = self { true } else { false }
+    }
+}
