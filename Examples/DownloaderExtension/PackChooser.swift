@@ -2,7 +2,9 @@ import BackgroundAssets
 import ExtensionFoundation
 import Foundation
 
-/// Chooses packs by the policies of the manifest, and by what the publisher says of them (`userInfo`):
+/// Chooses packs by the policies of the manifest, and by what the publisher says of them.
+///
+/// That is the `userInfo` of a pack:
 ///
 /// - `quality`: such a pack is downloaded only if the user chose that quality. The application writes
 ///   the choice into the file `quality` of the shared folder; without that it is `hd`.

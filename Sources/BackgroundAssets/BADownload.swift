@@ -5,7 +5,9 @@ import StageExtension
 ///
 /// Differs from Apple's class in being immutable, and in that ``uniqueIdentifier`` holds for one
 /// process: a host names downloads by ``identifier``.
-// Unchecked: all properties are constants of types that are Sendable, here and in the only subclass.
+///
+/// Unchecked, since all properties are constants of types that are Sendable, here and in the only
+/// subclass.
 public class BADownload: Hashable, CustomStringConvertible, @unchecked Sendable {
     /// What became of a download so far.
     public enum State: Int, Sendable {

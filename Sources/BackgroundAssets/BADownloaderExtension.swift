@@ -19,6 +19,7 @@ public protocol BADownloaderExtension: AppExtension {
     ///   - request: Why content is asked for.
     ///   - manifestURL: The manifest, a file that can be read while this method runs.
     ///   - extensionInfo: What may still be spent.
+    /// - Returns: The downloads, each with an identifier of its own.
     func downloads(
         for request: BAContentRequest,
         manifestURL: URL,

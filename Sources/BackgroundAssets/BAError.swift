@@ -1,5 +1,6 @@
 public import Foundation
 
+// swift-format-ignore: AlwaysUseLowerCamelCase
 /// The domain of the errors of this framework.
 public let BAErrorDomain = "BAErrorDomain"
 

@@ -96,21 +96,30 @@ enum ExtensionSession {
 
     /// Reads the message of standard input, has the extension answer it, and ends the process.
     static func serve(_ program: some BADownloaderExtension) async -> Never {
-        // What the extension prints must not end up within the answer.
-        let output = FileHandle(fileDescriptor: dup(STDOUT_FILENO), closeOnDealloc: true)
-        guard dup2(STDERR_FILENO, STDOUT_FILENO) >= 0 else { exit(1) }
         do {
+            // What the extension prints must not end up within the answer.
+            let output = FileHandle(fileDescriptor: dup(STDOUT_FILENO), closeOnDealloc: true)
+            guard dup2(STDERR_FILENO, STDOUT_FILENO) >= 0 else { end(1) }
             let input = try FileHandle.standardInput.readToEnd() ?? Data()
             let message = try ExtensionMessage(json: Array(input))
             let answer = await answer(to: message, by: program)
             try output.write(contentsOf: Data(answer.json()))
-            exit(0)
+            end(0)
         } catch {
             let text = "standard input and output are a host's: \(error)\n"
             // There is nobody left to tell if this cannot be written.
             try? FileHandle.standardError.write(contentsOf: Data(text.utf8))
-            exit(1)
+            end(1)
         }
+    }
+
+    /// Ends the process, the other threads wherever they are.
+    ///
+    /// Not by exit(3), whose handlers would take down what those threads use.
+    private static func end(_ status: CInt) -> Never {
+        // What was printed is in the buffers of C's streams.
+        fflush(nil)
+        _exit(status)
     }
 }
 

@@ -30,9 +30,8 @@ struct stage_sandbox {
     char *const *environment;
     const char *directory;
     int input, output, errors;
-    /// A Landlock ruleset, or -1 for none; what it handles of files is in `handled_files`.
+    /// A Landlock ruleset, or -1 for none.
     int ruleset;
-    uint64_t handled_files;
     uint64_t address_space, file_size, processor_seconds, open_files;
 };
 
@@ -130,16 +129,6 @@ STAGE_CHECKED static inline int stage_drop_capabilities(void) {
     return (int)syscall(SYS_capset, &header, none);
 }
 
-/// Lets the ruleset read what /proc says of this process; nothing depends on it.
-static inline void stage_allow_own_process(int ruleset, uint64_t handled) {
-    int self = open("/proc/self", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (self < 0) return;
-    uint64_t access = handled & (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR);
-    int ignored = stage_landlock_allow(ruleset, self, access);
-    (void)ignored;
-    close(self);
-}
-
 /// Puts `file` where nothing else is moved to, closed by execve(2).
 STAGE_CHECKED static inline int stage_move_up(int file) {
     return fcntl(file, F_DUPFD_CLOEXEC, 16);
@@ -183,7 +172,6 @@ STAGE_CHECKED static inline enum stage_sandbox_step stage_enter_sandbox(
     if (stage_drop_capabilities() != 0) return STAGE_STEP_PRIVILEGES;
     if (stage_take_limits(sandbox) != 0) return STAGE_STEP_LIMITS;
     if (sandbox->ruleset >= 0) {
-        stage_allow_own_process(sandbox->ruleset, sandbox->handled_files);
         if (stage_landlock_restrict(sandbox->ruleset) != 0) return STAGE_STEP_FILES;
         report->restricts_files = 1;
     }

@@ -37,12 +37,13 @@ extension ExtensionHost {
 
     /// What runtimes read beside them.
     ///
-    /// Of `/etc` only what no secret can be in: a host may run as root.
+    /// Of `/etc` only what no secret can be in: a host may run as root. Of `/proc` all, since runtimes
+    /// look at their threads there by number; what it tells of the environment, the memory and the
+    /// files of other processes the kernel keeps from programs in a sandbox.
     private static let systemFiles: [FilePath] = [
         "/etc/alternatives", "/etc/group", "/etc/ld.so.cache", "/etc/ld.so.conf",
         "/etc/ld.so.conf.d", "/etc/ld.so.preload", "/etc/locale.alias", "/etc/localtime",
         "/etc/nsswitch.conf", "/etc/os-release", "/etc/passwd", "/etc/python3",
-        "/etc/python3.11", "/etc/timezone", "/proc/cpuinfo", "/proc/filesystems",
-        "/proc/meminfo", "/sys/devices/system/cpu",
+        "/etc/python3.11", "/etc/timezone", "/proc", "/sys/devices/system/cpu",
     ]
 }

@@ -43,6 +43,7 @@ public struct ExtensionHost: Sendable {
     ///   - file: The file, which has to be in the request's scratch folder and is removed with it unless
     ///     the extension moves it; or the directory of a staged pack, which the extension may read.
     ///   - request: The request that the download came of.
+    /// - Throws: ``ExtensionError``, which changes nothing about the download.
     public func finished(
         _ download: ExtensionDownload,
         file: FilePath,

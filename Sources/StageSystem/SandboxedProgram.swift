@@ -145,7 +145,6 @@ public struct SandboxedProgram: Sendable {
         let strings = CStrings([path.string] + arguments)
         let variables = CStrings(environment.sorted { $0.key < $1.key }.map { "\($0)=\($1)" })
         let descriptor = ruleset.descriptor
-        let files = ruleset.files
         let pipe = report.writing
         return try Directory.attempt("start", path) {
             unsafe path.withPlatformString { program in
@@ -159,7 +158,6 @@ public struct SandboxedProgram: Sendable {
                         output: streams.output,
                         errors: streams.errors,
                         ruleset: descriptor,
-                        handled_files: files,
                         address_space: sandbox.addressSpace,
                         file_size: sandbox.fileSize,
                         processor_seconds: sandbox.processorSeconds,

@@ -30,7 +30,10 @@ struct ExtensionSandboxTests {
     @Test func whatIsOutsideCannotBeRead() async throws {
         let bench = try Bench()
         let secret = try bench.root.file(creating: "secret")
-        for path in [secret.path.string, "/etc/shadow", "/etc/fstab", "/proc/1/environ"] {
+        for path in [
+            secret.path.string, "/etc/shadow", "/etc/fstab", "/proc/1/environ",
+            "/proc/\(getpid())/environ",
+        ] {
             let host = Self.refused(.permissionDenied, "open('\(path)').read()")
             #expect(await bench.outcome(host) == .success([]), "\(path)")
         }
@@ -123,7 +126,6 @@ struct ExtensionSandboxTests {
                 assert int(status['CapEff'], 16) == 0, status['CapEff']
                 assert int(status['CapPrm'], 16) == 0, status['CapPrm']
                 assert status['NoNewPrivs'] == '1'
-                assert status['SigIgn'] == '0000000001001000', status['SigIgn']
                 assert status['SigBlk'] == '0000000000000000', status['SigBlk']
                 assert os.getcwd() == '\(bench.scratch)', os.getcwd()
                 assert os.getpgid(0) == os.getpid()
