@@ -1,4 +1,4 @@
-// As on Apple's platforms, a file that imports this module has Foundation, too: `URL` and `URLRequest`
-// are in the signatures of what an extension implements.
+// Apple's framework brings these along, and source that is written for it relies on that.
+@_exported public import ExtensionFoundation
 @_exported public import Foundation
 @_exported public import FoundationNetworking
