@@ -173,12 +173,13 @@ STAGE_CHECKED static inline enum stage_sandbox_step stage_enter_sandbox(
     if (chdir(sandbox->directory) != 0) return STAGE_STEP_DIRECTORY;
     if (stage_no_new_privileges() != 0) return STAGE_STEP_PRIVILEGES;
     if (stage_drop_capabilities() != 0) return STAGE_STEP_PRIVILEGES;
-    if (stage_take_limits(sandbox) != 0) return STAGE_STEP_LIMITS;
     if (sandbox->ruleset >= 0) {
         if (stage_landlock_restrict(sandbox->ruleset) != 0) return STAGE_STEP_FILES;
         report->restricts_files = 1;
     }
     if (stage_take_streams(sandbox) != 0) return STAGE_STEP_STREAMS;
+    // Not before: the host may have more files open than the program may.
+    if (stage_take_limits(sandbox) != 0) return STAGE_STEP_LIMITS;
     stage_reset_signals();
     report->filters_calls = stage_filter_calls() == 0;
     // A reader that is gone is of no interest here.
