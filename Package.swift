@@ -155,7 +155,7 @@ let package = Package(
         // A sample of a downloader extension
         .executableTarget(
             name: "sample-downloader-extension",
-            dependencies: ["BackgroundAssets", "ExtensionFoundation"],
+            dependencies: ["BackgroundAssets"],
             path: "Examples/DownloaderExtension",
             swiftSettings: strict
         ),

@@ -1,5 +1,4 @@
 import BackgroundAssets
-import ExtensionFoundation
 import Foundation
 
 /// Chooses packs by the policies of the manifest, and by what the publisher says of them.

@@ -142,7 +142,10 @@ STAGE_CHECKED static inline int stage_take_streams(const struct stage_sandbox *s
     if (input < 0 || output < 0 || errors < 0) return -1;
     if (dup2(input, 0) < 0 || dup2(output, 1) < 0 || dup2(errors, 2) < 0) return -1;
     // close_range(2) with CLOSE_RANGE_CLOEXEC, of Linux 5.11.
-    return (int)syscall(SYS_close_range, 3u, ~0u, 1u << 2);
+    if (syscall(SYS_close_range, 3u, ~0u, 1u << 2) == 0) return 0;
+    // Without it each by itself, as many as a process usually has at most.
+    for (int file = 3; file < 4096; file++) fcntl(file, F_SETFD, FD_CLOEXEC);
+    return 0;
 }
 
 /// Limits what the process and each that it starts may use.
@@ -170,12 +173,13 @@ STAGE_CHECKED static inline enum stage_sandbox_step stage_enter_sandbox(
     if (chdir(sandbox->directory) != 0) return STAGE_STEP_DIRECTORY;
     if (stage_no_new_privileges() != 0) return STAGE_STEP_PRIVILEGES;
     if (stage_drop_capabilities() != 0) return STAGE_STEP_PRIVILEGES;
-    if (stage_take_limits(sandbox) != 0) return STAGE_STEP_LIMITS;
     if (sandbox->ruleset >= 0) {
         if (stage_landlock_restrict(sandbox->ruleset) != 0) return STAGE_STEP_FILES;
         report->restricts_files = 1;
     }
     if (stage_take_streams(sandbox) != 0) return STAGE_STEP_STREAMS;
+    // Not before: the host may have more files open than the program may.
+    if (stage_take_limits(sandbox) != 0) return STAGE_STEP_LIMITS;
     stage_reset_signals();
     report->filters_calls = stage_filter_calls() == 0;
     // A reader that is gone is of no interest here.

@@ -120,9 +120,10 @@ struct ExtensionRun: Sendable {
         var choice = Choice(packs: [:], files: [], downloads: [:])
         for download in downloads {
             switch download {
-            case .pack(let id, let essential, _):
-                choice.packs[id] = essential ?? manifest[id]?.policy.isEssential ?? false
-                choice.downloads[id] = download
+            case .pack(let id, let essential, let priority):
+                let isEssential = essential ?? manifest[id]?.policy.isEssential ?? false
+                choice.packs[id] = isEssential
+                choice.downloads[id] = .pack(id, essential: isEssential, priority: priority)
             case .url(let file):
                 choice.files.append(file)
             }

@@ -1,10 +1,4 @@
 import BackgroundAssets
-import ExtensionFoundation
-import Foundation
-import FoundationNetworking
-import StageExtension
-import StageModel
-import Testing
 
 /// A program in the shape that Apple's documentation shows, without a word of this package's own.
 struct BackgroundDownloadHandler: BADownloaderExtension {

@@ -262,4 +262,13 @@ import Testing
         #expect(try !Bench.hasProcess("sleep\0\(mark)"))
         try bench.expectNothingLeft()
     }
+
+    @Test func aHostMayHaveMoreFilesOpenThanAnExtension() async throws {
+        let bench = try Bench()
+        var open: [Directory] = []
+        for _ in 0..<320 { open.append(try Directory.open(bench.root.path)) }
+        let outcome = await bench.outcome(Bench.shell(Self.empty))
+        #expect(outcome == .success([]))
+        withExtendedLifetime(open) {}
+    }
 }

@@ -1,13 +1,11 @@
 import ArgumentParser
-import Dispatch
-import Glibc
 import Logging
 import StageModel
 import StageOrigin
 import SystemPackage
 
 /// Serves a directory on this machine, for developing and testing an application.
-struct ServeCommand: AsyncParsableCommand {
+struct ServeCommand: StagePackSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "serve",
         abstract: "Serve a directory over HTTP, for development.",
@@ -47,19 +45,33 @@ struct ServeCommand: AsyncParsableCommand {
         }
     }
 
-    func run() async throws {
-        let origin = try Origin(
-            FilePath(directory),
-            configuration: originConfiguration,
-            logger: Logger(label: "stagepack.origin", factory: quietLog)
-        )
-        try await untilInterrupted {
-            try await origin.run { address in
-                print(address.baseURL)
-                // Whoever reads the URL through a pipe waits for it.
-                fflush(nil)
+    var printsJSON: Bool { false }
+
+    func perform() async throws(CommandFailure) -> ExitStatus {
+        let origin: Origin
+        do throws(OriginError) {
+            // The command's own log: the server's has only what stopping it looks like from within.
+            origin = try Origin(
+                FilePath(directory),
+                configuration: originConfiguration,
+                logger: Logger(label: "stagepack.origin") { _ in SwiftLogNoOpLogHandler() }
+            )
+        } catch {
+            throw CommandFailure(error)
+        }
+        let (result, interruption) = await withInterruption(after: nil) {
+            () async -> Result<Void, any Error> in
+            do {
+                try await origin.run { address in Console.say(address.baseURL) }
+                return .success(())
+            } catch {
+                return .failure(error)
             }
         }
+        // That it ends when it is told to is what it is for.
+        guard interruption == nil, case .failure(let error) = result else { return .success }
+        if let error = error as? OriginError { throw CommandFailure(error) }
+        throw .usage("the server has ended: \(error)")
     }
 
     private var originConfiguration: OriginConfiguration {
@@ -77,33 +89,5 @@ struct ServeCommand: AsyncParsableCommand {
         let line = "\(record.method) \(path) \(record.status) \(record.bytes.rawValue)\n"
         // There is nobody to tell when standard error is closed.
         _ = try? FileDescriptor.standardError.writeAll(line.utf8)
-    }
-}
-
-/// Shows only what went wrong, on standard error.
-private func quietLog(_ label: String) -> any LogHandler {
-    var handler = StreamLogHandler.standardError(label: label)
-    handler.logLevel = .error
-    return handler
-}
-
-/// Runs `work`, and cancels it when the process is interrupted or asked to end.
-private func untilInterrupted(
-    _ work: @escaping @Sendable () async throws -> Void
-) async throws {
-    let (signals, received) = AsyncStream.makeStream(of: CInt.self)
-    let sources = [SIGINT, SIGTERM].map { number in
-        signal(number, SIG_IGN)
-        let source = DispatchSource.makeSignalSource(signal: number)
-        source.setEventHandler { received.yield(number) }
-        source.activate()
-        return source
-    }
-    defer { for source in sources { source.cancel() } }
-    try await withThrowingTaskGroup(of: Void.self) { group in
-        group.addTask { try await work() }
-        group.addTask { for await _ in signals { return } }
-        defer { group.cancelAll() }
-        _ = try await group.next()
     }
 }

@@ -3,6 +3,7 @@ import StageContainer
 import StageEngine
 import StageExtension
 import StageModel
+import StageOrigin
 import StagePack
 import StageSystem
 import StageTransfer
@@ -47,6 +48,16 @@ extension CommandFailure {
     /// What the refusal of a plan means to the user.
     init(_ refusal: Plan.Refusal, pack: PackID) {
         self.init(refusal, of: "pack '\(pack)'")
+    }
+
+    /// What a failure of the development origin means to the user.
+    init(_ error: OriginError) {
+        let hint: String? =
+            switch error {
+            case .directory: nil
+            case .address: "pass another --port, or 0 for any"
+            }
+        self.init(status: .usage, message: error.description, hint: hint, retry: .never)
     }
 
     /// What a failure of a downloader extension means to the user.
