@@ -89,8 +89,8 @@ class Machine:
                 start_new_session=True,
             )
 
-    def run(self, *command, **environment):
-        """Runs a command, expects status 0, and returns what it printed.
+    def run(self, *command, expected=0, **environment):
+        """Runs a command, expects its status, and returns what it printed.
 
         Its input is a pipe that nobody writes to: who reads it, waits.
         """
@@ -108,7 +108,7 @@ class Machine:
         status = done.wait()
         done.stdin.close()
         self.log += output.splitlines()
-        expect(status == 0, f"'{command[0]}' ended with {status}")
+        expect(status == expected, f"'{command[0]}' ended with {status}, expected {expected}")
         return output
 
     def json(self, *command):
