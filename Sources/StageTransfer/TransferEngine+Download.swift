@@ -60,7 +60,12 @@ extension TransferEngine {
     private func verify(
         _ download: inout Download
     ) async throws(TransferError) -> DownloadMachine.Action {
-        let isGood = await download.request.verify(download.part.path)
+        let isGood: Bool
+        do throws(TransferError) {
+            isGood = try await download.request.verify(download.part.path)
+        } catch {
+            return .fail(error)
+        }
         if isGood { return step(.verified(true), &download) }
         // What a cancelled task found out does not count.
         guard !Task.isCancelled else { return .fail(.cancelled) }
