@@ -10,16 +10,19 @@ BIN := $(DESTDIR)$(PREFIX)/bin
 SHARE := $(DESTDIR)$(PREFIX)/share
 SOURCES := Sources Tests Benchmarks Examples Package.swift
 RELEASE := .build/release/stagepack
+LIB := $(DESTDIR)$(PREFIX)/lib
+PACKAGES := .build/deploy
 
 # Tests that wait for servers and processes, apart from those that keep every processor busy.
 WAITING := StagePackCommandTests|StageOriginTests
 # Content of Debian's, some hundred megabytes of it.
 LARGE := RealContentTests
 
-.PHONY: help demo test build bench format check install uninstall dependencies
+.PHONY: help demo test build bench format check install install-service uninstall dependencies \
+    deb sample-deb test-deploy
 
 help: ## Show what there is to make.
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
 
 demo: dependencies ## Stage sample packs from an origin on this machine.
 	Scripts/demo
@@ -58,10 +61,29 @@ install: ## Install the program, its completions and manual (PREFIX, DESTDIR); '
 	complete zsh $(SHARE)/zsh/site-functions/_stagepack && \
 	complete fish $(SHARE)/fish/vendor_completions.d/stagepack.fish
 
+install-service: ## Install the timer and what package managers run (PREFIX must be /usr, DESTDIR).
+	@test '$(PREFIX)' = /usr || { echo "make install-service: pass PREFIX=/usr" >&2; exit 1; }
+	install -D -m 0755 deploy/hook/package-hook $(DESTDIR)$(PREFIX)/libexec/stagepack/package-hook
+	install -D -m 0644 deploy/systemd/tmpfiles.conf $(LIB)/tmpfiles.d/stagepack.conf
+	install -D -m 0644 -t $(LIB)/systemd/system deploy/systemd/system/stagepack-periodic.*
+	install -D -m 0644 -t $(LIB)/systemd/user deploy/systemd/user/stagepack-periodic.*
+	install -d $(SHARE)/stagepack/apps.d $(DESTDIR)/etc/stagepack/apps.d $(DESTDIR)/var/lib/stagepack
+
 uninstall: ## Remove what 'make install' installed.
 	rm -f $(BIN)/stagepack $(SHARE)/man/man1/stagepack.1 \
 	    $(SHARE)/bash-completion/completions/stagepack $(SHARE)/zsh/site-functions/_stagepack \
 	    $(SHARE)/fish/vendor_completions.d/stagepack.fish
+
+deb: ## Make the Debian package, which needs no Swift where it is installed.
+	$(MAKE) build SWIFT_FLAGS='--static-swift-stdlib -Xlinker -z -Xlinker now'
+	Scripts/dependencies binutils dpkg-dev
+	deploy/debian/build $(PACKAGES)
+
+sample-deb: ## Make the package of a sample application.
+	deploy/sample/build --output $(PACKAGES)
+
+test-deploy: deb ## Check what deploy/ has, and install the packages where everything goes wrong (root).
+	deploy/test/all $(PACKAGES)
 
 dependencies:
 	@Scripts/dependencies

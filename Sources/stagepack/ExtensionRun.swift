@@ -86,6 +86,8 @@ struct ExtensionRun: Sendable {
             planner.budget?.remainingEssentialDownloads.map { Int($0.rawValue) }
         var unrestricted = planner
         unrestricted.budget = nil
+        // What does not fit today is wanted nevertheless, and missed until it does.
+        unrestricted.freeSpace = nil
         let plan = unrestricted.plan(for: .event(event, essentialOnly: false))
         let proposed = Set(plan.packsToStage.map(\.id))
         request.packs = planner.manifest.packs.map { pack in

@@ -239,7 +239,7 @@ struct StagingRun: Sendable {
             var reader = container?.reader
             if reader == nil { reader = try ContainerReader.reading(path) }
             let history = try reader?.rememberedHistory(of: planner.manifest.application)
-            planner.pending = history?.pending
+            planner.pending = history?.pending ?? neverRecorded(history, planner)
             planner.budget = restrictions.map { restrictions in
                 InitialBudget(restrictions, manifest, planner, history?.spent ?? .init())
             }
@@ -247,6 +247,19 @@ struct StagingRun: Sendable {
         } catch {
             throw CommandFailure(error)
         }
+    }
+
+    /// The installation that a periodic run has to complete though nothing is remembered of it.
+    ///
+    /// The run that began it was killed, or the disk was full, before anything could be written down.
+    private func neverRecorded(
+        _ history: StagingHistory?,
+        _ planner: Planner
+    ) -> ContentRequest? {
+        guard history == nil, !assumptions.isInstalled, case .event(.periodic, _) = wanted,
+            planner.request == .install
+        else { return nil }
+        return .install
     }
 
     private func stage(

@@ -1,0 +1,123 @@
+"""Origins on port 80 of loopback: one that serves packs, and the bad ones."""
+
+import contextlib
+import os
+import pathlib
+import socket
+import subprocess
+import threading
+import time
+
+LOCATIONS = pathlib.Path(__file__).resolve().parent.parent / "server/nginx/stagepack-locations.conf"
+ADDRESS = ("127.0.0.1", 80)
+
+
+@contextlib.contextmanager
+def nginx(directory, serving, rules=""):
+    """nginx, serving a directory with the locations of deploy/server, or by rules of its own."""
+    directory = pathlib.Path(directory)
+    kinds = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+    temporary = " ".join(f"{kind}_temp_path {directory}/{kind};" for kind in kinds)
+    configuration = directory / "nginx.conf"
+    configuration.write_text(
+        f"""
+        daemon off; user root; pid {directory}/pid; error_log {directory}/error.log; events {{ }}
+        http {{
+            {temporary}
+            access_log {directory}/access.log;
+            server {{ listen {ADDRESS[0]}:{ADDRESS[1]}; root {serving}; {rules or f"include {LOCATIONS};"} }}
+        }}
+        """,
+        "utf-8",
+    )
+    process = subprocess.Popen(["nginx", "-q", "-c", configuration])
+    try:
+        _wait_for_connections(process)
+        yield
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _wait_for_connections(process):
+    for _ in range(100):
+        with contextlib.suppress(OSError), socket.create_connection(ADDRESS, 1):
+            return
+        if process.poll() is not None:
+            break
+        time.sleep(0.1)
+    raise RuntimeError("nginx did not start")
+
+
+def slow(directory, serving):
+    """nginx that sends the manifest at once, and archives by 150 bytes a second."""
+    rate = "if ($uri ~ ^/packs/) { set $limit_rate 150; }"
+    return nginx(directory, serving, f"{rate} include {LOCATIONS};")
+
+
+def unavailable(directory, serving):
+    """nginx that has no time."""
+    return nginx(directory, serving, "return 503;")
+
+
+def login_page(directory, serving):
+    """nginx that answers everything with a page for people."""
+    return nginx(directory, serving, "default_type text/html; return 200 '<html>Please log in</html>';")
+
+
+def rubbish_manifest(directory, serving):
+    """nginx whose manifest is cut off in the middle."""
+    return nginx(directory, serving, "default_type application/json; return 200 '{\"manifestVersion\": 1, \"app';")
+
+
+def rubbish_archives(directory, serving):
+    """nginx whose archives have the right size and are something else."""
+    root = pathlib.Path(directory) / "spoiled"
+    (root / "packs").mkdir(parents=True)
+    for path in [*serving.glob("*.json"), *serving.glob("packs/*")]:
+        content = path.read_bytes()
+        if path.parent.name == "packs":
+            content = os.urandom(len(content))
+        (root / path.relative_to(serving)).write_bytes(content)
+    return nginx(directory, root)
+
+
+@contextlib.contextmanager
+def absent(directory, serving):
+    """Nobody: connections are refused."""
+    yield
+
+
+@contextlib.contextmanager
+def listening(answer):
+    """A socket that accepts, and calls `answer` with each connection."""
+    with socket.create_server(ADDRESS, backlog=64) as server:
+        held = []
+
+        def serve():
+            with contextlib.suppress(OSError):
+                while True:
+                    connection, _ = server.accept()
+                    held.append(connection)
+                    with contextlib.suppress(OSError):
+                        answer(connection)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            server.shutdown(socket.SHUT_RDWR)
+            thread.join()
+            for connection in held:
+                connection.close()
+
+
+def silent(directory, serving):
+    """Accepts, and says nothing."""
+    return listening(lambda connection: None)
+
+
+def no_http(directory, serving):
+    """Accepts, and says what is no HTTP."""
+    return listening(lambda connection: (connection.sendall(os.urandom(4096)), connection.close()))
