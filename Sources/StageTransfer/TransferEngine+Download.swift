@@ -98,7 +98,7 @@ extension TransferEngine {
             if outcome != .complete, progress.wasAccepted { await flush(part) }
         }
         let reached = progress.newBytes > 0 ? part.durable : durable
-        progress.isDurable = reached - durable >= configuration.checkpoint.size.rawValue
+        progress.isDurable = reached - durable >= configuration.checkpoint.smallest.rawValue
         download.tell(outcome)
         logger.debug("An attempt ended", metadata: download.metadata(outcome, progress))
         return step(.ended(outcome, progress), &download)
