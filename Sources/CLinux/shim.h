@@ -75,6 +75,11 @@ STAGE_CHECKED static inline int stage_open_file(const char *path) {
     return open(path, O_RDONLY | O_CLOEXEC);
 }
 
+/// Opens a file by path for reading, and waits for nobody if it is a fifo or a device (open(2)).
+STAGE_CHECKED static inline int stage_open_regular_file(const char *path) {
+    return open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+}
+
 /// Copies bytes at `offset` of one file to the same place of another (copy_file_range(2)).
 STAGE_CHECKED static inline ssize_t stage_copy_range(
     int source, int file, int64_t offset, size_t count) {

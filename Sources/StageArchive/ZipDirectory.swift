@@ -111,7 +111,9 @@ struct ZipEnd {
             (try bytes.number(at: position + 12, 4), size, 0xFFFF_FFFF),
             (try bytes.number(at: position + 16, 4), start, 0xFFFF_FFFF),
         ]
-        guard !overflows, pairs.allSatisfy({ $0.small == $0.unset || $0.small == $0.large }) else {
+        guard !overflows, count >= 0, size >= 0, start >= 0,
+            pairs.allSatisfy({ $0.small == $0.unset || $0.small == $0.large })
+        else {
             throw .damaged(entry: nil, "the end records disagree")
         }
         return (ZipEnd(start: start, end: end, count: count), record)

@@ -48,18 +48,19 @@ extension Container {
             manifest,
             to: application.recordName,
             in: manifests,
-            durably: false
+            durably: true
         )
     }
 }
 
 extension ContainerReader {
-    /// Returns the manifest that was accepted last for the application, or `nil` if none was.
+    /// Returns the manifest that was accepted last for the application, or `nil` if none was or what is
+    /// there is damaged: the server is asked anew then.
     public func storedManifest(
         for application: ApplicationID
     ) throws(ContainerError) -> StoredManifest? {
         let name = FilePath(ContainerLayout.manifest).appending(application.recordName)
-        return try JSONRecord.read(StoredManifest.self, at: name, in: root)
+        return try JSONRecord.readIfWhole(StoredManifest.self, at: name, in: root)
     }
 
     /// Returns the applications that a manifest was accepted for, in order.

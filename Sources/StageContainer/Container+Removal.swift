@@ -87,8 +87,9 @@ extension Container {
         // Out of sight in one step, so that a crash leaves no half generation under its name.
         let trash = try makeUniqueName(id)
         try directory.rename(name.component, to: trash, in: staging, replacing: false)
-        _ = consume lease
+        // Locked to the end, so that no sweep takes it for a dead process's.
         try staging.removeTree(trash)
+        _ = consume lease
         return true
     }
 
@@ -102,7 +103,10 @@ extension Container {
     ) throws(ContainerError) -> Removal {
         try ContainerError.wrapping { () throws(FileError) in
             var removal = Removal()
-            let file = try locks.file(updating: FilePath(Self.birthLock))
+            let file = try locks.file(
+                updating: FilePath(Self.birthLock),
+                permissions: Self.lockPermissions
+            )
             if let alone = try FileLock.attempt(file, .exclusive) {
                 for entry in try staging.entries() where try isAbandoned(entry) {
                     try staging.removeTree(entry.name)
@@ -110,9 +114,7 @@ extension Container {
                 }
                 _ = consume alone
             }
-            for entry in try downloads.entries() where !isWanted(entry.name) {
-                if try downloads.remove(entry.name) { removal.downloads += 1 }
-            }
+            try removeDownloads(now, isWanted, &removal)
             for directory in [root, packs, manifests, histories] {
                 for entry in try directory.entries()
                 where try isStale(entry.name, in: directory, now: now) {
@@ -130,6 +132,31 @@ extension Container {
                 }
             }
             return removal
+        }
+    }
+
+    /// Removes downloads that nobody wants and nobody is fetching.
+    private func removeDownloads(
+        _ now: Int64,
+        _ isWanted: (FilePath.Component) -> Bool,
+        _ removal: inout Removal
+    ) throws(FileError) {
+        for entry in try downloads.entries() where !isWanted(entry.name) {
+            let base = FilePath.Component(String(entry.name.string.prefix { $0 != "." }))
+            guard let base, let status = try downloads.status(FilePath(entry.name)) else {
+                continue
+            }
+            // No manifest names the files of extensions: a week is time enough to ask again.
+            if base.string.hasPrefix(ContainerLayout.fileDownloadPrefix),
+                status.modified > now - 7 * 86400
+            {
+                continue
+            }
+            guard let lock = try attemptLock(ofDownload: base) else { continue }
+            if !entry.name.string.hasSuffix(".lock"), try downloads.remove(entry.name) {
+                removal.downloads += 1
+            }
+            lock.end()
         }
     }
 

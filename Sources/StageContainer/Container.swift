@@ -75,17 +75,12 @@ public final class Container: Sendable {
     /// Takes the lock on a pack, or returns `nil` if another process or task works on it.
     public func attemptLock(_ id: PackID) throws(ContainerError) -> PackLock? {
         try ContainerError.wrapping { () throws(FileError) in
-            let file = try locks.file(updating: FilePath(id.component))
+            let file = try locks.file(
+                updating: FilePath(id.component),
+                permissions: Self.lockPermissions
+            )
             guard let lock = try FileLock.attempt(file, .exclusive) else { return nil }
             return PackLock(id: id, lock: lock)
-        }
-    }
-
-    /// Takes the lock on a pack, and blocks the thread until it can.
-    public func waitForLock(_ id: PackID) throws(ContainerError) -> PackLock {
-        try ContainerError.wrapping { () throws(FileError) in
-            let file = try locks.file(updating: FilePath(id.component))
-            return PackLock(id: id, lock: try FileLock.wait(for: file, .exclusive))
         }
     }
 }

@@ -61,6 +61,18 @@ extension Identifier {
 }
 
 extension ContainerLayout {
+    /// What the names of downloads begin with that are no archives.
+    static let fileDownloadPrefix = "file-"
+
+    /// The name, within `downloads/`, of a file that no manifest names, by the digest of what it is
+    /// known by.
+    public static func downloadName(ofFile key: Digest) -> FilePath.Component {
+        guard let name = FilePath.Component("\(fileDownloadPrefix)\(key)") else {
+            preconditionFailure("hexadecimal digits are a file name")
+        }
+        return name
+    }
+
     /// The name, within `downloads/`, of an archive that is being fetched: its digest, so that an
     /// archive that two packs or two versions share is fetched once.
     public static func downloadName(of digest: Digest) -> FilePath.Component {

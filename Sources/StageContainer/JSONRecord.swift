@@ -1,11 +1,28 @@
 import FoundationEssentials
+import StageModel
 import StageSystem
 import SystemPackage
 
 /// The small JSON files of a container.
 enum JSONRecord {
-    /// The largest record that is read: a stored manifest.
-    static let sizeLimit = 16 << 20
+    /// The largest record that is read: a stored manifest, of which each byte may take six as text
+    /// in JSON.
+    static let sizeLimit = 6 * ManifestLimits.byteCount + (1 << 20)
+
+    /// Reads the record at `name`, or returns `nil` if there is none or it is damaged, as a power cut
+    /// can leave it.
+    static func readIfWhole<Value: Decodable>(
+        _ type: Value.Type,
+        at name: FilePath,
+        in directory: Directory
+    ) throws(ContainerError) -> Value? {
+        do throws(ContainerError) {
+            return try read(type, at: name, in: directory)
+        } catch {
+            guard case .damagedRecord = error else { throw error }
+            return nil
+        }
+    }
 
     /// Reads the record at `name`, or returns `nil` if there is none.
     static func read<Value: Decodable>(

@@ -51,7 +51,10 @@ extension Container {
         try ContainerError.wrapping { () throws(FileError) in
             // A sweep must not meet the area between its birth and its lock.
             let birth = try FileLock.wait(
-                for: try locks.file(updating: FilePath(Self.birthLock)),
+                for: try locks.file(
+                    updating: FilePath(Self.birthLock),
+                    permissions: Self.lockPermissions
+                ),
                 .shared
             )
             let name = try makeUniqueName(lock.id)

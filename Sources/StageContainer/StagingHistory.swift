@@ -1,3 +1,4 @@
+import Glibc
 public import StageModel
 import StageSystem
 import SystemPackage
@@ -124,26 +125,20 @@ public struct StagingHistory: Hashable, Sendable, Codable {
 }
 
 extension Container {
-    /// Changes what is remembered of an application, in one step; concurrent changes wait.
+    /// Changes what is remembered of an application, in one step.
+    ///
+    /// Concurrent changes wait for each other, five seconds at most: nothing may be held up by it.
     public func updateHistory(
         of application: ApplicationID,
         _ change: (inout StagingHistory) -> Void
     ) throws(ContainerError) {
         let lock: FileLock
         do throws(FileError) {
-            let file = try locks.file(updating: FilePath(Self.historyLock))
-            lock = try FileLock.wait(for: file, .exclusive)
+            lock = try lockHistories()
         } catch {
             throw .file(error)
         }
-        var history: StagingHistory
-        do throws(ContainerError) {
-            history = try reader.history(of: application) ?? StagingHistory()
-        } catch {
-            // Explanations are not worth a failure: a damaged record begins anew.
-            guard case .damagedRecord = error else { throw error }
-            history = StagingHistory()
-        }
+        var history = try reader.history(of: application) ?? StagingHistory()
         let before = history
         change(&history)
         if history != before {
@@ -155,6 +150,19 @@ extension Container {
             )
         }
         _ = consume lock
+    }
+
+    private func lockHistories() throws(FileError) -> FileLock {
+        for _ in 0..<500 {
+            let file = try locks.file(
+                updating: FilePath(Self.historyLock),
+                permissions: Self.lockPermissions
+            )
+            if let lock = try FileLock.attempt(file, .exclusive) { return lock }
+            usleep(10_000)
+        }
+        let path = locks.path.appending(Self.historyLock)
+        throw FileError("lock", path, .resourceTemporarilyUnavailable)
     }
 
     /// Forgets an application: its manifest and what is remembered of it.
@@ -171,9 +179,11 @@ extension Container {
 
 extension ContainerReader {
     /// Returns what is remembered of an application, or `nil` if nothing is.
+    ///
+    /// Explanations are not worth a failure: a damaged record counts as none.
     public func history(of application: ApplicationID) throws(ContainerError) -> StagingHistory? {
         let name = FilePath(ContainerLayout.history).appending(application.recordName)
-        return try JSONRecord.read(StagingHistory.self, at: name, in: root)
+        return try JSONRecord.readIfWhole(StagingHistory.self, at: name, in: root)
     }
 
     /// Returns the applications that something is remembered of, in order.

@@ -39,6 +39,30 @@ public struct AcceptedManifest: Equatable, Sendable {
         try self.init(record, isUnchanged: true)
     }
 
+    /// Takes a manifest that a container has stored, in the place of one that the source does not give.
+    ///
+    /// - Throws: ``StageError/manifestInvalid(url:_:)``; ``StageError/manifestRefused(url:_:)`` if it is
+    ///   not what the source must give.
+    public init(stored record: StoredManifest, for source: ManifestSource) throws(StageError) {
+        try self.init(stored: record)
+        try check(source, after: nil)
+    }
+
+    /// Checks that the manifest does not go back behind one that was accepted before, from whatever
+    /// URL.
+    ///
+    /// - Throws: ``StageError/manifestRefused(url:_:)``.
+    public func checkRevision(after record: StoredManifest?) throws(StageError) {
+        // A stored manifest that cannot be read any more proves nothing.
+        guard let record, let stored = try? AcceptedManifest(stored: record),
+            stored.manifest.application == manifest.application,
+            stored.manifest.revision > manifest.revision
+        else { return }
+        throw refused(
+            .wentBack(accepted: stored.manifest.revision, offered: manifest.revision)
+        )
+    }
+
     init(_ record: StoredManifest, isUnchanged: Bool) throws(StageError) {
         do throws(ManifestError) {
             manifest = try Manifest(json: Array(record.text.utf8))
@@ -59,12 +83,13 @@ public struct AcceptedManifest: Equatable, Sendable {
         {
             throw refused(.otherVersion(required: required.text, installed: installed))
         }
-        if let stored, stored.manifest.application == manifest.application,
-            stored.manifest.revision > manifest.revision
-        {
-            throw refused(
-                .wentBack(accepted: stored.manifest.revision, offered: manifest.revision)
+        try checkRevision(after: stored?.record)
+        if !record.resolvedURL.isLocal,
+            let url = (manifest.baseURLs + manifest.packs.map(\.archive.url)).first(
+                where: \.isLocal
             )
+        {
+            throw refused(.localContent(url: url))
         }
     }
 
@@ -130,4 +155,9 @@ extension Stager {
             throw error == .cancelled ? .cancelled : .manifestUnavailable(error)
         }
     }
+}
+
+extension String {
+    /// Whether it is the URL of a local file.
+    fileprivate var isLocal: Bool { prefix(5).lowercased() == "file:" }
 }

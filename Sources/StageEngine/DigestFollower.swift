@@ -84,13 +84,17 @@ final class DigestFollower: Sendable {
     }
 
     /// Returns the digest of the file at `path`, or `nil` if it does not have all of the content.
-    func digest(of path: FilePath) async -> Digest? {
-        await withCheckedContinuation { continuation in
+    ///
+    /// - Throws: ``FileError`` if the file cannot be read: nothing is known of its content then.
+    func digest(of path: FilePath) async throws(FileError) -> Digest? {
+        let result = await withCheckedContinuation { continuation in
             queue.async { [self] in
-                // A file that cannot be read is not the content that was asked for.
-                continuation.resume(returning: try? complete(path))
+                continuation.resume(
+                    returning: Result { () throws(FileError) in try complete(path) }
+                )
             }
         }
+        return try result.get()
     }
 
     private func catchUp() {

@@ -57,14 +57,18 @@ extension Stager {
         request.allowedDomains = options.allowedDomains.map(AllowedDomains.init)
         request.priority = transfer.priority
         request.fields = transfer.fields
-        let key = Digest(of: Array("\(transfer.size.rawValue) \(transfer.url)".utf8))
+        let key = ContainerLayout.downloadName(
+            ofFile: Digest(of: Array("\(transfer.size.rawValue) \(transfer.url)".utf8))
+        )
+        let lock = try await ContainerLocks.take(report) { () throws(ContainerError) in
+            try container.attemptDownloadLock(key)
+        }
+        defer { lock.end() }
         do throws(TransferError) {
-            let part = try PartFile.open(
-                ContainerLayout.downloadName(of: key),
-                in: container.downloads
-            )
+            let part = try PartFile.open(key, in: container.downloads)
             _ = try await engine.download(request, to: part)
             do throws(FileError) {
+                try container.downloads.file(reading: FilePath(part.fileName))?.synchronize()
                 try container.downloads.rename(part.fileName, to: name, in: directory)
             } catch {
                 throw .storage(error)

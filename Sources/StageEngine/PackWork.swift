@@ -38,6 +38,9 @@ struct PackWork: Sendable {
             let lock = try await lock(pack.id, report)
             // Damaged content is staged again though its record says that it is there.
             if reason != .repair, try await isStaged(pack) { return .alreadyStaged }
+            // Another pack, of another application perhaps, may have the same archive.
+            let download = try await downloadLock(pack.archive.digest, report)
+            defer { download.end() }
             let verified = try await fetch(pack, report)
             report(.verified)
             let (part, receipt) = (verified.part, verified.receipt)
@@ -62,14 +65,18 @@ struct PackWork: Sendable {
         _ report: @Sendable (StagingEvent) -> Void
     ) async throws(StageError) -> PackLock {
         let container = container
-        if let lock = try StageError.wrapping({ () throws(ContainerError) in
+        return try await ContainerLocks.take(report) { () throws(ContainerError) in
             try container.attemptLock(id)
-        }) {
-            return lock
         }
-        report(.waitingForOther)
-        return try await StageError.blocking { () throws(ContainerError) in
-            try container.waitForLock(id)
+    }
+
+    private func downloadLock(
+        _ digest: Digest,
+        _ report: @Sendable (StagingEvent) -> Void
+    ) async throws(StageError) -> DownloadLock {
+        let (container, name) = (container, ContainerLayout.downloadName(of: digest))
+        return try await ContainerLocks.take(report) { () throws(ContainerError) in
+            try container.attemptDownloadLock(name)
         }
     }
 
@@ -92,7 +99,13 @@ struct PackWork: Sendable {
                 manifestURL: manifest.record.resolvedURL
             ),
             size: size,
-            verify: { path in await follower.digest(of: path) == digest },
+            verify: { path throws(TransferError) in
+                do throws(FileError) {
+                    return try await follower.digest(of: path) == digest
+                } catch {
+                    throw .storage(error)
+                }
+            },
             report: { tracker.take($0) }
         )
         request.allowedDomains = stager.options.allowedDomains.map(AllowedDomains.init)

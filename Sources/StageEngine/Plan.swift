@@ -162,8 +162,9 @@ public struct Planner: Sendable {
     /// or of an allowance, does not keep smaller ones after it from being staged.
     public func plan(for selection: PackSelection) -> Plan {
         let order = manifest.packs.enumerated().sorted { left, right in
-            let a = (rank(of: left.element), -left.element.priority, left.offset)
-            let b = (rank(of: right.element), -right.element.priority, right.offset)
+            // The higher priority first: its sides are swapped, since not every number has a negative.
+            let a = (rank(of: left.element), right.element.priority, left.offset)
+            let b = (rank(of: right.element), left.element.priority, right.offset)
             return a < b
         }
         var entries: [Plan.Entry] = []

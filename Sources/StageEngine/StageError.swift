@@ -46,6 +46,8 @@ public enum ManifestRefusal: Error, Equatable, Sendable {
     case wentBack(accepted: Int, offered: Int)
     /// It is for another application.
     case otherApplication(expected: ApplicationID, found: ApplicationID)
+    /// It came over the network and names a local file as content.
+    case localContent(url: String)
     /// It does not hold for the version of the application that is installed.
     case otherVersion(required: String, installed: String)
 }
@@ -76,6 +78,8 @@ extension ManifestRefusal: CustomStringConvertible {
             "expected application '\(expected)', found '\(found)'"
         case .otherVersion(let required, let installed):
             "it requires application version '\(required)', found '\(installed)'"
+        case .localContent(let url):
+            "it came over the network and names the local file '\(url.forDisplay())'"
         }
     }
 }
@@ -135,6 +139,17 @@ extension StageError {
             return try await withBlockingThread(body)
         } catch {
             throw .container(error)
+        }
+    }
+}
+
+extension StageError {
+    /// Whether a full file system is the reason: it may pass.
+    public var isOutOfSpace: Bool {
+        switch self {
+        case .noSpace, .transfer(.outOfSpace): true
+        case .content(.fileSystem(let error)), .container(.file(let error)): error.isOutOfSpace
+        default: false
         }
     }
 }

@@ -179,7 +179,7 @@ extension URLReference {
 
 extension String {
     /// The URL with dots in place of a user's name and password, which no message may show.
-    fileprivate var withoutUser: String {
+    package var withoutUser: String {
         guard let scheme = firstRange(of: "://") else { return self }
         let rest = self[scheme.upperBound...]
         let authority = rest.prefix { !"/?#".contains($0) }

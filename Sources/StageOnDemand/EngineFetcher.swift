@@ -88,17 +88,30 @@ public struct EngineFetcher: PackFetcher {
         let stored = try storedManifest(container)
         do throws(StageError) {
             let manifest = try await stager.manifest(from: source, stored: stored)
-            if !manifest.isUnchanged {
-                do throws(ContainerError) {
-                    try container.store(manifest.record, for: manifest.manifest.application)
-                } catch {
-                    throw .container(error)
-                }
-            }
+            if !manifest.isUnchanged { try store(manifest, container) }
             return manifest
         } catch {
             guard case .manifestUnavailable = error, let stored else { throw error }
-            return try AcceptedManifest(stored: stored)
+            return try AcceptedManifest(stored: stored, for: source)
+        }
+    }
+
+    private func store(
+        _ manifest: AcceptedManifest,
+        _ container: Container
+    ) throws(StageError) {
+        let application = manifest.manifest.application
+        let before: StoredManifest?
+        do throws(ContainerError) {
+            before = try container.storedManifest(for: application)
+        } catch {
+            throw .container(error)
+        }
+        try manifest.checkRevision(after: before)
+        do throws(ContainerError) {
+            try container.store(manifest.record, for: application)
+        } catch {
+            throw .container(error)
         }
     }
 
@@ -144,7 +157,7 @@ extension StageError {
             case .later: .later
             case .never: .never
             }
-        case .noSpace: .later
+        case _ where isOutOfSpace: .later
         case .cancelled: .now
         default: .never
         }

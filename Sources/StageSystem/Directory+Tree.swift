@@ -84,6 +84,9 @@ extension Directory {
                     break
                 } catch  where error.errno == .fileExists {
                     continue
+                } catch  where error.errno == .noSuchFileOrDirectory {
+                    // Somebody else removes the same tree.
+                    break
                 }
             }
         }

@@ -243,8 +243,10 @@ public final class Directory: Sendable {
     public func freeSpace() throws(FileError) -> FreeSpace {
         var status = statvfs()
         _ = try Self.attempt("look at", path) { unsafe fstatvfs(descriptor.rawValue, &status) }
+        let (bytes, overflows) = UInt64(status.f_bavail)
+            .multipliedReportingOverflow(by: UInt64(status.f_frsize))
         return FreeSpace(
-            bytes: Int64(clamping: UInt64(status.f_bavail) * UInt64(status.f_frsize)),
+            bytes: overflows ? .max : Int64(clamping: bytes),
             files: status.f_files == 0 ? nil : Int64(clamping: status.f_favail)
         )
     }

@@ -30,6 +30,18 @@ public import SystemPackage
         return File(adopting: FileDescriptor(rawValue: file), path: path)
     }
 
+    /// Opens the file at `path` for reading, following symbolic links, if it is a regular one.
+    public static func open(readingRegular path: FilePath) throws(FileError) -> File {
+        let descriptor = try Directory.attempt("open", path) {
+            unsafe path.withPlatformString { unsafe stage_open_regular_file($0) }
+        }
+        let file = File(adopting: FileDescriptor(rawValue: descriptor), path: path)
+        guard try file.status().kind == .file else {
+            throw FileError("open", path, .invalidArgument)
+        }
+        return file
+    }
+
     /// Reads up to `buffer.count` bytes at `offset`, and returns how many there were: 0 at the end.
     public func read(
         into buffer: inout [UInt8],

@@ -22,7 +22,9 @@ public struct DownloadRequest: Sendable {
     /// leads to another origin they are left out.
     public var fields: [String] = []
     /// Tells whether the complete file at a path is the content that was asked for.
-    public var verify: @concurrent @Sendable (FilePath) async -> Bool
+    ///
+    /// It throws if that cannot be told: what was received stays, and no mirror is blamed.
+    public var verify: @concurrent @Sendable (FilePath) async throws(TransferError) -> Bool
     /// Hears what happens, in order, on the engine's thread: it must return at once.
     public var report: @Sendable (TransferEvent) -> Void
 
@@ -30,7 +32,7 @@ public struct DownloadRequest: Sendable {
     public init(
         mirrors: [String],
         size: ByteCount,
-        verify: @concurrent @escaping @Sendable (FilePath) async -> Bool,
+        verify: @concurrent @escaping @Sendable (FilePath) async throws(TransferError) -> Bool,
         report: @escaping @Sendable (TransferEvent) -> Void = { _ in }
     ) {
         self.mirrors = mirrors

@@ -37,7 +37,8 @@ private struct LocalCopy: Sendable {
 
     @concurrent func run() async -> DownloadMachine.Outcome {
         do throws(FileError) {
-            let file = try File.open(reading: FilePath(source.path))
+            // Not a device or a fifo: opening one can do something, and reading it need not end.
+            let file = try File.open(readingRegular: FilePath(source.path))
             let actual = ByteCount(try file.status().size)
             guard actual == size else { return wrongSize(actual) }
             return try await copy(file)

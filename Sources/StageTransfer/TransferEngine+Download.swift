@@ -60,7 +60,12 @@ extension TransferEngine {
     private func verify(
         _ download: inout Download
     ) async throws(TransferError) -> DownloadMachine.Action {
-        let isGood = await download.request.verify(download.part.path)
+        let isGood: Bool
+        do throws(TransferError) {
+            isGood = try await download.request.verify(download.part.path)
+        } catch {
+            return .fail(error)
+        }
         if isGood { return step(.verified(true), &download) }
         // What a cancelled task found out does not count.
         guard !Task.isCancelled else { return .fail(.cancelled) }
@@ -93,7 +98,7 @@ extension TransferEngine {
             if outcome != .complete, progress.wasAccepted { await flush(part) }
         }
         let reached = progress.newBytes > 0 ? part.durable : durable
-        progress.isDurable = reached - durable >= configuration.checkpoint.size.rawValue
+        progress.isDurable = reached - durable >= configuration.checkpoint.smallest.rawValue
         download.tell(outcome)
         logger.debug("An attempt ended", metadata: download.metadata(outcome, progress))
         return step(.ended(outcome, progress), &download)

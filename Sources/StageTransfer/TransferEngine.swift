@@ -3,6 +3,7 @@ import Dispatch
 public import Logging
 import StageModel
 import StageSystem
+import Synchronization
 
 /// Runs transfers, many at a time, on one thread of its own.
 ///
@@ -171,16 +172,36 @@ extension TransferEngine {
 }
 
 /// A part file that is being filled, and when it was last made durable.
-private struct Checkpointing {
-    var part: PartFile
-    var last: ContinuousClock.Instant
-    var isRunning = false
+private final class Checkpointing: Sendable {
+    let part: PartFile
+    private let state: Mutex<(last: ContinuousClock.Instant, isRunning: Bool)>
+
+    init(_ part: PartFile, _ now: ContinuousClock.Instant) {
+        self.part = part
+        state = Mutex((now, false))
+    }
+
+    /// Whether a checkpoint begins now.
+    func begins(_ now: ContinuousClock.Instant, _ rule: CheckpointRule) -> Bool {
+        let newBytes = part.length.rawValue - part.durable
+        return state.withLock { state in
+            guard !state.isRunning, rule.isDue(newBytes: newBytes, sinceLast: now - state.last)
+            else { return false }
+            state.isRunning = true
+            return true
+        }
+    }
+
+    /// Called on whatever thread: the engine may have ended meanwhile.
+    func end(_ now: ContinuousClock.Instant) {
+        state.withLock { $0 = (now, false) }
+    }
 }
 
 extension TransferEngine {
     /// Makes the part file durable from time to time, until ``endCheckpoints(of:)``.
     func beginCheckpoints(of part: PartFile) {
-        checkpoints[ObjectIdentifier(part)] = Checkpointing(part: part, last: clock.now)
+        checkpoints[ObjectIdentifier(part)] = Checkpointing(part, clock.now)
     }
 
     /// Ends what ``beginCheckpoints(of:)`` began.
@@ -189,21 +210,12 @@ extension TransferEngine {
     }
 
     private func startCheckpoints(_ now: ContinuousClock.Instant) {
-        for (key, entry) in checkpoints where !entry.isRunning {
-            let newBytes = entry.part.length.rawValue - entry.part.durable
-            let rule = configuration.checkpoint
-            guard rule.isDue(newBytes: newBytes, sinceLast: now - entry.last) else { continue }
-            checkpoints[key]?.isRunning = true
-            storage.async { [logger] in
+        for entry in checkpoints.values where entry.begins(now, configuration.checkpoint) {
+            storage.async { [logger, clock] in
                 Self.checkpoint(entry.part, logger)
-                Task { await self.checkpointEnded(key) }
+                entry.end(clock.now)
             }
         }
-    }
-
-    private func checkpointEnded(_ key: ObjectIdentifier) {
-        checkpoints[key]?.isRunning = false
-        checkpoints[key]?.last = clock.now
     }
 
     /// Waits until everything received is on disk, and every checkpoint begun before has ended.

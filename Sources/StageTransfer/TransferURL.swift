@@ -1,4 +1,5 @@
 import CCurl
+import StageModel
 
 /// An absolute URL as libcurl reads it: one parser for every decision and for the request itself.
 @safe struct TransferURL: Hashable, Sendable {
@@ -26,7 +27,7 @@ import CCurl
     /// - Throws: ``TransferError/unacceptable(url:_:)`` if it is not http, https or file.
     init(_ text: String) throws(TransferError) {
         guard let url = Self(reading: text, from: nil) else {
-            throw .unacceptable(url: text, .url)
+            throw .unacceptable(url: text.withoutUser, .url)
         }
         self = url
     }

@@ -232,15 +232,48 @@ struct ExtensionRun: Sendable {
         }
     }
 
+    /// Fetches a file; where the server wants to know who asks, as the extension says.
     private func receive(
         _ file: ExtensionURLDownload,
+        _ container: Container,
+        _ stager: Stager
+    ) async throws(StageError) -> FilePath {
+        do throws(StageError) {
+            return try await receive(file, [], container, stager)
+        } catch {
+            guard case .transfer(.refused(_, 401)) = error, let field = await credential(for: file)
+            else { throw error }
+            return try await receive(file, [field], container, stager)
+        }
+    }
+
+    /// The field that the extension answers a server's challenge with (RFC 7617), or `nil` if it leaves
+    /// it at that.
+    private func credential(for file: ExtensionURLDownload) async -> String? {
+        let name = URL(string: file.url)?.host() ?? ""
+        let challenge = ExtensionChallenge(method: "basic", host: name)
+        do throws(ExtensionError) {
+            let answer = try await host.answer(to: challenge, for: .url(file), of: request)
+            guard case .useCredential(let user, let password) = answer else { return nil }
+            let text = Data("\(user):\(password)".utf8).base64EncodedString()
+            return "Authorization: Basic \(text)"
+        } catch {
+            Log.logger.warning("\(error)")
+            return nil
+        }
+    }
+
+    private func receive(
+        _ file: ExtensionURLDownload,
+        _ fields: [String],
         _ container: Container,
         _ stager: Stager
     ) async throws(StageError) -> FilePath {
         let transfer = FileTransfer(
             url: file.url,
             size: ByteCount(file.fileSize),
-            fields: file.headers.sorted { $0.key < $1.key }.map { "\($0.key): \($0.value)" },
+            fields: file.headers.sorted { $0.key < $1.key }.map { "\($0.key): \($0.value)" }
+                + fields,
             priority: file.priority
         )
         let directory: Directory

@@ -3,6 +3,8 @@ import Logging
 import StageContainer
 import StageEngine
 import StageModel
+import StageSystem
+import SystemPackage
 
 /// Remembers in the container what a run decided and did, for `why` and for the next run.
 ///
@@ -46,6 +48,8 @@ struct RunRecorder {
     /// Remembers what was decided and done with each pack.
     func record(_ report: StagingReport, _ selection: PackSelection, _ planner: Planner) {
         let pending = pending(after: selection, planner, report.files ?? [])
+        // Before anything is locked: others wait for the lock.
+        let hasLaunched = (try? container.reader.hasLaunched(report.application)) ?? false
         update(report.application) { history in
             let problem = (report.manifestProblem ?? report.extensionProblem)
                 .map { StagingHistory.Problem($0) }
@@ -53,9 +57,7 @@ struct RunRecorder {
             if case .event = selection { history.pending = pending }
             if history.firstLoadedAt == nil {
                 history.spent.add(report, planner)
-                if (try? container.reader.hasLaunched(report.application)) ?? false {
-                    history.firstLoadedAt = now
-                }
+                if hasLaunched { history.firstLoadedAt = now }
             }
             history.add(report, selection, at: now)
         }
@@ -123,7 +125,12 @@ struct RunRecorder {
                 change(&history)
             }
         } catch {
-            Log.logger.warning("what happened cannot be remembered: \(error)")
+            if case .file(let error) = error, error.errno == .resourceTemporarilyUnavailable {
+                // Many runs at once: the others remember what has come of it.
+                Log.logger.info("what happened is not remembered: \(error)")
+            } else {
+                Log.logger.warning("what happened cannot be remembered: \(error)")
+            }
         }
     }
 }

@@ -199,15 +199,27 @@ struct StagingRun: Sendable {
         _ path: FilePath,
         storing manifest: AcceptedManifest
     ) throws(CommandFailure) -> Container {
+        let application = manifest.manifest.application
+        let container: Container
+        let before: StoredManifest?
         do throws(ContainerError) {
-            let container = try Container.make(path)
-            if !manifest.isUnchanged {
-                try container.store(manifest.record, for: manifest.manifest.application)
-            }
-            return container
+            container = try Container.make(path)
+            before = try container.storedManifest(for: application)
         } catch {
             throw CommandFailure(error)
         }
+        guard !manifest.isUnchanged else { return container }
+        do throws(StageError) {
+            try manifest.checkRevision(after: before)
+        } catch {
+            throw CommandFailure(error)
+        }
+        do throws(ContainerError) {
+            try container.store(manifest.record, for: application)
+        } catch {
+            throw CommandFailure(error)
+        }
+        return container
     }
 
     /// The planner for what is staged now; a dry run has no container, and makes nothing.
@@ -276,7 +288,7 @@ struct StagingRun: Sendable {
         if session.isOffline, stored == nil { throw .offline("the manifest is not here") }
         do throws(StageError) {
             if session.isOffline, let stored {
-                return (try AcceptedManifest(stored: stored), nil)
+                return (try AcceptedManifest(stored: stored, for: source), nil)
             }
             let manifest = try await stager.manifest(from: source, stored: stored) { event in
                 ManifestProgress.tell(event, output)
@@ -286,7 +298,7 @@ struct StagingRun: Sendable {
             let failure = CommandFailure(error)
             guard case .manifestUnavailable = error, let stored else { throw failure }
             do throws(StageError) {
-                return (try AcceptedManifest(stored: stored), failure)
+                return (try AcceptedManifest(stored: stored, for: source), failure)
             } catch {
                 throw CommandFailure(error)
             }
@@ -311,15 +323,14 @@ extension ContainerReader {
         }
     }
 
-    /// What is remembered of an application; a damaged record counts as none.
+    /// What is remembered of an application.
     func rememberedHistory(
         of application: ApplicationID
     ) throws(StageError) -> StagingHistory? {
         do throws(ContainerError) {
             return try history(of: application)
         } catch {
-            guard case .damagedRecord = error else { throw .container(error) }
-            return nil
+            throw .container(error)
         }
     }
 

@@ -185,3 +185,13 @@ extension Lease {
         try String(contentsOfFile: content.appending(name).string, encoding: .utf8)
     }
 }
+
+extension Container {
+    /// Takes the lock on a pack as soon as nobody else has it.
+    fileprivate func waitForLock(_ id: PackID) throws -> PackLock {
+        while true {
+            if let lock = try attemptLock(id) { return lock }
+            sched_yield()
+        }
+    }
+}

@@ -112,6 +112,31 @@ struct ExtensionTests {
         #expect(left.isEmpty)
     }
 
+    @Test func theExtensionAnswersAServerThatWantsToKnowWhoAsks() async throws {
+        var installed = try await Installed()
+        try installed.world.publish(try packs())
+        let server = installed.world.server
+        server.answer("/news", with: .status(401), .content(Array("news".utf8)))
+        try extend(
+            &installed,
+            with: """
+                if message["kind"] == "downloads":
+                    answer["downloads"] = [{
+                        "identifier": "news", "url": "\(server.url("/news"))",
+                        "fileSize": 4, "applicationGroup": message["applicationGroup"]}]
+                elif message["kind"] == "challenge":
+                    assert message["challenge"]["method"] == "basic"
+                    answer["disposition"] = "useCredential"
+                    answer["user"] = "ada"
+                    answer["password"] = "lovelace"
+                """
+        )
+        let ending = try await installed.run("prefetch", "--all")
+        #expect(ending.status == 0)
+        let fields = server.requests(for: "/news").map { $0["Authorization"] }
+        #expect(fields == [nil, "Basic YWRhOmxvdmVsYWNl"])
+    }
+
     @Test func aFileOfAnotherSizeIsAnErrorThatTheExtensionIsTold() async throws {
         var installed = try await Installed()
         try installed.world.publish(try packs())

@@ -52,7 +52,7 @@ struct OnDemandTests {
     func aPackThatIsNotStagedIsFetchedAndItsProgressIsSeen(by fetching: Fetching) async throws {
         var world = try World()
         let pack = try SamplePack.large(.aurora, version: 1, mebibytes: 4)
-        try world.publish(pack, rate: 8 << 20)
+        try world.publish(pack, rate: 1 << 20)
         let store = try store(world, by: fetching)
         let updates = store.updates
         let url = try await store.loadPack("aurora")

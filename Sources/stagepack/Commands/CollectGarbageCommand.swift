@@ -43,7 +43,6 @@ struct CollectGarbageCommand: StagePackSubcommand {
             return .success
         }
         let container = try session.existingContainer()
-        let records = try session.stored(container.reader)
         do throws(ContainerError) {
             var report = GarbageReport()
             for id in try container.packsWithGenerations() {
@@ -51,9 +50,11 @@ struct CollectGarbageCommand: StagePackSubcommand {
                 guard let lock = try container.attemptLock(id) else { continue }
                 report.add(try container.removeObsoleteGenerations(lock, keeping: all ? 0 : 1))
             }
-            let wanted = Self.wantedDownloads(records)
+            let wanted = try Self.wantedDownloads(container)
             let now = Int64(Date().timeIntervalSince1970)
-            report.add(try container.sweep(now: now) { wanted.contains(prefix(of: $0)) })
+            report.add(
+                try container.sweep(now: now) { wanted?.contains(prefix(of: $0)) ?? true }
+            )
             Console.print(report, asJSON: json)
             return .success
         } catch {
@@ -65,10 +66,20 @@ struct CollectGarbageCommand: StagePackSubcommand {
         String(name.string.prefix { $0 != "." })
     }
 
-    /// The archives that the stored manifests name, whose downloads can be continued.
-    private static func wantedDownloads(_ records: [StoredManifest]) -> Set<String> {
-        let manifests = records.compactMap { try? Manifest(json: Array($0.text.utf8)) }
-        return Set(manifests.flatMap { $0.packs.map(\.archive.digest.description) })
+    /// The archives that the manifests of all applications name, whose downloads can be continued;
+    /// `nil` while one of them cannot be read.
+    private static func wantedDownloads(
+        _ container: Container
+    ) throws(ContainerError) -> Set<String>? {
+        var wanted: Set<String> = []
+        for application in try container.reader.applications() {
+            guard let record = try container.storedManifest(for: application),
+                // Said where it is asked for; here it means that nothing is known.
+                let manifest = try? Manifest(json: Array(record.text.utf8))
+            else { return nil }
+            wanted.formUnion(manifest.packs.map(\.archive.digest.description))
+        }
+        return wanted
     }
 }
 

@@ -148,6 +148,7 @@ extension CommandFailure {
     private static func hint(for refusal: ManifestRefusal) -> String {
         switch refusal {
         case .insecure: "serve the manifest over https"
+        case .localContent: "tell the publisher: only a local manifest may name local files"
         case .wentBack: "tell the publisher: a manifest's revision must not decrease"
         case .otherApplication: "check the URL, or use another container"
         case .otherVersion: "update the application"

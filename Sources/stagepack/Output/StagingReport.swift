@@ -27,7 +27,8 @@ struct StagingReport: Codable {
         self.container = container
         application = manifest.application
         revision = manifest.revision
-        packs = plan.entries.map(PackReport.init)
+        // Of a run for packs by name nobody wants to hear of thousands of others.
+        packs = plan.entries.filter { $0.decision != .leave(.notSelected) }.map(PackReport.init)
     }
 
     /// Adds how each pack ended.

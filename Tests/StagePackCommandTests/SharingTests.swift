@@ -1,0 +1,176 @@
+import Foundation
+import Glibc
+import StageContainer
+import StageModel
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+/// What packs, applications and users share, and how none of them can harm the others.
+@Suite(.server, .directory)
+struct SharingTests {
+    private let quiet = ["--quiet", "--progress", "none", "--attempts", "1"]
+
+    @Test func twoPacksOfOneArchiveAreStagedWholeEach() async throws {
+        var world = try World()
+        let first = try SamplePack.large(try PackID("one"), version: 1, mebibytes: 8)
+        var second = SamplePack(
+            try PackID("two"),
+            archive: first.archive,
+            first.files
+        )
+        second.pack.archive.url = "packs/other.tar.zst"
+        try world.publish(first, second)
+        // The one is slow and right; the other is quick and wrong from the middle on.
+        var wrong = first.archive
+        for index in wrong.indices where index > wrong.count / 3 { wrong[index] = 0x45 }
+        world.server.answer(first.path, with: Answer.content(first.archive).slowed(to: 6 << 20))
+        world.server.answer(second.path, with: .content(wrong))
+        let ending = try await world.run("prefetch", "--attempts", "1")
+        #expect(ending.status == 0 || ending.status == 22)
+        for pack in [first, second] {
+            if let staged = try world.staged(pack.pack.id) { #expect(staged == StagedFiles(first)) }
+        }
+        #expect(try world.staged(first.pack.id) != nil || world.staged(second.pack.id) != nil)
+    }
+
+    @Test func prioritiesOfAnySizeAreOrdered() async throws {
+        var world = try World()
+        var packs = try ["lowest", "highest", "usual"].map { try SamplePack.small(try PackID($0)) }
+        packs[0].pack.priority = .min
+        packs[1].pack.priority = .max
+        try world.publish(packs)
+        let plan = try await world.run("plan", "--json")
+        #expect(plan.status == 0)
+        let order = plan.output.matches(of: #/"id" : "(\w+)"/#).map { String($0.output.1) }
+        #expect(order == ["highest", "usual", "lowest"])
+    }
+
+    @Test func aManifestAsLargeAsItMayBeIsReadAgain() async throws {
+        var world = try World()
+        let pack = try SamplePack.small(.aurora)
+        try world.publish(pack)
+        world.revision = 1
+        let padding = [UInt8](repeating: 0x0A, count: 9 << 20)
+        let manifest = try world.manifest(of: [pack]) + padding
+        world.server.answer("/manifest.json", with: .content(manifest))
+        #expect(try await world.run("prefetch").status == 0)
+        #expect(try await world.run("prefetch").status == 0)
+        #expect(try await world.run("gc").status == 64 || world.names(in: "packs") == ["aurora"])
+    }
+
+    @Test func recordsThatAPowerCutEmptiedAreMadeAnew() async throws {
+        var world = try World()
+        try world.publish(try SamplePack.small(.aurora))
+        try await world.succeed("prefetch")
+        for name in ["manifest", "history"] {
+            let directory = try Directory.open(world.container.appending(name))
+            try directory.write([], to: "net.example.wallpaper.json", durably: false)
+        }
+        try world.publish(try SamplePack.small(.aurora, version: 2))
+        try await world.succeed("prefetch")
+        #expect(try world.staged(.aurora) == StagedFiles(try SamplePack.small(.aurora, version: 2)))
+    }
+
+    @Test(arguments: [".history", "aurora"])
+    func nobodyWhoHoldsALockHoldsUpAHook(name: String) async throws {
+        var world = try World()
+        try world.publish(try SamplePack.small(.aurora))
+        let container = try Container.make(world.container)
+        let locks = try Directory.open(world.container.appending("locks"))
+        let file = try locks.file(updating: FilePath(name))
+        let lock = try FileLock.wait(for: file, .exclusive)
+        let arguments = ["prefetch", "--hook", "--deadline", "2"] + world.source
+        let ending = try await world.program.run(arguments)
+        // It returned, although the lock is still held.
+        _ = consume lock
+        #expect(ending.status == 0)
+        let isStaged = try container.reader.currentGeneration(of: .aurora) != nil
+        #expect(isStaged == (name == ".history"))
+        if isStaged { #expect(try locks.status("aurora")?.mode == 0o600) }
+    }
+
+    @Test func aCollectionLeavesTheDownloadsOfOtherApplications() async throws {
+        var world = try World()
+        let pack = try SamplePack.large(.aurora, version: 1, mebibytes: 8)
+        try world.publish(pack)
+        let broken = Answer.content(pack.archive).cut(after: 4 << 20)
+        world.server.answer(pack.path, with: broken, broken)
+        #expect(try await world.run("prefetch", "--attempts", "1", "--quiet").status != 0)
+        let before = try world.names(in: "downloads")
+        #expect(before.contains { $0.contains(".part.") })
+        // Another application of the group.
+        let other = Manifest(
+            application: try ApplicationID("net.example.other"),
+            revision: 1,
+            packs: []
+        )
+        world.server.answer("/other.json", with: .content(other.json()))
+        let url = world.server.url("/other.json")
+        let source = world.source(manifest: url)
+        #expect(try await world.program.run(["prefetch", "--quiet"] + source).status == 0)
+        #expect(try await world.program.run(["gc"] + source).status == 0)
+        #expect(try world.names(in: "downloads") == before)
+    }
+
+    @Test func aManifestOfTheNetworkNamesNoLocalFiles() async throws {
+        var world = try World()
+        var pack = try SamplePack.small(.aurora)
+        pack.pack.archive.url = "file:///etc/hostname"
+        try world.publish(pack)
+        let ending = try await world.program.run(["prefetch"] + quiet + world.source)
+        #expect(ending.status == 12)
+        #expect(ending.error.contains("it came over the network and names the local file"))
+    }
+
+    @Test func aFifoIsNoArchive() async throws {
+        let world = try World()
+        var pack = try SamplePack.small(.aurora)
+        let path = world.directory.path.appending("fifo").string
+        #expect(unsafe mkfifo(path, 0o600) == 0)
+        pack.pack.archive.url = "file://\(path)"
+        try world.directory.write(try world.manifest(of: [pack]), to: "m.json", durably: false)
+        let manifest = "file://\(world.directory.path.appending("m.json"))"
+        let ending = try await world.program.run(
+            ["prefetch"] + quiet + world.source(manifest: manifest)
+        )
+        #expect(ending.status != 0)
+        #expect(try world.staged(.aurora) == nil)
+    }
+
+    @Test func theManifestThatStandsInHasToHoldForTheApplication() async throws {
+        var world = try World()
+        try world.publish(try SamplePack.small(.aurora))
+        world.server.answer(
+            "/manifest.json",
+            with: .content(
+                Manifest(
+                    application: try ApplicationID("net.example.wallpaper"),
+                    revision: 1,
+                    applicationVersion: try VersionRequirement("<3"),
+                    packs: [try SamplePack.small(.aurora).pack]
+                ).json()
+            )
+        )
+        try await world.succeed("prefetch", "--application-version", "2.0")
+        world.server.answer("/manifest.json", with: .status(404))
+        let ending = try await world.run("prefetch", "--application-version", "3.0")
+        #expect(ending.status == 12)
+    }
+
+    @Test func aRevisionDoesNotGoBackFromAnotherURL() async throws {
+        var world = try World()
+        let pack = try SamplePack.small(.aurora)
+        world.revision = 9
+        try world.publish(pack)
+        try await world.succeed("prefetch")
+        world.revision = 1
+        let old = try world.manifest(of: [pack])
+        world.server.answer("/old.json", with: .content(old))
+        let source = world.source(manifest: world.server.url("/old.json"))
+        let ending = try await world.program.run(["prefetch"] + quiet + source)
+        #expect(ending.status == 12)
+        #expect(ending.error.contains("it went back from revision 9 to revision 1"))
+    }
+}
