@@ -116,7 +116,7 @@ extension Stager {
         report: @escaping @Sendable (StagingEvent) -> Void = { _ in }
     ) async throws(StageError) -> AcceptedManifest {
         for url in source.urls where !ManifestTrust.isAcceptable(url) {
-            throw .manifestRefused(url: url, .insecure)
+            throw .manifestRefused(url: url.withoutUser, .insecure)
         }
         // A stored manifest that cannot be read any more is asked for anew.
         let before = stored.flatMap { try? AcceptedManifest(stored: $0) }
@@ -130,12 +130,19 @@ extension Stager {
         let accepted: AcceptedManifest
         switch try await fetch(request) {
         case .document(let document):
+            // Text that was mended would not be what the publisher wrote.
+            guard let text = String(validating: document.bytes, as: UTF8.self) else {
+                throw .manifestInvalid(
+                    url: document.url,
+                    .notJSON("expected UTF-8, found other bytes")
+                )
+            }
             let record = StoredManifest(
                 url: source.urls.first ?? document.url,
                 resolvedURL: document.url,
                 entityTag: document.entityTag,
                 receivedAt: options.now(),
-                text: String(decoding: document.bytes, as: UTF8.self)
+                text: text
             )
             accepted = try AcceptedManifest(record, isUnchanged: record.text == stored?.text)
         case .notModified:

@@ -108,7 +108,7 @@ extension TransferEngine {
         limit: ByteCount
     ) throws(TransferError) -> FetchedContent {
         do throws(FileError) {
-            let file = try File.open(reading: FilePath(url.path))
+            let file = try File.open(readingRegular: FilePath(url.path))
             let bytes = try file.readAll(limit: Int(limit.rawValue))
             return .document(FetchedDocument(bytes: bytes, url: url.display))
         } catch  where error.errno == .fileTooLarge {

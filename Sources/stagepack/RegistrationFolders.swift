@@ -100,7 +100,8 @@ struct RegistrationFolders {
     static func read(_ path: FilePath) throws(CommandFailure) -> Registration {
         let bytes: [UInt8]
         do throws(FileError) {
-            bytes = try File.open(reading: path).readAll(
+            // A fifo would hold up a hook.
+            bytes = try File.open(readingRegular: path).readAll(
                 limit: ManifestLimits.registrationByteCount
             )
         } catch {

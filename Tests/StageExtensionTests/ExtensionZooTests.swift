@@ -200,7 +200,7 @@ import Testing
             Issue.record("\(hanging)")
             return
         }
-        #expect(ContinuousClock.now - started < .seconds(10))
+        #expect(ContinuousClock.now - started < .seconds(25))
         #expect(try !Bench.hasProcess("sleep\0\(mark)"))
         try bench.expectNothingLeft()
     }

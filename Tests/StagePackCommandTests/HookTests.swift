@@ -122,6 +122,18 @@ struct HookTests {
         #expect(history.packs.allSatisfy { $0.problem == nil && $0.failures == 0 })
     }
 
+    @Test(arguments: ["net.example.broken", "net.example.none", "no id"])
+    func aHookForAnApplicationWithoutARegistrationEndsWellToo(id: String) async throws {
+        let installed = try await Installed()
+        try installed.write(Array("{".utf8), to: "net.example.broken.json")
+        let ending = try await installed.run("prefetch", "--hook", "--app", id)
+        #expect(ending.status == 0)
+        #expect(ending.error == "")
+        #expect(ending.output.split(separator: "\n").count == 1)
+        let strict = try await installed.run("prefetch", "--hook", "--strict", "--app", id)
+        #expect(strict.status == (id == "no id" ? 64 : 11))
+    }
+
     @Test func aBrokenRegistrationStopsNoOther() async throws {
         var installed = try await Installed()
         try installed.world.publish(try packs())

@@ -173,4 +173,45 @@ struct SharingTests {
         #expect(ending.status == 12)
         #expect(ending.error.contains("it went back from revision 9 to revision 1"))
     }
+
+    @Test func aManifestThatIsNotUTF8IsRefusedAndNotMended() async throws {
+        var world = try World()
+        let pack = try SamplePack.small(.aurora)
+        try world.publish(pack)
+        var manifest = try world.manifest(of: [pack])
+        let place = try #require(manifest.firstIndex(of: UInt8(ascii: "-")))
+        manifest[place] = 0xFF
+        world.server.answer("/manifest.json", with: .content(manifest))
+        let ending = try await world.program.run(["prefetch"] + quiet + world.source)
+        #expect(ending.status == 11)
+        #expect(ending.error.contains("expected UTF-8"))
+    }
+
+    @Test(
+        arguments: [
+            ["fetch", "aurora", "--deadline", "nan"], ["load", "aurora", "--deadline", "inf"],
+            ["prefetch", "--deadline", "-1"], ["prefetch", "--connect-timeout", "1e300"],
+        ]
+    )
+    func timesThatAreNoneAreRefused(arguments: [String]) async throws {
+        let world = try World()
+        #expect(try await world.program.run(arguments + world.source).status == 64)
+    }
+
+    @Test func aContainerWithoutANameIsNoContainer() async throws {
+        let arguments = ["prefetch", "--manifest", "http://127.0.0.1:9/m.json", "--container", ""]
+        #expect(try await Program().run(arguments).status == 64)
+    }
+
+    @Test func whatCannotBePrintedIsAnError() async throws {
+        var world = try World()
+        try world.publish(try SamplePack.small(.aurora))
+        try await world.succeed("prefetch")
+        world.program.wrapper = [
+            "/bin/sh", "-c", #"exec "$@" >/dev/full"#, "sh", try Program.path.string,
+        ]
+        let ending = try await world.run("path", "aurora")
+        #expect(ending.status == 74)
+        #expect(ending.error.contains("cannot write standard output: No space left on device"))
+    }
 }

@@ -12,7 +12,7 @@ struct FetchCommand: StagePackSubcommand {
     var packs: [PackID]
 
     @Option(help: ArgumentHelp("The seconds after which to stop.", valueName: "seconds"))
-    var deadline: Double?
+    var deadline: Seconds?
 
     @OptionGroup(title: "Source") var source: SourceOptions
     @OptionGroup(title: "Network") var network: NetworkOptions
@@ -27,7 +27,7 @@ struct FetchCommand: StagePackSubcommand {
             wanted: .packs(Set(packs))
         )
         let body = { @Sendable () async throws(CommandFailure) in try await run.run() }
-        return try await stage(output, within: deadline.map { .seconds($0) }, body) { reports in
+        return try await stage(output, within: deadline?.duration, body) { reports in
             if output.json || !output.quiet {
                 Console.print(Listing(elements: reports), asJSON: output.json)
             }

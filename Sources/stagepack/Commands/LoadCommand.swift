@@ -13,7 +13,7 @@ struct LoadCommand: StagePackSubcommand {
     var pack: PackID
 
     @Option(help: ArgumentHelp("The seconds after which to stop.", valueName: "seconds"))
-    var deadline: Double?
+    var deadline: Seconds?
 
     @OptionGroup(title: "Source") var source: SourceOptions
     @OptionGroup(title: "Network") var network: NetworkOptions
@@ -33,7 +33,7 @@ struct LoadCommand: StagePackSubcommand {
         let body = { @Sendable () async throws(CommandFailure) in try await run.run() }
         var container: String?
         var failure: FailureReport?
-        let status = try await stage(output, within: deadline.map { .seconds($0) }, body) {
+        let status = try await stage(output, within: deadline?.duration, body) {
             reports in
             container = reports.first { $0.packs.contains { $0.id == id } }?.container
             failure = reports.flatMap(\.failures).first

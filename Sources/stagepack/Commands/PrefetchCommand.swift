@@ -36,7 +36,7 @@ struct PrefetchCommand: StagePackSubcommand {
             valueName: "seconds"
         )
     )
-    var deadline: Double?
+    var deadline: Seconds?
 
     @Flag(help: "Behave as the hook of a package manager has to.")
     var hook = false
@@ -54,9 +54,6 @@ struct PrefetchCommand: StagePackSubcommand {
         if all, source.app != nil || !source.manifest.isEmpty || source.container != nil {
             throw ValidationError("--all excludes --app, --manifest and --container.")
         }
-        if let deadline, !(deadline >= 0 && deadline <= 1e9) {
-            throw ValidationError("--deadline: expected seconds from 0 on, found '\(deadline)'.")
-        }
     }
 
     func perform() async throws(CommandFailure) -> ExitStatus {
@@ -65,7 +62,7 @@ struct PrefetchCommand: StagePackSubcommand {
             let run = HookRun(
                 sessions: try sessions(),
                 event: event?.request,
-                deadline: HookRun.deadline(deadline, environment),
+                deadline: HookRun.deadline(deadline?.value, environment),
                 output: output
             )
             let status = await run.run()
@@ -77,7 +74,7 @@ struct PrefetchCommand: StagePackSubcommand {
         let body = { @Sendable () async throws(CommandFailure) in
             try await ApplicationRuns.run(sessions, wanted, output)
         }
-        return try await stage(output, within: deadline.map { .seconds($0) }, body) { reports in
+        return try await stage(output, within: deadline?.duration, body) { reports in
             if output.json || !output.quiet {
                 Console.print(Listing(elements: reports), asJSON: output.json)
             }
@@ -86,14 +83,12 @@ struct PrefetchCommand: StagePackSubcommand {
 
     /// What each application is staged with: the one that the options name, or all.
     private func sessions() throws(CommandFailure) -> [Result<Session, CommandFailure>] {
-        guard all else { return [.success(try Session(source, network))] }
+        guard all else {
+            return [Result.catching { () throws(CommandFailure) in try Session(source, network) }]
+        }
         let folders = RegistrationFolders(environment: ProcessInfo.processInfo.environment)
         return try folders.applications().map { id in
-            do throws(CommandFailure) {
-                return .success(try Session(id, source, network))
-            } catch {
-                return .failure(error)
-            }
+            Result.catching { () throws(CommandFailure) in try Session(id, source, network) }
         }
     }
 }
@@ -122,9 +117,21 @@ enum ApplicationRuns {
         }
         guard let last = failures.popLast() else { return reports }
         for failure in failures { Console.report(failure, asJSON: false) }
-        if !reports.isEmpty, !output.quiet {
+        // As JSON there is one value, and the failure is what must not be missed.
+        if !reports.isEmpty, !output.quiet, !output.json {
             Console.print(Listing(elements: reports), asJSON: false)
         }
         throw last
+    }
+}
+
+extension Result {
+    /// What `body` returns or throws.
+    fileprivate static func catching(_ body: () throws(Failure) -> Success) -> Self {
+        do throws(Failure) {
+            return .success(try body())
+        } catch {
+            return .failure(error)
+        }
     }
 }

@@ -13,12 +13,16 @@ protocol StagePackSubcommand: AsyncParsableCommand {
 extension StagePackSubcommand {
     /// Performs the command, tells a failure, and ends with its status.
     func run() async throws {
-        let status: ExitStatus
+        var status: ExitStatus
         do throws(CommandFailure) {
             status = try await perform()
         } catch {
             Console.report(error, asJSON: printsJSON)
             status = error.status
+        }
+        if let error = Console.outputError {
+            Console.note("stagepack: error: cannot write standard output: \(error)")
+            if status == .success { status = .outputFailed }
         }
         throw ExitCode(status.rawValue)
     }

@@ -43,8 +43,12 @@ struct WhyCommand: StagePackSubcommand {
         let folders = RegistrationFolders(environment: session.environment)
         var paths: [FilePath] = []
         for id in try folders.applications() {
-            let path = try Session(id, source, nil).knownContainer
-            if let path, !paths.contains(path) { paths.append(path) }
+            do throws(CommandFailure) {
+                let path = try Session(id, source, nil).knownContainer
+                if let path, !paths.contains(path) { paths.append(path) }
+            } catch {
+                Console.report(error, asJSON: false)
+            }
         }
         return paths
     }

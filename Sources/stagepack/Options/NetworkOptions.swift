@@ -62,7 +62,7 @@ struct NetworkOptions: ParsableArguments {
 
     mutating func validate() throws {
         if let attempts, attempts < 1 { throw ValidationError("--attempts takes 1 or more.") }
-        if let connectTimeout, connectTimeout <= 0 {
+        if let connectTimeout, !(connectTimeout > 0 && connectTimeout <= 1e6) {
             throw ValidationError("--connect-timeout takes a number of seconds above 0.")
         }
     }

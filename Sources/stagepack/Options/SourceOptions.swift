@@ -27,7 +27,7 @@ struct SourceOptions: ParsableArguments {
             valueName: "dir"
         ),
         completion: .directory,
-        transform: { FilePath($0).absolute }
+        transform: Self.directory
     )
     var container: FilePath?
 
@@ -38,6 +38,16 @@ struct SourceOptions: ParsableArguments {
         )
     )
     var applicationVersion: String?
+
+    /// The directory that an argument names.
+    private static func directory(_ text: String) throws -> FilePath {
+        guard !text.isEmpty else { throw ValidationError("expected a directory, found nothing") }
+        // What is not UTF-8 comes here mended, and would be another directory.
+        guard !text.unicodeScalars.contains("\u{FFFD}") else {
+            throw ValidationError("expected a path in UTF-8")
+        }
+        return FilePath(text).absolute
+    }
 
     mutating func validate() throws {
         if !manifest.isEmpty, app != nil {

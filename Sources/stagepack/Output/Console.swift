@@ -1,6 +1,7 @@
 import FoundationEssentials
 import Glibc
 import Synchronization
+import SystemPackage
 
 /// Standard output for data, standard error for everything else.
 enum Console {
@@ -47,6 +48,14 @@ enum Console {
         }
     }
 
+    /// Why standard output could not be written, if it could not.
+    static var outputError: Errno? {
+        let number = lastError.load(ordering: .relaxed)
+        return number == 0 ? nil : Errno(rawValue: number)
+    }
+
+    private static let lastError = Atomic<CInt>(0)
+
     /// Writes all of `text`; a reader that has gone away is no error.
     static func write(_ text: String, to file: CInt) {
         var text = text
@@ -57,7 +66,13 @@ enum Console {
                     rebasing: UnsafeRawBufferPointer(bytes)[written...]
                 )
                 let count = unsafe Glibc.write(file, rest.baseAddress, rest.count)
-                if count < 0 && errno != EINTR { return }
+                if count < 0 && errno != EINTR {
+                    // A reader that has had enough; anything else is data that nobody got.
+                    if file == STDOUT_FILENO, errno != EPIPE {
+                        lastError.store(errno, ordering: .relaxed)
+                    }
+                    return
+                }
                 written += max(count, 0)
             }
         }

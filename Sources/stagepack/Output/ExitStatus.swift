@@ -45,6 +45,8 @@ enum ExitStatus: Int32, CaseIterable {
     /// The command line names something that is not there, or leaves out what is needed.
     case usage = 64
 
+    /// What was asked for could not be printed (`EX_IOERR`).
+    case outputFailed = 74
     /// The time was up, or the command was told to stay offline: what is here is continued next time.
     case unfinished = 75
     /// Interrupted by a signal: what is here is continued next time.
@@ -71,6 +73,7 @@ enum ExitStatus: Int32, CaseIterable {
         case .containerUnusable: "the container cannot be read or written"
         case .inUse: "a pack is being read and cannot be removed"
         case .usage: "the command line cannot be carried out as it is written"
+        case .outputFailed: "standard output could not be written"
         case .unfinished: "the time was up or the command is offline; the next run goes on"
         case .interrupted: "interrupted; the next run goes on"
         }
