@@ -15,6 +15,11 @@ let strict: [SwiftSetting] = [
 let system = Target.Dependency.product(name: "SystemPackage", package: "swift-system")
 let hummingbird = Target.Dependency.product(name: "Hummingbird", package: "hummingbird")
 let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
+let httpServer = Target.Dependency.product(name: "HummingbirdCore", package: "hummingbird")
+let database = Target.Dependency.product(name: "GRDB", package: "GRDB.swift")
+let nio = Target.Dependency.product(name: "NIOPosix", package: "swift-nio")
+let nioCore = Target.Dependency.product(name: "NIOCore", package: "swift-nio")
+let deque = Target.Dependency.product(name: "DequeModule", package: "swift-collections")
 let subprocess = Target.Dependency.product(name: "Subprocess", package: "swift-subprocess")
 let arguments = Target.Dependency.product(
     name: "ArgumentParser",
@@ -63,8 +68,11 @@ let package = Package(
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
+        .package(url: "https://github.com/apple/swift-collections", from: "1.6.0"),
         .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
+        .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
         .package(url: "https://github.com/apple/swift-system", from: "1.8.1"),
+        .package(url: "https://github.com/groue/GRDB.swift", from: "7.10.0"),
         .package(url: "https://github.com/hummingbird-project/hummingbird", from: "2.28.1"),
         .package(url: "https://github.com/swiftlang/swift-subprocess", from: "1.0.2", traits: []),
     ],
@@ -92,6 +100,7 @@ let package = Package(
         library("StageContainer", ["StageModel", "StageSystem", system]),
 
         // 4: planning and staging, and the programs that have a say in it
+        library("StageControl", ["StageModel", "StageSystem", system]),
         library("StageExtension", ["StageModel", "StageSystem", logging, system]),
         library(
             "StageEngine",

@@ -1,0 +1,41 @@
+public import FoundationEssentials
+
+/// How messages between the daemon and its clients are written: JSON whose dates are RFC 3339 with
+/// milliseconds and whose members a reader passes over where it does not know them.
+public enum ControlFormat {
+    /// The version of the protocol, the first component of every path.
+    public static let version = "v1"
+
+    /// The largest body of a request, in bytes: some ten thousand tasks.
+    public static let bodyLimit = 32 << 20
+
+    /// How often a stream of events says that it is alive.
+    public static let heartbeat = Duration.seconds(15)
+
+    /// Writes a value on one line.
+    public static func encode(_ value: some Encodable) throws -> Data {
+        let encoder = JSONEncoder()
+        encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
+        encoder.dateEncodingStrategy = .custom { date, encoder in
+            var container = encoder.singleValueContainer()
+            try container.encode(date.formatted(dateStyle))
+        }
+        return try encoder.encode(value)
+    }
+
+    /// Reads a value.
+    public static func decode<Value: Decodable>(_ type: Value.Type, from data: Data) throws -> Value
+    {
+        let decoder = JSONDecoder()
+        decoder.dateDecodingStrategy = .custom { decoder in
+            let container = try decoder.singleValueContainer()
+            let text = try container.decode(String.self)
+            // People write whole seconds.
+            if let date = try? Date(text, strategy: dateStyle) { return date }
+            return try Date(text, strategy: Date.ISO8601FormatStyle())
+        }
+        return try decoder.decode(type, from: data)
+    }
+
+    private static let dateStyle = Date.ISO8601FormatStyle(includingFractionalSeconds: true)
+}

@@ -1,0 +1,108 @@
+/// What the daemon says of itself.
+public struct ServiceStatus: Hashable, Codable, Sendable {
+    /// The version of the program.
+    public var version: String
+    /// The number of the daemon's process.
+    public var process: Int
+    /// The user that the daemon takes the client for.
+    public var user: UInt32
+    /// The client's tasks that have not ended.
+    public var unfinishedTasks: Int
+    /// The conditions, as `stagepack why` shows them.
+    public var conditions: [String: String]
+
+    /// Creates a status.
+    public init(
+        version: String,
+        process: Int,
+        user: UInt32,
+        unfinishedTasks: Int,
+        conditions: [String: String]
+    ) {
+        self.version = version
+        self.process = process
+        self.user = user
+        self.unfinishedTasks = unfinishedTasks
+        self.conditions = conditions
+    }
+}
+
+/// Tasks to be created, all or none.
+public struct NewTasks: Codable, Sendable {
+    /// The tasks.
+    public var tasks: [TransferRequest]
+    /// The token of the launch that the client was started by, if it was.
+    public var launch: String?
+
+    /// Creates a message.
+    public init(_ tasks: [TransferRequest], launch: String? = nil) {
+        self.tasks = tasks
+        self.launch = launch
+    }
+}
+
+/// The tasks that were created, in the order of the request, or that a question is answered with.
+public struct TaskList: Codable, Sendable {
+    /// The tasks.
+    public var tasks: [TransferTask]
+
+    /// Creates a message.
+    public init(_ tasks: [TransferTask]) { self.tasks = tasks }
+}
+
+/// The numbers of tasks that were created, in the order of the request.
+public struct CreatedTasks: Codable, Sendable {
+    /// The numbers.
+    public var ids: [Int64]
+
+    /// Creates a message.
+    public init(_ ids: [Int64]) { self.ids = ids }
+}
+
+/// Sessions.
+public struct SessionList: Codable, Sendable {
+    /// The sessions.
+    public var sessions: [SessionStatus]
+
+    /// Creates a message.
+    public init(_ sessions: [SessionStatus]) { self.sessions = sessions }
+}
+
+/// Why the daemon refused a request: the body of every answer whose status is 400 or more.
+public struct ControlRefusal: Error, Hashable, Codable, Sendable, CustomStringConvertible {
+    /// The reasons, which stay the same.
+    public enum Code: String, Codable, Sendable {
+        /// The request is none that the daemon understands (400).
+        case malformed
+        /// A value in it is none that can be used (422).
+        case invalid
+        /// The client may not do that (403).
+        case forbidden
+        /// There is no such thing (404), or it is somebody else's.
+        case notFound
+        /// It contradicts what is: another client is attached, or the task has ended (409).
+        case conflict
+        /// The user has as many tasks or bytes as one may (429).
+        case quota
+        /// The request is too large (413).
+        case tooLarge
+        /// The disk is full or cannot be used (507).
+        case storage
+        /// The daemon is ending, or failed (503).
+        case unavailable
+    }
+
+    /// The reason.
+    public var code: Code
+    /// The reason, in words for a person.
+    public var message: String
+
+    /// Creates a refusal.
+    public init(_ code: Code, _ message: String) {
+        self.code = code
+        self.message = message
+    }
+
+    /// The reason, as a sentence fragment a person can read.
+    public var description: String { message }
+}
