@@ -1,8 +1,10 @@
-// Messages between processes that carry open files (unix(7)).
+// Messages between processes that carry open files, and streams between them (unix(7)).
 #pragma once
 #include "shim.h"
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
 
 /// The most open files that one message carries.
 #define STAGE_MESSAGE_FILES 2
@@ -72,4 +74,28 @@ STAGE_CHECKED static inline ssize_t stage_receive(
         return -1;
     }
     return received;
+}
+
+/// Connects a stream to the socket at `path`; ENAMETOOLONG where the kernel has no room for that path.
+STAGE_CHECKED static inline int stage_connect(const char *path) {
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    size_t length = strlen(path);
+    if (length >= sizeof address.sun_path) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    memcpy(address.sun_path, path, length + 1);
+    int file = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (file < 0) return -1;
+    if (connect(file, (struct sockaddr *)&address, sizeof address) == 0) return file;
+    int error = errno;
+    close(file);
+    errno = error;
+    return -1;
+}
+
+/// Has reading from `socket` fail with EAGAIN after so many seconds without a byte; 0 is never.
+STAGE_CHECKED static inline int stage_set_patience(int socket, time_t seconds) {
+    struct timeval patience = {.tv_sec = seconds};
+    return setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
 }

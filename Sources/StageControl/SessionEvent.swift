@@ -138,7 +138,9 @@ public struct SessionEvent: Hashable, Codable, Sendable {
     /// Why nothing moves.
     public var holds: [Hold]?
     /// The path of a finished download, which is the client's from now on: to be moved away before the
-    /// event is acknowledged. `nil` where the file was moved already.
+    /// event is acknowledged.
+    ///
+    /// `nil` where the file was moved already.
     public var location: String?
     /// What the server answered.
     public var response: TransferResponse?

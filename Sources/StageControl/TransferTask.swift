@@ -28,7 +28,7 @@ public struct TransferRequest: Hashable, Codable, Sendable {
     public var size: ByteCount?
     /// The SHA-256 digest of the content, as 64 hexadecimal digits, where it is known.
     public var sha256: String?
-    /// The absolute path of the file to upload. The daemon takes a copy before it answers.
+    /// The absolute path of the file to upload, of which the daemon takes a copy before it answers.
     public var file: String?
     /// The task is not started before.
     public var earliestBegin: Date?

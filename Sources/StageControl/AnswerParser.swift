@@ -1,0 +1,198 @@
+/// Takes an answer of HTTP/1.1 apart as it arrives, in pieces of any size (RFC 9112).
+///
+/// Does no I/O. What it does not need is passed over: the fields of the head that do not say how the
+/// body ends, answers with a status of 1xx, chunk extensions and trailers.
+struct AnswerParser {
+    /// A part of an answer.
+    enum Part: Equatable {
+        /// The status, once the head is complete.
+        case status(Int)
+        /// Bytes of the body.
+        case body([UInt8])
+        /// The body is complete; nothing is read after it.
+        case end
+    }
+
+    /// The most bytes that a head, the line of a chunk's size or the trailers have.
+    static let headLimit = 64 << 10
+
+    private enum State: Equatable {
+        case head
+        case body(left: Int)
+        case bodyUntilEnd
+        case chunkSize
+        case chunk(left: Int)
+        case chunkEnd
+        case trailers
+        case ended
+    }
+
+    private var state = State.head
+    private var buffer: [UInt8] = []
+    private var position = 0
+
+    /// Takes bytes in, and returns the parts that they complete.
+    mutating func read(_ bytes: [UInt8]) throws(ControlError) -> [Part] {
+        buffer.removeFirst(position)
+        position = 0
+        buffer += bytes
+        var parts: [Part] = []
+        while let part = try next() { parts += part }
+        return parts
+    }
+
+    /// Says that the connection has ended; returns whether the answer was complete.
+    mutating func finish() -> Bool {
+        if state == .bodyUntilEnd { state = .ended }
+        return state == .ended
+    }
+
+    /// Makes one step; `nil` where more bytes are needed for it.
+    private mutating func next() throws(ControlError) -> [Part]? {
+        switch state {
+        case .head: return try readHead()
+        case .body(let left):
+            guard let bytes = take(atMost: left) else { return nil }
+            let rest = left - bytes.count
+            state = rest == 0 ? .ended : .body(left: rest)
+            return rest == 0 ? [.body(bytes), .end] : [.body(bytes)]
+        case .bodyUntilEnd: return take(atMost: .max).map { [.body($0)] }
+        case .chunkSize:
+            guard let line = try line() else { return nil }
+            let size = try Self.chunkSize(line)
+            state = size == 0 ? .trailers : .chunk(left: size)
+            return []
+        case .chunk(let left):
+            guard let bytes = take(atMost: left) else { return nil }
+            state = bytes.count == left ? .chunkEnd : .chunk(left: left - bytes.count)
+            return [.body(bytes)]
+        case .chunkEnd:
+            guard let line = try line() else { return nil }
+            guard line.isEmpty else { throw .malformed("a chunk is longer than it says") }
+            state = .chunkSize
+            return []
+        case .trailers:
+            guard let line = try line() else { return nil }
+            guard line.isEmpty else { return [] }
+            state = .ended
+            return [.end]
+        case .ended: return nil
+        }
+    }
+
+    private mutating func readHead() throws(ControlError) -> [Part]? {
+        let mark: [UInt8] = [13, 10, 13, 10]
+        let rest = buffer[position...]
+        guard let end = Self.index(of: mark, in: rest) else {
+            guard rest.count <= Self.headLimit else { throw .tooLarge(limit: Self.headLimit) }
+            return nil
+        }
+        position = end + mark.count
+        let lines = String(decoding: rest[..<end], as: UTF8.self).split(separator: "\r\n")
+        let status = try Self.status(lines.first ?? "")
+        guard status >= 200 else { return [] }
+        state = try Self.body(status, lines.dropFirst())
+        return state == .ended ? [.status(status), .end] : [.status(status)]
+    }
+
+    /// How the body ends that follows a head.
+    private static func body(
+        _ status: Int,
+        _ fields: ArraySlice<Substring>
+    ) throws(ControlError) -> State {
+        guard status != 204, status != 304 else { return .ended }
+        var length: Int?
+        for field in fields {
+            guard let colon = field.firstIndex(of: ":") else {
+                throw .malformed("a line of the head is no field")
+            }
+            let name = field[..<colon].lowercased()
+            let value = field[field.index(after: colon)...].filter { !$0.isWhitespace }.lowercased()
+            if name == "transfer-encoding" {
+                guard value == "chunked" else { throw .malformed("it is sent as '\(value)'") }
+                return .chunkSize
+            }
+            if name == "content-length" {
+                guard let number = Int(value), number >= 0, length ?? number == number else {
+                    throw .malformed("it has a length of '\(value)'")
+                }
+                length = number
+            }
+        }
+        guard let length else { return .bodyUntilEnd }
+        return length == 0 ? .ended : .body(left: length)
+    }
+
+    private static func status(_ line: Substring) throws(ControlError) -> Int {
+        let words = line.split(separator: " ", maxSplits: 2)
+        guard words.count >= 2, words[0].hasPrefix("HTTP/1."), words[1].utf8.count == 3,
+            let status = Int(words[1]), status >= 100
+        else { throw .malformed("it does not begin like one of HTTP/1.1") }
+        return status
+    }
+
+    private static func chunkSize(_ line: [UInt8]) throws(ControlError) -> Int {
+        let digits = String(decoding: line.prefix { $0 != 0x3B }, as: UTF8.self)
+        let number = digits.filter { $0 != " " && $0 != "\t" }
+        guard let size = Int(number, radix: 16), size >= 0, number.utf8.first != 0x2B else {
+            throw .malformed("a chunk has a size of '\(digits)'")
+        }
+        return size
+    }
+
+    /// Takes bytes out of the buffer; `nil` if there are none.
+    private mutating func take(atMost count: Int) -> [UInt8]? {
+        let bytes = buffer[position...].prefix(count)
+        guard !bytes.isEmpty else { return nil }
+        position += bytes.count
+        return Array(bytes)
+    }
+
+    /// Takes a line out of the buffer, without what ends it.
+    private mutating func line() throws(ControlError) -> [UInt8]? {
+        let rest = buffer[position...]
+        guard let end = Self.index(of: [13, 10], in: rest) else {
+            guard rest.count <= Self.headLimit else { throw .tooLarge(limit: Self.headLimit) }
+            return nil
+        }
+        position = end + 2
+        return Array(rest[..<end])
+    }
+
+    private static func index(of mark: [UInt8], in bytes: ArraySlice<UInt8>) -> Int? {
+        var start = bytes.startIndex
+        while let found = bytes[start...].firstIndex(of: mark[0]) {
+            if bytes[found...].starts(with: mark) { return found }
+            start = found + 1
+        }
+        return nil
+    }
+}
+
+/// Cuts bytes that arrive in pieces into lines.
+struct LineSplitter {
+    /// The most bytes that a line has.
+    static let limit = 4 << 20
+
+    private var rest: [UInt8] = []
+
+    /// Takes bytes in, and returns the lines that they complete, without what ends them; empty lines are
+    /// passed over.
+    mutating func read(_ bytes: [UInt8]) throws(ControlError) -> [[UInt8]] {
+        var lines: [[UInt8]] = []
+        var left = bytes[...]
+        while let end = left.firstIndex(of: 10) {
+            rest += left[..<end]
+            left = left[(end + 1)...]
+            if rest.last == 13 { rest.removeLast() }
+            if !rest.isEmpty { lines.append(rest) }
+            rest = []
+        }
+        rest += left
+        guard rest.count <= Self.limit else { throw .tooLarge(limit: Self.limit) }
+        return lines
+    }
+
+    /// The bytes after the last line.
+    var remainder: [UInt8] { rest }
+}

@@ -1,0 +1,204 @@
+import StageSystem
+import Synchronization
+
+/// A client of the daemon: asks over its socket, a connection for each question.
+///
+/// The calls that have a name wait without blocking a thread of Swift's tasks, and close their
+/// connection when the task is cancelled; ``answer(to:)`` blocks.
+public struct ControlClient: Sendable {
+    /// The path of the daemon's socket.
+    public let path: String
+
+    /// Creates a client of the daemon at `path`, whether it is there or not.
+    public init(path: String) { self.path = path }
+
+    /// Finds the daemon, given the environment, by connecting to ``ControlSocket/candidates(environment:)``
+    /// in turn.
+    ///
+    /// - Throws: ``ControlError/notRunning(_:)`` with all paths that were tried if no daemon listens, or
+    ///   why the last one that there is cannot be spoken to.
+    public static func find(
+        environment: [String: String]
+    ) throws(ControlError) -> ControlClient {
+        let candidates = ControlSocket.candidates(environment: environment)
+        var problem = ControlError.notRunning(candidates)
+        for path in candidates {
+            do throws(ControlError) {
+                _ = try ControlConnection(path: path)
+                return ControlClient(path: path)
+            } catch {
+                if case .notRunning = error { continue }
+                problem = error
+            }
+        }
+        throw problem
+    }
+
+    /// Asks, and blocks the thread until the answer is there.
+    public func answer<Answer>(
+        to request: ControlRequest<Answer>
+    ) throws(ControlError) -> Answer {
+        try ControlConnection(path: path).answer(to: request)
+    }
+
+    /// Asks for events, and blocks the thread until the daemon has agreed.
+    public func openEvents(
+        _ request: ControlRequest<SessionEvent>
+    ) throws(ControlError) -> ControlEvents {
+        try ControlConnection(path: path).events(request)
+    }
+
+    /// Returns what the daemon says of itself.
+    public func status() async throws(ControlError) -> ServiceStatus { try await ask(.status) }
+
+    /// Returns the sessions, of all users if the client may see them.
+    public func sessions(all: Bool = false) async throws(ControlError) -> [SessionStatus] {
+        try await ask(.sessions(all: all)).sessions
+    }
+
+    /// Makes a session, or changes the one that there is.
+    @discardableResult
+    public func makeSession(
+        _ identifier: String,
+        configuration: SessionConfiguration
+    ) async throws(ControlError) -> SessionStatus {
+        try await ask(.makeSession(identifier, configuration))
+    }
+
+    /// Returns a session.
+    public func session(_ identifier: String) async throws(ControlError) -> SessionStatus {
+        try await ask(.session(identifier))
+    }
+
+    /// Cancels the tasks of a session and forgets it, events included.
+    public func removeSession(_ identifier: String) async throws(ControlError) {
+        _ = try await ask(.removeSession(identifier))
+    }
+
+    /// Creates tasks, all or none, and returns their numbers in the same order once they are on disk.
+    ///
+    /// `launch` is the token of the launch that this process was started by, if it was.
+    public func createTasks(
+        _ tasks: [TransferRequest],
+        in session: String,
+        launch: String? = nil
+    ) async throws(ControlError) -> [Int64] {
+        let created = try await ask(.createTasks(NewTasks(tasks, launch: launch), in: session))
+        guard created.ids.count == tasks.count else {
+            throw .malformed("expected \(tasks.count) numbers, found \(created.ids.count)")
+        }
+        return created.ids
+    }
+
+    /// Returns the tasks of a session that have not ended, or whose end was not acknowledged.
+    public func tasks(in session: String) async throws(ControlError) -> [TransferTask] {
+        try await ask(.tasks(in: session)).tasks
+    }
+
+    /// Returns the tasks of all sessions, of all users if the client may see them.
+    public func tasks(all: Bool = false) async throws(ControlError) -> [TransferTask] {
+        try await ask(.tasks(all: all)).tasks
+    }
+
+    /// Returns a task.
+    public func task(_ id: Int64) async throws(ControlError) -> TransferTask {
+        try await ask(.task(id))
+    }
+
+    /// Changes a task, and returns it as it then is.
+    @discardableResult
+    public func change(
+        _ id: Int64,
+        _ change: TransferChange
+    ) async throws(ControlError) -> TransferTask {
+        try await ask(.change(id, change))
+    }
+
+    /// Says what was taken in; it is on disk afterwards.
+    public func acknowledge(
+        _ acknowledgement: Acknowledgement,
+        in session: String
+    ) async throws(ControlError) {
+        _ = try await ask(.acknowledge(acknowledgement, in: session))
+    }
+
+    /// Asks for more time for a launched handler.
+    public func extend(_ session: String) async throws(ControlError) {
+        _ = try await ask(.extend(session))
+    }
+
+    /// Attaches to a session, and returns its events after `sequence` as they come.
+    ///
+    /// - Throws: ``ControlError/refused(_:)`` with `conflict` while another client is attached.
+    public func events(
+        of session: String,
+        after sequence: Int64 = 0
+    ) async throws(ControlError) -> ControlEvents {
+        try await stream(.events(of: session, after: sequence))
+    }
+
+    /// Returns what happens in all sessions, of all users if the client may see them, as it happens.
+    public func watch(all: Bool = false) async throws(ControlError) -> ControlEvents {
+        try await stream(.watch(all: all))
+    }
+
+    private func ask<Answer>(
+        _ request: ControlRequest<Answer>
+    ) async throws(ControlError) -> Answer {
+        try await connected { connection throws(ControlError) in
+            try connection.answer(to: request)
+        }
+    }
+
+    private func stream(
+        _ request: ControlRequest<SessionEvent>
+    ) async throws(ControlError) -> ControlEvents {
+        try await connected { connection throws(ControlError) in try connection.events(request) }
+    }
+
+    /// Runs `body` with a connection on a thread that may block; cancelling the task closes it.
+    private func connected<Value: Sendable>(
+        _ body: @escaping @Sendable (ControlConnection) throws(ControlError) -> Value
+    ) async throws(ControlError) -> Value {
+        let path = path
+        let held = HeldConnection()
+        let result = await withTaskCancellationHandler {
+            await withBlockingThread {
+                Result { () throws(ControlError) in
+                    let connection = try ControlConnection(path: path)
+                    guard held.hold(connection) else { throw .cancelled }
+                    return try body(connection)
+                }
+            }
+        } onCancel: {
+            held.close()
+        }
+        if case .failure = result, Task.isCancelled { throw .cancelled }
+        return try result.get()
+    }
+}
+
+/// A connection that is made on one thread and may be closed from another, before it is there even.
+private final class HeldConnection: Sendable {
+    private struct State {
+        var connection: ControlConnection?
+        var isClosed = false
+    }
+
+    private let state = Mutex(State())
+
+    /// Holds a connection; returns whether it is still wanted.
+    func hold(_ connection: ControlConnection) -> Bool {
+        state.withLock { state in
+            state.connection = connection
+            return !state.isClosed
+        }
+    }
+
+    func close() {
+        state.withLock { state in
+            state.isClosed = true
+            state.connection?.close()
+        }
+    }
+}

@@ -1,0 +1,162 @@
+import FoundationEssentials
+import StageSystem
+import SystemPackage
+
+/// A connection to the daemon that carries one question and its answer.
+///
+/// Its calls block; one thread makes them, and any thread may ``close()``.
+public final class ControlConnection: Sendable {
+    /// The most bytes that an answer has which is read whole.
+    public static let answerLimit = 256 << 20
+
+    private let socket: UnixSocket
+
+    /// Connects to the daemon at `path`.
+    public init(path: String) throws(ControlError) {
+        do throws(FileError) {
+            socket = try UnixSocket.connect(to: FilePath(path))
+        } catch {
+            throw ControlError(connecting: error)
+        }
+    }
+
+    /// Ends the connection; what waits for the daemon returns at once, with ``ControlError/lost(_:)``.
+    public func close() { socket.shutDown() }
+
+    /// Asks, and returns the answer.
+    ///
+    /// To be called once.
+    public func answer<Answer>(
+        to request: ControlRequest<Answer>
+    ) throws(ControlError) -> Answer {
+        var answer = try ask(request)
+        let content = try answer.readAll(limit: Self.answerLimit)
+        if let nothing = NoContent() as? Answer { return nothing }
+        return try Self.decode(Answer.self, content)
+    }
+
+    /// Asks for events, and returns them as they come once the daemon has agreed.
+    ///
+    /// To be called once.
+    public func events(
+        _ request: ControlRequest<SessionEvent>
+    ) throws(ControlError) -> ControlEvents {
+        // Three heartbeats that did not come are a daemon that hangs.
+        let seconds = 3 * Int(ControlFormat.heartbeat.components.seconds)
+        do throws(FileError) {
+            try socket.setPatience(seconds: seconds)
+        } catch {
+            throw .system(error)
+        }
+        return ControlEvents(self, try ask(request))
+    }
+
+    /// Sends a question and reads the status of the answer.
+    ///
+    /// - Throws: ``ControlError/refused(_:)`` where that is one of 400 or more.
+    private func ask<Answer>(
+        _ request: ControlRequest<Answer>
+    ) throws(ControlError) -> ControlBody {
+        let bytes = try request.bytes()
+        do throws(FileError) {
+            try socket.send(bytes)
+        } catch {
+            // A daemon that refuses a large body does so before it has read it: its words are there.
+        }
+        var body = ControlBody(socket)
+        let status = try body.readStatus()
+        guard status < 400 else {
+            let content = try body.readAll(limit: 1 << 20)
+            throw .refused(Self.refusal(status, content))
+        }
+        guard status < 300 else { throw .malformed("it has the status \(status)") }
+        return body
+    }
+
+    /// The words of a refusal; made of the status where the body has none.
+    private static func refusal(_ status: Int, _ content: [UInt8]) -> ControlRefusal {
+        // Not the daemon's words: whoever sits in front of it wrote them.
+        if let refusal = try? ControlFormat.decode(ControlRefusal.self, from: Data(content)) {
+            return refusal
+        }
+        let code: ControlRefusal.Code =
+            switch status {
+            case 403: .forbidden
+            case 404: .notFound
+            case 409: .conflict
+            case 413: .tooLarge
+            case 422: .invalid
+            case 429: .quota
+            case 507: .storage
+            case 500...: .unavailable
+            default: .malformed
+            }
+        return ControlRefusal(code, "the daemon refused with status \(status)")
+    }
+
+    /// Reads a value of an answer.
+    static func decode<Value: Decodable>(
+        _ type: Value.Type,
+        _ content: [UInt8]
+    ) throws(ControlError) -> Value {
+        do {
+            return try ControlFormat.decode(type, from: Data(content))
+        } catch {
+            throw .malformed("\(error)")
+        }
+    }
+}
+
+/// The answer of a daemon as it arrives.
+struct ControlBody {
+    private let socket: UnixSocket
+    private var parser = AnswerParser()
+    private var parts: ArraySlice<AnswerParser.Part> = []
+
+    /// Creates the answer to what was sent by `socket`.
+    init(_ socket: UnixSocket) { self.socket = socket }
+
+    /// Waits for the status.
+    mutating func readStatus() throws(ControlError) -> Int {
+        guard case .status(let status) = try nextPart() else {
+            throw .malformed("it has no status")
+        }
+        return status
+    }
+
+    /// Waits for bytes of the body; `nil` at its end.
+    mutating func read() throws(ControlError) -> [UInt8]? {
+        guard case .body(let bytes) = try nextPart() else { return nil }
+        return bytes
+    }
+
+    /// Waits for the whole body.
+    mutating func readAll(limit: Int) throws(ControlError) -> [UInt8] {
+        var content: [UInt8] = []
+        while let bytes = try read() {
+            content += bytes
+            guard content.count <= limit else { throw .tooLarge(limit: limit) }
+        }
+        return content
+    }
+
+    private mutating func nextPart() throws(ControlError) -> AnswerParser.Part {
+        while parts.isEmpty {
+            let bytes: [UInt8]
+            do throws(FileError) {
+                bytes = try socket.receive()
+            } catch {
+                throw .lost(socket.path.string)
+            }
+            if bytes.isEmpty {
+                guard parser.finish() else { throw .lost(socket.path.string) }
+                return .end
+            }
+            parts = try parser.read(bytes)[...]
+        }
+        let part = parts.removeFirst()
+        // What is asked for once more after the end is the end again.
+        if part == .end { parts = [.end] }
+        return part
+    }
+}
