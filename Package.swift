@@ -183,6 +183,10 @@ let package = Package(
         tests("StageOrigin", ["StageOrigin", "StageModel", "StageSystem", logging, system]),
         tests("StagePublish", ["StageModel", "StagePublish"]),
         tests("StageSystem", ["StageSystem", "StageTesting", system]),
+        tests(
+            "StageConditions",
+            ["StageConditions", "StageSystem", "StageTesting", logging, system]
+        ),
         tests("StageDigest", ["StageDigest", "StageModel"]),
         tests(
             "StageArchive",
