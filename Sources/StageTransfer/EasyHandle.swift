@@ -25,9 +25,14 @@ import SystemPackage
     var words: String { unsafe String(cString: message) }
 
     /// What was found of the server's certificate (`X509_V_…`); 0 for nothing wrong.
-    var certificateResult: Int {
+    var certificateResult: Int { number(CURLINFO_SSL_VERIFYRESULT) }
+
+    /// What a proxy answered to the wish for a connection; 0 for nothing.
+    var proxyStatus: Int { number(CURLINFO_HTTP_CONNECTCODE) }
+
+    private func number(_ item: CURLINFO) -> Int {
         var result = 0
-        let code = unsafe stage_easy_number(pointer, CURLINFO_SSL_VERIFYRESULT, &result)
+        let code = unsafe stage_easy_number(pointer, item, &result)
         return code == CURLE_OK ? result : 0
     }
 
@@ -100,6 +105,7 @@ private struct Options {
         if let file = configuration.certificateAuthorities {
             texts.append((CURLOPT_CAINFO, file.string))
         }
+        setMethod(request.method)
         guard request.mayAuthenticate else { return }
         if let netrc = configuration.netrc {
             numbers.append((CURLOPT_NETRC, Int(CURL_NETRC_OPTIONAL.rawValue)))
@@ -107,6 +113,14 @@ private struct Options {
         }
         if let token = configuration.token(for: url) {
             fields.append("Authorization: Bearer \(token.secret)")
+        }
+    }
+
+    private mutating func setMethod(_ method: String) {
+        switch method {
+        case "GET": break
+        case "HEAD": numbers.append((CURLOPT_NOBODY, 1))
+        default: texts.append((CURLOPT_CUSTOMREQUEST, method))
         }
     }
 }

@@ -23,11 +23,14 @@ enum BodyUse {
 /// One request.
 struct ExchangeRequest {
     var url: TransferURL
+    var method = "GET"
     /// Header fields, each as one line.
     var fields: [String] = []
     var priority = 0
-    /// How many bytes the body is expected to have.
+    /// How many bytes the body of the answer is expected to have.
     var size: Int64 = 0
+    /// After how long without a byte the exchange ends; `nil` stands for the engine's stall rule.
+    var timeout: Duration?
     /// Whether the server may be told who asks.
     var mayAuthenticate = true
 }
@@ -40,10 +43,14 @@ struct ExchangeEnd: Sendable {
     var detail = ""
     /// The result of looking at the server's certificate (`X509_V_…`).
     var certificate = 0
+    /// The status with which a proxy refused to connect to the server; 0 if it did not.
+    var proxyStatus = 0
     /// The bytes of the body that were received.
     var bytes: Int64 = 0
     /// Whether the engine ended the exchange because too little came.
     var isStalled = false
+    /// Whether the exchange ended because the answer has too many header fields.
+    var isHeadTooLarge = false
 
     /// Whether the answer is complete as HTTP has it.
     var isComplete: Bool { code == CURLE_OK }
@@ -58,7 +65,7 @@ struct ExchangeEnd: Sendable {
     var continuation: CheckedContinuation<ExchangeEnd, Never>?
     /// The bytes that all exchanges together may take; `nil` for any number.
     var budget: BandwidthBudget?
-    /// When the current window of the stall rule began, and the bytes received by then.
+    /// When the current window of the stall rule began, and the bytes moved by then.
     var window: (start: ContinuousClock.Instant, bytes: Int64)
 
     /// Whether the exchange has its connection.
@@ -66,6 +73,8 @@ struct ExchangeEnd: Sendable {
     /// Whether the exchange waits for bandwidth.
     private(set) var isPaused = false
     private(set) var bytes: Int64 = 0
+    /// The bytes that moved in either direction, heads included.
+    private(set) var moved: Int64 = 0
     private var easy: EasyHandle?
     private var head: ResponseHead?
     private var use: BodyUse?
@@ -114,10 +123,12 @@ struct ExchangeEnd: Sendable {
     /// What is left of the exchange when libcurl is done with it.
     func end(_ code: CURLcode?) -> ExchangeEnd {
         var end = ExchangeEnd(code: code, bytes: bytes)
+        end.isHeadTooLarge = head?.isTooLarge ?? false
         guard let code, code != CURLE_OK else { return end }
         end.detail = easy?.words ?? ""
         if end.detail.isEmpty { end.detail = unsafe String(cString: curl_easy_strerror(code)) }
         end.certificate = easy?.certificateResult ?? 0
+        end.proxyStatus = easy?.proxyStatus ?? 0
         return end
     }
 }
@@ -125,6 +136,7 @@ struct ExchangeEnd: Sendable {
 extension Exchange {
     /// Takes a line of the head, or of a trailer, which is passed over.
     fileprivate func take(header line: UnsafeRawBufferPointer) -> Bool {
+        moved += Int64(line.count)
         guard use == nil else { return true }
         let text = unsafe String(decoding: line, as: UTF8.self)[...]
         guard let current = head, !text.hasPrefix("HTTP/") else {
@@ -133,7 +145,7 @@ extension Exchange {
         }
         guard text.trimmingBlanks.isEmpty else {
             head?.read(text)
-            return true
+            return head?.isTooLarge != true
         }
         // Interim answers are followed by another head.
         if current.status >= 200 { use = receiver.receive(current) }
@@ -150,6 +162,7 @@ extension Exchange {
             budget.take(body.count)
         }
         bytes += Int64(body.count)
+        moved += Int64(body.count)
         switch use {
         case .take:
             return receiver.receive(unsafe body.span) ? body.count : 0

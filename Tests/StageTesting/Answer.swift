@@ -34,6 +34,8 @@ public struct Answer: Sendable {
     public var isDropped = false
     /// Whether the connection is closed after the answer.
     public var closes = false
+    /// The status line's version.
+    public var version = "HTTP/1.1"
     /// What the server waits for before it answers.
     public var gate: (@Sendable () -> Void)?
 

@@ -94,6 +94,77 @@ private func head(_ status: Int, _ lines: String...) -> ResponseHead {
         #expect(rules.judge(head(416)) == .restart)
     }
 
+    /// A request for the bytes from 50 on, of 100 that the server said there are.
+    @Test(arguments: [
+        (head(206, "Content-Range: bytes 50-99/100"), Decision.append),
+        (head(206, "Content-Range: bytes 50-99/101"), .distrustRanges("206 of another total")),
+        (head(206, "Content-Range: bytes 50-99/*"), .distrustRanges("206 of another total")),
+        (head(200, "Content-Length: 101"), .begin),
+        (head(200), .begin),
+        (head(416, "Content-Range: bytes */50"), .restart),
+        (head(416, "Content-Range: bytes */100"), .restart),
+    ])
+    func anAnswerAboutContentOfUnknownSize(head: ResponseHead, decision: Decision) {
+        let rules = ResponseRules(offset: 50, validator: .entityTag("\"a\""), heldTotal: 100)
+        #expect(rules.judge(head) == decision)
+    }
+
+    @Test(arguments: [
+        (head(416, "Content-Range: bytes */100"), Decision.complete),
+        (head(416, "Content-Range: bytes */100", "ETag: \"a\""), .complete),
+        (head(416, "Content-Range: bytes */100", "ETag: \"b\""), .restart),
+        (head(416, "Content-Range: bytes */99"), .restart),
+        (head(416), .restart),
+        (head(200, "Content-Length: 100"), .begin),
+    ])
+    func theServerSaysWhetherContentOfUnknownSizeIsComplete(
+        head: ResponseHead,
+        decision: Decision
+    ) {
+        let rules = ResponseRules(offset: 100, validator: .entityTag("\"a\""), heldTotal: 100)
+        #expect(rules.judge(head) == decision)
+    }
+
+    @Test(arguments: [
+        (head(400), Decision.beginRefusal), (head(401), .beginRefusal), (head(404), .beginRefusal),
+        (head(501, "Content-Length: 7"), .beginRefusal),
+        (head(404, "Content-Type: text/html"), .beginRefusal),
+        (head(404, "Content-Encoding: br"), .encoded("br")),
+        (head(511), .portal), (head(503), .retry(status: 503, after: nil)),
+        (head(300), .refuse(status: 300)), (head(204), .refuse(status: 204)),
+        (head(200, "Content-Length: 7"), .wrongSize(7)),
+    ])
+    func aRefusalMayBeContent(head: ResponseHead, decision: Decision) {
+        var rules = Self.whole
+        rules.acceptsErrorResponses = true
+        #expect(rules.judge(head) == decision)
+    }
+
+    @Test func aRefusalOfARangeIsNoContent() {
+        var rules = Self.ranged
+        rules.acceptsErrorResponses = true
+        #expect(rules.judge(head(412)) == .restart)
+        #expect(rules.judge(head(416)) == .restart)
+        rules.wasLedAway = true
+        #expect(rules.judge(head(403, "Content-Type: text/html")) == .portal)
+    }
+
+    @Test func anotherMethodMayBringAnySuccess() {
+        let rules = ResponseRules(isGet: false)
+        for status in [200, 201, 202, 203, 204] { #expect(rules.judge(head(status)) == .begin) }
+        let part = head(206, "Content-Range: bytes 0-9/10")
+        #expect(rules.judge(part) == .refuse(status: 206))
+    }
+
+    @Test func aLengthDoesNotCountBesideChunks() {
+        let chunked = head(200, "Content-Length: 7", "Transfer-Encoding: chunked")
+        #expect(chunked.bodyLength == nil)
+        #expect(Self.whole.judge(chunked) == .begin)
+        for length in ["-1", "+1", "1,1", "0x1", ""] {
+            #expect(head(200, "Content-Length: \(length)").bodyLength == nil)
+        }
+    }
+
     @Test(arguments: [
         (head(200, "Content-Length: 100"), Decision.begin),
         (head(200), .begin),
