@@ -106,6 +106,9 @@ public enum TransferEvent: Equatable, Sendable {
     /// generation and the next one or the end of the attempt. Content that cannot be continued, or is
     /// too small for that, has no checkpoints, and neither has what completes it.
     case checkpointed(ByteCount)
+    /// So many bytes of an upload's body were handed to the network; it counts again from the first
+    /// byte where the body is sent again.
+    case sent(ByteCount)
     /// The content is asked for from its first byte.
     case restarted(RestartReason)
     /// A mirror did not deliver.

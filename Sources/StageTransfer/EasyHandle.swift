@@ -51,6 +51,21 @@ import SystemPackage
         return code
     }
 
+    /// Sets what the body of the request is read from, and how many bytes it has.
+    mutating func send(
+        _ size: Int64,
+        read: curl_read_callback,
+        seek: curl_seek_callback,
+        _ context: UnsafeMutableRawPointer
+    ) -> CURLcode {
+        let code = unsafe stage_easy_set_sender(pointer, read, seek, context, curl_off_t(size))
+        guard code == CURLE_OK else { return code }
+        // libcurl asks before it sends a larger body, so that a refusal or a redirect is heard before
+        // the whole body went out, and not lost to a connection that the server resets. A server that
+        // does not know the question says nothing: it is not waited for longer than this, once an attempt.
+        return unsafe stage_easy_set_number(pointer, CURLOPT_EXPECT_100_TIMEOUT_MS, 1000)
+    }
+
     /// Sets the request; returns libcurl's first complaint.
     mutating func set(
         _ request: ExchangeRequest,

@@ -1,4 +1,5 @@
 import CCurl
+import Glibc
 
 /// What takes the answer of one exchange in.
 protocol ExchangeReceiver: AnyObject {
@@ -62,6 +63,8 @@ struct ExchangeEnd: Sendable {
 @safe final class Exchange {
     let request: ExchangeRequest
     let receiver: any ExchangeReceiver
+    /// The body of the request, if it has one.
+    let source: UploadSource?
     var continuation: CheckedContinuation<ExchangeEnd, Never>?
     /// The bytes that all exchanges together may take; `nil` for any number.
     var budget: BandwidthBudget?
@@ -80,9 +83,15 @@ struct ExchangeEnd: Sendable {
     private var use: BodyUse?
     private var skipped = 0
 
-    init(_ request: ExchangeRequest, receiver: any ExchangeReceiver, now: ContinuousClock.Instant) {
+    init(
+        _ request: ExchangeRequest,
+        receiver: any ExchangeReceiver,
+        source: UploadSource? = nil,
+        now: ContinuousClock.Instant
+    ) {
         self.request = request
         self.receiver = receiver
+        self.source = source
         window = (now, 0)
     }
 
@@ -96,6 +105,9 @@ struct ExchangeEnd: Sendable {
         var easy = EasyHandle()
         let context = unsafe Unmanaged.passUnretained(self).toOpaque()
         var code = unsafe easy.prepare(for: tag, header: takeHeader, body: takeBody, context)
+        if code == CURLE_OK, let source {
+            code = unsafe easy.send(source.size, read: giveBody, seek: seekBody, context)
+        }
         if code == CURLE_OK { code = easy.set(request, configuration) }
         if code == CURLE_OK, unsafe curl_multi_add_handle(multi, easy.pointer) != CURLM_OK {
             code = CURLE_FAILED_INIT
@@ -137,8 +149,12 @@ extension Exchange {
     /// Takes a line of the head, or of a trailer, which is passed over.
     fileprivate func take(header line: UnsafeRawBufferPointer) -> Bool {
         moved += Int64(line.count)
-        guard use == nil else { return true }
         let text = unsafe String(decoding: line, as: UTF8.self)[...]
+        if use != nil {
+            guard text.hasPrefix("HTTP/") else { return true }
+            // libcurl asks again by itself after a 417, without the field that led to it.
+            use = nil
+        }
         guard let current = head, !text.hasPrefix("HTTP/") else {
             head = ResponseHead(statusLine: text)
             return head != nil
@@ -174,6 +190,14 @@ extension Exchange {
         }
     }
 
+    /// Gives libcurl bytes of the request's body; returns how many there were: 0 at its end, `nil` for
+    /// a body that is not what was announced.
+    fileprivate func give(_ buffer: UnsafeMutableRawBufferPointer) -> Int? {
+        guard let count = unsafe source?.read(into: buffer) else { return nil }
+        moved += Int64(count)
+        return count
+    }
+
     private static let skipLimit = 1 << 16
 }
 
@@ -199,4 +223,28 @@ private func takeBody(
     let exchange = unsafe Unmanaged<Exchange>.fromOpaque(context).takeUnretainedValue()
     let raw = unsafe UnsafeRawBufferPointer(start: bytes, count: size * count)
     return unsafe raw.withMemoryRebound(to: UInt8.self) { unsafe exchange.take(body: $0) }
+}
+
+private func giveBody(
+    _ bytes: UnsafeMutablePointer<CChar>?,
+    _ size: Int,
+    _ count: Int,
+    _ context: UnsafeMutableRawPointer?
+) -> Int {
+    guard let context = unsafe context else { return Int(CURL_READFUNC_ABORT) }
+    let exchange = unsafe Unmanaged<Exchange>.fromOpaque(context).takeUnretainedValue()
+    let buffer = unsafe UnsafeMutableRawBufferPointer(start: bytes, count: size * count)
+    return unsafe exchange.give(buffer) ?? Int(CURL_READFUNC_ABORT)
+}
+
+private func seekBody(
+    _ context: UnsafeMutableRawPointer?,
+    _ offset: curl_off_t,
+    _ origin: CInt
+) -> CInt {
+    guard let context = unsafe context, origin == SEEK_SET else { return CURL_SEEKFUNC_FAIL }
+    let exchange = unsafe Unmanaged<Exchange>.fromOpaque(context).takeUnretainedValue()
+    guard let source = exchange.source else { return CURL_SEEKFUNC_FAIL }
+    source.seek(to: Int64(offset))
+    return CURL_SEEKFUNC_OK
 }

@@ -13,6 +13,16 @@ enum RequestRules {
         }
     }
 
+    /// Checks the parts of an upload that go over the wire as they are.
+    static func check(_ request: UploadRequest) throws(TransferError) {
+        try check(request.fields, request.url)
+        // What frames the body is the engine's: two opinions of it are how requests are smuggled
+        // (RFC 9112, section 11.2).
+        for line in request.fields where framing.contains(name(of: line)) {
+            throw refusal(request.url, "the field '\(name(of: line))' is not the caller's to give")
+        }
+    }
+
     /// What says that a request has no body, for the methods that could have one (RFC 9110, section
     /// 8.6).
     static func fieldsWithoutBody(of method: String) -> [String] {
@@ -39,6 +49,8 @@ enum RequestRules {
     private static func name(of line: String) -> String {
         line.prefix { $0 != ":" && $0 != ";" }.lowercased()
     }
+
+    private static let framing: Set<String> = ["content-length", "expect", "transfer-encoding"]
 
     /// Whether the text is a token (RFC 9110, section 5.6.2).
     private static func isToken(_ text: String) -> Bool {

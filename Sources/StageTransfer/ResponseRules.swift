@@ -109,6 +109,20 @@ struct ResponseRules: Equatable, Sendable {
         return .beginRefusal
     }
 
+    /// Judges the answer to an upload by its head.
+    ///
+    /// A 301, 302 or 303 is an answer to what was sent, with an address to go on reading at; only a 307
+    /// or 308 asks for the body to be sent elsewhere (RFC 9110, section 15.4).
+    func judgeUpload(_ head: ResponseHead) -> Decision {
+        switch head.status {
+        case 307, 308: head.location.map { .redirect(to: $0) } ?? refusal(head)
+        case 200..<400: .begin
+        case 408, 425, 429, 500, 502, 503, 504: .retry(status: head.status, after: head.pause)
+        case 511: .portal
+        default: refusal(head)
+        }
+    }
+
     /// The rows of the table for a 206.
     private func judgePart(_ head: ResponseHead) -> Decision {
         guard offset > 0 else { return .refuse(status: head.status) }

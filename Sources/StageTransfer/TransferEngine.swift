@@ -68,7 +68,8 @@ extension TransferEngine {
     func perform(_ exchange: Exchange) async -> ExchangeEnd {
         let tag = nextTag
         nextTag += 1
-        exchange.budget = budget
+        // What is sent is not what the limit is about, and its answer is small.
+        exchange.budget = exchange.source == nil ? budget : nil
         return await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
                 exchange.continuation = continuation

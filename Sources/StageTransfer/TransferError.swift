@@ -20,6 +20,8 @@ public enum TransferError: Error, Equatable, Sendable {
 
     /// The content has another size than was promised; `actual` is `nil` where the server did not
     /// say and sent more than `expected`.
+    ///
+    /// For a file that became shorter while it was uploaded, `url` is its path.
     case wrongSize(url: String, expected: ByteCount, actual: ByteCount?)
 
     /// The content has the size that was promised, and is something else.

@@ -166,6 +166,26 @@ private func head(_ status: Int, _ lines: String...) -> ResponseHead {
     }
 
     @Test(arguments: [
+        (head(200), Decision.begin), (head(201), .begin), (head(204), .begin),
+        (head(206), .begin), (head(302, "Location: /there"), .begin), (head(304), .begin),
+        (head(303, "Location: /there"), .begin), (head(301), .begin),
+        (head(307, "Location: /there"), .redirect(to: "/there")),
+        (head(308, "Location: /there"), .redirect(to: "/there")),
+        (head(307), .refuse(status: 307)), (head(400), .refuse(status: 400)),
+        (head(401), .refuse(status: 401)), (head(404), .refuse(status: 404)),
+        (head(412), .refuse(status: 412)), (head(416), .refuse(status: 416)),
+        (head(501), .refuse(status: 501)), (head(511), .portal),
+        (head(408), .retry(status: 408, after: nil)),
+        (head(503, "Retry-After: 7"), .retry(status: 503, after: .seconds(7))),
+    ])
+    func anAnswerToAnUpload(head: ResponseHead, decision: Decision) {
+        #expect(ResponseRules().judgeUpload(head) == decision)
+        let accepting = ResponseRules(acceptsErrorResponses: true)
+        let isRefusal = decision == .refuse(status: head.status) && head.status >= 400
+        #expect(accepting.judgeUpload(head) == (isRefusal ? .beginRefusal : decision))
+    }
+
+    @Test(arguments: [
         (head(200, "Content-Length: 100"), Decision.begin),
         (head(200), .begin),
         (head(200, "Content-Length: 101"), .wrongSize(101)),
