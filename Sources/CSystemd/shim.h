@@ -1,6 +1,7 @@
 // Typed wrappers around the calls of sd-bus that take untyped pointers or whose status must not be
 // passed over. Each returns what the call returns: negative numbers are errors of errno(3).
 #pragma once
+#include <sys/stat.h>
 #include <systemd/sd-bus.h>
 
 #define STAGE_BUS_CHECKED __attribute__((warn_unused_result))
@@ -45,6 +46,13 @@ STAGE_BUS_CHECKED static inline int stage_bus_process(sd_bus *bus, sd_bus_messag
 /// The descriptor to wait on; it may be another one after each step (sd_bus_get_fd(3)).
 STAGE_BUS_CHECKED static inline int stage_bus_descriptor(sd_bus *bus) {
     return sd_bus_get_fd(bus);
+}
+
+/// Whether the bus is not there, and its socket is waited for: then the descriptor is no socket.
+STAGE_BUS_CHECKED static inline int stage_bus_awaits_socket(sd_bus *bus) {
+    struct stat status;
+    int file = sd_bus_get_fd(bus);
+    return file >= 0 && fstat(file, &status) == 0 && !S_ISSOCK(status.st_mode);
 }
 
 /// What to wait for, in the terms of poll(2) (sd_bus_get_events(3)).

@@ -35,6 +35,9 @@ import SystemPackage
         return pollfd(fd: file, events: Int16(max(events, 0)), revents: 0)
     }
 
+    /// Whether the bus is not there, and its socket is waited for.
+    var awaitsSocket: Bool { unsafe stage_bus_awaits_socket(bus) != 0 }
+
     /// For how long there is nothing to do unless ``wish`` comes true, or `nil` for ever.
     var patience: Duration? {
         var deadline = UInt64.max

@@ -69,6 +69,8 @@ extension ConditionLoop {
     private mutating func connectIfDue() {
         guard let time = connectionTime, time <= now else { return }
         connectionTime = nil
+        // A bus that takes its time to answer is left to it: sd-bus knows when that is too long.
+        if let connection, !connection.awaitsSocket { return }
         connectionStart = now
         do throws(Errno) {
             connection = try BusConnection(address: sources.busAddress)
@@ -188,7 +190,7 @@ extension ConditionLoop {
         unsafe _ = poll(&wishes, nfds_t(wishes.count), timeout)
         if wishes[0].revents != 0 { board.signal.lower() }
         // A socket that has appeared may not be listened to yet, and nothing tells when it is.
-        if wishes[1].revents != 0, !watch.isConnected, connectionTime == nil {
+        if wishes[1].revents != 0, connectionTime == nil, connection?.awaitsSocket == true {
             connectionTime = now + Self.listeningTime
         }
     }

@@ -137,6 +137,17 @@ import Testing
         try await wait(monitor, "there") { $0.connectivity == .full }
     }
 
+    @Test func aBusThatDoesNotAnswerKeepsNobodyWaiting() async throws {
+        try bus.start(.networkManager)
+        try bus.freeze()
+        let start = ContinuousClock.now
+        let monitor = try monitor { $0.patience = .milliseconds(10) }
+        #expect(await monitor.settled() == .unknown)
+        #expect(start.duration(to: .now) < .seconds(1))
+        try bus.thaw()
+        try await wait(monitor, "thawed") { $0.connectivity == .full }
+    }
+
     @Test func anAddressThatMakesNoSenseHarmsNothing() async throws {
         let monitor = try monitor { sources in
             sources.busAddress = "nonsense"

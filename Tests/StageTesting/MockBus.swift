@@ -13,6 +13,9 @@ public import Testing
 ///         let bus = try MockBus.required()
 ///         try bus.start(.networkManager)
 ///         try bus.set("Metered", of: .networkManager, to: .number(1))
+///         // What is tested is given 'bus.address'.
+///     }
+/// }
 /// ```
 public final class MockBus: Sendable {
     /// An object whose properties can be set, and with it the service that has it.
@@ -86,6 +89,18 @@ public final class MockBus: Sendable {
             return state
         }
         _ = consume state
+    }
+
+    /// Stops the bus in its tracks: connections are accepted, and nothing is answered.
+    public func freeze() throws { try send("STOP") }
+
+    /// Lets the bus go on.
+    public func thaw() throws { try send("CONT") }
+
+    private func send(_ signal: String) throws {
+        let daemon = try #require(state.withLock { $0.daemon }, "the bus is not running")
+        try daemon.write(signal)
+        _ = try daemon.readLine()
     }
 
     /// Starts the service that has an object, with the properties that its template gives it.
@@ -188,7 +203,10 @@ extension MockBus {
     private static let daemon = """
         dbus-daemon --config-file="$1" --nofork --nopidfile --print-address=1 2>/dev/null &
         daemon=$!
-        read -r _
+        while read -r signal; do
+            kill -s "$signal" "$daemon"
+            echo sent
+        done
         kill -9 "$daemon"
         wait "$daemon" 2>/dev/null
         """
