@@ -54,6 +54,7 @@ let package = Package(
     name: "StagePack",
     products: [
         .library(name: "BackgroundAssets", targets: ["BackgroundAssets", "ExtensionFoundation"]),
+        .library(name: "BackgroundTransfer", targets: ["BackgroundTransfer"]),
         .library(name: "StagePack", targets: ["StagePack"]),
         .library(name: "StageEngine", targets: ["StageEngine"]),
         .library(name: "StageExtension", targets: ["StageExtension"]),
@@ -113,6 +114,7 @@ let package = Package(
         ),
 
         // 5: the public libraries
+        library("BackgroundTransfer", ["StageControl", "StageModel", "StageSystem", system]),
         library("StagePack", ["StageContainer", "StageModel", "StageSystem", subprocess, system]),
         library("ExtensionFoundation", []),
 
@@ -152,7 +154,7 @@ let package = Package(
         // What tests of several modules need, and an executable for the tests that start processes
         .target(
             name: "StageTesting",
-            dependencies: ["CArchive", "StageModel", "StageSystem", system],
+            dependencies: ["CArchive", "StageControl", "StageModel", "StageSystem", system],
             path: "Tests/StageTesting",
             swiftSettings: strict
         ),
@@ -160,6 +162,14 @@ let package = Package(
             name: "unpack-service",
             dependencies: ["StageArchive", system],
             path: "Tests/UnpackServiceMain",
+            swiftSettings: strict
+        ),
+
+        // A sample of a manager of downloads
+        .executableTarget(
+            name: "background-downloads",
+            dependencies: ["BackgroundTransfer"],
+            path: "Examples/BackgroundDownloads",
             swiftSettings: strict
         ),
 
@@ -199,6 +209,10 @@ let package = Package(
         tests(
             "StageTransfer",
             ["StageTransfer", "StageTesting", "StageModel", "StageSystem", logging, system]
+        ),
+        tests(
+            "StageControl",
+            ["StageControl", "StageModel", "StageSystem", "StageTesting", system]
         ),
         tests("StageEngine", ["StageEngine", "StageModel"]),
         tests(

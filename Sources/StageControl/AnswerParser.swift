@@ -41,11 +41,8 @@ struct AnswerParser {
         return parts
     }
 
-    /// Says that the connection has ended; returns whether the answer was complete.
-    mutating func finish() -> Bool {
-        if state == .bodyUntilEnd { state = .ended }
-        return state == .ended
-    }
+    /// Whether the answer is complete if the connection ends here.
+    var isComplete: Bool { state == .ended || state == .bodyUntilEnd }
 
     /// Makes one step; `nil` where more bytes are needed for it.
     private mutating func next() throws(ControlError) -> [Part]? {

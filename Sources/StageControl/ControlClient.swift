@@ -35,10 +35,15 @@ public struct ControlClient: Sendable {
     }
 
     /// Asks, and blocks the thread until the answer is there.
+    ///
+    /// - Throws: ``ControlError/lost(_:)`` if it is not there after `patience`, where one is named.
     public func answer<Answer>(
-        to request: ControlRequest<Answer>
+        to request: ControlRequest<Answer>,
+        patience: Duration? = nil
     ) throws(ControlError) -> Answer {
-        try ControlConnection(path: path).answer(to: request)
+        let connection = try ControlConnection(path: path)
+        if let patience { try connection.setPatience(patience) }
+        return try connection.answer(to: request)
     }
 
     /// Asks for events, and blocks the thread until the daemon has agreed.
@@ -132,9 +137,10 @@ public struct ControlClient: Sendable {
     /// - Throws: ``ControlError/refused(_:)`` with `conflict` while another client is attached.
     public func events(
         of session: String,
-        after sequence: Int64 = 0
+        after sequence: Int64 = 0,
+        launch: String? = nil
     ) async throws(ControlError) -> ControlEvents {
-        try await stream(.events(of: session, after: sequence))
+        try await stream(.events(of: session, after: sequence, launch: launch))
     }
 
     /// Returns what happens in all sessions, of all users if the client may see them, as it happens.

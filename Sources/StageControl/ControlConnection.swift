@@ -42,14 +42,21 @@ public final class ControlConnection: Sendable {
         _ request: ControlRequest<SessionEvent>
     ) throws(ControlError) -> ControlEvents {
         // Three heartbeats that did not come are a daemon that hangs.
-        let seconds = 3 * Int(ControlFormat.heartbeat.components.seconds)
+        try setPatience(ControlFormat.heartbeat * 3)
+        return ControlEvents(self, try ask(request))
+    }
+
+    /// Has the daemon count as lost after so many whole seconds without a byte of it.
+    func setPatience(_ patience: Duration) throws(ControlError) {
         do throws(FileError) {
-            try socket.setPatience(seconds: seconds)
+            try socket.setPatience(seconds: Int(patience.components.seconds))
         } catch {
             throw .system(error)
         }
-        return ControlEvents(self, try ask(request))
     }
+
+    /// The path of the daemon's socket.
+    var path: String { socket.path.string }
 
     /// Sends a question and reads the status of the answer.
     ///
@@ -149,7 +156,7 @@ struct ControlBody {
                 throw .lost(socket.path.string)
             }
             if bytes.isEmpty {
-                guard parser.finish() else { throw .lost(socket.path.string) }
+                guard parser.isComplete else { throw .lost(socket.path.string) }
                 return .end
             }
             parts = try parser.read(bytes)[...]

@@ -29,6 +29,9 @@ public final class ControlEvents: AsyncSequence, Sendable {
 
     deinit { connection.close() }
 
+    /// The path of the daemon's socket.
+    public var path: String { connection.path }
+
     /// Ends the stream: whoever waits for an event is told that the daemon is lost.
     public func close() { connection.close() }
 

@@ -1,3 +1,4 @@
+import CLinux
 import Glibc
 
 /// State that threads share, with a way to wait until it changes.
@@ -18,8 +19,14 @@ import Glibc
         unsafe self.state = state
         unsafe mutex.initialize(to: pthread_mutex_t())
         unsafe condition.initialize(to: pthread_cond_t())
-        let status = unsafe pthread_mutex_init(mutex, nil) | pthread_cond_init(condition, nil)
+        var attributes = pthread_condattr_t()
+        let status =
+            unsafe pthread_mutex_init(mutex, nil)
+            | pthread_condattr_init(&attributes)
+            | pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC)
+            | pthread_cond_init(condition, &attributes)
         precondition(status == 0, "a mutex could not be made")
+        unsafe _ = pthread_condattr_destroy(&attributes)
     }
 
     deinit {
@@ -46,6 +53,27 @@ import Glibc
         while true {
             if let result = unsafe body(&state) { return result }
             unsafe _ = pthread_cond_wait(condition, mutex)
+        }
+    }
+
+    /// Calls `body` with the state again and again, after each change, until it returns a value, or returns
+    /// `nil` when that did not come to pass within `duration`.
+    public func wait<Result>(
+        atMost duration: Duration,
+        _ body: (inout State) -> Result?
+    ) -> Result? {
+        var deadline = timespec()
+        unsafe _ = clock_gettime(CLOCK_MONOTONIC, &deadline)
+        let parts = duration.components
+        let nanoseconds = deadline.tv_nsec + Int(parts.attoseconds / 1_000_000_000)
+        deadline.tv_sec += Int(parts.seconds) + nanoseconds / 1_000_000_000
+        deadline.tv_nsec = nanoseconds % 1_000_000_000
+        unsafe _ = pthread_mutex_lock(mutex)
+        defer { unsafe _ = pthread_mutex_unlock(mutex) }
+        while true {
+            if let result = unsafe body(&state) { return result }
+            let status = unsafe pthread_cond_timedwait(condition, mutex, &deadline)
+            if status == ETIMEDOUT { return unsafe body(&state) }
         }
     }
 }

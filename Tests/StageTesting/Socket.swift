@@ -27,6 +27,39 @@ struct Socket {
         return (listener, Int(UInt16(bigEndian: address.sin_port)))
     }
 
+    /// Listens at a path, in the place of what was there.
+    static func listen(at path: String) throws(Unavailable) -> CInt {
+        unsafe _ = unlink(path)
+        let listener = socket(AF_UNIX, CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
+        var address = sockaddr_un()
+        address.sun_family = sa_family_t(AF_UNIX)
+        unsafe withUnsafeMutableBytes(of: &address.sun_path) { buffer in
+            for (index, byte) in path.utf8.enumerated() where index < buffer.count - 1 {
+                unsafe buffer[index] = byte
+            }
+        }
+        let length = socklen_t(MemoryLayout<sockaddr_un>.size)
+        let status = unsafe withUnsafePointer(to: &address) { address in
+            unsafe address.withMemoryRebound(to: sockaddr.self, capacity: 1) { address in
+                unsafe bind(listener, address, length) + Glibc.listen(listener, 512)
+            }
+        }
+        guard status == 0 else { throw Unavailable() }
+        return listener
+    }
+
+    /// Reads so many bytes, or fewer where the connection ends before.
+    mutating func read(_ count: Int) -> [UInt8] {
+        while buffered.count < count {
+            var bytes = [UInt8](repeating: 0, count: 64 << 10)
+            let received = unsafe recv(descriptor, &bytes, bytes.count, 0)
+            guard received > 0 else { break }
+            buffered += bytes[..<received]
+        }
+        defer { buffered.removeFirst(min(count, buffered.count)) }
+        return Array(buffered.prefix(count))
+    }
+
     /// Waits for a connection, or returns `nil` once the listener is shut down.
     static func accept(_ listener: CInt) -> CInt? {
         let connection = Glibc.accept(listener, nil, nil)

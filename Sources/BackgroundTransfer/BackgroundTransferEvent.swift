@@ -1,0 +1,109 @@
+public import Foundation
+public import FoundationNetworking
+public import StageControl
+import Synchronization
+
+/// Something that happened in a session, for code that has no delegate.
+///
+/// Unchecked, since what an `URLAuthenticationChallenge` has does not change.
+@nonexhaustive
+public enum BackgroundTransferEvent: @unchecked Sendable {
+    /// So many bytes were received or sent in all, of so many; -1 as long as nobody has said.
+    case progress(URLSessionTask, Int64, expected: Int64)
+    /// A download that was interrupted goes on.
+    case resumed(URLSessionDownloadTask, offset: Int64, expected: Int64)
+    /// A task waits for this, or for nothing any more.
+    case waiting(URLSessionTask, [Hold])
+    /// A server wants to know who asks: `answer` is to be called once, at any time.
+    case challenged(
+        URLSessionTask,
+        URLAuthenticationChallenge,
+        answer: @Sendable (URLSession.AuthChallengeDisposition, URLCredential?) -> Void
+    )
+    /// A download is at this place, and is to be moved away before the next event is asked for.
+    case finishedDownloading(URLSessionDownloadTask, URL)
+    /// A task has ended, well if there is no error.
+    case completed(URLSessionTask, URLSessionTaskMetrics?, URLError?)
+    /// Everything that there was to tell has been told, and nothing is under way.
+    case finishedEvents
+}
+
+/// The events of a session without a delegate, for one reader.
+///
+/// An event counts as taken in when the reader asks for the next one; those that were not are delivered
+/// again when the session is made the next time. The sequence ends with the session.
+public struct BackgroundTransferEvents: AsyncSequence, Sendable {
+    /// An event.
+    public typealias Element = BackgroundTransferEvent
+    /// It does not fail: a daemon that is not there is waited for.
+    public typealias Failure = Never
+
+    let stream: AsyncStream<EventRelay.Delivery>
+
+    /// Reads the events one by one.
+    public struct AsyncIterator: AsyncIteratorProtocol {
+        var iterator: AsyncStream<EventRelay.Delivery>.Iterator
+        var last: EventRelay.Delivery?
+
+        /// Waits for the next event; the one before counts as taken in.
+        public mutating func next() async -> BackgroundTransferEvent? {
+            last?.done?()
+            last = await iterator.next(isolation: #isolation)
+            return last?.event
+        }
+
+        /// Waits for the next event; the one before counts as taken in.
+        public mutating func next(
+            isolation actor: isolated (any Actor)?
+        ) async -> BackgroundTransferEvent? {
+            last?.done?()
+            last = await iterator.next(isolation: actor)
+            return last?.event
+        }
+    }
+
+    /// Creates the reader.
+    public func makeAsyncIterator() -> AsyncIterator {
+        AsyncIterator(iterator: stream.makeAsyncIterator())
+    }
+}
+
+/// Keeps the events of a session without a delegate until they are read.
+final class EventRelay: Sendable {
+    /// An event, and what to do once it was taken in.
+    struct Delivery: Sendable {
+        var event: BackgroundTransferEvent
+        var done: (@Sendable () -> Void)?
+    }
+
+    /// The events.
+    let events: BackgroundTransferEvents
+    private let continuation: AsyncStream<Delivery>.Continuation
+
+    init() {
+        let (stream, continuation) = AsyncStream.makeStream(of: Delivery.self)
+        events = BackgroundTransferEvents(stream: stream)
+        self.continuation = continuation
+    }
+
+    /// Adds an event; `done` is called once it was taken in.
+    func add(_ event: BackgroundTransferEvent, done: (@Sendable () -> Void)? = nil) {
+        continuation.yield(Delivery(event: event, done: done))
+    }
+
+    /// Ends the sequence.
+    func finish() { continuation.finish() }
+}
+
+extension URLSession {
+    /// The events of a session that was made without a delegate; empty for one with a delegate, which is
+    /// told instead.
+    ///
+    /// Not of Apple's class.
+    public var events: BackgroundTransferEvents {
+        if let relay { return relay.events }
+        let empty = EventRelay()
+        empty.finish()
+        return empty.events
+    }
+}

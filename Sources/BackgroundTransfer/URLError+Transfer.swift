@@ -1,0 +1,70 @@
+public import Foundation
+import StageControl
+
+// swift-format-ignore: AlwaysUseLowerCamelCase
+/// The key of a failed download's resume data in the `userInfo` of its error.
+public let NSURLSessionDownloadTaskResumeData = "NSURLSessionDownloadTaskResumeData"
+
+// swift-format-ignore: AlwaysUseLowerCamelCase
+/// A number of bytes that nobody knows.
+public let NSURLSessionTransferSizeUnknown: Int64 = -1
+
+extension URLError {
+    /// What ``URLSession/downloadTask(withResumeData:)`` goes on with, where a download can.
+    public var downloadTaskResumeData: Data? {
+        userInfo[NSURLSessionDownloadTaskResumeData] as? Data
+    }
+
+    /// Makes an error with its reason in words.
+    init(_ code: URLError.Code, reason: String, userInfo: [String: Any] = [:]) {
+        var userInfo = userInfo
+        userInfo[NSLocalizedDescriptionKey] = reason
+        self.init(code, userInfo: userInfo)
+    }
+
+    /// Makes the error of a task that failed.
+    init(_ failure: TransferFailure, url: String, resumeData: Data?) {
+        var userInfo: [String: Any] = [:]
+        if let url = URL(string: url) { userInfo[NSURLErrorFailingURLErrorKey] = url }
+        if let resumeData { userInfo[NSURLSessionDownloadTaskResumeData] = resumeData }
+        self.init(Self.code(failure), reason: failure.reason, userInfo: userInfo)
+    }
+
+    /// Makes the error of something that the daemon refused, or was not there for.
+    init(_ error: ControlError) {
+        self.init(Self.code(error), reason: error.description)
+    }
+
+    private static func code(_ failure: TransferFailure) -> URLError.Code {
+        switch failure.kind {
+        case .unreachable: .cannotConnectToHost
+        case .timedOut: .timedOut
+        case .refused:
+            switch failure.status {
+            case 401, 407: .userAuthenticationRequired
+            case 403: .noPermissionsToReadFile
+            case 404, 410: .fileDoesNotExist
+            default: .badServerResponse
+            }
+        case .wrongContent: .cannotDecodeRawData
+        case .untrusted: .serverCertificateUntrusted
+        case .unacceptable: .unsupportedURL
+        case .storage: .cannotWriteToFile
+        case .cannotResume: .cannotOpenFile
+        case .lost: .cannotOpenFile
+        }
+    }
+
+    private static func code(_ error: ControlError) -> URLError.Code {
+        guard case .refused(let refusal) = error else { return .backgroundSessionWasDisconnected }
+        return switch refusal.code {
+        case .malformed, .invalid: .unsupportedURL
+        case .forbidden: .noPermissionsToReadFile
+        case .notFound: .backgroundSessionWasDisconnected
+        case .conflict: .backgroundSessionInUseByAnotherProcess
+        case .quota, .storage: .cannotCreateFile
+        case .tooLarge: .dataLengthExceedsMaximum
+        case .unavailable: .backgroundSessionWasDisconnected
+        }
+    }
+}

@@ -1,0 +1,177 @@
+public import Foundation
+public import FoundationNetworking
+
+/// Is told what becomes of a session, on the session's delegate queue.
+///
+/// All methods of all protocols are optional, except that a download's delegate takes the file in. An
+/// event is the daemon's to repeat until the methods that are called for it have returned.
+public protocol URLSessionDelegate: NSObjectProtocol, Sendable {
+    /// Says that the session is at its end, after ``URLSession/finishTasksAndInvalidate()`` or
+    /// ``URLSession/invalidateAndCancel()``, or because of `error`.
+    func urlSession(_ session: URLSession, didBecomeInvalidWithError error: (any Error)?)
+
+    /// Never called: what concerns a connection is settled by the daemon's trust, and who asks is asked by
+    /// ``URLSessionTaskDelegate/urlSession(_:task:didReceive:completionHandler:)``.
+    func urlSession(
+        _ session: URLSession,
+        didReceive challenge: URLAuthenticationChallenge,
+        completionHandler:
+            @escaping @Sendable (URLSession.AuthChallengeDisposition, URLCredential?) -> Void
+    )
+
+    /// Says that everything that there was to tell has been told, and nothing is under way: now is the time
+    /// to call the completion handler of
+    /// ``BackgroundURLSessionHandling/application(handleEventsForBackgroundURLSession:completionHandler:)``.
+    func urlSessionDidFinishEvents(forBackgroundURLSession session: URLSession)
+}
+
+/// Is told what becomes of tasks.
+public protocol URLSessionTaskDelegate: URLSessionDelegate {
+    /// Says that a task was made, before the method that makes it returns to its caller's code.
+    func urlSession(_ session: URLSession, didCreateTask task: URLSessionTask)
+
+    /// Asks who is asking, for a server; an answer may be given later, on any thread.
+    ///
+    /// A name and password are sent as Basic authentication, where the server offers that. Any other
+    /// answer ends the task with the server's refusal, `.cancelAuthenticationChallenge` cancels it.
+    func urlSession(
+        _ session: URLSession,
+        task: URLSessionTask,
+        didReceive challenge: URLAuthenticationChallenge,
+        completionHandler:
+            @escaping @Sendable (URLSession.AuthChallengeDisposition, URLCredential?) -> Void
+    )
+
+    /// Says how much of a file was sent.
+    func urlSession(
+        _ session: URLSession,
+        task: URLSessionTask,
+        didSendBodyData bytesSent: Int64,
+        totalBytesSent: Int64,
+        totalBytesExpectedToSend: Int64
+    )
+
+    /// Says what a task has cost.
+    func urlSession(
+        _ session: URLSession,
+        task: URLSessionTask,
+        didFinishCollecting metrics: URLSessionTaskMetrics
+    )
+
+    /// Says that a task has ended: the last there is to say of it.
+    func urlSession(
+        _ session: URLSession,
+        task: URLSessionTask,
+        didCompleteWithError error: (any Error)?
+    )
+}
+
+/// Is told what becomes of downloads.
+public protocol URLSessionDownloadDelegate: URLSessionTaskDelegate {
+    /// Hands a finished download over: `location` is to be moved to where it belongs before the method
+    /// returns.
+    ///
+    /// A file that is left is removed by the daemon, some time after the method has returned.
+    func urlSession(
+        _ session: URLSession,
+        downloadTask: URLSessionDownloadTask,
+        didFinishDownloadingTo location: URL
+    )
+
+    /// Says how much was received.
+    func urlSession(
+        _ session: URLSession,
+        downloadTask: URLSessionDownloadTask,
+        didWriteData bytesWritten: Int64,
+        totalBytesWritten: Int64,
+        totalBytesExpectedToWrite: Int64
+    )
+
+    /// Says where a download goes on that was interrupted.
+    func urlSession(
+        _ session: URLSession,
+        downloadTask: URLSessionDownloadTask,
+        didResumeAtOffset fileOffset: Int64,
+        expectedTotalBytes: Int64
+    )
+}
+
+/// Marks a delegate that is told of uploads too, which ``URLSessionTaskDelegate`` does here: the bodies
+/// of answers to uploads are not kept.
+public protocol URLSessionDataDelegate: URLSessionTaskDelegate {}
+
+extension URLSessionDelegate {
+    /// Does nothing.
+    public func urlSession(_ session: URLSession, didBecomeInvalidWithError error: (any Error)?) {}
+
+    /// Leaves the answer to the system.
+    public func urlSession(
+        _ session: URLSession,
+        didReceive challenge: URLAuthenticationChallenge,
+        completionHandler:
+            @escaping @Sendable (URLSession.AuthChallengeDisposition, URLCredential?) -> Void
+    ) {
+        completionHandler(.performDefaultHandling, nil)
+    }
+
+    /// Does nothing.
+    public func urlSessionDidFinishEvents(forBackgroundURLSession session: URLSession) {}
+}
+
+extension URLSessionTaskDelegate {
+    /// Does nothing.
+    public func urlSession(_ session: URLSession, didCreateTask task: URLSessionTask) {}
+
+    /// Leaves the answer to the system, which has none.
+    public func urlSession(
+        _ session: URLSession,
+        task: URLSessionTask,
+        didReceive challenge: URLAuthenticationChallenge,
+        completionHandler:
+            @escaping @Sendable (URLSession.AuthChallengeDisposition, URLCredential?) -> Void
+    ) {
+        completionHandler(.performDefaultHandling, nil)
+    }
+
+    /// Does nothing.
+    public func urlSession(
+        _ session: URLSession,
+        task: URLSessionTask,
+        didSendBodyData bytesSent: Int64,
+        totalBytesSent: Int64,
+        totalBytesExpectedToSend: Int64
+    ) {}
+
+    /// Does nothing.
+    public func urlSession(
+        _ session: URLSession,
+        task: URLSessionTask,
+        didFinishCollecting metrics: URLSessionTaskMetrics
+    ) {}
+
+    /// Does nothing.
+    public func urlSession(
+        _ session: URLSession,
+        task: URLSessionTask,
+        didCompleteWithError error: (any Error)?
+    ) {}
+}
+
+extension URLSessionDownloadDelegate {
+    /// Does nothing.
+    public func urlSession(
+        _ session: URLSession,
+        downloadTask: URLSessionDownloadTask,
+        didWriteData bytesWritten: Int64,
+        totalBytesWritten: Int64,
+        totalBytesExpectedToWrite: Int64
+    ) {}
+
+    /// Does nothing.
+    public func urlSession(
+        _ session: URLSession,
+        downloadTask: URLSessionDownloadTask,
+        didResumeAtOffset fileOffset: Int64,
+        expectedTotalBytes: Int64
+    ) {}
+}

@@ -1,0 +1,212 @@
+public import FoundationEssentials
+import Glibc
+public import StageControl
+import StageModel
+import Synchronization
+
+/// A daemon that keeps its records in memory, transfers nothing, and does what a test tells it.
+///
+/// It speaks the control protocol at a socket of its own, and can be stopped and started again with the
+/// records that it had.
+public final class TestDaemon: Sendable {
+    /// A request that came in.
+    public struct Request: Equatable, Sendable {
+        /// The method and the path with its query: `GET /v1/`.
+        public var line: String
+        /// The body.
+        public var body: Data
+    }
+
+    struct Session {
+        var status: SessionStatus
+        var events: [SessionEvent] = []
+        var listener: CInt?
+    }
+
+    struct State {
+        var sessions: [String: Session] = [:]
+        var tasks: [Int64: TransferTask] = [:]
+        var lastTask: Int64 = 0
+        var requests: [Request] = []
+        var connections: Set<CInt> = []
+        var listener: CInt?
+        var unanswered: [String: Int] = [:]
+        var refusals: [String: ControlRefusal] = [:]
+        var launches: [String] = []
+    }
+
+    /// The path of the socket.
+    public let path: String
+    let state = Mutex(State())
+
+    /// Creates a daemon that does not run yet.
+    public init(path: String) { self.path = path }
+
+    /// Listens, with the records of earlier.
+    public func start() throws {
+        let listener = try Socket.listen(at: path)
+        state.withLock { $0.listener = listener }
+        Thread.start { [self] in
+            while let connection = Socket.accept(listener) { begin(connection) }
+            close(listener)
+        }
+    }
+
+    /// Ends all connections, as a daemon that is killed does, and removes the socket.
+    public func stop() {
+        unsafe _ = unlink(path)
+        state.withLock { state in
+            if let listener = state.listener { shutdown(listener, CInt(SHUT_RDWR)) }
+            state.listener = nil
+            for connection in state.connections { shutdown(connection, CInt(SHUT_RDWR)) }
+            for id in state.sessions.keys { state.sessions[id]?.listener = nil }
+        }
+    }
+
+    /// Does the next `count` requests that begin like this, and ends their connections without an answer.
+    public func leaveUnanswered(_ line: String, count: Int = 1) {
+        state.withLock { $0.unanswered[line] = count }
+    }
+
+    /// Refuses all requests that begin like this from now on, or no longer.
+    public func refuse(_ line: String, with refusal: ControlRefusal?) {
+        state.withLock { $0.refusals[line] = refusal }
+    }
+
+    /// The requests so far.
+    public var requests: [Request] { state.withLock { $0.requests } }
+
+    /// The tokens of launches that were acknowledged.
+    public var launches: [String] { state.withLock { $0.launches } }
+
+    /// A session.
+    public func session(_ identifier: String) -> SessionStatus? {
+        state.withLock { $0.sessions[identifier]?.status }
+    }
+
+    /// The tasks, in the order of their numbers.
+    public var tasks: [TransferTask] {
+        state.withLock { state in state.tasks.values.sorted { $0.id < $1.id } }
+    }
+
+    /// Whether a client takes the events of a session in.
+    public func isAttached(_ identifier: String) -> Bool {
+        state.withLock { $0.sessions[identifier]?.listener != nil }
+    }
+
+    /// Forgets a task without a word.
+    public func forget(_ task: Int64) {
+        _ = state.withLock { $0.tasks.removeValue(forKey: task) }
+    }
+
+    /// Makes an event happen: durable ones get a number and are kept, and change their task.
+    @discardableResult
+    public func emit(_ event: SessionEvent, in identifier: String) -> SessionEvent {
+        state.withLock { state in
+            var event = event
+            let isDurable = [.challenged, .completed, .failed, .cancelled].contains(event.kind)
+            if isDurable {
+                state.sessions[identifier]?.status.lastEvent += 1
+                event.sequence = state.sessions[identifier]?.status.lastEvent
+                state.sessions[identifier]?.events.append(event)
+                if let id = event.task {
+                    switch event.kind {
+                    case .completed: state.tasks[id]?.state = .completed
+                    case .failed: state.tasks[id]?.state = .failed
+                    case .cancelled: state.tasks[id]?.state = .cancelled
+                    default: break
+                    }
+                }
+            }
+            if let listener = state.sessions[identifier]?.listener {
+                Self.send(event, to: listener)
+            }
+            return event
+        }
+    }
+
+    private func begin(_ connection: CInt) {
+        _ = state.withLock { $0.connections.insert(connection) }
+        Thread.start { [self] in
+            var socket = Socket(connection)
+            if let head = socket.readHead().flatMap(RequestHead.init) {
+                let body = socket.read(Int(head["content-length"] ?? "") ?? 0)
+                answer(head, Data(body), connection)
+            }
+            state.withLock { state in
+                state.connections.remove(connection)
+                for (id, session) in state.sessions where session.listener == connection {
+                    state.sessions[id]?.listener = nil
+                }
+            }
+            close(connection)
+        }
+    }
+
+    private func answer(_ head: RequestHead, _ body: Data, _ connection: CInt) {
+        let socket = Socket(connection)
+        let line = "\(head.method) \(head.target)"
+        let refusal = state.withLock { state in
+            state.requests.append(Request(line: line, body: body))
+            return state.refusals.first { line.hasPrefix($0.key) }?.value
+        }
+        if let refusal {
+            _ = socket.send(Self.answer(409, refusal))
+            return
+        }
+        if head.method == "GET", head.target.contains("/events") {
+            attach(head.target, connection)
+            return
+        }
+        let answer = respond(head, body)
+        let isUnanswered = state.withLock { state in
+            guard let key = state.unanswered.keys.first(where: { line.hasPrefix($0) }) else {
+                return false
+            }
+            let left = (state.unanswered[key] ?? 1) - 1
+            state.unanswered[key] = left > 0 ? left : nil
+            return true
+        }
+        if !isUnanswered { _ = socket.send(answer) }
+    }
+
+    private func attach(_ target: String, _ connection: CInt) {
+        let parts = target.split { "/?=".contains($0) }
+        let identifier = parts.count > 3 ? String(parts[2]) : ""
+        let after = Int64(parts.last ?? "") ?? 0
+        let socket = Socket(connection)
+        let isAttached = state.withLock { state -> Bool in
+            guard var session = state.sessions[identifier] else { return true }
+            guard session.listener == nil else {
+                let refusal = ControlRefusal(.conflict, "another client is attached")
+                _ = socket.send(Self.answer(409, refusal))
+                return false
+            }
+            session.listener = connection
+            state.sessions[identifier] = session
+            _ = socket.send(Self.streamHead)
+            Self.send(SessionEvent(.attached, time: .now), to: connection)
+            for event in session.events where event.sequence ?? 0 > after {
+                Self.send(event, to: connection)
+            }
+            return true
+        }
+        if isAttached { socket.waitForEnd() }
+    }
+
+    private static let streamHead = Array(
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".utf8
+    )
+
+    private static func send(_ event: SessionEvent, to connection: CInt) {
+        guard let line = try? ControlFormat.encode(event) else { return }
+        let size = String(line.count + 1, radix: 16)
+        _ = Socket(connection).send(Array("\(size)\r\n".utf8) + Array(line) + Array("\n\r\n".utf8))
+    }
+
+    static func answer(_ status: Int, _ value: some Encodable) -> [UInt8] {
+        let body = (try? ControlFormat.encode(value)) ?? Data()
+        return Array("HTTP/1.1 \(status) x\r\nContent-Length: \(body.count)\r\n\r\n".utf8)
+            + Array(body)
+    }
+}
