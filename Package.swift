@@ -19,6 +19,8 @@ let httpServer = Target.Dependency.product(name: "HummingbirdCore", package: "hu
 let database = Target.Dependency.product(name: "GRDB", package: "GRDB.swift")
 let nio = Target.Dependency.product(name: "NIOPosix", package: "swift-nio")
 let nioCore = Target.Dependency.product(name: "NIOCore", package: "swift-nio")
+let heap = Target.Dependency.product(name: "HeapModule", package: "swift-collections")
+let signals = Target.Dependency.product(name: "UnixSignals", package: "swift-service-lifecycle")
 let deque = Target.Dependency.product(name: "DequeModule", package: "swift-collections")
 let subprocess = Target.Dependency.product(name: "Subprocess", package: "swift-subprocess")
 let arguments = Target.Dependency.product(
@@ -66,6 +68,7 @@ let package = Package(
             targets: ["sample-downloader-extension"]
         ),
         .executable(name: "stagepack", targets: ["stagepack"]),
+        .executable(name: "stagepackd", targets: ["stagepackd"]),
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
@@ -75,6 +78,7 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-system", from: "1.8.1"),
         .package(url: "https://github.com/groue/GRDB.swift", from: "7.10.0"),
         .package(url: "https://github.com/hummingbird-project/hummingbird", from: "2.28.1"),
+        .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
         .package(url: "https://github.com/swiftlang/swift-subprocess", from: "1.0.2", traits: []),
     ],
     targets: [
@@ -123,6 +127,14 @@ let package = Package(
             "StageOrigin",
             ["StageDigest", "StageModel", "StageSystem", hummingbird, logging, system]
         ),
+        library(
+            "StageDaemon",
+            [
+                "StageConditions", "StageControl", "StageDigest", "StageModel", "StageSystem",
+                "StageTransfer", database, deque, heap, httpServer, logging, nio, nioCore,
+                subprocess, system,
+            ]
+        ),
         library("WallpaperStore", ["StagePack"]),
         library(
             "BackgroundAssets",
@@ -144,9 +156,17 @@ let package = Package(
         .executableTarget(
             name: "stagepack",
             dependencies: [
-                "StageArchive", "StageContainer", "StageEngine", "StageExtension", "StageModel",
-                "StageOrigin", "StagePack", "StagePublish", "StageSystem", "StageTransfer",
-                arguments, logging, system,
+                "StageArchive", "StageContainer", "StageControl", "StageEngine", "StageExtension",
+                "StageModel", "StageOrigin", "StagePack", "StagePublish", "StageSystem",
+                "StageTransfer", arguments, logging, system,
+            ],
+            swiftSettings: strict
+        ),
+
+        .executableTarget(
+            name: "stagepackd",
+            dependencies: [
+                "StageControl", "StageDaemon", "StageSystem", arguments, logging, signals, system,
             ],
             swiftSettings: strict
         ),

@@ -112,12 +112,18 @@ struct PackWork: Sendable {
         request.priority = pack.priority
         // A URL that names the content never stands for another version of it.
         request.isContentAddressed = pack.archive.url.contains(digest.description)
+        let part = try StageError.wrappingTransfer { () throws(TransferError) in
+            try PartFile.open(ContainerLayout.downloadName(of: digest), in: container.downloads)
+        }
+        let delivery = try await deliver(pack, request.mirrors, to: part, report)
         do throws(TransferError) {
-            let part = try PartFile.open(
-                ContainerLayout.downloadName(of: digest),
-                in: container.downloads
-            )
-            let receipt = try await stager.engine.download(request, to: part)
+            var receipt = try await stager.engine.download(request, to: part)
+            if let delivery, receipt.attempts == 0 {
+                // What the courier brought was received for this, and not found here.
+                receipt.bytesReceived = delivery.bytesReceived
+                receipt.bytesReused = size - min(size, delivery.bytesReceived)
+                receipt.url = delivery.url
+            }
             let archive: File
             do throws(FileError) {
                 archive = try File.open(reading: part.path)
@@ -128,6 +134,32 @@ struct PackWork: Sendable {
         } catch {
             throw error == .cancelled ? .cancelled : .transfer(error)
         }
+    }
+
+    /// Lets the courier fetch the archive, if there is one and there is something to fetch.
+    private func deliver(
+        _ pack: Pack,
+        _ urls: [String],
+        to part: PartFile,
+        _ report: @escaping @Sendable (StagingEvent) -> Void
+    ) async throws(StageError) -> ArchiveDelivery? {
+        let remote = urls.filter { !$0.lowercased().hasPrefix("file:") }
+        guard let courier = stager.options.courier, part.length < pack.archive.size,
+            remote.count == urls.count
+        else { return nil }
+        let order = ArchiveOrder(
+            pack: pack.id,
+            urls: remote,
+            size: pack.archive.size,
+            digest: pack.archive.digest,
+            priority: pack.priority
+        )
+        guard let delivery = try await courier.fetch(order, report: report) else { return nil }
+        let isAdopted = try StageError.wrappingTransfer { () throws(TransferError) in
+            try part.adopt(delivery.path, size: pack.archive.size, url: delivery.url)
+        }
+        await delivery.confirm()
+        return isAdopted ? delivery : nil
     }
 
     private func unpack(

@@ -131,6 +131,17 @@ extension StageError {
         }
     }
 
+    /// Returns what `body` returns, its failure as a case of this type.
+    static func wrappingTransfer<Result>(
+        _ body: () throws(TransferError) -> Result
+    ) throws(StageError) -> Result {
+        do throws(TransferError) {
+            return try body()
+        } catch {
+            throw error == .cancelled ? .cancelled : .transfer(error)
+        }
+    }
+
     /// Runs `body` on a thread that may block, its failure as a case of this type.
     static func blocking<Result: Sendable>(
         _ body: @escaping @Sendable () throws(ContainerError) -> Result

@@ -19,6 +19,8 @@ public struct StagerOptions: Sendable {
     public var keptGenerations: Int
     /// The domains that archives may come from, `*.` standing for any number of labels; `nil` for all.
     public var allowedDomains: [String]?
+    /// Who fetches archives in the engine's place, as far as they can.
+    public var courier: (any ArchiveCourier)?
     /// The time, in seconds since 1970.
     public var now: @Sendable () -> Int64
 

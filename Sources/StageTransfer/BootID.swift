@@ -24,3 +24,8 @@ public struct BootID: Hashable, Sendable {
     /// Whether what the two name is known to be the same run.
     func isSame(as other: BootID) -> Bool { !text.isEmpty && text == other.text }
 }
+
+extension BootID: CustomStringConvertible {
+    /// The name as the kernel gives it; empty where it gives none.
+    public var description: String { text }
+}

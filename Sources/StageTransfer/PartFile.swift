@@ -194,6 +194,20 @@ extension PartFile {
         }
     }
 
+    /// Puts a file in the place of the current generation's.
+    func move(_ name: FilePath.Component, from folder: Directory) throws(FileError) {
+        try folder.rename(name, to: fileName, in: directory)
+    }
+
+    /// Opens the file of the current generation again, which somebody else has written.
+    func reopen(length: Int64) throws(FileError) {
+        let content = Content(try directory.file(updating: FilePath(fileName)))
+        state.withLock { state in
+            state.content = content
+            state.length = length
+        }
+    }
+
     /// Takes note of bytes that were written.
     func grow(to length: Int64) { state.withLock { $0.length = length } }
 

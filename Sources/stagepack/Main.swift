@@ -30,6 +30,13 @@ struct StagePackCommand: AsyncParsableCommand {
                 ]
             ),
             CommandGroup(
+                name: "Transfers",
+                subcommands: [
+                    TasksCommand.self, WatchCommand.self, CancelCommand.self, PauseCommand.self,
+                    ResumeCommand.self,
+                ]
+            ),
+            CommandGroup(
                 name: "Packaging",
                 subcommands: [AppCommand.self, SimulateCommand.self]
             ),

@@ -46,7 +46,26 @@ struct StagingRun: Sendable {
         var options = try session.stagerOptions()
         options.allowedDomains = restrictions?.downloadDomainAllowList
         let sources = try session.sources(reader)
-        let reports = try await withStager(options, logger: Log.logger) {
+        let staged = await withCourier(options) {
+            options -> Result<[StagingReport], CommandFailure> in
+            do throws(CommandFailure) {
+                return .success(try await stage(sources, reader, options, restrictions))
+            } catch {
+                return .failure(error)
+            }
+        }
+        let reports = try staged.get()
+        try checkNames(reports)
+        return reports
+    }
+
+    private func stage(
+        _ sources: [ManifestSource],
+        _ reader: ContainerReader?,
+        _ options: StagerOptions,
+        _ restrictions: Registration.Restrictions?
+    ) async throws(CommandFailure) -> [StagingReport] {
+        try await withStager(options, logger: Log.logger) {
             (stager) async throws(CommandFailure) in
             var reports: [StagingReport] = []
             for source in sources {
@@ -54,8 +73,6 @@ struct StagingRun: Sendable {
             }
             return reports
         }
-        try checkNames(reports)
-        return reports
     }
 
     /// That no manifest has a pack that was asked for by name is an error.
@@ -358,38 +375,5 @@ extension Planner {
             }
         }
         if let space = assumptions.freeSpace { freeSpace = space }
-    }
-}
-
-extension InitialBudget {
-    /// The budget of an application with what its packs have used up so far.
-    init(
-        _ restrictions: Registration.Restrictions,
-        _ manifest: AcceptedManifest,
-        _ planner: Planner,
-        _ spent: StagingHistory.Spending
-    ) {
-        var (essential, other) = (ByteCount.zero, ByteCount.zero)
-        for pack in manifest.manifest.packs where planner.staged[pack.id] != nil {
-            if planner.isEssential(pack) {
-                essential += pack.installedSize
-            } else {
-                other += pack.installedSize
-            }
-        }
-        let url = manifest.record.resolvedURL
-        let offered = manifest.manifest
-        self.init(
-            restrictions: restrictions,
-            essentialDownloads: spent.essential + ByteCount(manifest.record.text.utf8.count),
-            otherDownloads: spent.other,
-            essentialFiles: essential,
-            otherFiles: other,
-            hosts: { pack in
-                offered.urls(for: pack.archive, manifestURL: url).compactMap { text in
-                    URL(string: text)?.host()
-                }
-            }
-        )
     }
 }

@@ -5,7 +5,8 @@ struct HelpTests {
     /// The commands, the program itself first.
     static let commands = [
         "", "prefetch", "fetch", "plan", "load", "path", "status", "verify", "repair", "remove",
-        "gc", "doctor", "why", "app", "simulate", "manifest", "serve",
+        "gc", "doctor", "why", "tasks", "watch", "cancel", "pause", "resume", "app", "simulate",
+        "manifest", "serve",
     ]
 
     private static func golden(_ command: String) -> URL {

@@ -58,6 +58,7 @@ struct Program {
     ) async throws -> Ending {
         var variables: [Environment.Key: String] = [
             "PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/nonexistent", "COLUMNS": "80",
+            "STAGEPACK_SOCKET": "",
         ]
         for (name, value) in environment {
             variables[try #require(Environment.Key(rawValue: name))] = value

@@ -1,6 +1,7 @@
 import ArgumentParser
 import FoundationEssentials
 import StageContainer
+import StageControl
 import StageModel
 import SystemPackage
 
@@ -8,7 +9,10 @@ struct WhyCommand: StagePackSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "why",
         abstract: "Say what was decided about packs, by which rule, and what is waited for.",
-        discussion: "Reads what earlier runs remembered in the container; uses no network."
+        discussion: """
+            Reads what earlier runs remembered in the container, and asks the daemon, where one \
+            runs, for transfers that wait; uses no network.
+            """
     )
 
     @Argument(help: "The pack; without it, every pack.", transform: PackArgument.parse)
@@ -25,7 +29,8 @@ struct WhyCommand: StagePackSubcommand {
         for path in try containers(session) {
             reports += try Self.reports(at: path, session.registration?.application, pack)
         }
-        if let pack, reports.isEmpty {
+        let transfers = await waitingTransfers()
+        if let pack, reports.isEmpty, transfers.isEmpty {
             throw CommandFailure(
                 status: .unknownPack,
                 message: "nothing was decided about pack '\(pack)' yet",
@@ -33,8 +38,23 @@ struct WhyCommand: StagePackSubcommand {
                 retry: .never
             )
         }
-        Console.print(Listing(elements: reports), asJSON: json)
+        Console.print(WhyReport(applications: reports, transfers: transfers), asJSON: json)
         return .success
+    }
+
+    /// The daemon's transfers that wait, of the pack or of all; none where no daemon runs.
+    private func waitingTransfers() async -> [TaskReport] {
+        let environment = ProcessInfo.processInfo.environment
+        do throws(ControlError) {
+            let tasks = try await ControlClient.find(environment: environment).tasks()
+            return tasks.filter { task in
+                !task.hasEnded && !task.holds.isEmpty
+                    && (pack.map { task.request.description == $0.description } ?? true)
+            }
+            .map(TaskReport.init)
+        } catch {
+            return []
+        }
     }
 
     /// The container that the options name, or those of all registered applications.
@@ -73,6 +93,19 @@ struct WhyCommand: StagePackSubcommand {
         } catch {
             throw CommandFailure(error)
         }
+    }
+}
+
+/// What `why` prints.
+struct WhyReport: Encodable, CustomStringConvertible {
+    var applications: [HistoryReport]
+    /// The daemon's transfers that wait.
+    var transfers: [TaskReport]
+
+    var description: String {
+        let waiting = transfers.isEmpty ? [] : ["Transfers that wait:"]
+        return (applications.map(\.description) + waiting + transfers.map(\.description))
+            .joined(separator: "\n")
     }
 }
 

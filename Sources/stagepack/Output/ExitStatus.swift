@@ -42,6 +42,11 @@ enum ExitStatus: Int32, CaseIterable {
     /// A pack that is being read cannot be removed.
     case inUse = 42
 
+    /// The daemon does not answer.
+    case daemonUnavailable = 50
+    /// The daemon refused what was asked of it.
+    case daemonRefused = 51
+
     /// The command line names something that is not there, or leaves out what is needed.
     case usage = 64
 
@@ -72,6 +77,8 @@ enum ExitStatus: Int32, CaseIterable {
         case .noSpace: "not enough space for the container"
         case .containerUnusable: "the container cannot be read or written"
         case .inUse: "a pack is being read and cannot be removed"
+        case .daemonUnavailable: "the daemon does not answer (tasks, watch, cancel, pause, resume)"
+        case .daemonRefused: "the daemon refused (tasks, watch, cancel, pause, resume)"
         case .usage: "the command line cannot be carried out as it is written"
         case .outputFailed: "standard output could not be written"
         case .unfinished: "the time was up or the command is offline; the next run goes on"

@@ -1,0 +1,316 @@
+import FoundationEssentials
+import Logging
+import StageControl
+import StageSystem
+import Synchronization
+import SystemPackage
+
+extension Broker {
+    /// A session that the caller may use: their own, or that of a group.
+    func session(_ identifier: String, _ caller: Caller) throws(ControlRefusal) -> LiveSession {
+        let named = sessions.values.filter { $0.record.identifier == identifier }
+        let own = named.first { $0.record.user == caller.user }
+        guard let found = own ?? named.first(where: { caller.mayUse($0.record) }) else {
+            throw ControlRefusal(.notFound, "there is no session '\(identifier)'")
+        }
+        return found
+    }
+
+    /// The sessions that the caller sees.
+    func sessions(_ caller: Caller) -> SessionList {
+        SessionList(
+            sessions.values.filter { caller.sees($0.record) }
+                .sorted { $0.record.id < $1.record.id }
+                .map(\.status)
+        )
+    }
+
+    /// Makes a session, or gives the caller's another configuration.
+    func makeSession(
+        _ identifier: String,
+        _ wanted: SessionConfiguration,
+        _ caller: Caller
+    ) async throws(ControlRefusal) -> SessionStatus {
+        try check(identifier, wanted, caller)
+        let record: SessionRecord
+        do throws(DaemonError) {
+            record = try await journal.makeSession(identifier, of: caller.user, wanted)
+        } catch {
+            throw ControlRefusal(.storage, "\(error)")
+        }
+        if sessions[record.id] == nil {
+            sessions[record.id] = LiveSession(record: record)
+        } else {
+            // What launches did is known better here than what was read.
+            sessions[record.id]?.record.configuration = wanted
+        }
+        await considerLaunch(record.id)
+        return sessions[record.id]?.status ?? LiveSession(record: record).status
+    }
+
+    private func check(
+        _ identifier: String,
+        _ wanted: SessionConfiguration,
+        _ caller: Caller
+    ) throws(ControlRefusal) {
+        guard !identifier.isEmpty, identifier.utf8.count <= 255 else {
+            throw ControlRefusal(.invalid, "a session's identifier has 1 to 255 bytes")
+        }
+        if let name = wanted.group {
+            guard let group = UInt32.group(named: name), caller.identity.groups.contains(group)
+            else {
+                throw ControlRefusal(.forbidden, "you are no member of the group '\(name)'")
+            }
+        }
+        if let handler = wanted.handler {
+            guard handler.command.first?.hasPrefix("/") ?? false else {
+                throw ControlRefusal(.invalid, "expected the absolute path of a handler's program")
+            }
+        }
+        guard wanted.requestTimeout > 0, wanted.resourceTimeout > 0 else {
+            throw ControlRefusal(.invalid, "expected timeouts of more than 0 seconds")
+        }
+        for (name, value) in wanted.headers { try NewTask.check(header: name, value) }
+    }
+
+    /// Cancels a session's tasks and forgets it.
+    func removeSession(_ identifier: String, _ caller: Caller) async throws(ControlRefusal) {
+        let session = try self.session(identifier, caller)
+        let (id, user) = (session.record.id, session.record.user)
+        for (task, item) in scheduler.items where item.session == id {
+            live[task]?.switchOff.stop()
+            await forget(task)
+        }
+        do throws(DaemonError) {
+            let removed = try await journal.removeSession(id)
+            removeStaged(removed.tasks, user)
+            removeFiles(removed.parts)
+        } catch {
+            throw ControlRefusal(.storage, "\(error)")
+        }
+        distribute(SessionEvent(.invalidated, time: .now), id)
+        session.launch?.stop()
+        sessions[id] = nil
+        turn()
+    }
+
+    func removeStaged(_ tasks: [Int64], _ user: UInt32) {
+        for task in tasks {
+            do throws(FileError) {
+                try store.removeStaged(task, user: user)
+            } catch {
+                logger.warning("A file is left over", metadata: ["error": "\(error)"])
+            }
+        }
+    }
+}
+
+extension Broker {
+    /// Attaches a client to a session.
+    ///
+    /// - Throws: ``ControlRefusal`` with ``ControlRefusal/Code/conflict`` if another one is attached.
+    func attach(
+        _ identifier: String,
+        after sequence: Int64?,
+        launch: String?,
+        _ caller: Caller
+    ) async throws(ControlRefusal) -> Subscription {
+        let session = try self.session(identifier, caller)
+        let id = session.record.id
+        guard session.subscription == nil else {
+            throw ControlRefusal(.conflict, "another process takes the events of this session in")
+        }
+        let subscription = Subscription(
+            session: id,
+            after: max(sequence ?? 0, session.record.acknowledged),
+            launch: launch
+        )
+        sessions[id]?.subscription = subscription
+        audience.add(1, ordering: .relaxed)
+        if launch == nil,
+            session.record.relaunch.penalty > 0 || session.record.relaunch.failures > 0
+        {
+            sessions[id]?.record.relaunch.attachedByItself()
+            await save(id)
+        }
+        return subscription
+    }
+
+    /// Ends what ``attach(_:after:launch:_:)`` began.
+    func detach(_ subscription: Subscription) async {
+        guard sessions[subscription.session]?.subscription === subscription else { return }
+        sessions[subscription.session]?.subscription = nil
+        audience.subtract(1, ordering: .relaxed)
+        await considerLaunch(subscription.session)
+        setTimer()
+    }
+
+    /// What a client has not been told yet; empty if that is nothing.
+    func read(_ subscription: Subscription) async throws(DaemonError) -> [SessionEvent] {
+        // What passes was before what the journal is read of now, so it is told before.
+        var events = subscription.takePassing()
+        guard let session = sessions[subscription.session] else { return events }
+        let cursor = subscription.cursor
+        if cursor < session.record.last {
+            let kept = try await journal.events(of: session.record.id, after: cursor, limit: 256)
+            for event in kept { events.append(try located(event, session.record.user)) }
+            subscription.cursor = kept.last?.sequence ?? session.record.last
+        }
+        let current = sessions[subscription.session]
+        let isDone = subscription.cursor >= current?.record.last ?? 0 && current?.unfinished == 0
+        if subscription.mark(finished: isDone) {
+            events.append(SessionEvent(.finishedEvents, time: .now))
+        }
+        return events
+    }
+
+    /// Adds where a finished download is, unless it was moved away already.
+    private func located(
+        _ event: SessionEvent,
+        _ user: UInt32
+    ) throws(DaemonError) -> SessionEvent {
+        guard event.kind == .completed, event.bytesReceived != nil, let task = event.task else {
+            return event
+        }
+        var event = event
+        do throws(FileError) {
+            if try store.isStaged(task, user: user) {
+                event.location = store.location(of: task, user: user).string
+            }
+        } catch {
+            throw .file(error)
+        }
+        return event
+    }
+
+    /// Takes note of what a client has taken in.
+    func acknowledge(
+        _ message: Acknowledgement,
+        of identifier: String,
+        _ caller: Caller
+    ) async throws(ControlRefusal) {
+        let session = try self.session(identifier, caller)
+        let id = session.record.id
+        guard message.sequence <= session.record.last else {
+            throw ControlRefusal(
+                .invalid,
+                "the session has \(session.record.last) events, not \(message.sequence)"
+            )
+        }
+        var relaunch: Relaunch?
+        if let token = message.launch, token == session.record.relaunch.lease {
+            sessions[id]?.record.relaunch.acknowledged(token)
+            relaunch = sessions[id]?.record.relaunch
+        }
+        do throws(DaemonError) {
+            let removed = try await journal.acknowledge(message.sequence, of: id, relaunch)
+            sessions[id]?.acknowledged(message.sequence)
+            removeStaged(removed.tasks, session.record.user)
+        } catch {
+            throw ControlRefusal(.storage, "\(error)")
+        }
+    }
+
+    /// Gives a launched handler more time.
+    func extend(_ identifier: String, _ caller: Caller) throws(ControlRefusal) {
+        let session = try self.session(identifier, caller)
+        guard let launch = session.launch else {
+            throw ControlRefusal(.conflict, "no handler of this session was started")
+        }
+        launch.extend(by: configuration.launchLease)
+    }
+}
+
+extension Broker {
+    /// Whether a session has something to tell that a handler would be started for.
+    func hasNews(_ session: LiveSession) -> Bool {
+        let isPending = session.record.acknowledged < session.record.last
+        return isPending && (session.unfinished == 0 || session.isChallenged)
+    }
+
+    /// Starts a session's handler, if that is called for now (P7, P10).
+    func considerLaunch(_ id: Int64) async {
+        guard let session = sessions[id], session.subscription == nil, session.launch == nil,
+            hasNews(session), session.record.configuration.sendsLaunchEvents,
+            let handler = session.record.configuration.handler
+        else { return }
+        let token = UUID().uuidString.lowercased()
+        let decision = sessions[id]?.record.relaunch.decide(
+            token: token,
+            version: handler.version,
+            boot: "\(boot)",
+            policy: Relaunch.Policy(delay: configuration.relaunchDelay),
+            at: .now
+        )
+        guard decision == .launch else {
+            setTimer()
+            return
+        }
+        let launch = Launch(
+            session: id,
+            identifier: session.record.identifier,
+            user: session.record.user,
+            handler: handler,
+            token: token,
+            lease: configuration.launchLease
+        )
+        sessions[id]?.launch = launch
+        await save(id)
+        send(launch)
+    }
+
+    /// Takes note that a handler has ended.
+    func ended(_ launch: Launch) async {
+        guard let session = sessions[launch.session], session.launch === launch else { return }
+        sessions[launch.session]?.launch = nil
+        let isDone = session.record.acknowledged >= session.record.last
+        sessions[launch.session]?.record.relaunch.ended(launch.token, wasAcknowledged: isDone)
+        await save(launch.session)
+        if !isDone {
+            logger.warning(
+                "A handler ended without acknowledging the events of its session",
+                metadata: ["session.identifier": "\(session.record.identifier)"]
+            )
+        }
+        await considerLaunch(launch.session)
+        setTimer()
+    }
+
+    private func save(_ id: Int64) async {
+        guard let relaunch = sessions[id]?.record.relaunch else { return }
+        do throws(DaemonError) {
+            try await journal.update(relaunch, of: id)
+        } catch {
+            logger.critical("A launch was not recorded", metadata: ["error": "\(error)"])
+            end()
+        }
+    }
+}
+
+extension Broker.LiveSession {
+    /// Takes note of a durable event.
+    mutating func saw(_ event: SessionEvent) {
+        record.last = max(record.last, event.sequence ?? 0)
+    }
+
+    /// Takes note of an acknowledgement that is on disk.
+    mutating func acknowledged(_ sequence: Int64) {
+        record.acknowledged = max(record.acknowledged, sequence)
+    }
+
+    /// The session as clients see it.
+    var status: SessionStatus {
+        var status = SessionStatus(
+            identifier: record.identifier,
+            user: record.user,
+            configuration: record.configuration
+        )
+        status.unfinishedTasks = unfinished
+        status.lastEvent = record.last
+        status.acknowledgedEvent = record.acknowledged
+        status.isAttached = subscription != nil
+        status.launchPenalty = record.relaunch.penalty
+        status.failedLaunches = record.relaunch.failures
+        return status
+    }
+}

@@ -1,0 +1,73 @@
+import FoundationEssentials
+import Logging
+import StageControl
+import StageSystem
+import SystemPackage
+
+extension Broker {
+    /// Names content that several tasks of one user may want at once; `nil` where nothing proves that
+    /// it is the same.
+    ///
+    /// Of one user: to somebody else not even the time it takes may tell that content is here.
+    static func contentKey(_ request: TransferRequest, user: UInt32) -> String? {
+        guard request.kind == .download, let digest = request.sha256?.lowercased() else {
+            return nil
+        }
+        return "\(user) \(digest)"
+    }
+
+    /// Makes a task the one that fetches its content, or one that waits for it.
+    func join(_ id: Int64, _ request: TransferRequest, _ record: inout TaskRecord) {
+        guard let user = sessions[record.session]?.record.user,
+            let key = Self.contentKey(request, user: user)
+        else { return }
+        if let leader = leaders[key], leader != id, scheduler.items[leader] != nil {
+            extras[leader, default: Extra()].followers.append(id)
+            record.blocks.insert(.leader)
+        } else {
+            leaders[key] = id
+            extras[id, default: Extra()].key = key
+        }
+    }
+
+    /// Forgets a task that has ended; who waited for its content takes over.
+    func forget(_ id: Int64) async {
+        scheduler.remove(id)
+        let extra = extras.removeValue(forKey: id)
+        guard let extra, let key = extra.key else { return }
+        let waiting = extra.followers.filter { scheduler.items[$0] != nil }
+        leaders[key] = waiting.first
+        guard let next = waiting.first else { return }
+        extras[next, default: Extra()].followers = Array(waiting.dropFirst())
+        extras[next]?.key = key
+        scheduler.change(next, at: .now) { $0.blocks.remove(.leader) }
+    }
+
+    /// Makes copies of complete content for the tasks that wait for it.
+    func copies(for item: Finisher.Item) async -> [Finisher.Item] {
+        var copies: [Finisher.Item] = []
+        for id in extras[item.task]?.followers ?? [] where scheduler.items[id] != nil {
+            let (name, store) = ("task-\(id)", store)
+            guard let file = FilePath.Component("\(name).part.1") else { continue }
+            do throws(FileError) {
+                try await withBlockingThread { () throws(FileError) in
+                    let copy = try store.parts.file(creating: FilePath(file))
+                    if let source = try store.parts.file(reading: FilePath(item.file)) {
+                        try copy.copyContent(of: source)
+                    }
+                }
+            } catch {
+                // It fetches for itself, then.
+                logger.warning("Content was not shared", metadata: ["error": "\(error)"])
+                continue
+            }
+            var copy = item
+            copy.task = id
+            copy.part = name
+            copy.file = file
+            scheduler.remove(id)
+            copies.append(copy)
+        }
+        return copies
+    }
+}

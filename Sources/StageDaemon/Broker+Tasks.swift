@@ -1,0 +1,298 @@
+import FoundationEssentials
+import StageControl
+import StageModel
+import StageSystem
+import SystemPackage
+
+extension Broker {
+    /// Makes tasks, all or none, and returns their numbers once they are on disk.
+    func create(
+        _ message: NewTasks,
+        in identifier: String,
+        _ caller: Caller
+    ) async throws(ControlRefusal) -> CreatedTasks {
+        let session = try self.session(identifier, caller)
+        let user = session.record.user
+        try checkQuota(message.tasks, user)
+        var tasks: [NewTask] = []
+        var snapshots: [String] = []
+        let now = Date.now
+        var penalty: Date?
+        if let token = message.launch, token == session.record.relaunch.lease {
+            penalty = session.record.relaunch.earliestBegin(at: now)
+        }
+        do throws(ControlRefusal) {
+            for request in message.tasks {
+                var task = try NewTask(request, session.record.configuration, at: now)
+                if let penalty { task.earliest = max(task.earliest ?? penalty, penalty) }
+                if session.record.configuration.isDiscretionary {
+                    let slot = now + .random(in: 0...max(configuration.discretionaryWindow, 0))
+                    task.earliest = max(task.earliest ?? slot, slot)
+                }
+                try await prepare(&task, caller)
+                if task.request.kind == .upload, let name = task.part { snapshots.append(name) }
+                tasks.append(task)
+            }
+        } catch {
+            removeFiles(snapshots)
+            throw error
+        }
+        return try await insert(tasks, session.record.id)
+    }
+
+    private func insert(
+        _ tasks: [NewTask],
+        _ session: Int64
+    ) async throws(ControlRefusal) -> CreatedTasks {
+        let now = Date.now
+        let names = tasks.filter { $0.request.kind == .upload }.compactMap(\.part)
+        do throws(DaemonError) {
+            let created = try await journal.create(tasks, in: session, created: now)
+            for ((record, isNew), task) in zip(created, tasks) {
+                guard isNew else {
+                    if task.request.kind == .upload, let name = task.part, name != record.part {
+                        removeFiles([name])
+                    }
+                    continue
+                }
+                var record = record
+                sessions[session]?.unfinished += 1
+                join(record.id, task.request, &record)
+                admit(record, at: now)
+            }
+            turn()
+            return CreatedTasks(created.map(\.record.id))
+        } catch {
+            removeFiles(names)
+            throw ControlRefusal(.storage, "\(error)")
+        }
+    }
+
+    /// Takes the copy of a file to upload, or takes over what an earlier download left.
+    private func prepare(_ task: inout NewTask, _ caller: Caller) async throws(ControlRefusal) {
+        if task.request.kind == .upload {
+            let (store, path) = (store, FilePath(task.request.file ?? ""))
+            let text = "upload-\(UUID().uuidString.lowercased())"
+            guard let name = FilePath.Component(text) else { return }
+            do throws(FileError) {
+                let size = try await withBlockingThread { () throws(FileError) in
+                    try store.snapshot(path, as: name, for: caller.identity)
+                }
+                task.part = text
+                task.request.size = ByteCount(size)
+            } catch {
+                throw ControlRefusal(error.isOutOfSpace ? .storage : .invalid, "\(error)")
+            }
+        } else if let token = task.request.resumeToken {
+            let remnant: Remnant?
+            do throws(DaemonError) {
+                remnant = try await journal.remnant(token, of: caller.user)
+            } catch {
+                throw ControlRefusal(.storage, "\(error)")
+            }
+            guard let remnant else {
+                throw ControlRefusal(.invalid, "the resume token is used up, or too old")
+            }
+            guard remnant.url == task.request.url else {
+                throw ControlRefusal(.invalid, "the resume token is of another URL")
+            }
+            task.part = remnant.part
+            task.remnant = token
+        }
+    }
+
+    private func checkQuota(_ tasks: [TransferRequest], _ user: UInt32) throws(ControlRefusal) {
+        let own = sessions.values.filter { $0.record.user == user }
+        let count = own.reduce(0) { $0 + $1.unfinished }
+        guard count + tasks.count <= configuration.tasksPerUser else {
+            throw ControlRefusal(
+                .quota,
+                "one user may have \(configuration.tasksPerUser) tasks: \(count) are under way"
+            )
+        }
+        guard let limit = configuration.bytesPerUser else { return }
+        let bytes = tasks.reduce(ByteCount.zero) { $0 + ($1.size ?? .zero) }
+        guard bytes <= limit else {
+            throw ControlRefusal(.quota, "one user may have \(limit) under way, not \(bytes)")
+        }
+    }
+
+    /// A task that the caller may use.
+    func find(_ id: Int64, _ caller: Caller) async throws(ControlRefusal) -> FullTask {
+        let task: FullTask?
+        do throws(DaemonError) {
+            task = try await journal.task(id)
+        } catch {
+            throw ControlRefusal(.storage, "\(error)")
+        }
+        guard let task, let session = sessions[task.record.session],
+            caller.mayUse(session.record)
+        else { throw ControlRefusal(.notFound, "there is no task \(id)") }
+        return task
+    }
+
+    /// A task as clients see it.
+    func task(_ id: Int64, _ caller: Caller) async throws(ControlRefusal) -> TransferTask {
+        describe(try await find(id, caller))
+    }
+
+    /// The tasks of one session, or of all that the caller sees.
+    func tasks(of identifier: String?, _ caller: Caller) async throws(ControlRefusal) -> TaskList {
+        let ids: [Int64]
+        if let identifier {
+            ids = [try session(identifier, caller).record.id]
+        } else {
+            ids = sessions.values.filter { caller.sees($0.record) }.map(\.record.id).sorted()
+        }
+        do throws(DaemonError) {
+            return TaskList(try await journal.tasks(of: ids).map(describe))
+        } catch {
+            throw ControlRefusal(.storage, "\(error)")
+        }
+    }
+
+    private func describe(_ task: FullTask) -> TransferTask {
+        let (record, now) = (task.record, Date.now)
+        let session = sessions[record.session]?.record
+        var answer = TransferTask(
+            id: record.id,
+            session: session?.identifier ?? "",
+            user: session?.user ?? 0,
+            request: task.request,
+            state: .waiting,
+            created: record.created
+        )
+        // What a client said in confidence is for the server alone.
+        answer.request.headers?["Authorization"] = task.request.headers?["Authorization"].map { _ in
+            "(secret)"
+        }
+        let (state, extra) = (live[record.id]?.current, extras[record.id])
+        answer.bytesReceived = state?.received ?? extra?.received ?? .zero
+        answer.bytesSent = state?.sent ?? .zero
+        answer.bytesExpected = task.request.size ?? state?.total
+        answer.attempts = (extra?.attempts ?? 0) + (state?.attempts ?? 0)
+        answer.lastProblem = state?.problem ?? extra?.problem
+        if let outcome = task.outcome, record.state == .ended {
+            answer.state = TransferTask.State(outcome.kind)
+            answer.bytesReceived = outcome.bytesReceived ?? answer.bytesReceived
+            answer.bytesSent = outcome.bytesSent ?? answer.bytesSent
+            answer.lastProblem = outcome.failure?.reason ?? answer.lastProblem
+        } else if let item = scheduler.items[record.id] {
+            answer.holds = scheduler.holds(of: record.id, at: now)
+            answer.state =
+                item.blocks.contains(.client)
+                ? .suspended : answer.holds.isEmpty ? .running : .waiting
+        } else {
+            answer.state = .running
+        }
+        return answer
+    }
+
+    /// Changes a task, and returns it as it is then.
+    func change(
+        _ id: Int64,
+        _ change: TransferChange,
+        _ caller: Caller
+    ) async throws(ControlRefusal) -> TransferTask {
+        var task = try await find(id, caller)
+        guard let item = scheduler.items[id], task.record.state == .active else {
+            if change.state == .cancelled { return describe(task) }
+            throw ControlRefusal(.conflict, "task \(id) has ended")
+        }
+        if change.state == .cancelled {
+            await cancel(task, change.producesResumeToken ?? false)
+            return try await self.task(id, caller)
+        }
+        task.record.blocks = item.blocks
+        task.record.blocks.remove(.leader)
+        if try task.apply(change, at: .now) {
+            if let session = sessions[task.record.session],
+                session.record.configuration.answersChallenges
+            {
+                sessions[task.record.session]?.isChallenged = false
+            }
+        }
+        do throws(DaemonError) {
+            try await journal.update(task)
+        } catch {
+            throw ControlRefusal(.storage, "\(error)")
+        }
+        let (record, isFollower) = (task.record, item.blocks.contains(.leader))
+        scheduler.change(id, at: .now) { item in
+            item.blocks = isFollower ? record.blocks.union(.leader) : record.blocks
+            item.priority = record.priority
+            if change.earliestBegin != nil {
+                item.notBefore = record.earliest.map { Hold(.earliestBegin, until: $0) }
+            }
+        }
+        if change.rejectsChallenge == true {
+            await fail(
+                task,
+                TransferFailure(.refused, reason: "the challenge was not answered", status: 401)
+            )
+        }
+        turn()
+        return try await self.task(id, caller)
+    }
+
+    private func cancel(_ task: FullTask, _ keepsContent: Bool) async {
+        let id = task.record.id
+        // The attempt may write until it has stopped: what is received counts from what is on disk.
+        if let transfer = live[id] {
+            extras[id, default: Extra()].received = transfer.current.received
+            transfer.switchOff.stop()
+        }
+        scheduler.remove(id)
+        var event = SessionEvent(.cancelled, time: .now)
+        let remnant = keepsContent ? remnant(of: task) : nil
+        event.resumeToken = remnant?.token
+        await conclude(
+            [(id, event)],
+            leaving: remnant,
+            removing: remnant == nil ? task.record.part : nil
+        )
+    }
+}
+
+extension TransferTask.State {
+    /// The state that an event tells of.
+    init(_ kind: SessionEvent.Kind) {
+        self =
+            switch kind {
+            case .completed: .completed
+            case .cancelled: .cancelled
+            default: .failed
+            }
+    }
+}
+
+extension FullTask {
+    /// Changes what a client may change, and returns whether a challenge is answered by it.
+    mutating func apply(_ change: TransferChange, at now: Date) throws(ControlRefusal) -> Bool {
+        switch change.state {
+        case .running: record.blocks.remove(.client)
+        case .suspended: record.blocks.insert(.client)
+        case .paused: record.blocks.insert(.user)
+        case .unpaused: record.blocks.remove(.user)
+        case .cancelled, nil: break
+        }
+        if let priority = change.priority {
+            request.priority = priority
+            record.priority = try NewTask.priority(priority)
+        }
+        if let earliest = change.earliestBegin {
+            request.earliestBegin = earliest
+            record.earliest = earliest
+        }
+        request.description = change.description ?? request.description
+        request.expectedToReceive = change.expectedToReceive ?? request.expectedToReceive
+        request.expectedToSend = change.expectedToSend ?? request.expectedToSend
+        guard let authorization = change.authorization else {
+            return change.rejectsChallenge ?? false
+        }
+        try NewTask.check(header: "Authorization", authorization)
+        request.headers = (request.headers ?? [:]).merging(["Authorization": authorization]) { $1 }
+        record.blocks.remove(.authentication)
+        return true
+    }
+}

@@ -1,0 +1,321 @@
+import FoundationEssentials
+import HeapModule
+import Logging
+import StageConditions
+import StageControl
+import StageModel
+import StageSystem
+import StageTransfer
+import Synchronization
+
+/// Knows all sessions and tasks, and decides, with the ``Scheduler``, what happens next.
+///
+/// It starts nothing itself: what is to be done goes out as ``Command``s, and what came of it comes
+/// back by calls. What a client was promised is in the ``Journal`` before it is said.
+actor Broker {
+    /// What is to be done.
+    enum Command: Sendable {
+        /// Carry out an attempt of a task.
+        case run(Int64, LiveTransfer)
+        /// Start a handler.
+        case launch(Launch)
+    }
+
+    /// A session, and what is known of it only while the daemon runs.
+    struct LiveSession {
+        var record: SessionRecord
+        var unfinished = 0
+        var subscription: Subscription?
+        var launch: Launch?
+        /// Whether a task waits for the answer to a challenge that nobody was told of.
+        var isChallenged = false
+    }
+
+    /// What is known of a task beyond what the scheduler has to know.
+    struct Extra {
+        var failures = 0
+        var problem: String?
+        /// What an earlier attempt had brought.
+        var received = ByteCount.zero
+        var attempts = 0
+        /// What other tasks may want too, if this one fetches it.
+        var key: String?
+        /// The tasks that want the same content.
+        var followers: [Int64] = []
+    }
+
+    /// When a task is given up.
+    struct Expiry: Comparable {
+        var date: Date
+        var task: Int64
+        static func < (left: Self, right: Self) -> Bool { left.date < right.date }
+    }
+
+    /// What somebody who looks on is told.
+    struct Watch: Sendable {
+        var id: Int
+        var events: AsyncStream<SessionEvent>
+        var continuation: AsyncStream<SessionEvent>.Continuation
+    }
+
+    private struct Watcher {
+        var caller: Caller
+        var continuation: AsyncStream<SessionEvent>.Continuation
+    }
+
+    let store: TransferStore
+    let journal: Journal
+    let finisher: Finisher
+    private(set) var configuration: DaemonConfiguration
+    let logger: Logger
+    let boot = BootID.current
+    nonisolated let commands: AsyncStream<Command>
+    private let command: AsyncStream<Command>.Continuation
+    private nonisolated let passed: AsyncStream<(SessionEvent, Int64)>
+    private nonisolated let passing: AsyncStream<(SessionEvent, Int64)>.Continuation
+    /// How many clients listen.
+    nonisolated let audience = Atomic<Int>(0)
+    private nonisolated let timer: WakeTimer
+    private nonisolated let alarms: AsyncStream<Void>
+
+    var scheduler: Scheduler
+    var sessions: [Int64: LiveSession] = [:]
+    var live: [Int64: LiveTransfer] = [:]
+    var extras: [Int64: Extra] = [:]
+    /// The task that fetches some content, by ``contentKey(_:user:)``.
+    var leaders: [String: Int64] = [:]
+    private var watchers: [Int: Watcher] = [:]
+    private var nextWatcher = 0
+    /// When tasks are given up, earliest first.
+    var expiries = Heap<Expiry>()
+    private var isEnding = false
+
+    init(
+        store: TransferStore,
+        journal: Journal,
+        configuration: DaemonConfiguration,
+        logger: Logger
+    ) {
+        self.store = store
+        self.journal = journal
+        self.configuration = configuration
+        self.logger = logger
+        finisher = Finisher(store: store, journal: journal, logger: logger)
+        (commands, command) = AsyncStream.makeStream()
+        (passed, passing) = AsyncStream.makeStream(bufferingPolicy: .bufferingNewest(4096))
+        let (alarms, alarm) = AsyncStream.makeStream(
+            of: Void.self,
+            bufferingPolicy: .bufferingNewest(1)
+        )
+        self.alarms = alarms
+        timer = WakeTimer { alarm.yield() }
+        scheduler = Scheduler(
+            limits: Scheduler.Limits(
+                total: configuration.connections,
+                perHost: configuration.connectionsPerHost
+            )
+        )
+    }
+
+    /// Looks after what changes by itself with time, until the task is cancelled.
+    func watchClock() async {
+        for await _ in alarms {
+            await expire()
+            for id in sessions.keys.sorted() { await considerLaunch(id) }
+            turn()
+        }
+    }
+
+    /// Works by another configuration from now on.
+    func configure(_ configuration: DaemonConfiguration) {
+        self.configuration = configuration
+        scheduler.limits = Scheduler.Limits(
+            total: configuration.connections,
+            perHost: configuration.connectionsPerHost
+        )
+        turn()
+    }
+
+    /// Takes note of what the machine says of network and power.
+    func setConditions(_ conditions: Conditions) {
+        let old = scheduler.conditions
+        guard conditions != old else { return }
+        scheduler.conditions = conditions
+        logger.info("Conditions changed", metadata: ["conditions": "\(conditions)"])
+        if old.connectivity == .portal || old.connectivity == .none {
+            // Nobody needs to wait any longer for what is gone.
+            release(.portal)
+        }
+        tellHolds()
+        turn()
+    }
+
+    private func release(_ reason: HoldReason) {
+        let now = Date.now
+        for (id, item) in scheduler.items where item.notBefore?.reason == reason {
+            scheduler.change(id, at: now) { $0.notBefore = nil }
+        }
+    }
+
+    /// Lets the scheduler decide, and has done what it decides.
+    func turn() {
+        guard !isEnding else { return }
+        let now = Date.now
+        let turn = scheduler.turn(at: now)
+        for id in turn.stop { live[id]?.switchOff.stop() }
+        for id in turn.start {
+            let session = scheduler.items[id]?.session ?? 0
+            let transfer = LiveTransfer(id, total: nil) { [weak self] event in
+                self?.pass(event, session)
+            }
+            live[id] = transfer
+            command.yield(.run(id, transfer))
+            tell(.changed, id) { $0.state = .running }
+        }
+        setTimer()
+    }
+
+    /// What an attempt needs, or `nil` if it is not wanted any more.
+    func begin(
+        _ id: Int64,
+        _ transfer: LiveTransfer
+    ) async -> (FullTask, SessionConfiguration, failures: Int)? {
+        do throws(DaemonError) {
+            guard let task = try await journal.task(id),
+                let session = sessions[task.record.session], scheduler.items[id] != nil
+            else {
+                if live[id] === transfer { live[id] = nil }
+                scheduler.remove(id)
+                return nil
+            }
+            return (task, session.record.configuration, extras[id]?.failures ?? 0)
+        } catch {
+            logger.error("A task could not be read", metadata: ["error": "\(error)"])
+            scheduler.paused(id, Hold(.backoff, until: .now + 60), at: .now)
+            return nil
+        }
+    }
+
+    /// Sets the clock to the next moment at which something changes by itself.
+    func setTimer() {
+        var dates = [scheduler.nextDeadline, expiries.min?.date]
+        for session in sessions.values where session.record.relaunch.failures > 0 {
+            if hasNews(session), session.subscription == nil, session.launch == nil {
+                dates.append(session.record.relaunch.notBefore)
+            }
+        }
+        timer.set(dates.compactMap(\.self).min())
+    }
+
+    /// Stops what runs, with everything that was received kept, and starts nothing more.
+    func end() {
+        isEnding = true
+        for transfer in live.values { transfer.switchOff.stop() }
+        for session in sessions.values { session.subscription?.end() }
+        for watcher in watchers.values { watcher.continuation.finish() }
+        command.finish()
+    }
+
+    /// Has a handler started.
+    func send(_ launch: Launch) { command.yield(.launch(launch)) }
+}
+
+extension Broker {
+    /// Passes something on that is not kept, from whatever thread.
+    private nonisolated func pass(_ event: SessionEvent, _ session: Int64) {
+        guard audience.load(ordering: .relaxed) > 0 else { return }
+        passing.yield((event, session))
+    }
+
+    /// Tells clients of what is passed on, until the task is cancelled.
+    func relay() async {
+        for await (event, session) in passed { distribute(event, session) }
+    }
+
+    /// Tells the clients of a session, and those who look on, of something that is not kept.
+    func distribute(_ event: SessionEvent, _ session: Int64) {
+        sessions[session]?.subscription?.pass(event)
+        watched(event, session)
+    }
+
+    /// Tells those who look on of an event that the session's client reads from the journal.
+    func watched(_ event: SessionEvent, _ session: Int64) {
+        guard !watchers.isEmpty, let record = sessions[session]?.record else { return }
+        var event = event
+        event.session = record.identifier
+        for watcher in watchers.values where watcher.caller.sees(record) {
+            watcher.continuation.yield(event)
+        }
+    }
+
+    /// Tells of a task.
+    func tell(_ kind: SessionEvent.Kind, _ task: Int64, _ fill: (inout SessionEvent) -> Void) {
+        guard let session = scheduler.items[task]?.session, hasListeners(session) else { return }
+        var event = SessionEvent(kind, time: .now)
+        event.task = task
+        fill(&event)
+        distribute(event, session)
+    }
+
+    private func hasListeners(_ session: Int64) -> Bool {
+        !watchers.isEmpty || sessions[session]?.subscription != nil
+    }
+
+    /// Tells of everything that waits, because the reasons have changed.
+    private func tellHolds() {
+        let now = Date.now
+        // Clients of long lists ask when they want to know.
+        for id in scheduler.items.keys.sorted().prefix(1000) {
+            let holds = scheduler.holds(of: id, at: now)
+            tell(.changed, id) { event in
+                event.state = holds.isEmpty ? .running : .waiting
+                event.holds = holds
+            }
+        }
+    }
+
+    /// What happens in all sessions that a caller sees, from now on.
+    func watch(_ caller: Caller) -> Watch {
+        let (events, continuation) = AsyncStream.makeStream(
+            of: SessionEvent.self,
+            bufferingPolicy: .bufferingNewest(4096)
+        )
+        nextWatcher += 1
+        watchers[nextWatcher] = Watcher(caller: caller, continuation: continuation)
+        audience.add(1, ordering: .relaxed)
+        return Watch(id: nextWatcher, events: events, continuation: continuation)
+    }
+
+    /// What the daemon says of itself.
+    func status(_ caller: Caller, _ version: String) -> ServiceStatus {
+        let seen = sessions.values.filter { caller.sees($0.record) }
+        return ServiceStatus(
+            version: version,
+            process: Int(ProcessInfo.processInfo.processIdentifier),
+            user: caller.user,
+            unfinishedTasks: seen.reduce(0) { $0 + $1.unfinished },
+            conditions: scheduler.conditions.texts
+        )
+    }
+
+    /// Ends ``watch(_:)``.
+    func unwatch(_ id: Int) {
+        guard let watcher = watchers.removeValue(forKey: id) else { return }
+        audience.subtract(1, ordering: .relaxed)
+        watcher.continuation.finish()
+    }
+}
+
+extension Conditions {
+    /// The conditions as people read them.
+    fileprivate var texts: [String: String] {
+        func text(_ value: Bool?) -> String { value.map { $0 ? "yes" : "no" } ?? "unknown" }
+        return [
+            "connectivity": connectivity.rawValue,
+            "metered": text(isExpensive),
+            "constrained": text(isConstrained),
+            "onBattery": text(isOnBattery),
+            "powerSaver": text(isSavingPower),
+        ]
+    }
+}

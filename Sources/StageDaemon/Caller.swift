@@ -1,0 +1,26 @@
+import StageControl
+import StageSystem
+
+/// Who asks, as the kernel says.
+struct Caller: Sendable {
+    var identity: UserIdentity
+    /// Whether the superuser asks for what is everybody's.
+    var wantsAll = false
+
+    var user: UInt32 { identity.user }
+
+    /// Whether the caller may see and change a session.
+    func mayUse(_ session: SessionRecord) -> Bool {
+        if session.user == user || user == 0 { return true }
+        guard let name = session.configuration.group, let group = UInt32.group(named: name) else {
+            return false
+        }
+        return identity.groups.contains(group)
+    }
+
+    /// Whether a session is one that the caller gets to see unasked.
+    func sees(_ session: SessionRecord) -> Bool {
+        guard user == 0, session.user != 0 else { return mayUse(session) }
+        return wantsAll
+    }
+}

@@ -1,0 +1,244 @@
+import FoundationEssentials
+public import Logging
+import StageConditions
+import StageControl
+import StageSystem
+import StageTransfer
+public import SystemPackage
+
+/// The daemon: transfers that outlive whoever asked for them.
+public struct Daemon: Sendable {
+    /// The directory with everything that it must not forget.
+    public var state: FilePath
+    /// Where clients connect, unless the service manager has opened a socket.
+    public var socket: FilePath
+    /// How it works.
+    public var configuration: DaemonConfiguration
+    /// What it calls itself.
+    public var version: String
+    /// Its environment, of which the service manager's variables count.
+    public var environment: [String: String]
+
+    private let logger: Logger
+
+    /// Creates a daemon that does nothing yet.
+    public init(
+        state: FilePath,
+        socket: FilePath,
+        configuration: DaemonConfiguration,
+        version: String,
+        environment: [String: String],
+        logger: Logger
+    ) {
+        self.state = state
+        self.socket = socket
+        self.configuration = configuration
+        self.version = version
+        self.environment = environment
+        self.logger = logger
+    }
+
+    /// Works until the task is cancelled, and then keeps what was received.
+    ///
+    /// Whatever it dies of, the next one goes on from what is on disk. Of a configuration in `reloads`
+    /// counts what concerns tasks, limits and launches; the network's settings are those at the start.
+    ///
+    /// - Throws: ``DaemonError`` if it cannot begin, or its journal cannot be written any more.
+    public func run(
+        reloads: AsyncStream<DaemonConfiguration>
+    ) async throws(DaemonError) {
+        guard let held = try TransferStore.lock(state) else { throw .alreadyRunning(state) }
+        let lock = DirectoryLock(held)
+        defer { lock.end() }
+        let (journal, wasDamaged) = try Journal.open(
+            state.appending("journal.sqlite"),
+            logger: logger
+        )
+        if wasDamaged { try TransferStore.setAside(state) }
+        let store = try TransferStore(state)
+        let broker = Broker(
+            store: store,
+            journal: journal,
+            configuration: configuration,
+            logger: logger
+        )
+        try await broker.recover()
+        let listener = try listeningSocket()
+        var transfer = TransferConfiguration(configuration)
+        transfer.userAgent = "stagepackd/\(version)"
+        try await withTransferEngine(transfer, logger: logger) {
+            (engine) async throws(DaemonError) in
+            let runner = TransferRunner(engine: engine, store: store, logger: logger)
+            try await serve(broker, runner, listener, reloads)
+        }
+    }
+
+    private func listeningSocket() throws(DaemonError) -> CInt {
+        let process = ProcessInfo.processInfo.processIdentifier
+        if let socket = ListeningSocket.inherited(environment: environment, process: process) {
+            return socket
+        }
+        let isShared = UserIdentity.current.user == 0
+        return try ListeningSocket.listen(socket, isShared: isShared)
+    }
+
+    private func serve(
+        _ broker: Broker,
+        _ runner: TransferRunner,
+        _ listener: CInt,
+        _ reloads: AsyncStream<DaemonConfiguration>
+    ) async throws(DaemonError) {
+        let notifier = ServiceNotifier(
+            environment: environment,
+            process: ProcessInfo.processInfo.processIdentifier
+        )
+        let server = ControlServer(
+            responder: ControlResponder(broker: broker, version: version, logger: logger),
+            logger: logger
+        )
+        let launcher = Launcher(socket: socket.string, logger: logger)
+        let problem = await withTaskGroup(of: DaemonError?.self) { group in
+            group.addTask {
+                await broker.watchClock()
+                return nil
+            }
+            group.addTask {
+                await broker.relay()
+                return nil
+            }
+            group.addTask { await watchConditions(broker) }
+            group.addTask {
+                for await configuration in reloads {
+                    notifier.notify("RELOADING=1\nMONOTONIC_USEC=\(ServiceNotifier.now)")
+                    await broker.configure(configuration)
+                    notifier.notify("READY=1")
+                }
+                return nil
+            }
+            group.addTask {
+                await notifier.keepAlive { await broker.setTimer() }
+                return nil
+            }
+            group.addTask { await carryOut(broker, runner, launcher) }
+            group.addTask {
+                do {
+                    try await server.run(listener) {
+                        notifier.notify("READY=1")
+                        logger.notice("Ready", metadata: ["control.socket": "\(socket)"])
+                    }
+                    return nil
+                } catch {
+                    // Closing is how it ends.
+                    return Task.isCancelled ? nil : .socket(socket, "\(error)")
+                }
+            }
+            return await end(&group, broker, notifier)
+        }
+        if let problem { throw problem }
+    }
+}
+
+extension Daemon {
+    /// Waits until the daemon is to end, and for all of its parts to have ended.
+    private func end(
+        _ group: inout TaskGroup<DaemonError?>,
+        _ broker: Broker,
+        _ notifier: ServiceNotifier
+    ) async -> DaemonError? {
+        var problem: DaemonError?
+        await withTaskCancellationHandler {
+            while let result = await group.next() {
+                guard let result else { continue }
+                problem = problem ?? result
+                group.cancelAll()
+            }
+        } onCancel: {
+            notifier.notify("STOPPING=1")
+        }
+        return problem
+    }
+
+    /// Carries out what the broker decides; what runs when the task is cancelled ends with what it has.
+    private func carryOut(
+        _ broker: Broker,
+        _ runner: TransferRunner,
+        _ launcher: Launcher
+    ) async -> DaemonError? {
+        await withDiscardingTaskGroup { group in
+            for await command in broker.commands {
+                switch command {
+                case .run(let id, let live):
+                    group.addTask { await carryOut(id, live, broker, runner) }
+                case .launch(let launch):
+                    group.addTask {
+                        await launcher.run(launch)
+                        await broker.ended(launch)
+                    }
+                }
+            }
+            group.cancelAll()
+        }
+        guard !Task.isCancelled else { return nil }
+        return .journal(state.appending("journal.sqlite"), "it cannot be written any more")
+    }
+
+    private func carryOut(
+        _ id: Int64,
+        _ live: LiveTransfer,
+        _ broker: Broker,
+        _ runner: TransferRunner
+    ) async {
+        guard let (task, session, failures) = await broker.begin(id, live) else { return }
+        let result = await runner.run(task, session, live, failures: failures)
+        // What was stopped because the daemon ends goes on with the next one.
+        guard !Task.isCancelled else { return }
+        await broker.ended(task, live, result)
+    }
+
+    private func watchConditions(_ broker: Broker) async -> DaemonError? {
+        var sources = ConditionSources()
+        sources.debounce = .seconds(configuration.settlingTime)
+        if let address = configuration.busAddress { sources.busAddress = address }
+        do {
+            let monitor = try ConditionMonitor(sources: sources, logger: logger)
+            defer { monitor.stop() }
+            for await conditions in monitor.changes() { await broker.setConditions(conditions) }
+        } catch {
+            // Unknown is not no: transfers run.
+            logger.warning("Nobody watches network and power", metadata: ["error": "\(error)"])
+        }
+        return nil
+    }
+}
+
+extension TransferConfiguration {
+    /// How the daemon's engine talks to servers.
+    fileprivate init(_ configuration: DaemonConfiguration) {
+        self.init()
+        connections = configuration.connections
+        connectionsPerHost = configuration.connectionsPerHost
+        bandwidth = configuration.bandwidth
+        certificateAuthorities = configuration.certificateAuthorities.map { FilePath($0) }
+        proxies = ProxySettings(
+            http: configuration.httpProxy,
+            https: configuration.httpsProxy,
+            exceptions: configuration.proxyExceptions
+        )
+        // A wait gives the place up, so attempts are counted over many calls, and only time ends them.
+        retry = RetryPolicy(
+            maximumAttempts: .max,
+            base: .seconds(configuration.retryBase),
+            giveUpAfter: .seconds(10 * 365 * 86_400)
+        )
+    }
+}
+
+/// A lock on a directory, held while the object lives.
+private final class DirectoryLock: Sendable {
+    private let lock: FileLock
+
+    init(_ lock: consuming FileLock) { self.lock = lock }
+
+    /// Ends the life of the object at the earliest here.
+    func end() {}
+}

@@ -1,0 +1,30 @@
+public import StageSystem
+public import SystemPackage
+
+/// Why the daemon cannot go on.
+@nonexhaustive
+public enum DaemonError: Error, Equatable, Sendable {
+    /// A directory or file of the daemon's cannot be used.
+    case file(FileError)
+    /// The journal cannot be read or written; the text is SQLite's.
+    case journal(FilePath, String)
+    /// The socket cannot be listened on.
+    case socket(FilePath, String)
+    /// Another daemon works in the directory.
+    case alreadyRunning(FilePath)
+    /// The configuration cannot be used.
+    case configuration(FilePath, String)
+}
+
+extension DaemonError: CustomStringConvertible {
+    /// The reason, as a sentence fragment a person can read.
+    public var description: String {
+        switch self {
+        case .file(let error): "\(error)"
+        case .journal(let path, let detail): "the journal '\(path)' cannot be used: \(detail)"
+        case .socket(let path, let detail): "cannot listen on '\(path)': \(detail)"
+        case .alreadyRunning(let path): "another stagepackd works in '\(path)'"
+        case .configuration(let path, let detail): "'\(path)' cannot be used: \(detail)"
+        }
+    }
+}

@@ -1,0 +1,119 @@
+import Foundation
+import GRDB
+import StageControl
+
+extension Journal {
+    /// All sessions.
+    func sessions() async throws(DaemonError) -> [SessionRecord] {
+        try await read { database in
+            try Row.fetchAll(database, sql: "SELECT * FROM session ORDER BY id")
+                .map(SessionRecord.init)
+        }
+    }
+
+    /// Makes a session, or gives one another configuration.
+    func makeSession(
+        _ identifier: String,
+        of user: UInt32,
+        _ configuration: SessionConfiguration
+    ) async throws(DaemonError) -> SessionRecord {
+        try await write { database in
+            try database.execute(
+                sql: """
+                    INSERT INTO session (user, identifier, configuration, relaunch)
+                    VALUES (?, ?, ?, ?)
+                    ON CONFLICT (user, identifier) DO UPDATE
+                    SET configuration = excluded.configuration
+                    """,
+                arguments: [
+                    user, identifier, try ControlFormat.encode(configuration),
+                    try ControlFormat.encode(Relaunch()),
+                ]
+            )
+            guard
+                let row = try Row.fetchOne(
+                    database,
+                    sql: "SELECT * FROM session WHERE user = ? AND identifier = ?",
+                    arguments: [user, identifier]
+                )
+            else { throw DatabaseError(resultCode: .SQLITE_INTERNAL) }
+            return try SessionRecord(row)
+        }
+    }
+
+    /// Forgets a session with its tasks and events, and returns what its tasks had.
+    func removeSession(_ id: Int64) async throws(DaemonError) -> Removed {
+        try await write { database in
+            let rows = try Row.fetchAll(
+                database,
+                sql: "SELECT id, part FROM task WHERE session = ?",
+                arguments: [id]
+            )
+            try database.execute(sql: "DELETE FROM session WHERE id = ?", arguments: [id])
+            return Removed(tasks: rows.map { $0["id"] }, parts: rows.map { $0["part"] })
+        }
+    }
+
+    /// Writes down what is known of launches of a session's handler (P7, P10).
+    func update(_ relaunch: Relaunch, of session: Int64) async throws(DaemonError) {
+        try await write { database in
+            try database.execute(
+                sql: "UPDATE session SET relaunch = ? WHERE id = ?",
+                arguments: [try ControlFormat.encode(relaunch), session]
+            )
+        }
+    }
+
+    /// The durable events of a session after a number, in order.
+    func events(
+        of session: Int64,
+        after sequence: Int64,
+        limit: Int
+    ) async throws(DaemonError) -> [SessionEvent] {
+        try await read { database in
+            try Data.fetchAll(
+                database,
+                sql: """
+                    SELECT body FROM event WHERE session = ? AND sequence > ?
+                    ORDER BY sequence LIMIT ?
+                    """,
+                arguments: [session, sequence, limit]
+            ).map { try ControlFormat.decode(SessionEvent.self, from: $0) }
+        }
+    }
+
+    /// Takes note that a client has taken in all events up to a number, and forgets these with the
+    /// tasks that they ended (P9).
+    func acknowledge(
+        _ sequence: Int64,
+        of session: Int64,
+        _ relaunch: Relaunch?
+    ) async throws(DaemonError) -> Removed {
+        try await write { database in
+            try database.execute(
+                sql: "UPDATE session SET acknowledged = max(acknowledged, ?) WHERE id = ?",
+                arguments: [sequence, session]
+            )
+            if let relaunch {
+                try database.execute(
+                    sql: "UPDATE session SET relaunch = ? WHERE id = ?",
+                    arguments: [try ControlFormat.encode(relaunch), session]
+                )
+            }
+            let rows = try Row.fetchAll(
+                database,
+                sql: """
+                    DELETE FROM task WHERE state = 2 AND id IN
+                        (SELECT task FROM event WHERE session = ? AND sequence <= ? AND final)
+                    RETURNING id, part
+                    """,
+                arguments: [session, sequence]
+            )
+            try database.execute(
+                sql: "DELETE FROM event WHERE session = ? AND sequence <= ?",
+                arguments: [session, sequence]
+            )
+            return Removed(tasks: rows.map { $0["id"] }, parts: rows.map { $0["part"] })
+        }
+    }
+}

@@ -1,0 +1,259 @@
+import Foundation
+import GRDB
+import StageControl
+
+extension Journal {
+    /// Makes tasks, all or none, and returns their records in order (P1).
+    ///
+    /// A token that the session has already stands for the task that has it.
+    func create(
+        _ tasks: [NewTask],
+        in session: Int64,
+        created: Date
+    ) async throws(DaemonError) -> [(record: TaskRecord, isNew: Bool)] {
+        try await write { database in
+            try tasks.map { task in
+                if let row = try Row.fetchOne(
+                    database,
+                    sql: "SELECT \(TaskRecord.columns) FROM task WHERE session = ? AND token = ?",
+                    arguments: [session, task.request.token]
+                ) {
+                    return (TaskRecord(row), false)
+                }
+                return (try Self.insert(task, session, created, database), true)
+            }
+        }
+    }
+
+    private static func insert(
+        _ task: NewTask,
+        _ session: Int64,
+        _ created: Date,
+        _ database: Database
+    ) throws -> TaskRecord {
+        let statement = try database.cachedStatement(
+            sql: """
+                INSERT INTO task (session, token, state, host, priority, needs, blocks, earliest,
+                    created, deadline, part, request)
+                VALUES (?, ?, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+                """
+        )
+        try statement.execute(arguments: [
+            session, task.request.token, task.host, task.priority, task.needs.rawValue,
+            task.blocks.rawValue, task.earliest?.timeIntervalSince1970,
+            created.timeIntervalSince1970, task.deadline.timeIntervalSince1970, task.part ?? "",
+            try ControlFormat.encode(task.request),
+        ])
+        let id = database.lastInsertedRowID
+        let part = task.part ?? "task-\(id)"
+        if task.part == nil {
+            try database.cachedStatement(sql: "UPDATE task SET part = ? WHERE id = ?")
+                .execute(arguments: [part, id])
+        }
+        if let remnant = task.remnant {
+            try database.execute(sql: "DELETE FROM remnant WHERE token = ?", arguments: [remnant])
+        }
+        guard
+            let row = try Row.fetchOne(
+                try database.cachedStatement(
+                    sql: "SELECT \(TaskRecord.columns) FROM task WHERE id = ?"
+                ),
+                arguments: [id]
+            )
+        else { throw DatabaseError(resultCode: .SQLITE_INTERNAL) }
+        return TaskRecord(row)
+    }
+
+    /// All tasks that have not ended, and those whose content waits for its place.
+    func openTasks() async throws(DaemonError) -> [TaskRecord] {
+        try await read { database in
+            let rows = try Row.fetchCursor(
+                database,
+                sql: "SELECT \(TaskRecord.columns) FROM task WHERE state < 2 ORDER BY id"
+            )
+            var records: [TaskRecord] = []
+            while let row = try rows.next() { records.append(TaskRecord(row)) }
+            return records
+        }
+    }
+
+    /// A task with everything, or `nil` if there is none.
+    func task(_ id: Int64) async throws(DaemonError) -> FullTask? {
+        try await read { database in
+            try Row.fetchOne(
+                database,
+                sql: "SELECT \(FullTask.columns) FROM task WHERE id = ?",
+                arguments: [id]
+            ).map(FullTask.init)
+        }
+    }
+
+    /// The tasks of sessions, in order.
+    func tasks(of sessions: [Int64]) async throws(DaemonError) -> [FullTask] {
+        try await read { database in
+            var tasks: [FullTask] = []
+            for session in sessions {
+                let rows = try Row.fetchCursor(
+                    database,
+                    sql: "SELECT \(FullTask.columns) FROM task WHERE session = ? ORDER BY id",
+                    arguments: [session]
+                )
+                while let row = try rows.next() { tasks.append(try FullTask(row)) }
+            }
+            return tasks
+        }
+    }
+
+    /// Writes down what a client has changed of a task that has not ended.
+    func update(_ task: FullTask) async throws(DaemonError) {
+        try await write { database in
+            try database.execute(
+                sql: """
+                    UPDATE task SET priority = ?, blocks = ?, earliest = ?, request = ?
+                    WHERE id = ? AND state = 0
+                    """,
+                arguments: [
+                    task.record.priority, task.record.blocks.rawValue,
+                    task.record.earliest?.timeIntervalSince1970,
+                    try ControlFormat.encode(task.request), task.record.id,
+                ]
+            )
+        }
+    }
+
+    /// Writes down that the content of tasks is here and good, and what will be said of it (P5).
+    func verified(_ outcomes: [(id: Int64, event: SessionEvent)]) async throws(DaemonError) {
+        try await write { database in
+            let statement = try database.cachedStatement(
+                sql: "UPDATE task SET state = 1, outcome = ? WHERE id = ? AND state = 0"
+            )
+            for outcome in outcomes {
+                try statement.execute(arguments: [
+                    try ControlFormat.encode(outcome.event), outcome.id,
+                ])
+            }
+        }
+    }
+
+    /// Writes down that tasks have ended, with the events that say so, and returns these with their
+    /// numbers (P6); a task that has ended already, or is gone, yields nothing.
+    func end(
+        _ outcomes: [(id: Int64, event: SessionEvent)],
+        leaving remnants: [Remnant] = []
+    ) async throws(DaemonError) -> [(session: Int64, event: SessionEvent)] {
+        try await write { database in
+            var events: [(Int64, SessionEvent)] = []
+            for outcome in outcomes {
+                let update = try database.cachedStatement(
+                    sql: "UPDATE task SET state = 2, outcome = ? WHERE id = ? AND state < 2"
+                )
+                let event = try Self.append(outcome.event, of: outcome.id, isFinal: true, database)
+                guard let event else { continue }
+                try update.execute(arguments: [
+                    try ControlFormat.encode(event.event), outcome.id,
+                ])
+                events.append(event)
+            }
+            for remnant in remnants {
+                try database.execute(
+                    sql: "INSERT OR REPLACE INTO remnant VALUES (?, ?, ?, ?, ?)",
+                    arguments: [
+                        remnant.token, remnant.user, remnant.part, remnant.url,
+                        remnant.expires.timeIntervalSince1970,
+                    ]
+                )
+            }
+            return events
+        }
+    }
+
+    /// Writes down an event of a task that goes on, and returns it with its number.
+    func record(
+        _ event: SessionEvent,
+        of task: Int64,
+        blocks: Scheduler.Blocks
+    ) async throws(DaemonError) -> (session: Int64, event: SessionEvent)? {
+        try await write { database in
+            let event = try Self.append(event, of: task, isFinal: false, database)
+            guard let event else { return nil }
+            try database.execute(
+                sql: "UPDATE task SET blocks = ? WHERE id = ?",
+                arguments: [blocks.rawValue, task]
+            )
+            return event
+        }
+    }
+
+    /// Gives an event the next number of its session.
+    private static func append(
+        _ event: SessionEvent,
+        of task: Int64,
+        isFinal: Bool,
+        _ database: Database
+    ) throws -> (session: Int64, event: SessionEvent)? {
+        let find = try database.cachedStatement(
+            sql: """
+                UPDATE session SET last = last + 1
+                WHERE id = (SELECT session FROM task WHERE id = ? AND state < 2)
+                RETURNING id, last
+                """
+        )
+        guard let row = try Row.fetchOne(find, arguments: [task]) else { return nil }
+        let session: Int64 = row["id"]
+        var event = event
+        event.sequence = row["last"]
+        event.task = task
+        let insert = try database.cachedStatement(
+            sql: "INSERT INTO event (session, sequence, task, final, body) VALUES (?, ?, ?, ?, ?)"
+        )
+        try insert.execute(arguments: [
+            session, event.sequence, task, isFinal, try ControlFormat.encode(event),
+        ])
+        return (session, event)
+    }
+
+    /// What an earlier download left behind under a token, if it is this user's.
+    func remnant(_ token: String, of user: UInt32) async throws(DaemonError) -> Remnant? {
+        try await read { database in
+            try Row.fetchOne(
+                database,
+                sql: "SELECT * FROM remnant WHERE token = ? AND user = ?",
+                arguments: [token, user]
+            ).map { row in
+                Remnant(
+                    token: row["token"],
+                    user: row["user"],
+                    part: row["part"],
+                    url: row["url"],
+                    expires: Date(timeIntervalSince1970: row["expires"])
+                )
+            }
+        }
+    }
+
+    /// Forgets what nobody went on with in time, and returns the names of all files still in use.
+    func sweep(before now: Date) async throws(DaemonError) -> Set<String> {
+        try await write { database in
+            try database.execute(
+                sql: "DELETE FROM remnant WHERE expires < ?",
+                arguments: [now.timeIntervalSince1970]
+            )
+            return try String.fetchSet(
+                database,
+                sql: "SELECT part FROM task WHERE state < 2 UNION SELECT part FROM remnant"
+            )
+        }
+    }
+}
+
+extension Journal {
+    /// Makes a task active again whose content got lost after P5.
+    func reopen(_ id: Int64) async throws(DaemonError) {
+        try await write { database in
+            try database.execute(
+                sql: "UPDATE task SET state = 0, outcome = NULL WHERE id = ?",
+                arguments: [id]
+            )
+        }
+    }
+}

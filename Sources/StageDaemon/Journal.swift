@@ -1,0 +1,219 @@
+import Foundation
+import GRDB
+import Logging
+import StageControl
+import StageSystem
+import Synchronization
+import SystemPackage
+
+/// What the daemon must not forget, in SQLite: sessions, tasks, and the events that were not
+/// acknowledged.
+///
+/// What is committed is on disk (write-ahead log, `synchronous=FULL`). Commits that come while one
+/// waits for the disk share the next one. What is known of the bytes of a transfer is not here but
+/// beside them, in the record of its part file.
+final class Journal: Sendable {
+    private let pool: DatabasePool
+    private let pending = Mutex(Pending())
+    private let logger: Logger
+
+    private struct Change: Sendable {
+        var apply: @Sendable (Database) throws -> Void
+        var finish: @Sendable ((any Error)?) -> Void
+    }
+
+    private struct Pending {
+        var changes: [Change] = []
+        var isWriting = false
+    }
+
+    /// Opens the journal at `path`, and makes it where it is missing.
+    ///
+    /// One that is damaged is moved aside, so that the daemon can go on; `wasDamaged` is then true.
+    static func open(
+        _ path: FilePath,
+        logger: Logger
+    ) throws(DaemonError) -> (journal: Journal, wasDamaged: Bool) {
+        do {
+            return (try Journal(path, logger), false)
+        } catch let error as DatabaseError where error.isDamage {
+            let mark = Int(Date.now.timeIntervalSince1970)
+            logger.error(
+                "The journal is damaged, and a new one begins",
+                metadata: ["journal.path": "\(path)", "error": "\(error)"]
+            )
+            do {
+                for suffix in ["", "-wal", "-shm"] {
+                    let file = path.string + suffix
+                    guard FileStatus.exists(FilePath(file)) else { continue }
+                    try FileManager.default.moveItem(
+                        atPath: file,
+                        toPath: "\(path).damaged-\(mark)\(suffix)"
+                    )
+                }
+                return (try Journal(path, logger), true)
+            } catch {
+                throw .journal(path, "\(error)")
+            }
+        } catch {
+            throw .journal(path, "\(error)")
+        }
+    }
+
+    private init(_ path: FilePath, _ logger: Logger) throws {
+        var configuration = Configuration()
+        configuration.busyMode = .timeout(5)
+        configuration.prepareDatabase { database in
+            try database.execute(sql: "PRAGMA synchronous = FULL")
+        }
+        self.logger = logger
+        pool = try DatabasePool(path: path.string, configuration: configuration)
+        let check = try pool.read { try String.fetchOne($0, sql: "PRAGMA quick_check(1)") }
+        guard check == "ok" else { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
+        try pool.write { database in
+            try database.execute(sql: Self.schema)
+        }
+    }
+
+    /// Reads, on a thread that may block.
+    func read<Value: Sendable>(
+        _ body: @escaping @Sendable (Database) throws -> Value
+    ) async throws(DaemonError) -> Value {
+        let path = pool.path
+        return try await withBlockingThread { [pool] () throws(DaemonError) in
+            do {
+                return try pool.read(body)
+            } catch {
+                throw .journal(FilePath(path), "\(error)")
+            }
+        }
+    }
+
+    /// Writes, and returns once that is on disk; what `body` throws leaves nothing behind.
+    func write<Value: Sendable>(
+        _ body: @escaping @Sendable (Database) throws -> Value
+    ) async throws(DaemonError) -> Value {
+        let result: Result<Value, any Error> = await withCheckedContinuation { continuation in
+            let slot = Mutex<Result<Value, any Error>?>(nil)
+            enqueue(
+                Change(
+                    apply: { database in
+                        let value = try body(database)
+                        slot.withLock { $0 = .success(value) }
+                    },
+                    finish: { error in
+                        let value = slot.withLock { $0 }
+                        continuation.resume(
+                            returning: error.map { .failure($0) } ?? value
+                                ?? .failure(DatabaseError(resultCode: .SQLITE_INTERNAL))
+                        )
+                    }
+                )
+            )
+        }
+        do {
+            return try result.get()
+        } catch let error as DaemonError {
+            throw error
+        } catch {
+            throw .journal(FilePath(pool.path), "\(error)")
+        }
+    }
+
+    private func enqueue(_ change: Change) {
+        let begins = pending.withLock { pending in
+            pending.changes.append(change)
+            defer { pending.isWriting = true }
+            return !pending.isWriting
+        }
+        guard begins else { return }
+        pool.asyncWriteWithoutTransaction { [self] database in
+            while true {
+                let batch = pending.withLock { pending in
+                    defer { pending.changes = [] }
+                    pending.isWriting = !pending.changes.isEmpty
+                    return pending.changes
+                }
+                if batch.isEmpty { return }
+                commit(batch, database)
+            }
+        }
+    }
+
+    /// Commits changes together; one that fails is undone alone.
+    private func commit(_ batch: [Change], _ database: Database) {
+        var errors = [(any Error)?](repeating: nil, count: batch.count)
+        do {
+            try database.inTransaction(.immediate) {
+                for (index, change) in batch.enumerated() {
+                    do {
+                        try database.inSavepoint {
+                            try change.apply(database)
+                            return .commit
+                        }
+                    } catch {
+                        errors[index] = error
+                    }
+                }
+                return .commit
+            }
+        } catch {
+            logger.error("The journal could not be written", metadata: ["error": "\(error)"])
+            for index in errors.indices { errors[index] = error }
+        }
+        for (change, error) in zip(batch, errors) { change.finish(error) }
+    }
+
+    private static let schema = """
+        CREATE TABLE IF NOT EXISTS session (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            user INTEGER NOT NULL,
+            identifier TEXT NOT NULL,
+            configuration BLOB NOT NULL,
+            relaunch BLOB NOT NULL,
+            last INTEGER NOT NULL DEFAULT 0,
+            acknowledged INTEGER NOT NULL DEFAULT 0,
+            UNIQUE (user, identifier)
+        );
+        CREATE TABLE IF NOT EXISTS task (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            session INTEGER NOT NULL REFERENCES session ON DELETE CASCADE,
+            token TEXT NOT NULL,
+            state INTEGER NOT NULL,
+            host TEXT NOT NULL,
+            priority INTEGER NOT NULL,
+            needs INTEGER NOT NULL,
+            blocks INTEGER NOT NULL,
+            earliest REAL,
+            created REAL NOT NULL,
+            deadline REAL NOT NULL,
+            part TEXT NOT NULL,
+            request BLOB NOT NULL,
+            outcome BLOB,
+            UNIQUE (session, token)
+        );
+        CREATE TABLE IF NOT EXISTS event (
+            session INTEGER NOT NULL REFERENCES session ON DELETE CASCADE,
+            sequence INTEGER NOT NULL,
+            task INTEGER NOT NULL,
+            final INTEGER NOT NULL,
+            body BLOB NOT NULL,
+            PRIMARY KEY (session, sequence)
+        ) WITHOUT ROWID;
+        CREATE TABLE IF NOT EXISTS remnant (
+            token TEXT PRIMARY KEY,
+            user INTEGER NOT NULL,
+            part TEXT NOT NULL,
+            url TEXT NOT NULL,
+            expires REAL NOT NULL
+        ) WITHOUT ROWID;
+        PRAGMA user_version = 1;
+        """
+}
+
+extension DatabaseError {
+    /// Whether the file is damaged, and not merely out of reach.
+    fileprivate var isDamage: Bool {
+        [.SQLITE_CORRUPT, .SQLITE_NOTADB].contains(resultCode)
+    }
+}

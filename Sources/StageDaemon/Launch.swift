@@ -1,0 +1,59 @@
+import FoundationEssentials
+import StageControl
+import Synchronization
+
+/// A handler that is started, and how long it may take.
+final class Launch: Sendable {
+    let session: Int64
+    let identifier: String
+    let user: UInt32
+    let handler: LaunchHandler
+    let token: String
+    private let deadline: Mutex<ContinuousClock.Instant>
+    private let signal = StopSwitch()
+
+    init(
+        session: Int64,
+        identifier: String,
+        user: UInt32,
+        handler: LaunchHandler,
+        token: String,
+        lease: Double
+    ) {
+        self.session = session
+        self.identifier = identifier
+        self.user = user
+        self.handler = handler
+        self.token = token
+        deadline = Mutex(.now + .seconds(lease))
+    }
+
+    /// Lets the handler take longer, counted from now.
+    func extend(by seconds: Double) {
+        deadline.withLock { $0 = max($0, .now + .seconds(seconds)) }
+    }
+
+    /// Has the handler ended.
+    func stop() { signal.stop() }
+
+    /// Runs `body`, whose task is cancelled when the time is up or somebody stops the handler.
+    func run(_ body: @escaping @Sendable () async -> Void) async {
+        await signal.run {
+            await withTaskGroup(of: Void.self) { group in
+                group.addTask { await body() }
+                group.addTask { await self.waitForDeadline() }
+                await group.next()
+                group.cancelAll()
+            }
+        }
+    }
+
+    private func waitForDeadline() async {
+        while true {
+            let until = deadline.withLock { $0 }
+            guard until > .now else { return }
+            // Cancelled: the handler has ended.
+            guard (try? await Task.sleep(until: until, clock: .continuous)) != nil else { return }
+        }
+    }
+}

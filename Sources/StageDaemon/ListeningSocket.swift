@@ -1,0 +1,53 @@
+import FoundationEssentials
+import Glibc
+import StageSystem
+import SystemPackage
+
+/// The socket that clients connect to.
+enum ListeningSocket {
+    /// Takes the socket that the service manager opened (sd_listen_fds(3)), or returns `nil` if it
+    /// opened none.
+    static func inherited(environment: [String: String], process: Int32) -> CInt? {
+        guard environment["LISTEN_PID"].flatMap({ Int32($0) }) == process,
+            environment["LISTEN_FDS"].flatMap({ Int($0) }) ?? 0 >= 1
+        else { return nil }
+        let descriptor: CInt = 3
+        return fcntl(descriptor, F_SETFD, FD_CLOEXEC) == 0 ? descriptor : nil
+    }
+
+    /// Listens at `path`, in place of what a daemon that died has left there.
+    ///
+    /// Everybody on the machine may connect: who they are decides what they may do.
+    static func listen(_ path: FilePath, isShared: Bool) throws(DaemonError) -> CInt {
+        func fault() -> DaemonError { .socket(path, Errno(rawValue: errno).description) }
+        var address = sockaddr_un()
+        address.sun_family = sa_family_t(AF_UNIX)
+        let bytes = Array(path.string.utf8)
+        guard bytes.count < MemoryLayout.size(ofValue: address.sun_path) else {
+            throw .socket(path, "the path of a socket has at most 107 bytes")
+        }
+        unsafe withUnsafeMutableBytes(of: &address.sun_path) { unsafe $0.copyBytes(from: bytes) }
+        do throws(FileError) {
+            let directory = try Directory.make(path.removingLastComponent())
+            // Only one daemon works in a state directory, so what is here is nobody's.
+            if let name = path.lastComponent { try directory.remove(name) }
+        } catch {
+            throw .file(error)
+        }
+        let kind = CInt(SOCK_STREAM.rawValue) | CInt(SOCK_CLOEXEC.rawValue)
+        let socket = socket(AF_UNIX, kind | CInt(SOCK_NONBLOCK.rawValue), 0)
+        guard socket >= 0 else { throw fault() }
+        let status = unsafe withUnsafePointer(to: &address) { pointer in
+            unsafe pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { address in
+                unsafe bind(socket, address, socklen_t(MemoryLayout<sockaddr_un>.size))
+            }
+        }
+        let mode: mode_t = isShared ? 0o666 : 0o600
+        guard status == 0, unsafe chmod(path.string, mode) == 0, Glibc.listen(socket, 512) == 0
+        else {
+            defer { close(socket) }
+            throw fault()
+        }
+        return socket
+    }
+}

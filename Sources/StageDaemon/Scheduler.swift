@@ -1,0 +1,263 @@
+import FoundationEssentials
+import HeapModule
+import StageConditions
+import StageControl
+
+/// Decides which transfers run.
+///
+/// It does nothing itself and has no clock: each call says what happened and when, and
+/// ``turn(at:)`` then says what to start and what to stop. Users get connections in turns, whatever
+/// they have queued; a user's transfers run by priority, then in order of arrival; no host and no
+/// session gets more connections than it may.
+struct Scheduler {
+    /// How much runs at once.
+    struct Limits: Equatable, Sendable {
+        var total = 16
+        var perHost = 6
+    }
+
+    /// What holds a transfer until somebody does something.
+    struct Blocks: OptionSet, Sendable {
+        let rawValue: UInt8
+        static let client = Blocks(rawValue: 1 << 0)
+        static let user = Blocks(rawValue: 1 << 1)
+        static let authentication = Blocks(rawValue: 1 << 2)
+        /// Another task fetches the same content.
+        static let leader = Blocks(rawValue: 1 << 3)
+    }
+
+    /// What is known of a transfer.
+    struct Item: Sendable {
+        let user: UInt32
+        let session: Int64
+        let host: String
+        /// How many connections its session gets to one host.
+        var sessionLimit: Int
+        var priority: Int
+        var needs: Needs
+        var blocks: Blocks = []
+        /// When it may run, and why not before.
+        var notBefore: Hold?
+        fileprivate(set) var phase = Phase.held
+
+        init(
+            user: UInt32,
+            session: Int64,
+            host: String,
+            sessionLimit: Int,
+            priority: Int,
+            needs: Needs
+        ) {
+            self.user = user
+            self.session = session
+            self.host = host
+            self.sessionLimit = max(sessionLimit, 1)
+            self.priority = priority
+            self.needs = needs
+        }
+    }
+
+    /// Where a transfer is.
+    enum Phase: Sendable {
+        /// Something holds it.
+        case held
+        /// It runs as soon as there is a connection.
+        case queued
+        /// It runs.
+        case running
+        /// It was told to stop, and has not yet.
+        case stopping
+    }
+
+    /// What is to be done.
+    struct Turn: Equatable, Sendable {
+        var start: [Int64] = []
+        var stop: [Int64] = []
+    }
+
+    private struct Deadline: Comparable {
+        var date: Date
+        var id: Int64
+        static func < (left: Self, right: Self) -> Bool { left.date < right.date }
+    }
+
+    private struct SessionHost: Hashable {
+        var session: Int64
+        var host: String
+    }
+
+    private(set) var items: [Int64: Item] = [:]
+    var limits: Limits
+    /// What the machine says of network and power.
+    var conditions = Conditions.unknown {
+        didSet { mustReview = mustReview || conditions != oldValue }
+    }
+    /// Until when nothing runs because the disk is full.
+    var fullUntil: Date? { didSet { mustReview = true } }
+    private var queues: [UInt32: UserQueue] = [:]
+    private var deadlines = Heap<Deadline>()
+    private var hosts: [String: Int] = [:]
+    private var sessionHosts: [SessionHost: Int] = [:]
+    private var users: [UInt32: Int] = [:]
+    private var active: Set<Int64> = []
+    private var turns = 0
+    private var mustReview = false
+
+    init(limits: Limits = Limits()) { self.limits = limits }
+
+    /// How many transfers run or are about to stop.
+    var activeCount: Int { active.count }
+
+    /// When something changes by itself.
+    var nextDeadline: Date? {
+        [deadlines.min?.date, fullUntil].compactMap(\.self).min()
+    }
+
+    /// Takes a transfer in.
+    mutating func add(_ id: Int64, _ item: Item, at now: Date) {
+        items[id] = item
+        settle(id, at: now)
+    }
+
+    /// Changes what holds a transfer, or its priority.
+    mutating func change(_ id: Int64, at now: Date, _ change: (inout Item) -> Void) {
+        guard var item = items[id] else { return }
+        let old = item
+        change(&item)
+        item.phase = old.phase
+        items[id] = item
+        if old.phase == .queued {
+            queues[old.user]?.withdraw(id)
+            items[id]?.phase = .held
+        }
+        settle(id, at: now)
+    }
+
+    /// Forgets a transfer, which has ended for good.
+    mutating func remove(_ id: Int64) {
+        guard let item = items.removeValue(forKey: id) else { return }
+        switch item.phase {
+        case .held: break
+        case .queued: queues[item.user]?.withdraw(id)
+        case .running, .stopping: release(id, item)
+        }
+    }
+
+    /// Takes note that an attempt is over and the transfer is not; `hold` says when it goes on.
+    mutating func paused(_ id: Int64, _ hold: Hold?, at now: Date) {
+        guard var item = items[id] else { return }
+        if item.phase == .running || item.phase == .stopping { release(id, item) }
+        item.phase = .held
+        if let hold { item.notBefore = hold }
+        items[id] = item
+        settle(id, at: now)
+    }
+
+    /// Says what to start and what to stop now.
+    mutating func turn(at now: Date) -> Turn {
+        var turn = Turn()
+        while let first = deadlines.min, first.date <= now {
+            deadlines.removeMin()
+            settle(first.id, at: now)
+        }
+        if let until = fullUntil, until <= now { fullUntil = nil }
+        for id in active.sorted() where items[id]?.phase == .running && mustStop(id, at: now) {
+            items[id]?.phase = .stopping
+            turn.stop.append(id)
+        }
+        mustReview = false
+        guard fullUntil == nil else { return turn }
+        while active.count < limits.total, let id = next() {
+            turn.start.append(id)
+        }
+        return turn
+    }
+
+    /// Why a transfer does not run, most lasting reason first; empty if it does.
+    func holds(of id: Int64, at now: Date) -> [Hold] {
+        guard let item = items[id], item.phase != .running else { return [] }
+        var holds: [Hold] = []
+        if item.blocks.contains(.client) { holds.append(Hold(.pausedByClient)) }
+        if item.blocks.contains(.user) { holds.append(Hold(.pausedByUser)) }
+        if item.blocks.contains(.authentication) { holds.append(Hold(.authentication)) }
+        holds += item.needs.unmet(in: conditions).map { Hold($0) }
+        if let fullUntil { holds.append(Hold(.disk, until: fullUntil)) }
+        if let hold = item.notBefore, hold.until.map({ $0 > now }) ?? false { holds.append(hold) }
+        if holds.isEmpty { holds.append(Hold(.slot)) }
+        return holds
+    }
+}
+
+extension Scheduler {
+    /// Puts a transfer that does not run where it belongs.
+    private mutating func settle(_ id: Int64, at now: Date) {
+        guard let item = items[id] else { return }
+        guard item.phase == .held else {
+            if item.phase == .running { mustReview = true }
+            return
+        }
+        if let until = item.notBefore?.until {
+            guard until <= now else {
+                deadlines.insert(Deadline(date: until, id: id))
+                return
+            }
+            items[id]?.notBefore = nil
+        }
+        guard item.blocks.isEmpty else { return }
+        items[id]?.phase = .queued
+        queues[item.user, default: UserQueue()].append(id, item)
+    }
+
+    private func mustStop(_ id: Int64, at now: Date) -> Bool {
+        guard let item = items[id] else { return false }
+        return fullUntil != nil || !item.blocks.isEmpty
+            || (item.notBefore?.until).map { $0 > now } ?? false
+            || !item.needs.unmet(in: conditions).isEmpty
+    }
+
+    private mutating func next() -> Int64? {
+        let order = queues.keys.sorted { left, right in
+            let (one, other) = (users[left, default: 0], users[right, default: 0])
+            guard one == other else { return one < other }
+            return queues[left]?.lastTurn ?? 0 < queues[right]?.lastTurn ?? 0
+        }
+        for user in order {
+            let id = queues[user]?.next { lane, limit in
+                lane.needs.unmet(in: conditions).isEmpty
+                    && hosts[lane.host, default: 0] < limits.perHost
+                    && sessionHosts[
+                        SessionHost(session: lane.session, host: lane.host),
+                        default: 0
+                    ] < limit
+            }
+            guard let id, let item = items[id] else { continue }
+            turns += 1
+            queues[user]?.lastTurn = turns
+            if queues[user]?.isEmpty ?? true { queues[user] = nil }
+            take(id, item)
+            return id
+        }
+        return nil
+    }
+
+    private mutating func take(_ id: Int64, _ item: Item) {
+        items[id]?.phase = .running
+        active.insert(id)
+        hosts[item.host, default: 0] += 1
+        sessionHosts[SessionHost(session: item.session, host: item.host), default: 0] += 1
+        users[item.user, default: 0] += 1
+    }
+
+    private mutating func release(_ id: Int64, _ item: Item) {
+        active.remove(id)
+        let sessionHost = SessionHost(session: item.session, host: item.host)
+        hosts[item.host] = Self.lessOne(hosts[item.host])
+        sessionHosts[sessionHost] = Self.lessOne(sessionHosts[sessionHost])
+        users[item.user] = Self.lessOne(users[item.user])
+    }
+
+    private static func lessOne(_ count: Int?) -> Int? {
+        guard let count, count > 1 else { return nil }
+        return count - 1
+    }
+}

@@ -1,0 +1,74 @@
+import FoundationEssentials
+import StageControl
+import StageTransfer
+
+/// What is to become of a task after an attempt.
+enum TransferVerdict: Equatable, Sendable {
+    /// Another attempt, once the hold is over.
+    case again(Hold)
+    /// The server wants to know who asks.
+    case challenge
+    /// The disk is full.
+    case diskFull
+    /// Nothing: somebody stopped it.
+    case stopped
+    /// It has failed for good.
+    case fail(TransferFailure)
+
+    /// Judges an error that ended an attempt.
+    ///
+    /// - Parameters:
+    ///   - error: The error.
+    ///   - wait: The wait that the engine had begun, which is no failure.
+    ///   - answersChallenges: Whether the client answers challenges.
+    ///   - clockIsWrong: Whether the clock of this machine is earlier than it can be.
+    ///   - now: When that was.
+    init(
+        _ error: TransferError,
+        wait: (reason: HoldReason, duration: Duration)?,
+        answersChallenges: Bool,
+        clockIsWrong: Bool,
+        at now: Date
+    ) {
+        if let wait {
+            self = .again(Hold(wait.reason, until: now + wait.duration.seconds))
+            return
+        }
+        switch error {
+        case .cancelled: self = .stopped
+        case .outOfSpace: self = .diskFull
+        case .refused(_, let status) where (status == 401 || status == 407) && answersChallenges:
+            self = .challenge
+        case .captivePortal: self = .again(Hold(.portal, until: now + Self.portalWait))
+        case .untrusted(_, .notYetValid, _) where clockIsWrong,
+            .untrusted(_, .expired, _) where clockIsWrong:
+            self = .again(Hold(.clock, until: now + Self.clockWait))
+        default: self = .fail(TransferFailure(error))
+        }
+    }
+
+    /// How long a portal is left alone, unless the network says that it is gone.
+    private static let portalWait = 120.0
+    /// How long a clock is given to be set.
+    private static let clockWait = 600.0
+}
+
+extension TransferFailure {
+    /// What a client is told of an error.
+    init(_ error: TransferError) {
+        let reason = "\(error)"
+        switch error {
+        case .unreachable, .captivePortal: self.init(.unreachable, reason: reason)
+        case .refused(_, let status): self.init(.refused, reason: reason, status: status)
+        case .wrongSize, .wrongDigest: self.init(.wrongContent, reason: reason)
+        case .untrusted: self.init(.untrusted, reason: reason)
+        case .outOfSpace, .storage: self.init(.storage, reason: reason)
+        case .unacceptable, .cancelled: self.init(.unacceptable, reason: reason)
+        }
+    }
+}
+
+extension Duration {
+    /// The duration in seconds.
+    var seconds: Double { self / .seconds(1) }
+}

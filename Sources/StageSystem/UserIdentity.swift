@@ -1,0 +1,180 @@
+import CLinux
+import Glibc
+import Synchronization
+public import SystemPackage
+
+/// A user with the groups that the group database gives them.
+public struct UserIdentity: Hashable, Sendable {
+    /// The number of the user.
+    public var user: UInt32
+    /// The number of the user's first group.
+    public var group: UInt32
+    /// The numbers of all groups that the user is a member of.
+    public var groups: [UInt32]
+
+    /// Creates an identity from its numbers.
+    public init(user: UInt32, group: UInt32, groups: [UInt32]) {
+        self.user = user
+        self.group = group
+        self.groups = groups
+    }
+
+    /// The user that this process acts as.
+    public static var current: UserIdentity {
+        UserIdentity(user: geteuid(), group: getegid(), groups: [getegid()])
+    }
+
+    /// Looks a user up; one that the database does not know is in `group` alone.
+    public init(user: UInt32, group: UInt32) {
+        self.init(user: user, group: group, groups: [group])
+        guard let account = Account(user: user) else { return }
+        var count: CInt = 64
+        while true {
+            var numbers = [gid_t](repeating: 0, count: Int(count))
+            let capacity = count
+            let result = unsafe getgrouplist(account.name, group, &numbers, &count)
+            if result >= 0 {
+                groups = Array(numbers.prefix(Int(count)))
+                return
+            }
+            // The count is what is needed now; the database may change meanwhile.
+            guard count > capacity, count < 1 << 16 else { return }
+        }
+    }
+}
+
+/// A user as the user database knows them (passwd(5)).
+public struct Account: Hashable, Sendable {
+    /// The login name.
+    public var name: String
+    /// The number of the first group.
+    public var group: UInt32
+    /// The home directory.
+    public var home: String
+
+    /// Looks a user up, or returns `nil` if the database has none of that number.
+    public init?(user: UInt32) {
+        var entry = unsafe passwd()
+        var found: UnsafeMutablePointer<passwd>?
+        var buffer = [CChar](repeating: 0, count: 1 << 14)
+        let status = unsafe getpwuid_r(user, &entry, &buffer, buffer.count, &found)
+        guard status == 0, unsafe found != nil, let name = unsafe entry.pw_name,
+            let home = unsafe entry.pw_dir
+        else { return nil }
+        unsafe self.name = String(cString: name)
+        unsafe self.home = String(cString: home)
+        unsafe group = entry.pw_gid
+    }
+}
+
+extension UInt32 {
+    /// The number of a group by its name or number, or `nil` if the database has none.
+    public static func group(named name: String) -> UInt32? {
+        if let number = UInt32(name) { return number }
+        var entry = unsafe Glibc.group()
+        var found: UnsafeMutablePointer<Glibc.group>?
+        var buffer = [CChar](repeating: 0, count: 1 << 16)
+        let status = unsafe getgrnam_r(name, &entry, &buffer, buffer.count, &found)
+        return unsafe status == 0 && found != nil ? entry.gr_gid : nil
+    }
+}
+
+extension File {
+    /// Opens the regular file at `path` for reading if `user` may read it, following symbolic links.
+    ///
+    /// The rights are those of the user, not of this process: a thread of its own takes them on for
+    /// the length of the call (setfsuid(2)).
+    public static func open(
+        readingRegular path: FilePath,
+        as user: UserIdentity
+    ) throws(FileError) -> File {
+        guard user.user != geteuid() else { return try open(readingRegular: path) }
+        let result = Mutex<Result<FileDescriptor, FileError>?>(nil)
+        try SystemThread(name: "stage-open") {
+            let opened = Result { () throws(FileError) in
+                let groups = user.groups
+                guard unsafe stage_act_as(user.user, user.group, groups, groups.count) == 0 else {
+                    throw FileError("open", path, Errno(rawValue: errno))
+                }
+                return try open(readingRegular: path).release()
+            }
+            result.withLock { $0 = opened }
+        }
+        .join()
+        guard let result = result.withLock({ $0 }) else {
+            throw FileError("open", path, .canceled)
+        }
+        return File(adopting: try result.get(), path: path)
+    }
+
+    /// Gives the descriptor to the caller, who closes it.
+    private consuming func release() throws(FileError) -> FileDescriptor {
+        FileDescriptor(
+            rawValue: try Directory.attempt("open", path) { stage_duplicate(descriptor.rawValue) }
+        )
+    }
+
+    /// Copies the whole of another file into this one, which is empty, sharing its blocks where the
+    /// file system can.
+    public func copyContent(of source: borrowing File) throws(FileError) {
+        var offset: Int64 = 0
+        while true {
+            let count = stage_copy_range(
+                source.descriptor.rawValue,
+                descriptor.rawValue,
+                offset,
+                1 << 30
+            )
+            if count == 0 { return }
+            if count < 0 {
+                if errno == EINTR { continue }
+                return try copyThroughMemory(of: source, from: offset)
+            }
+            offset += Int64(count)
+        }
+    }
+
+    private func copyThroughMemory(
+        of source: borrowing File,
+        from start: Int64
+    ) throws(FileError) {
+        var buffer = [UInt8](repeating: 0, count: 1 << 20)
+        var offset = start
+        while case let count = try source.read(into: &buffer, at: offset), count > 0 {
+            try write(buffer.span.extracting(0..<count), at: offset)
+            offset += Int64(count)
+        }
+    }
+}
+
+extension Directory {
+    /// Gives the file or directory `name` to a user, links not followed.
+    public func changeOwner(
+        of name: FilePath.Component,
+        to user: UserIdentity
+    ) throws(FileError) {
+        _ = try Self.attempt("give away", path.appending(name)) {
+            unsafe name.withPlatformString {
+                unsafe fchownat(
+                    descriptor.rawValue,
+                    $0,
+                    user.user,
+                    user.group,
+                    AT_SYMLINK_NOFOLLOW
+                )
+            }
+        }
+    }
+
+    /// Sets the permission bits of the file or directory `name`, which is no link.
+    public func changeMode(
+        of name: FilePath.Component,
+        to mode: FilePermissions
+    ) throws(FileError) {
+        _ = try Self.attempt("change", path.appending(name)) {
+            unsafe name.withPlatformString {
+                unsafe fchmodat(descriptor.rawValue, $0, mode.rawValue, 0)
+            }
+        }
+    }
+}

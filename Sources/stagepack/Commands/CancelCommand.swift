@@ -1,0 +1,20 @@
+import ArgumentParser
+import StageControl
+
+struct CancelCommand: StagePackSubcommand {
+    static let configuration = CommandConfiguration(
+        commandName: "cancel",
+        abstract: "Cancel transfers of the daemon.",
+        discussion: "'stagepack tasks' has their numbers. What was received is removed."
+    )
+
+    @OptionGroup(title: "Transfers") var selection: TaskSelection
+    @Flag(help: "Print the result as JSON.") var json = false
+
+    var printsJSON: Bool { json }
+
+    func perform() async throws(CommandFailure) -> ExitStatus {
+        try await selection.change(to: .cancelled, asJSON: json)
+        return .success
+    }
+}

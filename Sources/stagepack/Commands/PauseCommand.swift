@@ -1,0 +1,20 @@
+import ArgumentParser
+import StageControl
+
+struct PauseCommand: StagePackSubcommand {
+    static let configuration = CommandConfiguration(
+        commandName: "pause",
+        abstract: "Pause transfers of the daemon, whatever their applications want.",
+        discussion: "'stagepack tasks' has their numbers. What was received is kept."
+    )
+
+    @OptionGroup(title: "Transfers") var selection: TaskSelection
+    @Flag(help: "Print the result as JSON.") var json = false
+
+    var printsJSON: Bool { json }
+
+    func perform() async throws(CommandFailure) -> ExitStatus {
+        try await selection.change(to: .paused, asJSON: json)
+        return .success
+    }
+}

@@ -1,0 +1,81 @@
+import ArgumentParser
+import FoundationEssentials
+import StageControl
+import StageModel
+
+struct WatchCommand: StagePackSubcommand {
+    static let configuration = CommandConfiguration(
+        commandName: "watch",
+        abstract: "Print what the daemon's transfers do, as it happens.",
+        discussion: "Until it is interrupted. With --json, one JSON value a line."
+    )
+
+    @Flag(help: "Those of all users, for the superuser.") var all = false
+    @Flag(help: "Print the events as JSON, one a line.") var json = false
+
+    var printsJSON: Bool { json }
+
+    func perform() async throws(CommandFailure) -> ExitStatus {
+        let (all, json) = (all, json)
+        let client = try Daemon.client()
+        let (result, _) = await withInterruption(after: nil) {
+            () async -> Result<Void, ControlError> in
+            do throws(ControlError) {
+                try await Self.watch(client, all: all, asJSON: json)
+                return .success(())
+            } catch {
+                return .failure(error)
+            }
+        }
+        switch result {
+        case .success, .failure(.cancelled): return .success
+        case .failure(let error): throw CommandFailure(error)
+        }
+    }
+
+    private static func watch(
+        _ client: ControlClient,
+        all: Bool,
+        asJSON: Bool
+    ) async throws(ControlError) {
+        for try await event in try await client.watch(all: all) {
+            switch event.kind {
+            case .attached, .heartbeat: continue
+            default: break
+            }
+            Console.say(asJSON ? Console.json(event, pretty: false) : event.line)
+        }
+    }
+}
+
+extension SessionEvent {
+    /// The event for a person, on one line.
+    fileprivate var line: String {
+        let task = task.map { " \($0)" } ?? ""
+        return "\(time.formatted(.iso8601))\(task)  \(text)"
+    }
+
+    private var text: String {
+        switch kind {
+        case .attached, .heartbeat: return ""
+        case .finishedEvents: return "session '\(session ?? "")': all has ended"
+        case .invalidated: return "session '\(session ?? "")' is gone"
+        case .resumed: return "goes on at \(offset ?? .zero)"
+        case .progress: return amount
+        case .changed:
+            let reasons = (holds ?? []).map(\.text).joined(separator: "; ")
+            return reasons.isEmpty ? "runs" : "waits: \(reasons)"
+        case .challenged: return "waits: \(HoldReason.authentication.text)"
+        case .completed: return "completed, \(amount)"
+        case .failed: return "failed: \(failure?.reason ?? "for no reason given")"
+        case .cancelled: return "cancelled"
+        }
+    }
+
+    private var amount: String {
+        let isUpload = (bytesSent ?? .zero) > .zero
+        let done = isUpload ? bytesSent : bytesReceived
+        let total = bytesExpected.map { " of \($0)" } ?? ""
+        return "\(done ?? .zero)\(total) \(isUpload ? "sent" : "received")"
+    }
+}

@@ -1,0 +1,280 @@
+import FoundationEssentials
+import Logging
+import StageControl
+import StageEngine
+import StageModel
+import StageSystem
+import StageTransfer
+import Synchronization
+import SystemPackage
+
+/// Has the daemon fetch archives, so that they go on arriving when this process has ended.
+///
+/// Each application has a session. An archive is a task whose token is its digest, so whoever asks for
+/// it later finds what has arrived. When this process is gone before an archive has, the session's
+/// handler completes the staging.
+final class DaemonCourier: ArchiveCourier {
+    private let client: ControlClient
+    private let session: String
+    private let state = Mutex(State())
+
+    private struct State {
+        /// What waits for the end of a task, or has it.
+        var waiting: [Int64: Waiting] = [:]
+        /// The events that were delivered, and whether they need no further delivery.
+        var delivered: [(sequence: Int64, isDone: Bool)] = []
+        /// The ends of tasks that nobody has waited for yet.
+        var endings: [Int64: SessionEvent] = [:]
+        var isLost = false
+    }
+
+    private struct Waiting {
+        var report: @Sendable (StagingEvent) -> Void
+        var ending: AsyncStream<SessionEvent>.Continuation
+        var failures = 0
+    }
+
+    private init(_ client: ControlClient, _ session: String) {
+        self.client = client
+        self.session = session
+    }
+
+    /// Runs `body` with the daemon as courier, or with `nil` where no daemon answers, it refuses, or
+    /// another process has its part for the same application.
+    ///
+    /// - Parameters:
+    ///   - name: Names the application.
+    ///   - handler: What completes the staging when this process is gone.
+    ///   - body: Is given the daemon.
+    /// - Returns: What `body` returns.
+    static func with<Value: Sendable>(
+        _ name: String,
+        handler: [String]?,
+        _ body: @escaping @Sendable (DaemonCourier?) async -> Value
+    ) async -> Value {
+        guard let (courier, events) = await open(name, handler) else {
+            return await body(nil)
+        }
+        return await withTaskGroup(of: Value?.self) { group in
+            group.addTask { await body(courier) }
+            group.addTask {
+                await courier.follow(events)
+                return nil
+            }
+            while let result = await group.next() {
+                guard let result else { continue }
+                events.close()
+                group.cancelAll()
+                return result
+            }
+            preconditionFailure("a body returns")
+        }
+    }
+
+    private static func open(
+        _ name: String,
+        _ handler: [String]?
+    ) async -> (DaemonCourier, ControlEvents)? {
+        let session = "stagepack/\(name)"
+        var configuration = SessionConfiguration()
+        configuration.handler = handler.map(LaunchHandler.init)
+        configuration.handler?.version = Version.text
+        do throws(ControlError) {
+            let client = try ControlClient.find(environment: ProcessInfo.processInfo.environment)
+            try await client.makeSession(session, configuration: configuration)
+            let launch = ProcessInfo.processInfo.environment["STAGEPACK_LAUNCH"]
+            let events = try await client.events(of: session, launch: launch)
+            return (DaemonCourier(client, session), events)
+        } catch {
+            // Without a daemon everything works all the same.
+            Log.logger.debug("The daemon does not help", metadata: ["error": "\(error)"])
+            return nil
+        }
+    }
+}
+
+extension DaemonCourier {
+    func fetch(
+        _ order: ArchiveOrder,
+        report: @escaping @Sendable (StagingEvent) -> Void
+    ) async throws(StageError) -> ArchiveDelivery? {
+        let (endings, ending) = AsyncStream.makeStream(of: SessionEvent.self)
+        guard let id = await create(order) else { return nil }
+        let isLost = state.withLock { state in
+            state.waiting[id] = Waiting(report: report, ending: ending)
+            // The end may have been told before anybody waited for it.
+            if let event = state.endings.removeValue(forKey: id) { ending.yield(event) }
+            return state.isLost
+        }
+        defer { state.withLock { $0.waiting[id] = nil } }
+        if isLost { return nil }
+        for await event in endings {
+            return try await take(event, order, id)
+        }
+        if Task.isCancelled { throw .cancelled }
+        return nil
+    }
+
+    private func create(_ order: ArchiveOrder) async -> Int64? {
+        var request = TransferRequest(
+            token: order.digest.description,
+            kind: .download,
+            url: order.urls.first ?? ""
+        )
+        request.mirrors = order.urls.count > 1 ? Array(order.urls.dropFirst()) : nil
+        request.size = order.size
+        request.sha256 = order.digest.description
+        request.description = order.pack.description
+        request.priority = min(max(0.5 + Double(order.priority) / 2000, 0), 1)
+        do throws(ControlError) {
+            return try await client.createTasks([request], in: session).first
+        } catch {
+            Log.logger.debug("The daemon refused an archive", metadata: ["error": "\(error)"])
+            return nil
+        }
+    }
+
+    private func take(
+        _ event: SessionEvent,
+        _ order: ArchiveOrder,
+        _ id: Int64
+    ) async throws(StageError) -> ArchiveDelivery? {
+        let sequence = event.sequence ?? 0
+        if event.kind == .changed {
+            // Nobody waits for days at a terminal, or in a hook.
+            let reason = event.holds?.first?.reason.text ?? "it waits"
+            let detail = "\(reason); the daemon goes on with it"
+            throw .transfer(.unreachable(url: order.urls.first ?? "", detail: detail))
+        }
+        guard event.kind == .completed, let location = event.location else {
+            // It failed, or somebody took it: the engine finds out what there is to say.
+            await done(sequence)
+            return nil
+        }
+        return ArchiveDelivery(
+            path: FilePath(location),
+            url: event.response?.url ?? order.urls.first ?? "",
+            bytesReceived: event.metrics?.bytesReceived ?? order.size
+        ) {
+            await self.done(sequence)
+        }
+    }
+
+    /// Takes note that an event needs no further delivery, and says so of all up to the first that does.
+    private func done(_ sequence: Int64) async {
+        let upTo = state.withLock { state -> Int64? in
+            for index in state.delivered.indices where state.delivered[index].sequence == sequence {
+                state.delivered[index].isDone = true
+            }
+            var last: Int64?
+            while let first = state.delivered.first, first.isDone {
+                last = first.sequence
+                state.delivered.removeFirst()
+            }
+            return last
+        }
+        guard let upTo else { return }
+        do throws(ControlError) {
+            let launch = ProcessInfo.processInfo.environment["STAGEPACK_LAUNCH"]
+            let message = Acknowledgement(sequence: upTo, launch: launch)
+            try await client.acknowledge(message, in: session)
+        } catch {
+            // It is told again to whoever comes next, who finds the pack staged.
+            Log.logger.debug("The daemon was not told", metadata: ["error": "\(error)"])
+        }
+    }
+
+    /// Hands events on until the stream ends.
+    private func follow(_ events: ControlEvents) async {
+        do throws(ControlError) {
+            for try await event in events { hand(event) }
+        } catch {
+            Log.logger.debug("The daemon is gone", metadata: ["error": "\(error)"])
+        }
+        // Whoever waits fetches for themselves.
+        state.withLock { state in
+            state.isLost = true
+            for waiting in state.waiting.values { waiting.ending.finish() }
+        }
+    }
+
+    /// Whether to stop waiting for a task that is held: at once where only the world can change that,
+    /// after some attempts where it fails.
+    private func mustGiveUp(task: Int64, _ hold: Hold) -> Bool {
+        switch hold.reason {
+        case .slot, .earliestBegin: return false
+        case .backoff, .server:
+            return state.withLock { state in
+                state.waiting[task]?.failures += 1
+                return state.waiting[task]?.failures ?? 0 >= Self.patience
+            }
+        default: return true
+        }
+    }
+
+    /// How many failed attempts are waited for: some 20 seconds.
+    private static let patience = 5
+
+    private func hand(_ event: SessionEvent) {
+        let waiting = state.withLock { state -> Waiting? in
+            guard let task = event.task else { return nil }
+            if let sequence = event.sequence {
+                state.delivered.append((sequence, false))
+                if state.waiting[task] == nil { state.endings[task] = event }
+            }
+            return state.waiting[task]
+        }
+        guard let waiting else { return }
+        switch event.kind {
+        case .completed, .failed, .cancelled: waiting.ending.yield(event)
+        case .progress:
+            if let count = event.bytesReceived { waiting.report(.received(count, reused: .zero)) }
+        case .changed:
+            guard let hold = event.holds?.first else { return }
+            let seconds = hold.until.map { max($0.timeIntervalSinceNow, 0) } ?? 0
+            waiting.report(.waiting(reason: hold.reason.text, seconds: seconds))
+            if mustGiveUp(task: event.task ?? 0, hold) { waiting.ending.yield(event) }
+        default: break
+        }
+    }
+}
+
+extension StagingRun {
+    /// Runs `body` with options by which a daemon fetches the archives, where there is one and it can
+    /// do what the options ask for.
+    func withCourier<Value: Sendable>(
+        _ options: StagerOptions,
+        _ body: @escaping @Sendable (StagerOptions) async -> Value
+    ) async -> Value {
+        guard !isDryRun, !session.isOffline, options.transfer.isPlain(session.environment)
+        else {
+            return await body(options)
+        }
+        let application = session.registration?.application.description
+        let name = application ?? "manifest"
+        return await DaemonCourier.with(name, handler: application.flatMap(Self.handler)) {
+            var options = options
+            options.courier = $0
+            return await body(options)
+        }
+    }
+
+    /// What completes the staging of an application.
+    private static func handler(_ application: String) -> [String]? {
+        let link = try? Directory.open("/proc/self").link("exe")
+        return link.map { [$0, "prefetch", "--app", application, "--event", "periodic"] }
+    }
+}
+
+extension TransferConfiguration {
+    /// Whether nothing is asked for that a daemon is not told.
+    ///
+    /// It has proxies and authorities of its own, and nobody's credentials. An authority that the environment names is no wish of the user;
+    /// what the daemon then cannot have, the engine gets.
+    fileprivate func isPlain(_ environment: [String: String]) -> Bool {
+        let usual = environment["CURL_CA_BUNDLE"] ?? environment["SSL_CERT_FILE"]
+        return bearerTokens.isEmpty && netrc == nil && bandwidth == nil
+            && certificateAuthorities?.string == usual && proxies.http == nil
+            && proxies.https == nil
+    }
+}

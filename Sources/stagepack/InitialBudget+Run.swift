@@ -1,0 +1,37 @@
+import FoundationEssentials
+import StageContainer
+import StageEngine
+import StageModel
+
+extension InitialBudget {
+    /// The budget of an application with what its packs have used up so far.
+    init(
+        _ restrictions: Registration.Restrictions,
+        _ manifest: AcceptedManifest,
+        _ planner: Planner,
+        _ spent: StagingHistory.Spending
+    ) {
+        var (essential, other) = (ByteCount.zero, ByteCount.zero)
+        for pack in manifest.manifest.packs where planner.staged[pack.id] != nil {
+            if planner.isEssential(pack) {
+                essential += pack.installedSize
+            } else {
+                other += pack.installedSize
+            }
+        }
+        let url = manifest.record.resolvedURL
+        let offered = manifest.manifest
+        self.init(
+            restrictions: restrictions,
+            essentialDownloads: spent.essential + ByteCount(manifest.record.text.utf8.count),
+            otherDownloads: spent.other,
+            essentialFiles: essential,
+            otherFiles: other,
+            hosts: { pack in
+                offered.urls(for: pack.archive, manifestURL: url).compactMap { text in
+                    URL(string: text)?.host()
+                }
+            }
+        )
+    }
+}

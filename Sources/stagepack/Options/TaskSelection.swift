@@ -1,0 +1,42 @@
+import ArgumentParser
+import StageControl
+
+/// The transfers that a command changes.
+struct TaskSelection: ParsableArguments {
+    @Argument(help: "The numbers of transfers.") var tasks: [Int64] = []
+
+    @Option(help: ArgumentHelp("All transfers of this session.", valueName: "identifier"))
+    var session: String?
+
+    func validate() throws {
+        guard tasks.isEmpty == (session != nil) else {
+            throw ValidationError("name transfers by their numbers, or a session by --session")
+        }
+    }
+
+    /// Changes the transfers, and prints them as they are then.
+    func change(
+        to state: TransferChange.State,
+        asJSON: Bool
+    ) async throws(CommandFailure) {
+        let (numbers, session) = (tasks, session)
+        let changed = try await Daemon.ask { client throws(ControlError) in
+            var numbers = numbers
+            if let session {
+                let tasks = try await client.tasks(in: session)
+                numbers = tasks.filter { !$0.hasEnded }.map(\.id)
+            }
+            var change = TransferChange()
+            change.state = state
+            var changed: [TransferTask] = []
+            for number in numbers { changed.append(try await client.change(number, change)) }
+            return changed
+        }
+        Console.print(Listing(elements: changed.map(TaskReport.init)), asJSON: asJSON)
+    }
+}
+
+extension TransferTask {
+    /// Whether nothing will become of the task any more.
+    var hasEnded: Bool { [.completed, .failed, .cancelled].contains(state) }
+}

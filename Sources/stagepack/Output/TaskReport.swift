@@ -1,0 +1,85 @@
+import FoundationEssentials
+import StageControl
+import StageModel
+
+/// What `tasks` prints of one task of the daemon.
+struct TaskReport: Encodable, CustomStringConvertible {
+    var task: TransferTask
+
+    func encode(to encoder: any Encoder) throws {
+        var shown = task
+        shown.request.url = URLText.withoutUser(task.request.url)
+        try shown.encode(to: encoder)
+    }
+
+    var description: String {
+        let what = task.request.description.map { " (\($0))" } ?? ""
+        let url = URLText.withoutUser(task.request.url)
+        var lines = ["\(task.id)  \(state)  \(amount)  \(url)\(what)"]
+        lines += task.holds.map { "    waits: \($0.text)" }
+        if let problem = task.lastProblem { lines.append("    last problem: \(problem)") }
+        return lines.joined(separator: "\n")
+    }
+
+    private var state: String {
+        task.state.rawValue.padding(to: 9)
+    }
+
+    private var amount: String {
+        let done = task.request.kind == .upload ? task.bytesSent : task.bytesReceived
+        guard let total = task.bytesExpected else { return "\(done)" }
+        return "\(done) of \(total)"
+    }
+}
+
+extension Hold {
+    /// The reason, and when it is looked at again, for a person.
+    var text: String {
+        let time = until.map { ", until \($0.formatted(.iso8601))" } ?? ""
+        return "\(reason.text)\(time)"
+    }
+}
+
+extension HoldReason {
+    /// The reason for a person.
+    var text: String {
+        switch self {
+        case .pausedByClient: "its application suspended it"
+        case .pausedByUser: "it was paused ('stagepack resume' lets it go on)"
+        case .earliestBegin: "it is not to begin yet"
+        case .offline: "there is no network"
+        case .portal: "the network wants somebody to log in first"
+        case .metered: "the network costs money by the byte"
+        case .constrained: "the network is to be spared"
+        case .onBattery: "the machine runs on its battery"
+        case .powerSaver: "the machine saves power"
+        case .discretionary: "its time was not picked yet"
+        case .disk: "the disk is full"
+        case .slot: "all connections are in use"
+        case .backoff: "an attempt failed; it is tried again"
+        case .server: "the server asked to be left alone"
+        case .penalty: "the application was started often lately"
+        case .quota: "its user has as much under way as one may"
+        case .clock: "the clock of this machine seems to be wrong"
+        case .authentication: "the server wants to know who asks, and the application has to answer"
+        }
+    }
+}
+
+/// URLs as they may be shown.
+enum URLText {
+    /// The URL without the name and password of a user.
+    static func withoutUser(_ text: String) -> String {
+        guard var parts = URLComponents(string: text), parts.user != nil else { return text }
+        parts.user = nil
+        parts.password = nil
+        return parts.string ?? text
+    }
+}
+
+extension String {
+    /// The text with spaces up to a width.
+    fileprivate func padding(to width: Int) -> String {
+        self + String(repeating: " ", count: max(width - count, 0))
+    }
+}

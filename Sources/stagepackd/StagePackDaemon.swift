@@ -1,0 +1,137 @@
+import ArgumentParser
+import Foundation
+import Glibc
+import Logging
+import StageControl
+import StageDaemon
+import StageSystem
+import SystemPackage
+import UnixSignals
+
+/// The daemon's program: reads its options, runs the ``Daemon``, and says how it ended.
+@main
+struct StagePackDaemon: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "stagepackd",
+        abstract: "Carry out transfers that outlive whoever asked for them.",
+        discussion: """
+            As root it serves every user of the machine, else the user it runs as. It stays in the \
+            foreground; what it says goes to standard error.
+
+            What it is configured to do is read again on SIGHUP. SIGTERM ends it, with everything \
+            that was received kept: it goes on there when it is started again.
+            """,
+        version: "0.1.0"
+    )
+
+    @Option(help: ArgumentHelp("The directory with what it must not forget.", valueName: "path"))
+    var state: String?
+
+    @Option(
+        help: ArgumentHelp(
+            "Where clients connect, unless the service manager has opened a socket.",
+            valueName: "path"
+        )
+    )
+    var socket: String?
+
+    @Option(help: ArgumentHelp("The configuration file, JSON.", valueName: "path"))
+    var config: String?
+
+    @Flag(help: "Say what happens, and not only what goes wrong.")
+    var foreground = false
+
+    func run() async throws {
+        let environment = ProcessInfo.processInfo.environment
+        let paths = DaemonPaths(environment: environment, isSystem: geteuid() == 0)
+        var logger = Logger(label: "stagepackd") { StreamLogHandler.standardError(label: $0) }
+        logger.logLevel = foreground ? .info : .notice
+        // The journal knows what clients said in confidence.
+        umask(0o077)
+        let file = FilePath(config ?? paths.configuration)
+        let isRequired = config != nil
+        do throws(DaemonError) {
+            let daemon = Daemon(
+                state: FilePath(state ?? paths.state),
+                socket: FilePath(socket ?? paths.socket),
+                configuration: try Self.settings(file, isRequired: isRequired),
+                version: Self.configuration.version,
+                environment: environment,
+                logger: logger
+            )
+            try await Self.run(daemon, logger) { () throws(DaemonError) in
+                try Self.settings(file, isRequired: isRequired)
+            }
+        } catch {
+            // Where nobody reads, the status says it.
+            _ = try? FileDescriptor.standardError.writeAll("stagepackd: error: \(error)\n".utf8)
+            throw ExitCode(error.status)
+        }
+    }
+
+    /// Runs the daemon until a signal says that it is to end.
+    private static func run(
+        _ daemon: Daemon,
+        _ logger: Logger,
+        _ settings: @escaping @Sendable () throws(DaemonError) -> DaemonConfiguration
+    ) async throws(DaemonError) {
+        let signals = await UnixSignalsSequence(trapping: .sigterm, .sigint, .sighup)
+        let (reloads, reload) = AsyncStream.makeStream(of: DaemonConfiguration.self)
+        let result = await withTaskGroup(of: Result<Void, DaemonError>?.self) { group in
+            group.addTask {
+                await Result { () async throws(DaemonError) in
+                    try await daemon.run(reloads: reloads)
+                }
+            }
+            group.addTask {
+                for await signal in signals {
+                    guard signal == .sighup else { return nil }
+                    do throws(DaemonError) {
+                        reload.yield(try settings())
+                    } catch {
+                        logger.error("The configuration stays", metadata: ["error": "\(error)"])
+                    }
+                }
+                return nil
+            }
+            var result: Result<Void, DaemonError> = .success(())
+            for await ending in group {
+                if let ending { result = ending }
+                group.cancelAll()
+            }
+            return result
+        }
+        try result.get()
+    }
+
+    private static func settings(
+        _ path: FilePath,
+        isRequired: Bool
+    ) throws(DaemonError) -> DaemonConfiguration {
+        guard isRequired || FileStatus.exists(path) else { return DaemonConfiguration() }
+        return try DaemonConfiguration(contentsOf: path)
+    }
+}
+
+extension Result {
+    /// What an asynchronous call returns or throws.
+    fileprivate init(_ body: () async throws(Failure) -> Success) async {
+        do throws(Failure) {
+            self = .success(try await body())
+        } catch {
+            self = .failure(error)
+        }
+    }
+}
+
+extension DaemonError {
+    /// What the program tells its caller when it ends (sysexits.h).
+    fileprivate var status: Int32 {
+        switch self {
+        case .configuration: 78
+        case .alreadyRunning: 75
+        case .file, .journal: 74
+        case .socket: 71
+        }
+    }
+}
