@@ -18,7 +18,7 @@ WAITING := StagePackCommandTests|StageOriginTests|StageConditionsTests
 # Content of Debian's, some hundred megabytes of it.
 LARGE := RealContentTests
 
-.PHONY: help demo test build bench format check install install-service uninstall dependencies \
+.PHONY: help demo test build bench bench-daemon format check install install-service uninstall dependencies \
     deb sample-deb test-deploy
 
 help: ## Show what there is to make.
@@ -34,13 +34,18 @@ test: dependencies ## Build and run the tests.
 	swift test --skip-build --filter '$(WAITING)' --skip '$(LARGE)'
 	swift test --skip-build --filter '$(LARGE)'
 
-build: dependencies ## Build the program for use.
+build: dependencies ## Build the programs for use.
 	swift build -c release --product stagepack $(SWIFT_FLAGS)
+	swift build -c release --product stagepackd $(SWIFT_FLAGS)
 
 bench: build ## Measure against curl, aria2 and wget2 with bsdtar (some 15 GB of disk).
 	swift build -c release --product LoadPackBenchmark $(SWIFT_FLAGS)
 	Scripts/dependencies aria2 curl libarchive-tools wget2
 	Benchmarks/run
+
+bench-daemon: build ## Measure the daemon beside aria2 and curl: small files, long queues, idleness, recovery.
+	Scripts/dependencies aria2 curl strace
+	Benchmarks/daemon
 
 format: ## Format the sources in place.
 	swift format format --in-place --parallel -r $(SOURCES)
