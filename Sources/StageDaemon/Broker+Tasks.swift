@@ -18,13 +18,17 @@ extension Broker {
         var snapshots: [String] = []
         let now = Date.now
         var penalty: Date?
+        var reason: HoldReason?
         if let token = message.launch, token == session.record.relaunch.lease {
             penalty = session.record.relaunch.earliestBegin(at: now)
         }
         do throws(ControlRefusal) {
             for request in message.tasks {
                 var task = try NewTask(request, session.record.configuration, at: now)
-                if let penalty { task.earliest = max(task.earliest ?? penalty, penalty) }
+                if let penalty, penalty > task.earliest ?? .distantPast {
+                    task.earliest = penalty
+                    reason = .penalty
+                }
                 if session.record.configuration.isDiscretionary {
                     let slot = now + .random(in: 0...max(configuration.discretionaryWindow, 0))
                     task.earliest = max(task.earliest ?? slot, slot)
@@ -37,12 +41,13 @@ extension Broker {
             removeFiles(snapshots)
             throw error
         }
-        return try await insert(tasks, session.record.id)
+        return try await insert(tasks, session.record.id, reason)
     }
 
     private func insert(
         _ tasks: [NewTask],
-        _ session: Int64
+        _ session: Int64,
+        _ reason: HoldReason?
     ) async throws(ControlRefusal) -> CreatedTasks {
         let now = Date.now
         let names = tasks.filter { $0.request.kind == .upload }.compactMap(\.part)
@@ -58,7 +63,7 @@ extension Broker {
                 var record = record
                 sessions[session]?.unfinished += 1
                 join(record.id, task.request, &record)
-                admit(record, at: now)
+                admit(record, at: now, reason: reason)
             }
             turn()
             return CreatedTasks(created.map(\.record.id))
@@ -237,12 +242,8 @@ extension Broker {
 
     private func cancel(_ task: FullTask, _ keepsContent: Bool) async {
         let id = task.record.id
-        // The attempt may write until it has stopped: what is received counts from what is on disk.
-        if let transfer = live[id] {
-            extras[id, default: Extra()].received = transfer.current.received
-            transfer.switchOff.stop()
-        }
         scheduler.remove(id)
+        await halt(id)
         var event = SessionEvent(.cancelled, time: .now)
         let remnant = keepsContent ? remnant(of: task) : nil
         event.resumeToken = remnant?.token
