@@ -208,6 +208,13 @@ let package = Package(
             "StageControl",
             ["StageControl", "StageModel", "StageSystem", "StageTesting", system]
         ),
+        tests(
+            "BackgroundTransfer",
+            [
+                "BackgroundTransfer", "StageControl", "StageModel", "StageSystem", "StageTesting",
+                system,
+            ]
+        ),
         tests("StageEngine", ["StageEngine", "StageModel"]),
         tests(
             "StageExtension",

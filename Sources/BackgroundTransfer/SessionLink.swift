@@ -117,7 +117,7 @@ final class SessionLink: Sendable {
             let waiters = monitor.change { state in
                 if !state.isOver { state.phase = .waiting }
                 state.events = nil
-                state.problem = problem
+                state.problem = state.isOver ? nil : problem
                 defer { state.waiters = [] }
                 return state.waiters
             }

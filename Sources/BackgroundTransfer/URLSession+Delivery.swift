@@ -32,7 +32,8 @@ extension URLSession {
     }
 
     private func task(numbered number: Int64) -> URLSessionTask? {
-        if let task = state.withLock({ $0.byNumber[number] }) { return task }
+        let (task, hasEnded) = state.withLock { ($0.byNumber[number], $0.ended.contains(number)) }
+        if hasEnded || task != nil { return task }
         // Made by another member of the group; what the daemon does not know is nothing to tell of.
         guard let task = try? link.ask(.task(number)) else { return nil }
         return adopt(task)
@@ -211,7 +212,10 @@ extension URLSession {
         }
         state.withLock { state in
             state.tasks[ObjectIdentifier(task)] = nil
-            if let number = task.record.withLock({ $0.number }) { state.byNumber[number] = nil }
+            if let number = task.record.withLock({ $0.number }) {
+                state.byNumber[number] = nil
+                state.ended.insert(number)
+            }
         }
         for receiver in receivers { receiver(resumeData) }
         (delegate as? any URLSessionTaskDelegate)?

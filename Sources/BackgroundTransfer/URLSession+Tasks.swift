@@ -95,6 +95,7 @@ extension URLSession {
             adopt(task)
         }
         let known = Set(list.map(\.id))
+        state.withLock { $0.ended.formIntersection(known) }
         for task in unfinished {
             let isGone = task.record.withLock { record in
                 guard let number = record.number, !record.hasEnded else { return false }
@@ -106,9 +107,11 @@ extension URLSession {
         }
     }
 
-    /// Takes in a task of the daemon's: one that is known here, or an object for it is made.
+    /// Takes in a task of the daemon's: one that is known here, or an object for it is made; `nil` for one
+    /// whose end was told.
     @discardableResult
-    func adopt(_ task: TransferTask) -> URLSessionTask {
+    func adopt(_ task: TransferTask) -> URLSessionTask? {
+        guard !state.withLock({ $0.ended.contains(task.id) }) else { return nil }
         if let known = state.withLock({ $0.byNumber[task.id] }) {
             known.record.withLock { $0.update(task) }
             return known

@@ -37,6 +37,8 @@ public final class URLSession: NSObject, Sendable {
         var delegate: (any URLSessionDelegate)?
         var tasks: [ObjectIdentifier: URLSessionTask] = [:]
         var byNumber: [Int64: URLSessionTask] = [:]
+        /// Tasks that have ended, as long as the daemon has not forgotten them.
+        var ended: Set<Int64> = []
         var isInvalidating = false
         var isOver = false
         var lastProvisional = 0

@@ -33,6 +33,7 @@ public final class TestDaemon: Sendable {
         var unanswered: [String: Int] = [:]
         var refusals: [String: ControlRefusal] = [:]
         var launches: [String] = []
+        var repeatsEvents = false
     }
 
     /// The path of the socket.
@@ -72,6 +73,9 @@ public final class TestDaemon: Sendable {
     public func refuse(_ line: String, with refusal: ControlRefusal?) {
         state.withLock { $0.refusals[line] = refusal }
     }
+
+    /// Sends all events to whoever attaches, those that the client knows too.
+    public func repeatEvents() { state.withLock { $0.repeatsEvents = true } }
 
     /// The requests so far.
     public var requests: [Request] { state.withLock { $0.requests } }
@@ -186,7 +190,8 @@ public final class TestDaemon: Sendable {
             state.sessions[identifier] = session
             _ = socket.send(Self.streamHead)
             Self.send(SessionEvent(.attached, time: .now), to: connection)
-            for event in session.events where event.sequence ?? 0 > after {
+            let first = state.repeatsEvents ? 0 : after
+            for event in session.events where event.sequence ?? 0 > first {
                 Self.send(event, to: connection)
             }
             return true
