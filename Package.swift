@@ -212,7 +212,7 @@ let package = Package(
             "BackgroundTransfer",
             [
                 "BackgroundTransfer", "StageControl", "StageModel", "StageSystem", "StageTesting",
-                system,
+                "background-downloads", system,
             ]
         ),
         tests("StageEngine", ["StageEngine", "StageModel"]),

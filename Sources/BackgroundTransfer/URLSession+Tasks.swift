@@ -5,27 +5,39 @@ import Synchronization
 extension URLSession {
     /// Begins to take events in, or to say why there are none.
     func begin() {
-        guard SessionRegistry.register(self) else {
-            state.withLock { $0.isInvalidating = true }
-            let error = Self.inUse(link.identifier)
-            feed.add { [self] in becomeInvalid(error) }
+        if !link.identifier.isEmpty && SessionRegistry.register(self) {
+            link.start(self)
             return
         }
-        link.start(self)
+        state.withLock { $0.isInvalidating = true }
+        let error = refusal
+        feed.add { [self] in becomeInvalid(error) }
+    }
+
+    /// Why the session takes no tasks, if it takes none.
+    private var refusal: URLError? {
+        if link.identifier.isEmpty {
+            let reason = "a background session needs an identifier that is not empty"
+            return URLError(.unsupportedURL, reason: reason)
+        }
+        guard SessionRegistry.session(link.identifier) === self else {
+            let name = link.identifier
+            return URLError(
+                .backgroundSessionInUseByAnotherProcess,
+                reason: "this process has a session '\(name)' already, and there can be one only"
+            )
+        }
+        guard state.withLock({ $0.isInvalidating }) else { return nil }
+        let reason = "the session '\(link.identifier)' was invalidated and takes no tasks"
+        return URLError(.backgroundSessionWasDisconnected, reason: reason)
     }
 
     /// Makes tasks and has the daemon create them, where it is there.
     func make<Task: URLSessionTask>(_ drafts: [Draft], _ build: (TaskRecord) -> Task) -> [Task] {
-        let isOpen = state.withLock { !$0.isInvalidating }
-        let isRegistered = SessionRegistry.session(link.identifier) === self
+        let refusal = refusal
         let tasks = drafts.map { draft in
             var record = TaskRecord(draft.request, created: .now)
-            record.refusal = draft.problem
-            if !isRegistered { record.refusal = Self.inUse(link.identifier) }
-            if isRegistered && !isOpen {
-                let reason = "the session '\(link.identifier)' was invalidated and takes no tasks"
-                record.refusal = URLError(.backgroundSessionWasDisconnected, reason: reason)
-            }
+            record.refusal = draft.problem ?? refusal
             return build(record)
         }
         state.withLock { state in
@@ -42,28 +54,24 @@ extension URLSession {
         return tasks
     }
 
-    private static func inUse(_ identifier: String) -> URLError {
-        URLError(
-            .backgroundSessionInUseByAnotherProcess,
-            reason: "this process has a session '\(identifier)' already, and there can be one only"
-        )
-    }
-
     private func giveIdentifier(_ task: URLSessionTask) {
+        if let number = task.record.withLock({ $0.number }) {
+            task.record.withLock { $0.identifier = Int(number) }
+            return
+        }
         let provisional = state.withLock { state in
             state.lastProvisional -= 1
             return state.lastProvisional
         }
-        task.record.withLock { record in
-            record.identifier = record.number.map { Int($0) } ?? provisional
-        }
+        task.record.withLock { $0.identifier = provisional }
     }
 
     /// Tells the daemon what has changed about a task, or ends it here where it has none to do with it.
     func tell(_ task: URLSessionTask) { tell([task]) }
 
-    /// Tells the daemon what has changed about tasks.
-    func tell(_ tasks: [URLSessionTask]) {
+    /// Tells the daemon what has changed about tasks; returns why it has to be told again, if it has.
+    @discardableResult
+    func tell(_ tasks: [URLSessionTask]) -> ControlError? {
         var others: [URLSessionTask] = []
         for task in tasks {
             let error = task.record.withLock { record -> URLError? in
@@ -72,8 +80,8 @@ extension URLSession {
             }
             if let error { end(task, error) } else { others.append(task) }
         }
-        guard !others.isEmpty else { return }
-        link.tell(others) { task, error in
+        guard !others.isEmpty else { return nil }
+        return link.tell(others) { task, error in
             let mustEnd = task.record.withLock { record in
                 record.refusal = URLError(error)
                 return !record.isSuspended

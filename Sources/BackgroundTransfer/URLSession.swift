@@ -127,7 +127,7 @@ public final class URLSession: NSObject, Sendable {
 
     /// Creates an upload of a file, suspended; the daemon has a copy of the file when this returns.
     public func uploadTask(with request: URLRequest, fromFile file: URL) -> URLSessionUploadTask {
-        make([Draft(upload: request, file: file, rules: configuration)]) {
+        make([Draft(upload: request, file: file)]) {
             URLSessionUploadTask($0, session: self)
         }[0]
     }

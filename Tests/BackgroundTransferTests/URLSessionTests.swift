@@ -201,7 +201,7 @@ struct URLSessionTests {
         late.resume()
         world.emit(.completed, task)
         let lines = try await world.lines(5)
-        #expect(lines.suffix(3) == ["completed -2: -997", "completed 1: well", "invalid: well"])
+        #expect(lines.suffix(3) == ["completed -1: -997", "completed 1: well", "invalid: well"])
         #expect(session.delegate == nil)
         #expect(world.daemon.session(world.identifier)?.acknowledgedEvent == 1)
         try await poll { !world.daemon.isAttached(world.identifier) }
