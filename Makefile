@@ -14,7 +14,7 @@ LIB := $(DESTDIR)$(PREFIX)/lib
 PACKAGES := .build/deploy
 
 # Tests that wait for servers and processes, apart from those that keep every processor busy.
-WAITING := StagePackCommandTests|StageOriginTests
+WAITING := StagePackCommandTests|StageOriginTests|StageConditionsTests
 # Content of Debian's, some hundred megabytes of it.
 LARGE := RealContentTests
 
@@ -28,6 +28,7 @@ demo: dependencies ## Stage sample packs from an origin on this machine.
 	Scripts/demo
 
 test: dependencies ## Build and run the tests.
+	Scripts/dependencies dbus-daemon python3-dbusmock
 	swift build --build-tests
 	swift test --skip-build --skip '$(WAITING)'
 	swift test --skip-build --filter '$(WAITING)' --skip '$(LARGE)'

@@ -83,6 +83,7 @@ let package = Package(
         cLibrary("CArchive", "libarchive", "libarchive-dev"),
         cLibrary("CCrypto", "libcrypto", "libssl-dev"),
         cLibrary("CCurl", "libcurl", "libcurl4-openssl-dev"),
+        cLibrary("CSystemd", "libsystemd", "libsystemd-dev"),
 
         // 1: values, and the file system
         library("StageModel", []),
@@ -101,6 +102,7 @@ let package = Package(
         library("StageContainer", ["StageModel", "StageSystem", system]),
 
         // 4: planning and staging, and the programs that have a say in it
+        library("StageConditions", ["CSystemd", "StageSystem", logging, system]),
         library("StageControl", ["StageModel", "StageSystem", system]),
         library("StageExtension", ["StageModel", "StageSystem", logging, system]),
         library(
@@ -191,6 +193,10 @@ let package = Package(
         tests("StageOrigin", ["StageOrigin", "StageModel", "StageSystem", logging, system]),
         tests("StagePublish", ["StageModel", "StagePublish"]),
         tests("StageSystem", ["StageSystem", "StageTesting", system]),
+        tests(
+            "StageConditions",
+            ["StageConditions", "StageSystem", "StageTesting", logging, system]
+        ),
         tests("StageDigest", ["StageDigest", "StageModel"]),
         tests(
             "StageArchive",

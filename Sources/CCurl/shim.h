@@ -39,6 +39,19 @@ STAGE_CURL_CHECKED static inline CURLcode stage_easy_set_receiver(
     return code;
 }
 
+/// Sets what the body of a request is read from, what goes back in it, and how many bytes it has
+/// (CURLOPT_READFUNCTION(3), CURLOPT_SEEKFUNCTION(3)).
+STAGE_CURL_CHECKED static inline CURLcode stage_easy_set_sender(
+    CURL *easy, curl_read_callback read, curl_seek_callback seek, void *context, curl_off_t size) {
+    CURLcode code = curl_easy_setopt(easy, CURLOPT_UPLOAD, 1L);
+    if (code == CURLE_OK) code = curl_easy_setopt(easy, CURLOPT_READFUNCTION, read);
+    if (code == CURLE_OK) code = curl_easy_setopt(easy, CURLOPT_READDATA, context);
+    if (code == CURLE_OK) code = curl_easy_setopt(easy, CURLOPT_SEEKFUNCTION, seek);
+    if (code == CURLE_OK) code = curl_easy_setopt(easy, CURLOPT_SEEKDATA, context);
+    if (code == CURLE_OK) code = curl_easy_setopt(easy, CURLOPT_INFILESIZE_LARGE, size);
+    return code;
+}
+
 /// Ties a pointer to a transfer (CURLOPT_PRIVATE(3)).
 STAGE_CURL_CHECKED static inline CURLcode stage_easy_set_private(CURL *easy, void *pointer) {
     return curl_easy_setopt(easy, CURLOPT_PRIVATE, pointer);

@@ -137,9 +137,10 @@ public struct ControlClient: Sendable {
     /// - Throws: ``ControlError/refused(_:)`` with `conflict` while another client is attached.
     public func events(
         of session: String,
-        after sequence: Int64 = 0
+        after sequence: Int64 = 0,
+        launch: String? = nil
     ) async throws(ControlError) -> ControlEvents {
-        try await stream(.events(of: session, after: sequence))
+        try await stream(.events(of: session, after: sequence, launch: launch))
     }
 
     /// Returns what happens in all sessions, of all users if the client may see them, as it happens.

@@ -117,8 +117,15 @@ extension ControlRequest where Answer == NoContent {
 
 extension ControlRequest where Answer == SessionEvent {
     /// Attaches to a session and asks for its events after one that is known.
-    public static func events(of session: String, after sequence: Int64 = 0) -> Self {
-        Self("GET", "sessions/\(session.inPath)/events?after=\(sequence)")
+    ///
+    /// `launch` is the token of the launch that this process was started by, if it was.
+    public static func events(
+        of session: String,
+        after sequence: Int64 = 0,
+        launch: String? = nil
+    ) -> Self {
+        let token = launch.map { "&launch=\($0.inPath)" } ?? ""
+        return Self("GET", "sessions/\(session.inPath)/events?after=\(sequence)\(token)")
     }
 
     /// Asks for what happens in all sessions, of all users if the client may see them.

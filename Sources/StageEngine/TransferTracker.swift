@@ -23,7 +23,7 @@ final class TransferTracker: Sendable {
         case .received(let count):
             follower.follow(to: count)
             report(.received(count, reused: reused.withLock { $0 }))
-        case .waiting, .connecting, .restarted, .mirrorFailed:
+        case .waiting, .connecting, .restarted, .mirrorFailed, .responded, .checkpointed, .sent:
             if let event = StagingEvent(event) { report(event) }
         }
     }
@@ -42,7 +42,7 @@ extension StagingEvent {
             self = .restarted(reason: Self.text(reason))
         case .mirrorFailed(let url, let error):
             self = .mirrorFailed(url: url, reason: error.description)
-        case .accepted, .received:
+        case .responded, .accepted, .received, .checkpointed, .sent:
             return nil
         }
     }

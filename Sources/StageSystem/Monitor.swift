@@ -1,3 +1,4 @@
+import CLinux
 import Glibc
 
 /// State that threads share, with a way to wait until it changes.

@@ -49,6 +49,15 @@ enum RedirectRules {
         return target
     }
 
+    /// The method that a redirect goes on with (RFC 9110, section 15.4).
+    static func method(after status: Int, of method: String) -> String {
+        switch (status, method) {
+        case (303, let method) where method != "HEAD": "GET"
+        case (301, "POST"), (302, "POST"): "GET"
+        default: method
+        }
+    }
+
     /// Checks that a URL is on a host that is allowed.
     static func check(_ url: TransferURL, _ allowed: AllowedDomains?) throws(TransferError) {
         guard let allowed, !url.isFile, !allowed.contains(url.host) else { return }

@@ -3,7 +3,7 @@ import StageModel
 
 /// Keeps the body of one answer in memory, once the rules allow it.
 final class ContentReceiver: ExchangeReceiver {
-    private let url: TransferURL
+    private let route: Route
     private let source: String
     private let rules: ResponseRules
     private let report: @Sendable (TransferEvent) -> Void
@@ -13,12 +13,17 @@ final class ContentReceiver: ExchangeReceiver {
     private var bytes: [UInt8] = []
     private var isTooLarge = false
 
-    init(_ request: ContentFetch, url: TransferURL, source: String, rules: ResponseRules) {
-        self.url = url
+    init(_ request: ContentFetch, route: Route, source: String, rules: ResponseRules) {
+        self.route = route
         self.source = source
         self.rules = rules
         report = request.report
     }
+
+    private var url: TransferURL { route.url }
+
+    /// The status of the answer; 0 before there is one.
+    var status: Int { head?.status ?? 0 }
 
     func wait() { report(.waiting(.connection, nil)) }
 
@@ -28,8 +33,9 @@ final class ContentReceiver: ExchangeReceiver {
         let decision = rules.judge(head)
         self.decision = decision
         self.head = head
+        if decision.isFinal { report(.responded(ResponseSummary(head, at: route))) }
         guard decision == .begin else { return .skip }
-        bytes.reserveCapacity(Int(head.contentLength ?? 0))
+        bytes.reserveCapacity(Int(head.bodyLength ?? 0))
         return .take
     }
 

@@ -10,6 +10,8 @@ struct Download {
     var machine: DownloadMachine
     var bytesReceived: Int64 = 0
     var reused: Int64 = 0
+    /// The status of the answer whose body was taken last.
+    var status: Int?
 
     init(
         _ request: DownloadRequest,
@@ -18,6 +20,7 @@ struct Download {
         _ memory: MirrorMemory,
         _ now: ContinuousClock.Instant
     ) throws(TransferError) {
+        try RequestRules.check(request)
         self.request = request
         self.part = part
         urls = try TransferURL.mirrors(request.mirrors, request.allowedDomains, request.report)
@@ -25,39 +28,58 @@ struct Download {
         machine = DownloadMachine(
             mirrors: urls.map { ($0.authority, $0.display) },
             policy: policy,
-            memory: memory
+            memory: memory,
+            failuresBefore: request.failuresBefore
         )
-        if let held = part.held, held.record.total == request.size.rawValue {
-            reused = held.length
-        }
+        reused = usable?.length ?? 0
+    }
+
+    /// What is held of content of the size that was asked for, if that can be continued at all.
+    private var usable: (record: PartRecord, total: Int64, length: Int64)? {
+        guard request.method == "GET", let held = part.held, let total = held.record.total,
+            request.size.map({ $0.rawValue == total }) ?? true
+        else { return nil }
+        return (held.record, total, held.length)
     }
 
     /// Whether an earlier download left nothing to receive.
+    ///
+    /// Where neither size nor digest is known, that is for the server to say.
     var isComplete: Bool {
-        guard let held = part.held else { return false }
-        return held.record.total == request.size.rawValue && held.length == request.size.rawValue
+        guard let usable, request.size != nil || request.isContentAddressed else { return false }
+        return usable.length == usable.total
     }
+
+    /// Whether the answer was a refusal whose body was wanted: there is nothing to verify it by.
+    var endedInRefusal: Bool { status.map { $0 >= 400 } ?? false }
 
     /// Tells of the file that an earlier download completed.
     func reportExisting() {
         request.report(
-            .accepted(generation: part.generation, path: part.path, resumingAt: request.size)
+            .accepted(generation: part.generation, path: part.path, resumingAt: part.length)
         )
     }
 
     /// The rules for an attempt: from where to ask, and under which validator.
     func rules(for source: TransferURL, isRanged: Bool) -> ResponseRules {
         var rules = ResponseRules(
-            size: request.size.rawValue,
+            size: request.size?.rawValue,
             promise: request.promise,
-            toleratesMissing: request.toleratesMissing
+            toleratesMissing: request.toleratesMissing,
+            isGet: request.method == "GET",
+            acceptsErrorResponses: request.acceptsErrorResponses,
+            isBodyless: request.method == "HEAD"
         )
-        guard isRanged, let held = part.held, held.length > 0,
-            held.record.total == request.size.rawValue, held.length < held.record.total
+        // Past the end there is nothing but the server's word that it is one, which the caller's
+        // own knowledge of the size makes superfluous.
+        guard isRanged, let usable, usable.length > 0,
+            usable.length < usable.total || request.size == nil
         else { return rules }
-        let validator = held.record.url == source.display ? held.record.validator : nil
+        let isSameSource = usable.record.url == source.display
+        let validator = isSameSource ? usable.record.validator : nil
         guard validator != nil || request.isContentAddressed else { return rules }
-        rules.offset = held.length
+        rules.offset = usable.length
+        rules.heldTotal = usable.total
         rules.validator = validator
         return rules
     }
@@ -91,6 +113,7 @@ struct Download {
             bytesReceived: ByteCount(bytesReceived),
             bytesReused: ByteCount(reused),
             url: machine.attempts > 0 ? urls[machine.mirror].display : nil,
+            status: status,
             attempts: machine.attempts,
             duration: now - start
         )

@@ -74,6 +74,7 @@ struct DownloadMachine {
     private var mirrors: [Mirror]
     private var current = 0
     private var failures = 0
+    private var failuresBefore: Int
     private var wrongDigests = 0
     private var lastProgress = Duration.zero
     private var lastError = TransferError.unacceptable(url: "", .noMirror)
@@ -86,9 +87,16 @@ struct DownloadMachine {
     /// The position, in the request, of the mirror that was asked last.
     var mirror: Int { mirrors.isEmpty ? 0 : mirrors[current].position }
 
-    /// Creates a machine for mirrors, each given by its host and its URL.
-    init(mirrors: [(host: String, url: String)], policy: RetryPolicy, memory: MirrorMemory) {
+    /// Creates a machine for mirrors, each given by its host and its URL, all of which failed so many
+    /// times before: that lengthens the waits, and leaves the attempts as many as they are.
+    init(
+        mirrors: [(host: String, url: String)],
+        policy: RetryPolicy,
+        memory: MirrorMemory,
+        failuresBefore: Int = 0
+    ) {
         self.policy = policy
+        self.failuresBefore = min(max(failuresBefore, 0), 1 << 20)
         self.mirrors = memory.order(mirrors.map(\.host)).map {
             Mirror(position: $0, host: mirrors[$0].host, url: mirrors[$0].url)
         }
@@ -158,6 +166,7 @@ struct DownloadMachine {
     ) -> Action {
         if progress.isDurable {
             failures = 0
+            failuresBefore = 0
             lastProgress = moment.now
             for index in mirrors.indices {
                 mirrors[index].wasTried = false
@@ -218,7 +227,8 @@ struct DownloadMachine {
         }
         failures += 1
         guard failures < policy.maximumAttempts else { return .fail(lastError) }
-        let backoff = policy.backoff(afterFailure: failures, random: moment.random)
+        let count = failuresBefore + failures
+        let backoff = policy.backoff(afterFailure: count, random: moment.random)
         let until = max(moment.now + backoff, ready)
         guard until - lastProgress <= policy.giveUpAfter else { return .fail(lastError) }
         let goesOn = alive.contains { !mirrors[$0].wasTried && mirrors[$0].notBefore <= until }

@@ -4,41 +4,46 @@ import StageSystem
 
 /// Puts the body of one answer into a part file, once the rules allow it.
 final class DownloadReceiver: ExchangeReceiver {
-    private let url: TransferURL
+    private let route: Route
     private let source: String
     private let rules: ResponseRules
     private let part: PartFile
-    private let size: Int64
+    private let promised: Int64?
     private let recordsFrom: Int64
     private let report: @Sendable (TransferEvent) -> Void
 
     private(set) var decision: ResponseRules.Decision?
+    private(set) var status = 0
     private(set) var newBytes: Int64 = 0
     private(set) var wasAccepted = false
     private var content: PartFile.Content?
+    /// The size that the file has in the end, where it is known.
+    private var total: Int64?
     private var position: Int64 = 0
     private var overlapEnd: Int64 = 0
     private var reported: Int64 = 0
     private var failure: DownloadMachine.Outcome?
     private var buffer: [UInt8] = []
 
-    /// Creates a receiver for the answer of `url`, to which the URL `source` of the request led.
+    /// Creates a receiver for the answer that `route` led to, from the URL `source` of the request.
     init(
         _ request: DownloadRequest,
-        url: TransferURL,
+        route: Route,
         source: String,
         rules: ResponseRules,
         part: PartFile,
         recordsFrom: Int64
     ) {
-        self.url = url
+        self.route = route
         self.source = source
         self.rules = rules
         self.part = part
         self.recordsFrom = recordsFrom
-        size = request.size.rawValue
+        promised = request.size?.rawValue
         report = request.report
     }
+
+    private var url: TransferURL { route.url }
 
     func wait() { report(.waiting(.connection, nil)) }
 
@@ -47,34 +52,49 @@ final class DownloadReceiver: ExchangeReceiver {
     func receive(_ head: ResponseHead) -> BodyUse {
         let decision = rules.judge(head)
         self.decision = decision
+        status = head.status
+        if decision.isFinal { report(.responded(ResponseSummary(head, at: route))) }
         do throws(FileError) {
             switch decision {
             case .append: try resume(head, from: rules.offset)
             case .compare(let start): try resume(head, from: start)
-            case .begin: try begin(head)
-            default: return .skip
+            case .begin: try begin(head, promised ?? head.bodyLength, isContinuable: rules.isGet)
+            case .beginRefusal: try begin(head, head.bodyLength, isContinuable: false)
+            case .complete: tellAccepted(at: rules.offset)
+            default: break
             }
-            return .take
+            return decision.takesBody ? .take : .skip
         } catch {
             failure = .local(TransferError(error))
             return .skip
         }
     }
 
+    /// Whether a new generation was to begin.
+    var hasBegun: Bool { wasAccepted && overlapEnd == 0 }
+
     private func resume(_ head: ResponseHead, from start: Int64) throws(FileError) {
         try part.rebind(to: rules.validator ?? Validator(head), url: source)
         content = part.content
         position = start
+        total = rules.size ?? rules.heldTotal
         overlapEnd = rules.offset
         accept(at: rules.offset)
     }
 
-    private func begin(_ head: ResponseHead) throws(FileError) {
+    /// Starts a new generation, of content that has so many bytes if anybody knows.
+    private func begin(
+        _ head: ResponseHead,
+        _ size: Int64?,
+        isContinuable: Bool
+    ) throws(FileError) {
+        total = rules.isBodyless ? 0 : size
+        let recorded = isContinuable ? total : nil
         content = try part.begin(
-            total: size,
-            validator: Validator(head),
+            total: recorded,
+            validator: recorded == nil ? nil : Validator(head),
             url: source,
-            isRecorded: size > recordsFrom
+            isRecorded: recorded.map { $0 > recordsFrom } ?? false
         )
         position = 0
         accept(at: 0)
@@ -83,6 +103,10 @@ final class DownloadReceiver: ExchangeReceiver {
     private func accept(at offset: Int64) {
         wasAccepted = true
         reported = offset
+        tellAccepted(at: offset)
+    }
+
+    private func tellAccepted(at offset: Int64) {
         report(
             .accepted(
                 generation: part.generation,
@@ -101,9 +125,14 @@ final class DownloadReceiver: ExchangeReceiver {
                 return false
             }
             let rest = body.extracting(known...)
-            guard rest.count <= size - position else {
+            let room = (total ?? .max) - position
+            guard rest.count <= room else {
                 failure = .permanent(
-                    .wrongSize(url: url.display, expected: ByteCount(size), actual: nil)
+                    .wrongSize(
+                        url: url.display,
+                        expected: ByteCount(position + room),
+                        actual: nil
+                    )
                 )
                 return false
             }
@@ -159,13 +188,14 @@ final class DownloadReceiver: ExchangeReceiver {
         if end.code == nil, !end.isStalled { return .local(.cancelled) }
         switch decision {
         case nil: return .failed(end, url: url.display)
-        case .append, .compare, .begin:
-            if position == size { return .complete }
+        case .append, .compare, .begin, .beginRefusal:
+            if let total, position == total { return .complete }
             guard end.isComplete else { return .failed(end, url: url.display) }
-            let detail = "the content ended after \(position) of \(size) bytes"
+            guard let total else { return .complete }
+            let detail = "the content ended after \(position) of \(total) bytes"
             return .transient(.unreachable(url: url.display, detail: detail), pause: nil)
         case .some(let decision):
-            return .decided(decision, url: url.display, source: source, size: size)
+            return .decided(decision, url: url.display, source: source, size: promised ?? 0)
         }
     }
 }
@@ -180,7 +210,7 @@ extension DownloadMachine.Outcome {
     ) -> Self? {
         switch decision {
         case .redirect: nil
-        case .append, .compare, .begin, .complete, .notModified: .complete
+        case .append, .compare, .begin, .beginRefusal, .complete, .notModified: .complete
         case .restart: .restart
         case .distrustRanges: .distrustRanges
         case .retry(let status, let pause):
@@ -206,6 +236,13 @@ extension DownloadMachine.Outcome {
             let detail = "the transfer stalled"
             return .transient(.unreachable(url: url, detail: detail), pause: nil)
         }
+        if end.isHeadTooLarge {
+            let limits = ResponseHead.limits
+            let detail = "its head has more than \(limits.fields) fields or \(limits.bytes) bytes"
+            return .permanent(.unacceptable(url: url, .answer(detail)))
+        }
+        // Whoever asks again is refused again, unlike at a server that the proxy cannot reach.
+        if end.proxyStatus == 407 { return .permanent(.refused(url: url, status: 407)) }
         switch end.code {
         case nil: return .local(.cancelled)
         case CURLE_UNSUPPORTED_PROTOCOL, CURLE_URL_MALFORMAT, CURLE_UNKNOWN_OPTION,

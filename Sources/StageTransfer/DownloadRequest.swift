@@ -5,8 +5,20 @@ public import SystemPackage
 public struct DownloadRequest: Sendable {
     /// Absolute http, https and file URLs of the same content, the preferred first.
     public var mirrors: [String]
-    /// The exact size of the content.
-    public var size: ByteCount
+    /// The exact size of the content; `nil` stands for whatever the server sends.
+    ///
+    /// The server's own word then counts: a body that ends before the length it was announced with, or
+    /// before its last chunk, is never a success. One with neither length nor chunks is complete when
+    /// the connection ends, as HTTP has it (RFC 9112, section 6.3): that it was cut short cannot be
+    /// told. Only content whose length the server announced, under a strong validator or a digest, is
+    /// continued by a later attempt; what an earlier download completed is asked for again unless the
+    /// server confirms that it is all there is.
+    public var size: ByteCount?
+    /// The method of the request, in capitals.
+    ///
+    /// What is asked for by another than `GET` is received from its first byte each time, and may be
+    /// answered with any status of success. `HEAD` brings no content. A redirect changes it as browsers do: 303, and after `POST` also 301 and 302, lead to a `GET`.
+    public var method = "GET"
     /// What the content is supposed to be.
     public var promise = ContentPromise.archive
     /// Where the content may come from, redirects included; `nil` stands for everywhere.
@@ -21,17 +33,32 @@ public struct DownloadRequest: Sendable {
     /// Further header fields, each as one line, for the servers that are asked first: where a redirect
     /// leads to another origin they are left out.
     public var fields: [String] = []
+    /// After how long without a byte from the server an attempt fails; `nil` stands for the engine's
+    /// ``StallRule``.
+    public var requestTimeout: Duration?
+    /// Whether the body of a refusal is content too: of a status from 400 on, those apart that are
+    /// tried again and 511, with which a captive portal answers in the server's place.
+    ///
+    /// It is taken from the first mirror that refuses, replaces whatever was held, and is never
+    /// continued; `verify` is not asked, and ``size`` is not its size.
+    public var acceptsErrorResponses = false
+    /// How many times all mirrors failed in earlier downloads of the content, from where waits go on
+    /// growing.
+    ///
+    /// They do not count as attempts of this one.
+    public var failuresBefore = 0
     /// Tells whether the complete file at a path is the content that was asked for.
     ///
     /// It throws if that cannot be told: what was received stays, and no mirror is blamed.
     public var verify: @concurrent @Sendable (FilePath) async throws(TransferError) -> Bool
-    /// Hears what happens, in order, on the engine's thread: it must return at once.
+    /// Hears what happens, in order, on the engine's thread, ``TransferEvent/checkpointed(_:)``
+    /// excepted: it must return at once.
     public var report: @Sendable (TransferEvent) -> Void
 
     /// Creates a request from what it cannot do without.
     public init(
         mirrors: [String],
-        size: ByteCount,
+        size: ByteCount?,
         verify: @concurrent @escaping @Sendable (FilePath) async throws(TransferError) -> Bool,
         report: @escaping @Sendable (TransferEvent) -> Void = { _ in }
     ) {
@@ -50,6 +77,9 @@ public struct DownloadReceipt: Equatable, Sendable {
     public var bytesReused: ByteCount
     /// The URL, of those asked for, that completed the content; `nil` if all of it was there already.
     public var url: String?
+    /// The status of the answer that brought the last bytes; `nil` if none did: the content was
+    /// there already, or came from a file URL.
+    public var status: Int?
     /// How many attempts there were; 0 if all of the content was there already.
     public var attempts: Int
     /// How long it took.
@@ -62,12 +92,23 @@ public enum TransferEvent: Equatable, Sendable {
     case waiting(WaitReason, Duration?)
     /// A server is asked.
     case connecting(url: String)
+    /// A server's answer, which is no redirect, has begun; what follows from it is told next.
+    case responded(ResponseSummary)
     /// Bytes from `resumingAt` on will follow, in the file at `path`, which holds those before it.
     ///
     /// A new number of the generation means that nothing of the one before counts any more.
     case accepted(generation: Int, path: FilePath, resumingAt: ByteCount)
     /// The file of the current generation holds this many bytes of the content.
     case received(ByteCount)
+    /// So many bytes of the current generation survive a power cut, and another process goes on there.
+    ///
+    /// It is reported on a thread that is not the engine's, at any time between ``accepted`` of its
+    /// generation and the next one or the end of the attempt. Content that cannot be continued, or is
+    /// too small for that, has no checkpoints, and neither has what completes it.
+    case checkpointed(ByteCount)
+    /// So many bytes of an upload's body were handed to the network; it counts again from the first
+    /// byte where the body is sent again.
+    case sent(ByteCount)
     /// The content is asked for from its first byte.
     case restarted(RestartReason)
     /// A mirror did not deliver.

@@ -25,9 +25,14 @@ import SystemPackage
     var words: String { unsafe String(cString: message) }
 
     /// What was found of the server's certificate (`X509_V_…`); 0 for nothing wrong.
-    var certificateResult: Int {
+    var certificateResult: Int { number(CURLINFO_SSL_VERIFYRESULT) }
+
+    /// What a proxy answered to the wish for a connection; 0 for nothing.
+    var proxyStatus: Int { number(CURLINFO_HTTP_CONNECTCODE) }
+
+    private func number(_ item: CURLINFO) -> Int {
         var result = 0
-        let code = unsafe stage_easy_number(pointer, CURLINFO_SSL_VERIFYRESULT, &result)
+        let code = unsafe stage_easy_number(pointer, item, &result)
         return code == CURLE_OK ? result : 0
     }
 
@@ -44,6 +49,21 @@ import SystemPackage
             code = unsafe stage_easy_set_receiver(pointer, header, body, context)
         }
         return code
+    }
+
+    /// Sets what the body of the request is read from, and how many bytes it has.
+    mutating func send(
+        _ size: Int64,
+        read: curl_read_callback,
+        seek: curl_seek_callback,
+        _ context: UnsafeMutableRawPointer
+    ) -> CURLcode {
+        let code = unsafe stage_easy_set_sender(pointer, read, seek, context, curl_off_t(size))
+        guard code == CURLE_OK else { return code }
+        // libcurl asks before it sends a larger body, so that a refusal or a redirect is heard before
+        // the whole body went out, and not lost to a connection that the server resets. A server that
+        // does not know the question says nothing: it is not waited for longer than this, once an attempt.
+        return unsafe stage_easy_set_number(pointer, CURLOPT_EXPECT_100_TIMEOUT_MS, 1000)
     }
 
     /// Sets the request; returns libcurl's first complaint.
@@ -100,6 +120,7 @@ private struct Options {
         if let file = configuration.certificateAuthorities {
             texts.append((CURLOPT_CAINFO, file.string))
         }
+        setMethod(request.method)
         guard request.mayAuthenticate else { return }
         if let netrc = configuration.netrc {
             numbers.append((CURLOPT_NETRC, Int(CURL_NETRC_OPTIONAL.rawValue)))
@@ -107,6 +128,14 @@ private struct Options {
         }
         if let token = configuration.token(for: url) {
             fields.append("Authorization: Bearer \(token.secret)")
+        }
+    }
+
+    private mutating func setMethod(_ method: String) {
+        switch method {
+        case "GET": break
+        case "HEAD": numbers.append((CURLOPT_NOBODY, 1))
+        default: texts.append((CURLOPT_CUSTOMREQUEST, method))
         }
     }
 }

@@ -1,4 +1,5 @@
 import CCurl
+import Glibc
 
 /// What takes the answer of one exchange in.
 protocol ExchangeReceiver: AnyObject {
@@ -23,11 +24,14 @@ enum BodyUse {
 /// One request.
 struct ExchangeRequest {
     var url: TransferURL
+    var method = "GET"
     /// Header fields, each as one line.
     var fields: [String] = []
     var priority = 0
-    /// How many bytes the body is expected to have.
+    /// How many bytes the body of the answer is expected to have.
     var size: Int64 = 0
+    /// After how long without a byte the exchange ends; `nil` stands for the engine's stall rule.
+    var timeout: Duration?
     /// Whether the server may be told who asks.
     var mayAuthenticate = true
 }
@@ -40,10 +44,14 @@ struct ExchangeEnd: Sendable {
     var detail = ""
     /// The result of looking at the server's certificate (`X509_V_…`).
     var certificate = 0
+    /// The status with which a proxy refused to connect to the server; 0 if it did not.
+    var proxyStatus = 0
     /// The bytes of the body that were received.
     var bytes: Int64 = 0
     /// Whether the engine ended the exchange because too little came.
     var isStalled = false
+    /// Whether the exchange ended because the answer has too many header fields.
+    var isHeadTooLarge = false
 
     /// Whether the answer is complete as HTTP has it.
     var isComplete: Bool { code == CURLE_OK }
@@ -55,10 +63,12 @@ struct ExchangeEnd: Sendable {
 @safe final class Exchange {
     let request: ExchangeRequest
     let receiver: any ExchangeReceiver
+    /// The body of the request, if it has one.
+    let source: UploadSource?
     var continuation: CheckedContinuation<ExchangeEnd, Never>?
     /// The bytes that all exchanges together may take; `nil` for any number.
     var budget: BandwidthBudget?
-    /// When the current window of the stall rule began, and the bytes received by then.
+    /// When the current window of the stall rule began, and the bytes moved by then.
     var window: (start: ContinuousClock.Instant, bytes: Int64)
 
     /// Whether the exchange has its connection.
@@ -66,14 +76,22 @@ struct ExchangeEnd: Sendable {
     /// Whether the exchange waits for bandwidth.
     private(set) var isPaused = false
     private(set) var bytes: Int64 = 0
+    /// The bytes that moved in either direction, heads included.
+    private(set) var moved: Int64 = 0
     private var easy: EasyHandle?
     private var head: ResponseHead?
     private var use: BodyUse?
     private var skipped = 0
 
-    init(_ request: ExchangeRequest, receiver: any ExchangeReceiver, now: ContinuousClock.Instant) {
+    init(
+        _ request: ExchangeRequest,
+        receiver: any ExchangeReceiver,
+        source: UploadSource? = nil,
+        now: ContinuousClock.Instant
+    ) {
         self.request = request
         self.receiver = receiver
+        self.source = source
         window = (now, 0)
     }
 
@@ -87,6 +105,9 @@ struct ExchangeEnd: Sendable {
         var easy = EasyHandle()
         let context = unsafe Unmanaged.passUnretained(self).toOpaque()
         var code = unsafe easy.prepare(for: tag, header: takeHeader, body: takeBody, context)
+        if code == CURLE_OK, let source {
+            code = unsafe easy.send(source.size, read: giveBody, seek: seekBody, context)
+        }
         if code == CURLE_OK { code = easy.set(request, configuration) }
         if code == CURLE_OK, unsafe curl_multi_add_handle(multi, easy.pointer) != CURLM_OK {
             code = CURLE_FAILED_INIT
@@ -114,10 +135,12 @@ struct ExchangeEnd: Sendable {
     /// What is left of the exchange when libcurl is done with it.
     func end(_ code: CURLcode?) -> ExchangeEnd {
         var end = ExchangeEnd(code: code, bytes: bytes)
+        end.isHeadTooLarge = head?.isTooLarge ?? false
         guard let code, code != CURLE_OK else { return end }
         end.detail = easy?.words ?? ""
         if end.detail.isEmpty { end.detail = unsafe String(cString: curl_easy_strerror(code)) }
         end.certificate = easy?.certificateResult ?? 0
+        end.proxyStatus = easy?.proxyStatus ?? 0
         return end
     }
 }
@@ -125,15 +148,20 @@ struct ExchangeEnd: Sendable {
 extension Exchange {
     /// Takes a line of the head, or of a trailer, which is passed over.
     fileprivate func take(header line: UnsafeRawBufferPointer) -> Bool {
-        guard use == nil else { return true }
+        moved += Int64(line.count)
         let text = unsafe String(decoding: line, as: UTF8.self)[...]
+        if use != nil {
+            guard text.hasPrefix("HTTP/") else { return true }
+            // libcurl asks again by itself after a 417, without the field that led to it.
+            use = nil
+        }
         guard let current = head, !text.hasPrefix("HTTP/") else {
             head = ResponseHead(statusLine: text)
             return head != nil
         }
         guard text.trimmingBlanks.isEmpty else {
             head?.read(text)
-            return true
+            return head?.isTooLarge != true
         }
         // Interim answers are followed by another head.
         if current.status >= 200 { use = receiver.receive(current) }
@@ -150,6 +178,7 @@ extension Exchange {
             budget.take(body.count)
         }
         bytes += Int64(body.count)
+        moved += Int64(body.count)
         switch use {
         case .take:
             return receiver.receive(unsafe body.span) ? body.count : 0
@@ -159,6 +188,14 @@ extension Exchange {
         case nil:
             return 0
         }
+    }
+
+    /// Gives libcurl bytes of the request's body; returns how many there were: 0 at its end, `nil` for
+    /// a body that is not what was announced.
+    fileprivate func give(_ buffer: UnsafeMutableRawBufferPointer) -> Int? {
+        guard let count = unsafe source?.read(into: buffer) else { return nil }
+        moved += Int64(count)
+        return count
     }
 
     private static let skipLimit = 1 << 16
@@ -186,4 +223,28 @@ private func takeBody(
     let exchange = unsafe Unmanaged<Exchange>.fromOpaque(context).takeUnretainedValue()
     let raw = unsafe UnsafeRawBufferPointer(start: bytes, count: size * count)
     return unsafe raw.withMemoryRebound(to: UInt8.self) { unsafe exchange.take(body: $0) }
+}
+
+private func giveBody(
+    _ bytes: UnsafeMutablePointer<CChar>?,
+    _ size: Int,
+    _ count: Int,
+    _ context: UnsafeMutableRawPointer?
+) -> Int {
+    guard let context = unsafe context else { return Int(CURL_READFUNC_ABORT) }
+    let exchange = unsafe Unmanaged<Exchange>.fromOpaque(context).takeUnretainedValue()
+    let buffer = unsafe UnsafeMutableRawBufferPointer(start: bytes, count: size * count)
+    return unsafe exchange.give(buffer) ?? Int(CURL_READFUNC_ABORT)
+}
+
+private func seekBody(
+    _ context: UnsafeMutableRawPointer?,
+    _ offset: curl_off_t,
+    _ origin: CInt
+) -> CInt {
+    guard let context = unsafe context, origin == SEEK_SET else { return CURL_SEEKFUNC_FAIL }
+    let exchange = unsafe Unmanaged<Exchange>.fromOpaque(context).takeUnretainedValue()
+    guard let source = exchange.source else { return CURL_SEEKFUNC_FAIL }
+    source.seek(to: Int64(offset))
+    return CURL_SEEKFUNC_OK
 }

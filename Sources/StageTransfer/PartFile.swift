@@ -101,6 +101,9 @@ public final class PartFile: Sendable {
     /// How many bytes of the content the file holds.
     public var length: ByteCount { ByteCount(state.withLock { $0.length }) }
 
+    /// The size of the whole content, where it is known.
+    public var total: ByteCount? { state.withLock { $0.record?.total.map { ByteCount($0) } } }
+
     /// Removes the bytes and what is known of them.
     public func remove() throws(TransferError) {
         do throws(FileError) {
@@ -143,9 +146,9 @@ extension PartFile {
 
     /// Starts a new, empty generation, and removes the one before.
     ///
-    /// One that is recorded can be continued by another process.
+    /// One that is recorded can be continued by another process, if its total is known.
     func begin(
-        total: Int64,
+        total: Int64?,
         validator: Validator?,
         url: String,
         isRecorded: Bool
@@ -159,19 +162,20 @@ extension PartFile {
             url: url,
             boot: boot.text
         )
-        // An old record must not outlive the bytes it is about.
-        if isRecorded || old.2 {
-            try recording.withLock { _ throws(FileError) in try write(record, durably: false) }
-        }
-        let content = Content(try emptyFile("part.\(record.generation)"))
-        state.withLock {
-            $0 = State(
-                record: record,
-                content: content,
-                length: 0,
-                isRecorded: isRecorded || old.2,
-                lastGeneration: record.generation
-            )
+        let content = try recording.withLock { _ throws(FileError) in
+            // An old record must not outlive the bytes it is about.
+            if isRecorded || old.2 { try write(record, durably: false) }
+            let content = Content(try emptyFile("part.\(record.generation)"))
+            state.withLock {
+                $0 = State(
+                    record: record,
+                    content: content,
+                    length: 0,
+                    isRecorded: isRecorded || old.2,
+                    lastGeneration: record.generation
+                )
+            }
+            return content
         }
         if let generation = old.0 { try directory.remove(component("part.\(generation)")) }
         return content
@@ -193,12 +197,15 @@ extension PartFile {
     /// Takes note of bytes that were written.
     func grow(to length: Int64) { state.withLock { $0.length = length } }
 
-    /// Makes everything written so far durable, and then says so in the record.
+    /// Makes everything written so far durable, says so in the record, and then to `report`.
     ///
-    /// Blocks the thread.
-    func checkpoint() throws(FileError) {
-        let (record, content, length) = state.withLock { ($0.record, $0.content, $0.length) }
-        guard let record, let content, length > record.durable else { return }
+    /// Blocks the thread. A generation that is not recorded, or never can be continued, is passed over.
+    /// What `report` hears is about the current generation: another one begins only after it returns.
+    func checkpoint(_ report: (ByteCount) -> Void = { _ in }) throws(FileError) {
+        let now = state.withLock { $0 }
+        guard let record = now.record, let content = now.content, now.isRecorded else { return }
+        let length = now.length
+        guard record.total != nil, length > record.durable else { return }
         try content.file.synchronize()
         try recording.withLock { _ throws(FileError) in
             // The file may have been given up meanwhile.
@@ -208,10 +215,8 @@ extension PartFile {
             current.durable = length
             current.boot = boot.text
             try write(current, durably: true)
-            state.withLock { state in
-                state.record?.durable = length
-                state.isRecorded = true
-            }
+            state.withLock { $0.record?.durable = length }
+            report(ByteCount(length))
         }
     }
 

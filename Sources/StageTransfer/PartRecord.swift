@@ -6,8 +6,9 @@ struct PartRecord: Equatable, Codable, Sendable {
     var format = Self.currentFormat
     /// Which of the files that followed one another the record is about.
     var generation: Int
-    /// The size of the whole content.
-    var total: Int64
+    /// The size of the whole content; `nil` where nobody said, and then the bytes do not count once
+    /// the process that received them is gone.
+    var total: Int64?
     /// How many bytes are known to be on disk.
     var durable: Int64
     /// The version of the content that the bytes belong to.
@@ -27,7 +28,7 @@ struct PartRecord: Equatable, Codable, Sendable {
         }
         let makesSense =
             record.format == currentFormat && record.generation > 0 && record.durable >= 0
-            && record.durable <= record.total && record.hasUsableValidator
+            && record.durable <= record.total ?? .max && record.hasUsableValidator
         return makesSense ? record : nil
     }
 
@@ -50,7 +51,7 @@ struct PartRecord: Equatable, Codable, Sendable {
     /// How many bytes of a file of `length` bytes count in this run of the kernel, or `nil` if the
     /// file cannot be the one that the record is about.
     func usableLength(of length: Int64, in boot: BootID) -> Int64? {
-        guard length >= durable else { return nil }
+        guard let total, length >= durable else { return nil }
         let usable = boot.isSame(as: BootID(self.boot)) ? length : durable
         return usable <= total ? usable : nil
     }

@@ -12,6 +12,16 @@ struct ResponseHead: Equatable, Sendable {
     var location: String?
     /// How long the server asks to be left alone.
     var retryAfter: String?
+    /// Whether the body is framed by something other than its length, which then does not count
+    /// (RFC 9112, section 6.3).
+    var hasTransferEncoding = false
+    /// All header fields, as they came.
+    var fields: [HeaderField] = []
+    /// How many bytes the lines of the fields have.
+    private var size = 0
+
+    /// How many fields an answer may have, and how many bytes in all.
+    static let limits = (fields: 256, bytes: 1 << 16)
 
     init(status: Int) { self.status = status }
 
@@ -23,6 +33,12 @@ struct ResponseHead: Equatable, Sendable {
         }
         self.init(status: status)
     }
+
+    /// Whether there are more fields, or longer ones, than are kept.
+    var isTooLarge: Bool { fields.count > Self.limits.fields || size > Self.limits.bytes }
+
+    /// How many bytes the body has, where the head tells.
+    var bodyLength: Int64? { hasTransferEncoding ? nil : contentLength }
 
     /// Whether the body is a page for a person.
     var isHTML: Bool {
@@ -46,12 +62,15 @@ struct ResponseHead: Equatable, Sendable {
         return .seconds(min(max(until - now, 0), day))
     }
 
-    /// Reads one line of the head; those that do not matter here are passed over.
+    /// Reads one line of the head; all are kept, and few of them matter here.
     mutating func read(_ line: Substring) {
+        size += line.utf8.count
+        if line.first == " " || line.first == "\t" { return unfold(line) }
         guard let colon = line.utf8.firstIndex(of: UInt8(ascii: ":")) else { return }
         let name = line[..<colon]
         let text = line[line.utf8.index(after: colon)...]
         func value() -> String { String(text.trimmingBlanks) }
+        fields.append(HeaderField(name: String(name.trimmingBlanks), value: value()))
         // The length decides first: most lines need no comparison of text at all.
         switch (name.utf8.count, name.lowercased()) {
         case (4, "date"): date = value()
@@ -64,10 +83,17 @@ struct ResponseHead: Equatable, Sendable {
             }
         case (13, "last-modified"): lastModified = value()
         case (13, "content-range"): contentRange = ContentRange(value())
-        case (14, "content-length"): contentLength = Int64(value())
+        case (14, "content-length"): contentLength = ContentRange.number(text.trimmingBlanks)
         case (16, "content-encoding"): contentEncoding = value()
+        case (17, "transfer-encoding"): hasTransferEncoding = true
         default: break
         }
+    }
+
+    /// Adds a line that continues the field before it (RFC 9112, section 5.2).
+    private mutating func unfold(_ line: Substring) {
+        guard let last = fields.indices.last else { return }
+        fields[last].value += " \(line.trimmingBlanks)"
     }
 }
 
@@ -99,7 +125,8 @@ enum ContentRange: Equatable, Sendable {
         return .bytes(first...last, total: total)
     }
 
-    private static func number(_ text: Substring) -> Int64? {
+    /// Reads digits and nothing else.
+    static func number(_ text: Substring) -> Int64? {
         text.utf8.allSatisfy { (0x30...0x39).contains($0) } ? Int64(text) : nil
     }
 }

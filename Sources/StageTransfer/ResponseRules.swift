@@ -10,6 +10,8 @@ struct ResponseRules: Equatable, Sendable {
     var validator: Validator?
     /// The size that the whole content must have.
     var size: Int64?
+    /// The size of the content that the bytes held here belong to.
+    var heldTotal: Int64?
     /// The size that the content may have at most.
     var limit = Int64.max
     /// What the content is supposed to be.
@@ -20,6 +22,13 @@ struct ResponseRules: Equatable, Sendable {
     var wasLedAway = false
     /// Whether content that is missing may be there soon.
     var toleratesMissing = false
+    /// Whether the content is simply read: what another method brings has any status of success, and
+    /// is not there to be continued.
+    var isGet = true
+    /// Whether the body of a refusal is wanted.
+    var acceptsErrorResponses = false
+    /// Whether the answer has no body, whatever its length says.
+    var isBodyless = false
 
     /// What to do with an answer.
     enum Decision: Equatable, Sendable {
@@ -29,6 +38,8 @@ struct ResponseRules: Equatable, Sendable {
         case compare(from: Int64)
         /// The body is the content from its first byte: a new generation.
         case begin
+        /// The body is that of a refusal, and wanted: a new generation that is never continued.
+        case beginRefusal
         /// Everything is here already.
         case complete
         /// What is held is still what the server has.
@@ -51,6 +62,17 @@ struct ResponseRules: Equatable, Sendable {
         case encoded(String)
         /// The answer is a refusal.
         case refuse(status: Int)
+
+        /// Whether the route ends here.
+        var isFinal: Bool { if case .redirect = self { false } else { true } }
+
+        /// Whether the body is wanted.
+        var takesBody: Bool {
+            switch self {
+            case .append, .compare, .begin, .beginRefusal: true
+            default: false
+            }
+        }
     }
 
     /// Judges an answer by its head.
@@ -62,8 +84,7 @@ struct ResponseRules: Equatable, Sendable {
         case 304, 412: offset > 0 ? .restart : .refuse(status: head.status)
         case 301, 302, 303, 307, 308: head.location.map { .redirect(to: $0) } ?? refusal(head)
         case 416 where offset > 0:
-            head.contentRange == .unsatisfied(total: offset) && offset == size
-                ? .complete : .restart
+            isProof(head) ? .complete : .restart
         case 408, 425, 429, 500, 502, 503, 504:
             .retry(status: head.status, after: head.pause)
         case 404, 410:
@@ -73,8 +94,33 @@ struct ResponseRules: Equatable, Sendable {
         }
     }
 
+    /// Whether a 416 says that what is held is all there is of the version that is held.
+    private func isProof(_ head: ResponseHead) -> Bool {
+        head.contentRange == .unsatisfied(total: offset) && offset == size ?? heldTotal
+            && validator?.isContradicted(by: head) != true
+    }
+
     private func refusal(_ head: ResponseHead) -> Decision {
-        wasLedAway && head.isHTML ? .portal : .refuse(status: head.status)
+        if wasLedAway, head.isHTML { return .portal }
+        guard acceptsErrorResponses, head.status >= 400 else {
+            return .refuse(status: head.status)
+        }
+        if let encoding = head.encoding { return .encoded(encoding) }
+        return .beginRefusal
+    }
+
+    /// Judges the answer to an upload by its head.
+    ///
+    /// A 301, 302 or 303 is an answer to what was sent, with an address to go on reading at; only a 307
+    /// or 308 asks for the body to be sent elsewhere (RFC 9110, section 15.4).
+    func judgeUpload(_ head: ResponseHead) -> Decision {
+        switch head.status {
+        case 307, 308: head.location.map { .redirect(to: $0) } ?? refusal(head)
+        case 200..<400: .begin
+        case 408, 425, 429, 500, 502, 503, 504: .retry(status: head.status, after: head.pause)
+        case 511: .portal
+        default: refusal(head)
+        }
     }
 
     /// The rows of the table for a 206.
@@ -84,7 +130,9 @@ struct ResponseRules: Equatable, Sendable {
         guard case .bytes(let range, let total) = head.contentRange else {
             return .distrustRanges("206 without one usable Content-Range")
         }
-        guard total == size else { return .distrustRanges("206 of another total") }
+        guard let total, total == size ?? heldTotal else {
+            return .distrustRanges("206 of another total")
+        }
         guard range.lowerBound <= offset, range.upperBound >= offset else {
             return .distrustRanges("206 from \(range.lowerBound), not \(offset)")
         }
@@ -99,14 +147,17 @@ struct ResponseRules: Equatable, Sendable {
 
     /// The rows of the table for a 200.
     private func judgeWhole(_ head: ResponseHead) -> Decision {
-        guard head.status == 200 else { return .refuse(status: head.status) }
+        guard head.status == 200 || !isGet else { return .refuse(status: head.status) }
         if head.isHTML, promise != .anything || wasLedAway { return .portal }
         if head.contentRange != nil {
             return offset > 0 ? .distrustRanges("200 with Content-Range") : .refuse(status: 200)
         }
         if let encoding = head.encoding { return .encoded(encoding) }
-        if let size, let length = head.contentLength, length != size { return .wrongSize(length) }
-        if let length = head.contentLength, length > limit { return .tooLarge }
+        if isBodyless { return .begin }
+        if let size, let length = head.bodyLength, length != size {
+            return .wrongSize(length)
+        }
+        if let length = head.bodyLength, length > limit { return .tooLarge }
         return .begin
     }
 }

@@ -13,6 +13,7 @@ extension TransferEngine {
     ) async -> DownloadMachine.Outcome {
         download.request.report(.connecting(url: source.display))
         download.reused = 0
+        download.status = nil
         let copy = LocalCopy(
             source: source,
             part: download.part,
@@ -31,7 +32,8 @@ extension TransferEngine {
 private struct LocalCopy: Sendable {
     let source: TransferURL
     let part: PartFile
-    let size: ByteCount
+    /// The size that the file must have, if that is known.
+    let size: ByteCount?
     let recordsFrom: Int64
     let report: @Sendable (TransferEvent) -> Void
 
@@ -40,8 +42,8 @@ private struct LocalCopy: Sendable {
             // Not a device or a fifo: opening one can do something, and reading it need not end.
             let file = try File.open(readingRegular: FilePath(source.path))
             let actual = ByteCount(try file.status().size)
-            guard actual == size else { return wrongSize(actual) }
-            return try await copy(file)
+            guard actual == size ?? actual else { return wrongSize(size ?? actual, actual) }
+            return try await copy(file, actual)
         } catch  where error.path == FilePath(source.path) {
             return .permanent(TransferError(error))
         } catch {
@@ -49,11 +51,17 @@ private struct LocalCopy: Sendable {
         }
     }
 
-    private func wrongSize(_ actual: ByteCount) -> DownloadMachine.Outcome {
-        .permanent(.wrongSize(url: source.display, expected: size, actual: actual))
+    private func wrongSize(
+        _ expected: ByteCount,
+        _ actual: ByteCount
+    ) -> DownloadMachine.Outcome {
+        .permanent(.wrongSize(url: source.display, expected: expected, actual: actual))
     }
 
-    private func copy(_ file: borrowing File) async throws(FileError) -> DownloadMachine.Outcome {
+    private func copy(
+        _ file: borrowing File,
+        _ size: ByteCount
+    ) async throws(FileError) -> DownloadMachine.Outcome {
         let content = try part.begin(
             total: size.rawValue,
             validator: nil,
@@ -74,6 +82,6 @@ private struct LocalCopy: Sendable {
             report(.received(ByteCount(position)))
             await Task.yield()
         }
-        return position == size.rawValue ? .complete : wrongSize(ByteCount(position))
+        return position == size.rawValue ? .complete : wrongSize(size, ByteCount(position))
     }
 }

@@ -60,6 +60,7 @@ extension TransferEngine {
     private func verify(
         _ download: inout Download
     ) async throws(TransferError) -> DownloadMachine.Action {
+        if download.endedInRefusal { return step(.verified(true), &download) }
         let isGood: Bool
         do throws(TransferError) {
             isGood = try await download.request.verify(download.part.path)
@@ -84,8 +85,9 @@ extension TransferEngine {
         let part = download.part
         let durable = part.durable
         var progress = DownloadMachine.Progress()
-        let isRecorded = download.request.size > configuration.checkpoint.smallest
-        if isRecorded { beginCheckpoints(of: part) }
+        let smallest = configuration.checkpoint.smallest
+        let isRecorded = download.request.size.map { $0 > smallest } ?? true
+        if isRecorded { beginCheckpoints(of: part, download.request.report) }
         var outcome: DownloadMachine.Outcome
         do throws(TransferError) {
             let url = download.urls[mirror]
@@ -94,11 +96,11 @@ extension TransferEngine {
             outcome = .permanent(error)
         }
         if isRecorded {
-            endCheckpoints(of: part)
             if outcome != .complete, progress.wasAccepted { await flush(part) }
+            endCheckpoints(of: part)
         }
         let reached = progress.newBytes > 0 ? part.durable : durable
-        progress.isDurable = reached - durable >= configuration.checkpoint.smallest.rawValue
+        progress.isDurable = reached - durable >= smallest.rawValue
         download.tell(outcome)
         logger.debug("An attempt ended", metadata: download.metadata(outcome, progress))
         return step(.ended(outcome, progress), &download)
@@ -110,15 +112,26 @@ extension TransferEngine {
         _ download: inout Download,
         _ progress: inout DownloadMachine.Progress
     ) async throws(TransferError) -> DownloadMachine.Outcome {
-        if source.isFile { return await copy(source, &download, &progress) }
         let request = download.request
+        if source.isFile {
+            guard request.method == "GET" else {
+                let detail = "a file has no method '\(request.method)'"
+                throw .unacceptable(url: source.display, .request(detail))
+            }
+            return await copy(source, &download, &progress)
+        }
         var rules = download.rules(for: source, isRanged: isRanged)
-        var route = Route(start: source, allowed: request.allowedDomains)
+        var route = Route(
+            start: source,
+            allowed: request.allowedDomains,
+            method: request.method
+        )
         while true {
             rules.wasLedAway = route.wasLedAway
+            rules.isBodyless = route.method == "HEAD"
             let receiver = DownloadReceiver(
                 request,
-                url: route.url,
+                route: route,
                 source: source.display,
                 rules: rules,
                 part: download.part,
@@ -127,9 +140,12 @@ extension TransferEngine {
             let exchange = Exchange(
                 ExchangeRequest(
                     url: route.url,
-                    fields: rules.fields + (route.isAtOrigin ? request.fields : []),
+                    method: route.method,
+                    fields: rules.fields + RequestRules.fieldsWithoutBody(of: route.method)
+                        + (route.isAtOrigin ? request.fields : []),
                     priority: request.priority,
-                    size: request.size.rawValue - rules.offset,
+                    size: (request.size?.rawValue ?? rules.heldTotal ?? .max) - rules.offset,
+                    timeout: request.requestTimeout,
                     mayAuthenticate: route.isAtOrigin
                 ),
                 receiver: receiver,
@@ -139,40 +155,10 @@ extension TransferEngine {
             download.bytesReceived += end.bytes
             progress.newBytes = receiver.newBytes
             progress.wasAccepted = receiver.wasAccepted
-            if receiver.decision == .begin { download.reused = 0 }
+            if receiver.wasAccepted { download.status = receiver.status }
+            if receiver.hasBegun { download.reused = 0 }
             if let outcome = receiver.outcome(end) { return outcome }
-            try route.follow(receiver.decision)
+            try route.follow(receiver.decision, status: receiver.status)
         }
-    }
-}
-
-/// Where an attempt has got to by redirects.
-struct Route {
-    private(set) var url: TransferURL
-    /// Whether no redirect has left the origin of the first URL yet.
-    private(set) var isAtOrigin = true
-    /// Whether an unencrypted answer led to another host.
-    private(set) var wasLedAway = false
-    private let allowed: AllowedDomains?
-    private var steps = 0
-
-    init(start: TransferURL, allowed: AllowedDomains?) {
-        url = start
-        self.allowed = allowed
-    }
-
-    /// Goes where a decision says.
-    mutating func follow(_ decision: ResponseRules.Decision?) throws(TransferError) {
-        guard case .redirect(let location) = decision else { return }
-        steps += 1
-        let target = try RedirectRules.target(
-            of: location,
-            from: url,
-            step: steps,
-            allowed: allowed
-        )
-        if url.scheme == "http", target.host != url.host { wasLedAway = true }
-        if !target.hasSameOrigin(as: url) { isAtOrigin = false }
-        url = target
     }
 }

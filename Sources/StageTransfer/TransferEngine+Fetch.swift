@@ -79,7 +79,7 @@ extension TransferEngine {
             rules.wasLedAway = route.wasLedAway
             let receiver = ContentReceiver(
                 request,
-                url: route.url,
+                route: route,
                 source: source.display,
                 rules: rules
             )
@@ -98,7 +98,7 @@ extension TransferEngine {
                 if outcome == .complete { content = receiver.fetched }
                 return outcome
             }
-            try route.follow(receiver.decision)
+            try route.follow(receiver.decision, status: receiver.status)
         }
     }
 

@@ -27,6 +27,8 @@ public actor TransferEngine {
     private var slots: TransferSlots
     private var budget: BandwidthBudget?
     private var lastTick: ContinuousClock.Instant
+    /// How often is looked for transfers that stand still.
+    private var tick: Duration
 
     init(configuration: TransferConfiguration, logger: Logger) {
         self.configuration = configuration
@@ -37,6 +39,7 @@ public actor TransferEngine {
             total: configuration.connections
         )
         lastTick = clock.now
+        tick = Self.tick(for: configuration.stall.window)
         budget = configuration.bandwidth.map {
             BandwidthBudget(bytesPerSecond: $0.rawValue, now: ContinuousClock().now)
         }
@@ -65,7 +68,8 @@ extension TransferEngine {
     func perform(_ exchange: Exchange) async -> ExchangeEnd {
         let tag = nextTag
         nextTag += 1
-        exchange.budget = budget
+        // What is sent is not what the limit is about, and its answer is small.
+        exchange.budget = exchange.source == nil ? budget : nil
         return await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
                 exchange.continuation = continuation
@@ -92,6 +96,7 @@ extension TransferEngine {
     private func run(_ tag: Int) {
         guard let exchange = exchanges[tag] else { return }
         exchange.window = (clock.now, 0)
+        if let timeout = exchange.request.timeout { tick = min(tick, Self.tick(for: timeout)) }
         exchange.receiver.connect()
         let code = unsafe exchange.start(on: executor.multi, configuration, tag: tag)
         if code != CURLE_OK { finish(tag, code) }
@@ -117,8 +122,8 @@ extension TransferEngine {
         return isThrottled ? 20 : CInt(tick.wholeMilliseconds)
     }
 
-    private var tick: Duration {
-        min(.milliseconds(500), configuration.stall.window / 4)
+    private static func tick(for window: Duration) -> Duration {
+        min(.milliseconds(500), max(window / 4, .milliseconds(10)))
     }
 
     private func completeExchanges() {
@@ -144,6 +149,7 @@ extension TransferEngine {
         } else {
             _ = slots.withdraw(tag)
         }
+        if exchanges.isEmpty { tick = Self.tick(for: configuration.stall.window) }
         exchange.continuation?.resume(returning: end)
     }
 
@@ -151,12 +157,18 @@ extension TransferEngine {
         let rule = configuration.stall
         for (tag, exchange) in exchanges where exchange.isRunning {
             let elapsed = now - exchange.window.start
+            let moved = exchange.moved - exchange.window.bytes
             if exchange.isPaused {
-                exchange.window = (now, exchange.bytes)
+                exchange.window = (now, exchange.moved)
+            } else if let timeout = exchange.request.timeout {
+                if moved > 0 {
+                    exchange.window = (now, exchange.moved)
+                } else if elapsed >= timeout {
+                    finish(tag, nil, isStalled: true)
+                }
             } else if elapsed >= rule.window {
-                let received = exchange.bytes - exchange.window.bytes
-                exchange.window = (now, exchange.bytes)
-                if received < rule.minimum.rawValue { finish(tag, nil, isStalled: true) }
+                exchange.window = (now, exchange.moved)
+                if moved < rule.minimum.rawValue { finish(tag, nil, isStalled: true) }
             }
         }
     }
@@ -174,10 +186,17 @@ extension TransferEngine {
 /// A part file that is being filled, and when it was last made durable.
 private final class Checkpointing: Sendable {
     let part: PartFile
+    private let report: @Sendable (TransferEvent) -> Void
     private let state: Mutex<(last: ContinuousClock.Instant, isRunning: Bool)>
+    private let hasEnded = Mutex(false)
 
-    init(_ part: PartFile, _ now: ContinuousClock.Instant) {
+    init(
+        _ part: PartFile,
+        _ report: @escaping @Sendable (TransferEvent) -> Void,
+        _ now: ContinuousClock.Instant
+    ) {
         self.part = part
+        self.report = report
         state = Mutex((now, false))
     }
 
@@ -196,41 +215,57 @@ private final class Checkpointing: Sendable {
     func end(_ now: ContinuousClock.Instant) {
         state.withLock { $0 = (now, false) }
     }
+
+    /// Makes the part file durable, and says so unless the attempt is over.
+    func checkpoint() throws(FileError) {
+        try part.checkpoint { durable in
+            hasEnded.withLock { if !$0 { report(.checkpointed(durable)) } }
+        }
+    }
+
+    /// Keeps what is still under way from being reported.
+    func silence() { hasEnded.withLock { $0 = true } }
 }
 
 extension TransferEngine {
-    /// Makes the part file durable from time to time, until ``endCheckpoints(of:)``.
-    func beginCheckpoints(of part: PartFile) {
-        checkpoints[ObjectIdentifier(part)] = Checkpointing(part, clock.now)
+    /// Makes the part file durable from time to time, until ``endCheckpoints(of:)``, and reports each time.
+    func beginCheckpoints(
+        of part: PartFile,
+        _ report: @escaping @Sendable (TransferEvent) -> Void
+    ) {
+        checkpoints[ObjectIdentifier(part)] = Checkpointing(part, report, clock.now)
     }
 
-    /// Ends what ``beginCheckpoints(of:)`` began.
+    /// Ends what ``beginCheckpoints(of:_:)`` began.
     func endCheckpoints(of part: PartFile) {
-        checkpoints[ObjectIdentifier(part)] = nil
+        checkpoints.removeValue(forKey: ObjectIdentifier(part))?.silence()
     }
 
     private func startCheckpoints(_ now: ContinuousClock.Instant) {
         for entry in checkpoints.values where entry.begins(now, configuration.checkpoint) {
             storage.async { [logger, clock] in
-                Self.checkpoint(entry.part, logger)
+                Self.checkpoint(entry, logger)
                 entry.end(clock.now)
             }
         }
     }
 
     /// Waits until everything received is on disk, and every checkpoint begun before has ended.
+    ///
+    /// Between ``beginCheckpoints(of:_:)`` and ``endCheckpoints(of:)`` only.
     func flush(_ part: PartFile) async {
+        guard let entry = checkpoints[ObjectIdentifier(part)] else { return }
         await withCheckedContinuation { (continuation: CheckedContinuation<Void, Never>) in
             storage.async { [logger] in
-                Self.checkpoint(part, logger)
+                Self.checkpoint(entry, logger)
                 continuation.resume()
             }
         }
     }
 
-    private nonisolated static func checkpoint(_ part: PartFile, _ logger: Logger) {
+    private nonisolated static func checkpoint(_ entry: Checkpointing, _ logger: Logger) {
         do throws(FileError) {
-            try part.checkpoint()
+            try entry.checkpoint()
         } catch {
             // The transfer itself goes on: the bytes may still be of use, and writing more of them
             // fails with a better error if they are not.

@@ -20,6 +20,8 @@ public enum TransferError: Error, Equatable, Sendable {
 
     /// The content has another size than was promised; `actual` is `nil` where the server did not
     /// say and sent more than `expected`.
+    ///
+    /// For a file that became shorter while it was uploaded, `url` is its path.
     case wrongSize(url: String, expected: ByteCount, actual: ByteCount?)
 
     /// The content has the size that was promised, and is something else.
@@ -58,6 +60,8 @@ public enum TransferError: Error, Equatable, Sendable {
         case answer(String)
         /// The content is larger than it may be.
         case size(limit: ByteCount)
+        /// The request itself breaks the rules of HTTP.
+        case request(String)
         /// libcurl does not support what is needed.
         case library(String)
     }
@@ -161,6 +165,7 @@ extension TransferError.Unacceptable {
         case .contentEncoding(let name):
             "'\(url)' was sent in the encoding '\(name.forDisplay())', which was not asked for"
         case .answer(let detail): "'\(url)' was answered against the rules: \(detail.forDisplay())"
+        case .request(let detail): "'\(url)' cannot be asked for: \(detail.forDisplay())"
         case .size(let limit): "'\(url)' is larger than \(limit.rawValue) bytes"
         case .library(let detail): "'\(url)' needs what libcurl lacks: \(detail)"
         }

@@ -34,6 +34,14 @@ public struct Answer: Sendable {
     public var isDropped = false
     /// Whether the connection is closed after the answer.
     public var closes = false
+    /// After how many bytes of the request's body the connection is closed, without an answer.
+    public var dropsBodyAfter: Int?
+    /// Whether the answer comes before the request's body was read, which then ends the connection.
+    public var comesEarly = false
+    /// Whether a request that asks for leave to send its body gets it.
+    public var continues = true
+    /// The status line's version.
+    public var version = "HTTP/1.1"
     /// What the server waits for before it answers.
     public var gate: (@Sendable () -> Void)?
 

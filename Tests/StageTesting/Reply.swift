@@ -27,7 +27,7 @@ struct Reply {
         }
         fields = fields.filter { !answer.omittedFields.contains($0.key.lowercased()) }
         let lines = fields.map { "\($0.key): \($0.value)\r\n" }.sorted()
-        head = "HTTP/1.1 \(status) Test\r\n\(lines.joined())\r\n"
+        head = "\(answer.version) \(status) Test\r\n\(lines.joined())\r\n"
     }
 
     private static func select(

@@ -87,6 +87,19 @@ struct Socket {
         }
     }
 
+    /// Reads `count` bytes, or fewer at the end of the connection.
+    mutating func readBody(_ count: Int) -> [UInt8] {
+        while buffered.count < count {
+            var bytes = [UInt8](repeating: 0, count: min(count - buffered.count, 1 << 16))
+            let read = unsafe recv(descriptor, &bytes, bytes.count, 0)
+            guard read > 0 else { break }
+            buffered += bytes[..<read]
+        }
+        let body = Array(buffered.prefix(count))
+        buffered.removeFirst(body.count)
+        return body
+    }
+
     /// Sends all of the bytes, and returns whether the other side took them.
     func send(_ bytes: [UInt8]) -> Bool { send(bytes[...]) }
 
@@ -107,6 +120,14 @@ struct Socket {
             }
             return true
         }
+    }
+
+    /// Says that nothing more comes, and reads on until the other side has understood: what was sent
+    /// would be lost otherwise to bytes that nobody reads.
+    func lingerOn() {
+        shutdown(descriptor, CInt(SHUT_WR))
+        var bytes = [UInt8](repeating: 0, count: 1 << 16)
+        while unsafe recv(descriptor, &bytes, bytes.count, 0) > 0 {}
     }
 
     /// Waits until the other side ends the connection or sends something.

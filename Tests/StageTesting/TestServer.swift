@@ -26,6 +26,7 @@ public final class TestServer: Sendable {
     private struct State {
         var answers: [String: [Answer]] = [:]
         var heads: [RequestHead] = []
+        var bodies: [String: [[UInt8]]] = [:]
         var counts: [String: Counts] = [:]
         var connections: Set<CInt> = []
         var connectionCount = 0
@@ -92,6 +93,12 @@ public final class TestServer: Sendable {
         requests.filter { $0.target == path }
     }
 
+    /// The bodies of the requests for `path` that were read to their end, in order; requests without
+    /// one are left out.
+    public func bodies(for path: String) -> [[UInt8]] {
+        state.withLock { $0.bodies[path, default: []] }
+    }
+
     /// What came in and went out for `path`.
     public func counts(for path: String) -> Counts {
         state.withLock { $0.counts[path, default: Counts()] }
@@ -112,14 +119,14 @@ public final class TestServer: Sendable {
         if isStopped { shutdown(connection, CInt(SHUT_RDWR)) }
         Thread.start { [self] in
             var socket = Socket(connection)
-            while let head = socket.readHead().flatMap(RequestHead.init), serve(head, socket) {}
+            while let head = socket.readHead().flatMap(RequestHead.init), serve(head, &socket) {}
             _ = state.withLock { $0.connections.remove(connection) }
             close(connection)
         }
     }
 
     /// Answers a request, and returns whether the connection goes on.
-    private func serve(_ head: RequestHead, _ socket: Socket) -> Bool {
+    private func serve(_ head: RequestHead, _ socket: inout Socket) -> Bool {
         let answer = state.withLock { state in
             state.heads.append(head)
             state.counts[head.target, default: Counts()].requests += 1
@@ -128,13 +135,31 @@ public final class TestServer: Sendable {
             return state.next(head.target)
         }
         defer { state.withLock { $0.concurrency -= 1 } }
+        if !answer.comesEarly, !readBody(head, answer, &socket) { return false }
         answer.gate?()
         if answer.isDropped { return false }
         let reply = Reply(answer, to: head)
         guard socket.send(Array(reply.head.utf8)) else { return false }
         let (sent, goesOn) = reply.sendBody(to: socket)
         state.withLock { $0.counts[head.target, default: Counts()].bytes += sent }
-        return goesOn && !answer.closes
+        if answer.comesEarly { socket.lingerOn() }
+        return goesOn && !answer.closes && !answer.comesEarly
+    }
+
+    /// Reads the body of a request, if it has one, and returns whether it came to its end.
+    private func readBody(_ head: RequestHead, _ answer: Answer, _ socket: inout Socket) -> Bool {
+        guard let length = head["content-length"].flatMap({ Int($0) }) else { return true }
+        if head["expect"] != nil, answer.continues {
+            guard socket.send(Array("HTTP/1.1 100 Continue\r\n\r\n".utf8)) else { return false }
+        }
+        if let limit = answer.dropsBodyAfter {
+            _ = socket.readBody(min(limit, length))
+            return false
+        }
+        let body = socket.readBody(length)
+        guard body.count == length else { return false }
+        state.withLock { $0.bodies[head.target, default: []].append(body) }
+        return true
     }
 }
 

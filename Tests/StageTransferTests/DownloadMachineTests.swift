@@ -16,12 +16,18 @@ import Testing
         var machine: Machine
         var random = 0.5
 
-        init(_ count: Int, policy: RetryPolicy = RetryPolicy(), memory: MirrorMemory? = nil) {
+        init(
+            _ count: Int,
+            policy: RetryPolicy = RetryPolicy(),
+            memory: MirrorMemory? = nil,
+            failuresBefore: Int = 0
+        ) {
             if let memory { self.memory = memory }
             machine = Machine(
                 mirrors: (0..<count).map { ("host\($0)", "url\($0)") },
                 policy: policy,
-                memory: self.memory
+                memory: self.memory,
+                failuresBefore: failuresBefore
             )
         }
 
@@ -114,6 +120,34 @@ import Testing
         }
         let second = story.fail(Machine.Progress(wasAccepted: true, newBytes: 100))
         #expect(second == .wait(.seconds(2), .backoff) || second == .wait(.seconds(4), .backoff))
+    }
+
+    /// Half of 2 seconds doubled with each failure, an hour at most.
+    @Test(arguments: [(0, 1), (1, 2), (3, 8), (10, 1024), (11, 1800), (.max, 1800), (-1, 1)])
+    func waitsGoOnGrowingFromFailuresBefore(count: Int, seconds: Int) {
+        var story = Story(1, failuresBefore: count)
+        _ = story.begin()
+        let action = story.fail()
+        #expect(action == .wait(.seconds(seconds), .backoff))
+    }
+
+    @Test func failuresBeforeAreNoAttempts() {
+        var story = Story(1, policy: RetryPolicy(maximumAttempts: 3), failuresBefore: 5)
+        _ = story.begin()
+        for seconds in [32, 64] {
+            let action = story.fail()
+            #expect(action == .wait(.seconds(seconds), .backoff))
+            _ = story.waited(.seconds(seconds))
+        }
+        let end = story.fail()
+        #expect(end == .fail(Self.transient))
+    }
+
+    @Test func durableBytesMakeUpForFailuresBefore() {
+        var story = Story(1, failuresBefore: 5)
+        _ = story.begin()
+        let action = story.fail(Machine.Progress(newBytes: 1, isDurable: true))
+        #expect(action == .wait(.seconds(1), .backoff))
     }
 
     @Test func aMirrorThatDeliveredIsAskedOnceMore() {

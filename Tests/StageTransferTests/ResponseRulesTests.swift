@@ -94,6 +94,97 @@ private func head(_ status: Int, _ lines: String...) -> ResponseHead {
         #expect(rules.judge(head(416)) == .restart)
     }
 
+    /// A request for the bytes from 50 on, of 100 that the server said there are.
+    @Test(arguments: [
+        (head(206, "Content-Range: bytes 50-99/100"), Decision.append),
+        (head(206, "Content-Range: bytes 50-99/101"), .distrustRanges("206 of another total")),
+        (head(206, "Content-Range: bytes 50-99/*"), .distrustRanges("206 of another total")),
+        (head(200, "Content-Length: 101"), .begin),
+        (head(200), .begin),
+        (head(416, "Content-Range: bytes */50"), .restart),
+        (head(416, "Content-Range: bytes */100"), .restart),
+    ])
+    func anAnswerAboutContentOfUnknownSize(head: ResponseHead, decision: Decision) {
+        let rules = ResponseRules(offset: 50, validator: .entityTag("\"a\""), heldTotal: 100)
+        #expect(rules.judge(head) == decision)
+    }
+
+    @Test(arguments: [
+        (head(416, "Content-Range: bytes */100"), Decision.complete),
+        (head(416, "Content-Range: bytes */100", "ETag: \"a\""), .complete),
+        (head(416, "Content-Range: bytes */100", "ETag: \"b\""), .restart),
+        (head(416, "Content-Range: bytes */99"), .restart),
+        (head(416), .restart),
+        (head(200, "Content-Length: 100"), .begin),
+    ])
+    func theServerSaysWhetherContentOfUnknownSizeIsComplete(
+        head: ResponseHead,
+        decision: Decision
+    ) {
+        let rules = ResponseRules(offset: 100, validator: .entityTag("\"a\""), heldTotal: 100)
+        #expect(rules.judge(head) == decision)
+    }
+
+    @Test(arguments: [
+        (head(400), Decision.beginRefusal), (head(401), .beginRefusal), (head(404), .beginRefusal),
+        (head(501, "Content-Length: 7"), .beginRefusal),
+        (head(404, "Content-Type: text/html"), .beginRefusal),
+        (head(404, "Content-Encoding: br"), .encoded("br")),
+        (head(511), .portal), (head(503), .retry(status: 503, after: nil)),
+        (head(300), .refuse(status: 300)), (head(204), .refuse(status: 204)),
+        (head(200, "Content-Length: 7"), .wrongSize(7)),
+    ])
+    func aRefusalMayBeContent(head: ResponseHead, decision: Decision) {
+        var rules = Self.whole
+        rules.acceptsErrorResponses = true
+        #expect(rules.judge(head) == decision)
+    }
+
+    @Test func aRefusalOfARangeIsNoContent() {
+        var rules = Self.ranged
+        rules.acceptsErrorResponses = true
+        #expect(rules.judge(head(412)) == .restart)
+        #expect(rules.judge(head(416)) == .restart)
+        rules.wasLedAway = true
+        #expect(rules.judge(head(403, "Content-Type: text/html")) == .portal)
+    }
+
+    @Test func anotherMethodMayBringAnySuccess() {
+        let rules = ResponseRules(isGet: false)
+        for status in [200, 201, 202, 203, 204] { #expect(rules.judge(head(status)) == .begin) }
+        let part = head(206, "Content-Range: bytes 0-9/10")
+        #expect(rules.judge(part) == .refuse(status: 206))
+    }
+
+    @Test func aLengthDoesNotCountBesideChunks() {
+        let chunked = head(200, "Content-Length: 7", "Transfer-Encoding: chunked")
+        #expect(chunked.bodyLength == nil)
+        #expect(Self.whole.judge(chunked) == .begin)
+        for length in ["-1", "+1", "1,1", "0x1", ""] {
+            #expect(head(200, "Content-Length: \(length)").bodyLength == nil)
+        }
+    }
+
+    @Test(arguments: [
+        (head(200), Decision.begin), (head(201), .begin), (head(204), .begin),
+        (head(206), .begin), (head(302, "Location: /there"), .begin), (head(304), .begin),
+        (head(303, "Location: /there"), .begin), (head(301), .begin),
+        (head(307, "Location: /there"), .redirect(to: "/there")),
+        (head(308, "Location: /there"), .redirect(to: "/there")),
+        (head(307), .refuse(status: 307)), (head(400), .refuse(status: 400)),
+        (head(401), .refuse(status: 401)), (head(404), .refuse(status: 404)),
+        (head(412), .refuse(status: 412)), (head(416), .refuse(status: 416)),
+        (head(501), .refuse(status: 501)), (head(511), .portal),
+        (head(408), .retry(status: 408, after: nil)),
+        (head(503, "Retry-After: 7"), .retry(status: 503, after: .seconds(7))),
+    ])
+    func anAnswerToAnUpload(head: ResponseHead, decision: Decision) {
+        #expect(ResponseRules().judgeUpload(head) == decision)
+        let accepting = ResponseRules(acceptsErrorResponses: true)
+        let isRefusal = decision == .refuse(status: head.status) && head.status >= 400
+        #expect(accepting.judgeUpload(head) == (isRefusal ? .beginRefusal : decision))
+    }
+
     @Test(arguments: [
         (head(200, "Content-Length: 100"), Decision.begin),
         (head(200), .begin),

@@ -1,0 +1,33 @@
+extension Conditions {
+    /// Reads conditions from the properties of services; what is missing, of another type or beyond
+    /// what its service defines is unknown.
+    init(readings: [WatchedObject: [String: BusValue]]) {
+        let network = readings[.network] ?? [:]
+        // NMConnectivityState.
+        switch network["Connectivity"]?.number {
+        case 1: connectivity = .none
+        case 2: connectivity = .portal
+        case 3: connectivity = .limited
+        case 4: connectivity = .full
+        default: connectivity = .unknown
+        }
+        // NMMetered: yes, no, and the same two guessed.
+        switch network["Metered"]?.number {
+        case 1, 3: isExpensive = true
+        case 2, 4: isExpensive = false
+        default: isExpensive = nil
+        }
+        isOnBattery = readings[.power]?["OnBattery"]?.flag
+        let battery = readings[.battery] ?? [:]
+        // Without a battery, UPower says that 0 % are left in it.
+        if battery["IsPresent"]?.flag == true, let share = battery["Percentage"]?.real,
+            (0...100).contains(share)
+        {
+            batteryPercentage = Int(share.rounded())
+        }
+        let profile =
+            readings[.profiles]?["ActiveProfile"]?.text
+            ?? readings[.formerProfiles]?["ActiveProfile"]?.text
+        isSavingPower = profile.map { $0 == "power-saver" }
+    }
+}

@@ -1,0 +1,38 @@
+/// Where an attempt has got to by redirects.
+struct Route {
+    private(set) var url: TransferURL
+    /// The method to ask with.
+    private(set) var method: String
+    /// How many redirects there were.
+    private(set) var steps = 0
+    /// Whether no redirect has left the origin of the first URL yet.
+    private(set) var isAtOrigin = true
+    /// Whether an unencrypted answer led to another host.
+    private(set) var wasLedAway = false
+    private let allowed: AllowedDomains?
+
+    init(start: TransferURL, allowed: AllowedDomains?, method: String = "GET") {
+        url = start
+        self.allowed = allowed
+        self.method = method
+    }
+
+    /// Goes where a decision says that was made of an answer with this status.
+    mutating func follow(
+        _ decision: ResponseRules.Decision?,
+        status: Int
+    ) throws(TransferError) {
+        guard case .redirect(let location) = decision else { return }
+        steps += 1
+        let target = try RedirectRules.target(
+            of: location,
+            from: url,
+            step: steps,
+            allowed: allowed
+        )
+        if url.scheme == "http", target.host != url.host { wasLedAway = true }
+        if !target.hasSameOrigin(as: url) { isAtOrigin = false }
+        url = target
+        method = RedirectRules.method(after: status, of: method)
+    }
+}

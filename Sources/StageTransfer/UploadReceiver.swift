@@ -1,0 +1,76 @@
+import CCurl
+import StageModel
+
+/// Takes in the answer to an upload.
+final class UploadReceiver: ExchangeReceiver {
+    private let route: Route
+    private let origin: String
+    private let rules: ResponseRules
+    private let source: UploadSource
+    private let report: @Sendable (TransferEvent) -> Void
+
+    private(set) var decision: ResponseRules.Decision?
+    private(set) var response: ResponseSummary?
+    private(set) var body: [UInt8] = []
+    private var isCut = false
+
+    /// Creates a receiver for the answer that `route` led to, from the URL `origin` of the request.
+    init(
+        _ request: UploadRequest,
+        route: Route,
+        origin: String,
+        rules: ResponseRules,
+        source: UploadSource
+    ) {
+        self.route = route
+        self.origin = origin
+        self.rules = rules
+        self.source = source
+        report = request.report
+    }
+
+    /// The status of the answer; 0 before there is one.
+    var status: Int { response?.status ?? 0 }
+
+    func wait() { report(.waiting(.connection, nil)) }
+
+    func connect() { report(.connecting(url: route.url.display)) }
+
+    func receive(_ head: ResponseHead) -> BodyUse {
+        let decision = rules.judgeUpload(head)
+        let response = ResponseSummary(head, at: route)
+        self.decision = decision
+        self.response = response
+        body = []
+        if decision.isFinal { report(.responded(response)) }
+        return decision.takesBody ? .take : .skip
+    }
+
+    func receive(_ bytes: Span<UInt8>) -> Bool {
+        let room = Self.limit - body.count
+        let taken = bytes.extracting(first: room)
+        unsafe taken.withUnsafeBufferPointer { unsafe body.append(contentsOf: $0) }
+        isCut = bytes.count > room
+        return !isCut
+    }
+
+    /// How much of the body of an answer is kept.
+    private static let limit = 1 << 20
+
+    /// What the exchange comes to, once it has ended; `nil` stands for a redirect.
+    func outcome(_ end: ExchangeEnd) -> DownloadMachine.Outcome? {
+        if let failure = source.failure { return .local(failure) }
+        let url = route.url.display
+        if end.code == nil, !end.isStalled { return .local(.cancelled) }
+        guard let decision else { return .failed(end, url: url) }
+        // A success that came before the last byte was sent, on a connection that did not last, is not
+        // one to rely on.
+        if decision == .begin, !end.isComplete, !isCut, !source.isSent {
+            return .failed(end, url: url)
+        }
+        return .decided(decision, url: url, source: origin, size: source.size)
+    }
+
+    /// Whether ``body`` is all of the answer's, given how the exchange ended.
+    func isWhole(_ end: ExchangeEnd) -> Bool { end.isComplete && !isCut }
+}

@@ -1,0 +1,69 @@
+public import StageModel
+
+/// A file to send to a server.
+public struct UploadRequest: Sendable {
+    /// What a server is asked to do with a body.
+    public enum Method: String, Sendable {
+        /// Process it.
+        case post = "POST"
+        /// Keep it under the URL.
+        case put = "PUT"
+        /// Change what is kept under the URL by it.
+        case patch = "PATCH"
+    }
+
+    /// The absolute http or https URL that gets the body.
+    public var url: String
+    /// What the server is asked to do with it.
+    public var method = Method.post
+    /// Further header fields, each as one line, for the server that is asked first: where a redirect
+    /// leads to another origin they are left out.
+    ///
+    /// `Content-Type` is among them or nowhere. What frames the body (`Content-Length`, `Expect`,
+    /// `Transfer-Encoding`) is not the caller's to give.
+    public var fields: [String] = []
+    /// Where the body may go, redirects included; `nil` stands for everywhere.
+    public var allowedDomains: AllowedDomains?
+    /// Orders transfers that wait for a connection: higher comes first.
+    public var priority = 0
+    /// After how long without a byte in either direction an attempt fails; `nil` stands for the
+    /// engine's ``StallRule``.
+    public var requestTimeout: Duration?
+    /// Whether a refusal is an answer like any other: of a status from 400 on, those apart that are
+    /// tried again and 511, with which a captive portal answers in the server's place.
+    public var acceptsErrorResponses = false
+    /// How many times earlier uploads of the body failed, from where waits go on growing.
+    ///
+    /// They do not count as attempts of this one.
+    public var failuresBefore = 0
+    /// Hears what happens, in order, on the engine's thread: it must return at once.
+    public var report: @Sendable (TransferEvent) -> Void
+
+    /// Creates a request that posts to a URL.
+    public init(url: String, report: @escaping @Sendable (TransferEvent) -> Void = { _ in }) {
+        self.url = url
+        self.report = report
+    }
+}
+
+/// What a server answered to an upload, and what that cost.
+public struct UploadReceipt: Equatable, Sendable {
+    /// The answer: one of success, or a redirect that does not ask for the body again (300 to 306), or
+    /// a refusal where those are accepted.
+    public var response: ResponseSummary
+    /// The first mebibyte of the answer's body.
+    public var body: [UInt8]
+    /// Whether ``body`` is all of it: it is not where the body is longer, or where the connection did
+    /// not last.
+    ///
+    /// Either way the server has taken what was sent, so that sending it once more would be wrong.
+    public var isBodyComplete: Bool
+    /// The bytes of the body that were handed to the network, failed attempts included.
+    ///
+    /// A server may answer before it has the whole body, and need no more of it.
+    public var bytesSent: ByteCount
+    /// How many attempts there were.
+    public var attempts: Int
+    /// How long it took.
+    public var duration: Duration
+}

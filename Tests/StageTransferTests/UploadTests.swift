@@ -1,0 +1,421 @@
+import Dispatch
+import Glibc
+import StageModel
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+@testable import StageTransfer
+
+@Suite(.server) struct UploadTests {
+    let server = TestServer.current
+    let place: TemporaryDirectory
+    static let large = 3 << 20 + 1
+
+    init() throws { place = try TemporaryDirectory() }
+
+    private func request(_ events: Events = Events()) -> UploadRequest {
+        UploadRequest(url: server.url("/in")) { events.append($0) }
+    }
+
+    /// Writes a file and sends it.
+    private func upload(
+        _ content: [UInt8],
+        _ request: UploadRequest,
+        _ configuration: TransferConfiguration = .impatient
+    ) async throws -> UploadReceipt {
+        try place.directory.write(content, to: "body", durably: false)
+        let path = place.directory.path.appending("body")
+        return try await withEngine(configuration) { engine in
+            try await engine.upload(request, from: try File.open(reading: path))
+        }
+    }
+
+    /// The error of an upload that fails.
+    private func failure(
+        _ content: [UInt8],
+        _ request: UploadRequest,
+        _ configuration: TransferConfiguration = .impatient
+    ) async -> TransferError? {
+        do {
+            _ = try await upload(content, request, configuration)
+            return nil
+        } catch {
+            return error as? TransferError
+        }
+    }
+
+    /// Compares what the server got, without a word about each byte.
+    private func expectBodies(
+        _ contents: [[UInt8]],
+        for path: String = "/in",
+        at place: SourceLocation = #_sourceLocation
+    ) {
+        let isEqual = server.bodies(for: path) == contents
+        #expect(isEqual, sourceLocation: place)
+    }
+
+    private func answer(_ status: Int, _ text: String = "") -> Answer {
+        Answer(content: Array(text.utf8)).with { $0.status = status }
+    }
+
+    @Test(arguments: [0, 1, 1 << 16, large], [UploadRequest.Method.post, .put, .patch])
+    func everyByteArrives(size: Int, method: UploadRequest.Method) async throws {
+        let content = noise(size)
+        let events = Events()
+        server.answer("/in", with: answer(201, "thanks"))
+        var request = request(events)
+        request.method = method
+        request.fields = ["X-Name: value"]
+        let receipt = try await upload(content, request)
+        expectBodies([content])
+        #expect(receipt.response.status == 201)
+        #expect(receipt.response.url == server.url("/in"))
+        #expect(receipt.body == Array("thanks".utf8))
+        #expect(receipt.isBodyComplete)
+        #expect(receipt.bytesSent == ByteCount(size))
+        #expect(receipt.attempts == 1)
+        let head = try #require(server.requests.first)
+        #expect(server.requests.count == 1)
+        #expect(head.method == method.rawValue)
+        #expect(head["content-length"] == "\(size)")
+        #expect(head["content-type"] == nil)
+        #expect(head["transfer-encoding"] == nil)
+        #expect(head["x-name"] == "value")
+        #expect(events.sent == Self.steps(to: size))
+        #expect(events.responses == [receipt.response])
+    }
+
+    /// What is told of an upload of `size` bytes, at least a quarter of a mebibyte apart.
+    private static func steps(to size: Int) -> [Int64] {
+        size == 0 ? [] : Array(stride(from: 1 << 18, to: Int64(size), by: 1 << 18)) + [Int64(size)]
+    }
+
+    @Test func theTypeIsTheCallers() async throws {
+        server.answer("/in", with: answer(200))
+        var request = request()
+        request.fields = ["Content-Type: application/json"]
+        _ = try await upload([1], request)
+        #expect(server.requests.first?["content-type"] == "application/json")
+    }
+
+    @Test(arguments: ["Content-Length: 7", "transfer-encoding: chunked", "Expect: x"])
+    func theFrameOfTheBodyIsNotTheCallers(field: String) async {
+        var request = request()
+        request.fields = [field]
+        guard case .unacceptable(_, .request) = await failure([1], request) else {
+            Issue.record("expected a refusal")
+            return
+        }
+        #expect(server.requests.isEmpty)
+    }
+
+    @Test(arguments: ["file:///etc/passwd", "ftp://h/p", "", "/in"])
+    func otherURLsAreRefused(url: String) async {
+        guard case .unacceptable = await failure([1], UploadRequest(url: url)) else {
+            Issue.record("expected a refusal")
+            return
+        }
+    }
+
+    // MARK: redirects
+
+    @Test(arguments: [307, 308], [1, 1 << 16, large])
+    func aRedirectThatAsksForTheBodyGetsIt(status: Int, size: Int) async throws {
+        let content = noise(size)
+        let events = Events()
+        let there = server.url("/there", host: "localhost")
+        server.answer("/in", with: .redirect(to: there, status: status))
+        server.answer("/there", with: answer(200))
+        var request = request(events)
+        request.method = .put
+        request.fields = ["Cookie: secret"]
+        let receipt = try await upload(content, request)
+        expectBodies([content], for: "/there")
+        #expect(server.requests.map(\.method) == ["PUT", "PUT"])
+        #expect(server.requests.map { $0["cookie"] } == ["secret", nil])
+        #expect(receipt.response.url == there)
+        #expect(receipt.response.redirects == 1)
+        #expect(receipt.attempts == 1)
+        #expect(events.responses.map(\.status) == [200])
+    }
+
+    /// The server redirects without having read the body.
+    @Test func aRedirectMayComeEarly() async throws {
+        let content = noise(Self.large)
+        let early = Answer.redirect(to: "/there", status: 307).with { $0.comesEarly = true }
+        server.answer("/in", with: early)
+        server.answer("/there", with: answer(200))
+        let receipt = try await upload(content, request())
+        expectBodies([content], for: "/there")
+        #expect(receipt.attempts == 1)
+    }
+
+    @Test(arguments: [301, 302, 303])
+    func anyOtherRedirectIsTheAnswer(status: Int) async throws {
+        server.answer("/in", with: .redirect(to: "/there", status: status))
+        let receipt = try await upload([1, 2], request())
+        #expect(receipt.response.status == status)
+        #expect(receipt.response.value(of: "location") == "/there")
+        #expect(server.requests.count == 1)
+    }
+
+    @Test func thereAreTenRedirectsAtMost() async throws {
+        server.answer("/in", with: .redirect(to: "/in", status: 307))
+        let error = await failure([1], request())
+        #expect(error == .unacceptable(url: server.url("/in"), .redirects(limit: 10)))
+        #expect(server.bodies(for: "/in").count == 11)
+    }
+
+    @Test func aBodyStaysInTheAllowedDomains() async throws {
+        let there = server.url("/there", host: "localhost")
+        server.answer("/in", with: .redirect(to: there, status: 308))
+        var request = request()
+        request.allowedDomains = AllowedDomains(["127.0.0.1"])
+        let error = await failure([1], request)
+        #expect(error == .unacceptable(url: there, .domain("localhost")))
+        #expect(server.requests(for: "/there").isEmpty)
+    }
+
+    // MARK: refusals and failures
+
+    @Test(arguments: [401, 403, 404, 413, 501], [1, large])
+    func aRefusalIsAnError(status: Int, size: Int) async throws {
+        let events = Events()
+        server.answer("/in", with: answer(status).with { $0.comesEarly = size > 1 })
+        let error = await failure(noise(size), request(events))
+        #expect(error == .refused(url: server.url("/in"), status: status))
+        #expect(server.requests.count == 1)
+        #expect(events.responses.map(\.status) == [status])
+        let told = TransferEvent.mirrorFailed(
+            url: server.url("/in"),
+            .refused(url: server.url("/in"), status: status)
+        )
+        #expect(events.all.last == told)
+    }
+
+    @Test func aRefusalIsAnAnswerWhereThatIsWanted() async throws {
+        server.answer("/in", with: answer(422, "no"))
+        var request = request()
+        request.acceptsErrorResponses = true
+        let receipt = try await upload([1], request)
+        #expect(receipt.response.status == 422)
+        #expect(receipt.body == Array("no".utf8))
+    }
+
+    @Test(arguments: [408, 425, 429, 500, 502, 503, 504])
+    func aFailureThatPassesIsTriedAgain(status: Int) async throws {
+        let content = noise(1 << 16)
+        let passing = answer(status).field("Retry-After", "0")
+        server.answer("/in", with: passing, answer(201))
+        let receipt = try await upload(content, request())
+        #expect(receipt.attempts == 2)
+        #expect(receipt.bytesSent == ByteCount(2 << 16))
+        expectBodies([content, content])
+    }
+
+    @Test(arguments: [0, 1, 1 << 20])
+    func aConnectionThatDiesIsTriedAgain(count: Int) async throws {
+        let content = noise(Self.large)
+        server.answer("/in", with: answer(200).with { $0.dropsBodyAfter = count }, answer(201))
+        let receipt = try await upload(content, request())
+        #expect(receipt.response.status == 201)
+        #expect(receipt.attempts == 2)
+        expectBodies([content])
+    }
+
+    @Test func aServerThatIsNotThereEndsTheUploadInTheEnd() async throws {
+        let error = await failure([1], UploadRequest(url: "http://127.0.0.1:1/in"))
+        guard case .unreachable("http://127.0.0.1:1/in", _) = error else {
+            Issue.record("expected no answer, found \(String(describing: error))")
+            return
+        }
+    }
+
+    @Test func aServerThatIsSilentIsNotWaitedForForever() async throws {
+        server.answer("/in", with: answer(200).waiting { usleep(3_000_000) })
+        var request = request()
+        request.requestTimeout = .milliseconds(250)
+        let error = await failure([1], request, .single)
+        #expect(error == .unreachable(url: server.url("/in"), detail: "the transfer stalled"))
+    }
+
+    // MARK: leave to send
+
+    @Test(arguments: [true, false])
+    func aServerMayGiveLeaveOrSayNothing(isGiven: Bool) async throws {
+        let content = noise(Self.large)
+        server.answer("/in", with: answer(200).with { $0.continues = isGiven })
+        _ = try await upload(content, request())
+        #expect(server.requests.first?["expect"] == "100-continue")
+        expectBodies([content])
+    }
+
+    @Test func aServerThatCannotGiveLeaveIsNotAskedForIt() async throws {
+        let content = noise(Self.large)
+        let events = Events()
+        server.answer("/in", with: answer(417).with { $0.comesEarly = true }, answer(200))
+        let receipt = try await upload(content, request(events))
+        #expect(receipt.response.status == 200)
+        #expect(receipt.attempts == 1)
+        #expect(server.requests.map { $0["expect"] } == ["100-continue", nil])
+        expectBodies([content])
+    }
+
+    // MARK: the file
+
+    @Test func aFileThatBecomesShorterIsAnError() async throws {
+        let place = place
+        server.answer("/in", with: answer(200))
+        var request = request()
+        request.report = { event in
+            guard case .sent = event else { return }
+            try? place.directory.file(updating: "body").truncate(to: 1 << 18)
+        }
+        let error = await failure(noise(Self.large), request)
+        let expected = TransferError.wrongSize(
+            url: place.directory.path.appending("body").string,
+            expected: ByteCount(Self.large),
+            actual: ByteCount(1 << 18)
+        )
+        #expect(error == expected)
+        #expect(server.bodies(for: "/in").isEmpty)
+    }
+
+    @Test func whatIsAddedToTheFileStaysOut() async throws {
+        let content = noise(Self.large)
+        let place = place
+        server.answer("/in", with: answer(200))
+        var request = request()
+        request.report = { event in
+            guard case .sent = event else { return }
+            try? place.directory.file(updating: "body").truncate(to: 4 << 20)
+        }
+        _ = try await upload(content, request)
+        expectBodies([content])
+    }
+
+    @Test func aDirectoryIsNotSent() async throws {
+        let path = place.directory.path
+        let request = request()
+        await #expect(throws: TransferError.self) {
+            try await withEngine { engine in
+                try await engine.upload(request, from: try File.open(reading: path))
+            }
+        }
+        #expect(server.requests.isEmpty)
+    }
+
+    // MARK: the answer's body
+
+    @Test(arguments: [1 << 20 - 1, 1 << 20, 1 << 20 + 1, 2 << 20])
+    func theFirstMebibyteOfTheAnswerIsKept(size: Int) async throws {
+        let content = noise(size)
+        server.answer("/in", with: Answer(content: content).with { $0.status = 200 })
+        let receipt = try await upload([1], request())
+        let isPrefix = receipt.body == Array(content.prefix(1 << 20))
+        #expect(isPrefix)
+        #expect(receipt.isBodyComplete == (size <= 1 << 20))
+        #expect(receipt.attempts == 1)
+    }
+
+    @Test func aSuccessIsNoneTheLessWhenItsBodyIsCutShort() async throws {
+        server.answer("/in", with: answer(200, "thanks").cut(after: 3))
+        let receipt = try await upload([1], request())
+        #expect(receipt.body == Array("tha".utf8))
+        #expect(!receipt.isBodyComplete)
+        #expect(server.requests.count == 1)
+    }
+
+    /// As where the server holds already what is offered (RFC 9110, section 10.1.1).
+    @Test func aSuccessMayComeBeforeTheBody() async throws {
+        server.answer("/in", with: answer(200).with { $0.comesEarly = true })
+        let receipt = try await upload(noise(Self.large), request())
+        #expect(receipt.response.status == 200)
+        #expect(receipt.attempts == 1)
+    }
+
+    @Test func aSuccessThatIsCutShortBeforeTheBodyIsSentIsNone() async throws {
+        let content = noise(16 << 20)
+        let hasty = answer(200, "thanks").cut(after: 3).with { $0.comesEarly = true }
+        server.answer("/in", with: hasty, answer(201))
+        let receipt = try await upload(content, request())
+        #expect(receipt.response.status == 201)
+        #expect(receipt.attempts == 2)
+        expectBodies([content])
+    }
+
+    // MARK: cancelling
+
+    @Test(.timeLimit(.minutes(1))) func cancellingEndsTheUploadAtOnce() async throws {
+        let content = noise(1 << 16)
+        try place.directory.write(content, to: "body", durably: false)
+        let path = place.directory.path.appending("body")
+        // The server answers once the upload has ended.
+        let end = DispatchSemaphore(value: 0)
+        defer { end.signal() }
+        server.answer("/in", with: answer(200).waiting { end.wait() })
+        var request = request()
+        let (sent, isSent) = AsyncStream.makeStream(of: Void.self)
+        request.report = { if $0 == .sent(ByteCount(1 << 16)) { isSent.finish() } }
+        let ready = request
+        let error = try await withEngine { engine in
+            await withTaskGroup(of: TransferError?.self) { group in
+                group.addTask {
+                    guard let file = try? File.open(reading: path) else { return nil }
+                    do throws(TransferError) {
+                        _ = try await engine.upload(ready, from: file)
+                        return nil
+                    } catch {
+                        return error
+                    }
+                }
+                for await _ in sent {}
+                group.cancelAll()
+                return await group.next() ?? nil
+            }
+        }
+        #expect(error == .cancelled)
+    }
+
+    @Test func uploadsAndDownloadsShareTheConnections() async throws {
+        let content = noise(4096)
+        try place.directory.write(content, to: "body", durably: false)
+        let path = place.directory.path.appending("body")
+        server.answer("/in", with: answer(200))
+        server.answer("/pack", with: .content(content))
+        var configuration = TransferConfiguration.impatient
+        configuration.connectionsPerHost = 2
+        let events = Events()
+        let request = request(events)
+        try await withEngine(configuration) { engine in
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for index in 0..<20 {
+                    let name = try #require(FilePath.Component("part\(index)"))
+                    let part = try PartFile.open(name, in: place.directory)
+                    let download = DownloadRequest(server.url("/pack"), content: content)
+                    group.addTask { _ = try await engine.download(download, to: part) }
+                    group.addTask {
+                        _ = try await engine.upload(request, from: try File.open(reading: path))
+                    }
+                }
+                try await group.waitForAll()
+            }
+        }
+        #expect(server.peakConcurrency <= 2)
+        #expect(server.connectionCount <= 2)
+        #expect(events.all.contains(.waiting(.connection, nil)))
+        #expect(server.bodies(for: "/in") == Array(repeating: content, count: 20))
+    }
+}
+
+extension Events {
+    /// How many bytes were told to be sent, one after the other.
+    var sent: [Int64] {
+        all.compactMap {
+            guard case .sent(let count) = $0 else { return nil }
+            return count.rawValue
+        }
+    }
+}
