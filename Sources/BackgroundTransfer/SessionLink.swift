@@ -167,7 +167,9 @@ final class SessionLink: Sendable {
         // What could not be told is tried again as everything is: after a while.
         if let problem = session.tell(session.unfinished) { throw problem }
         let after = monitor.change { $0.window.received }
-        return try client.openEvents(.events(of: identifier, after: after))
+        return try client.openEvents(
+            .events(of: identifier, after: after, launch: launch?.token)
+        )
     }
 
     private func settle(_ events: ControlEvents) {

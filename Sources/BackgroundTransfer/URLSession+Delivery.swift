@@ -177,6 +177,11 @@ extension URLSession {
             (delegate as? any URLSessionDownloadDelegate)?
                 .urlSession(self, downloadTask: download, didFinishDownloadingTo: location)
         }
+        if let body = event.body, let upload = task as? URLSessionDataTask {
+            relay?.add(.answered(upload, body))
+            (delegate as? any URLSessionDataDelegate)?
+                .urlSession(self, dataTask: upload, didReceive: body)
+        }
         let metrics = event.metrics.map {
             URLSessionTaskMetrics($0, request: task.originalRequest, response: task.response)
         }

@@ -100,9 +100,24 @@ public protocol URLSessionDownloadDelegate: URLSessionTaskDelegate {
     )
 }
 
-/// Marks a delegate that is told of uploads too, which ``URLSessionTaskDelegate`` does here: the bodies
-/// of answers to uploads are not kept.
-public protocol URLSessionDataDelegate: URLSessionTaskDelegate {}
+/// Is told what servers answer to uploads.
+public protocol URLSessionDataDelegate: URLSessionTaskDelegate {
+    /// Hands over what a server has answered to an upload, in one piece and up to 64 KiB of it.
+    func urlSession(
+        _ session: URLSession,
+        dataTask: URLSessionDataTask,
+        didReceive data: Data
+    )
+}
+
+extension URLSessionDataDelegate {
+    /// Does nothing.
+    public func urlSession(
+        _ session: URLSession,
+        dataTask: URLSessionDataTask,
+        didReceive data: Data
+    ) {}
+}
 
 extension URLSessionDelegate {
     /// Does nothing.

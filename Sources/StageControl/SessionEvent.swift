@@ -144,6 +144,8 @@ public struct SessionEvent: Hashable, Codable, Sendable {
     public var location: String?
     /// What the server answered.
     public var response: TransferResponse?
+    /// The body of the answer to an upload, up to 64 KiB of it.
+    public var body: Data?
     /// What it cost.
     public var metrics: TransferMetrics?
     /// Why it failed.

@@ -114,6 +114,10 @@ final class Recorder: NSObject, URLSessionDownloadDelegate, URLSessionDataDelega
         add("completed \(task.taskIdentifier): \(error.map { "\($0.code.rawValue)" } ?? "well")")
     }
 
+    func urlSession(_ session: URLSession, dataTask: URLSessionDataTask, didReceive data: Data) {
+        add("answered \(dataTask.taskIdentifier): \(String(decoding: data, as: UTF8.self))")
+    }
+
     func urlSessionDidFinishEvents(forBackgroundURLSession session: URLSession) {
         add("finished events")
     }

@@ -74,6 +74,8 @@ struct SampleDownloadsTests {
         daemon.emit(SessionEvent(.finishedEvents, time: .now), in: Self.session)
         #expect(try await exitStatus(process) == 0)
         #expect(daemon.launches == ["launch"])
+        let attachment = daemon.requests.first { $0.line.contains("/events?") }
+        #expect(attachment?.line.hasSuffix("/events?after=0&launch=launch") == true)
         #expect(daemon.session(Self.session)?.acknowledgedEvent == 1)
         let target = URL(fileURLWithPath: folder.appending("target").string)
         #expect(try Data(contentsOf: target) == Data("content".utf8))

@@ -71,9 +71,11 @@ struct URLSessionTests {
             $0.bytesSent = ByteCount(7)
             $0.bytesExpected = ByteCount(7)
         }
-        world.emit(.completed, task)
+        world.emit(.completed, task) { $0.body = Data("thanks".utf8) }
         #expect(
-            try await world.lines(3) == ["created 1", "sent 1: 7, 7 of 7", "completed 1: well"]
+            try await world.lines(4) == [
+                "created 1", "sent 1: 7, 7 of 7", "answered 1: thanks", "completed 1: well",
+            ]
         )
         #expect(task.countOfBytesSent == 7 && task.countOfBytesExpectedToSend == 7)
         try await world.end(session)

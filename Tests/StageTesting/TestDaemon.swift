@@ -175,9 +175,9 @@ public final class TestDaemon: Sendable {
     }
 
     private func attach(_ target: String, _ connection: CInt) {
-        let parts = target.split { "/?=".contains($0) }
-        let identifier = parts.count > 3 ? String(parts[2]) : ""
-        let after = Int64(parts.last ?? "") ?? 0
+        let parts = target.split { "/?=&".contains($0) }
+        let identifier = parts.count > 5 ? String(parts[2]) : ""
+        let after = parts.count > 5 ? Int64(parts[5]) ?? 0 : 0
         let socket = Socket(connection)
         let isAttached = state.withLock { state -> Bool in
             guard var session = state.sessions[identifier] else { return true }
