@@ -8,7 +8,10 @@ extension URLSession {
     /// Takes an event of the daemon in; called by one thread, in order.
     func take(_ event: SessionEvent) {
         switch event.kind {
-        case .attached, .heartbeat: return
+        case .attached:
+            state.withLock { $0.attachments += 1 }
+            return
+        case .heartbeat: return
         case .finishedEvents:
             feed.add { [self] in
                 relay?.add(.finishedEvents)

@@ -104,15 +104,31 @@ extension URLSession {
         }
         let known = Set(list.map(\.id))
         state.withLock { $0.ended.formIntersection(known) }
+        let attachments = state.withLock { $0.attachments }
         for task in unfinished {
-            let isGone = task.record.withLock { record in
-                guard let number = record.number, !record.hasEnded else { return false }
-                return !known.contains(number)
+            let (isGone, found) = task.record.withLock { record -> (Bool, Int?) in
+                guard let number = record.number, !record.hasEnded else { return (false, nil) }
+                return (!known.contains(number), record.found)
             }
             guard isGone else { continue }
-            let reason = "the daemon does not know the task any more"
+            if found == attachments {
+                // Whoever was attached before this session has taken its end in.
+                drop(task)
+                continue
+            }
+            let reason = "the daemon does not know the task: another process may have its end"
             end(task, URLError(.backgroundSessionWasDisconnected, reason: reason))
         }
+    }
+
+    /// Forgets a task of which nothing was told, and nothing is going to be.
+    private func drop(_ task: URLSessionTask) {
+        task.record.withLock { $0.end() }
+        state.withLock { state in
+            state.tasks[ObjectIdentifier(task)] = nil
+            if let number = task.record.withLock({ $0.number }) { state.byNumber[number] = nil }
+        }
+        feed.add { [self] in endIfDone() }
     }
 
     /// Takes in a task of the daemon's: one that is known here, or an object for it is made; `nil` for one
@@ -124,7 +140,8 @@ extension URLSession {
             known.record.withLock { $0.update(task) }
             return known
         }
-        let record = TaskRecord(task)
+        var record = TaskRecord(task)
+        record.found = state.withLock { $0.attachments }
         let adopted =
             task.request.kind == .download
             ? URLSessionDownloadTask(record, session: self)

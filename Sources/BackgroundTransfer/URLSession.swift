@@ -39,6 +39,7 @@ public final class URLSession: NSObject, Sendable {
         var byNumber: [Int64: URLSessionTask] = [:]
         /// Tasks that have ended, as long as the daemon has not forgotten them.
         var ended: Set<Int64> = []
+        var attachments = 0
         var isInvalidating = false
         var isOver = false
         var lastProvisional = 0

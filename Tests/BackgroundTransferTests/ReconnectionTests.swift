@@ -150,6 +150,26 @@ struct ReconnectionTests {
         try await world.end(session)
     }
 
+    @Test func whatAnotherProcessTookInBeforeIsNotTold() async throws {
+        let world = try World()
+        let client = ControlClient(path: world.daemon.path)
+        try await client.makeSession(world.identifier, configuration: SessionConfiguration())
+        let request = TransferRequest(token: "t", kind: .download, url: "http://host/file")
+        _ = try await client.createTasks([request], in: world.identifier)
+        let other = try await client.events(of: world.identifier)
+        let session = world.session()
+        #expect(await session.allTasks.map(\.taskIdentifier) == [1])
+        var event = SessionEvent(.completed, time: .now)
+        event.task = 1
+        world.daemon.emit(event, in: world.identifier)
+        try await client.acknowledge(Acknowledgement(sequence: 1), in: world.identifier)
+        other.close()
+        try await poll { session.connectionError == nil }
+        #expect(await session.allTasks.isEmpty)
+        try await world.end(session)
+        #expect(world.recorder.lines == ["invalid: well"])
+    }
+
     @Test func aSessionThatAnotherProcessHasIsWaitedFor() async throws {
         let world = try World()
         let client = ControlClient(path: world.daemon.path)
