@@ -82,11 +82,12 @@ extension URLSession {
         }
         guard !others.isEmpty else { return nil }
         return link.tell(others) { task, error in
-            let mustEnd = task.record.withLock { record in
-                record.refusal = URLError(error)
-                return !record.isSuspended
+            let refusal = task.record.withLock { record in
+                let refusal = URLError(error, resuming: record.request.resumeToken != nil)
+                record.refusal = refusal
+                return record.isSuspended ? nil : refusal
             }
-            if mustEnd { end(task, URLError(error)) }
+            if let refusal { end(task, refusal) }
         }
     }
 

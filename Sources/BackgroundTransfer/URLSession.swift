@@ -97,7 +97,7 @@ public final class URLSession: NSObject, Sendable {
     /// they do.
     ///
     /// Not of Apple's class.
-    public var connectionError: URLError? { link.problem.map(URLError.init) }
+    public var connectionError: URLError? { link.problem.map { URLError($0) } }
 
     /// Creates a download, suspended.
     public func downloadTask(with url: URL) -> URLSessionDownloadTask {

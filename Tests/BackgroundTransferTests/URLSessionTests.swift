@@ -268,6 +268,37 @@ struct URLSessionTests {
         try await world.end(session)
     }
 
+    @Test func whatIsKnownOfTheContentIsSaid() async throws {
+        let world = try World()
+        let session = world.session()
+        let request = URLRequest(url: try URL(text: "http://host/file"))
+        let digest = String(repeating: "0a", count: 32)
+        let mirror = try URL(text: "http://other/file")
+        let content = DownloadContent(size: 7, sha256: digest, mirrors: [mirror])
+        #expect(session.downloadTask(with: request, content: content).taskIdentifier == 1)
+        let wire = try #require(world.daemon.tasks.first?.request)
+        #expect(wire.size == ByteCount(7) && wire.sha256 == digest)
+        #expect(wire.mirrors == ["http://other/file"])
+        let wrong = session.downloadTask(with: request, content: DownloadContent(size: -1))
+        #expect(wrong.taskIdentifier == -1)
+        try await world.end(session)
+    }
+
+    @Test func aResumeTokenThatIsUsedUpIsNoWrongRequest() async throws {
+        let world = try World()
+        let session = world.session()
+        let data =
+            #"{"request":{"kind":"download","token":"t","url":"http://h/"},"token":"r","version":1}"#
+        let line = "POST /v1/sessions/\(world.identifier)/tasks"
+        world.daemon.refuse(line, with: ControlRefusal(.invalid, "it is used up"))
+        let task = session.downloadTask(withResumeData: Data(data.utf8))
+        task.resume()
+        _ = try await world.lines(2)
+        #expect((task.error as? URLError)?.code == .cannotOpenFile)
+        #expect(task.error?.localizedDescription == "it is used up")
+        try await world.end(session)
+    }
+
     @Test func whatTheDaemonRefusesFailsWithItsWords() async throws {
         let world = try World()
         let session = world.session()
