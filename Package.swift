@@ -234,6 +234,13 @@ let package = Package(
             "StageControl",
             ["StageControl", "StageModel", "StageSystem", "StageTesting", system]
         ),
+        tests(
+            "BackgroundTransfer",
+            [
+                "BackgroundTransfer", "StageControl", "StageModel", "StageSystem", "StageTesting",
+                "background-downloads", system,
+            ]
+        ),
         tests("StageEngine", ["StageEngine", "StageModel"]),
         tests(
             "StageExtension",

@@ -29,7 +29,8 @@ final class SessionLink: Sendable {
         var isOver = false
         var whenOver: (@Sendable () -> Void)?
         var waiters: [@Sendable () -> Void] = []
-        var whenLaunchIsOver: (@Sendable () -> Void)?
+        var whenLaunchIsOver: (@Sendable (Bool) -> Void)?
+        var acknowledgesNothing = false
     }
 
     /// What the acknowledging thread does next.
@@ -103,9 +104,14 @@ final class SessionLink: Sendable {
         monitor.change { $0.window.finish(sequence) }
     }
 
-    /// Acknowledges the launch of this process, and calls `body` once the daemon knows.
-    func finishLaunch(then body: @escaping @Sendable () -> Void) {
-        monitor.change { $0.whenLaunchIsOver = body }
+    /// Acknowledges the launch of this process, and calls `body` once the daemon knows, or with `false`
+    /// when it cannot be told by this session any more.
+    func finishLaunch(then body: @escaping @Sendable (Bool) -> Void) {
+        let isOver = monitor.change { state in
+            if !state.acknowledgesNothing { state.whenLaunchIsOver = body }
+            return state.acknowledgesNothing
+        }
+        if isOver { body(false) }
     }
 
     // MARK: The thread that takes events in
@@ -117,7 +123,7 @@ final class SessionLink: Sendable {
             let waiters = monitor.change { state in
                 if !state.isOver { state.phase = .waiting }
                 state.events = nil
-                state.problem = problem
+                state.problem = state.isOver ? nil : problem
                 defer { state.waiters = [] }
                 return state.waiters
             }
@@ -158,9 +164,12 @@ final class SessionLink: Sendable {
             session.reconcile(with: list.tasks)
             return client
         }
-        session.tell(session.unfinished)
+        // What could not be told is tried again as everything is: after a while.
+        if let problem = session.tell(session.unfinished) { throw problem }
         let after = monitor.change { $0.window.received }
-        return try client.openEvents(.events(of: identifier, after: after))
+        return try client.openEvents(
+            .events(of: identifier, after: after, launch: launch?.token)
+        )
     }
 
     private func settle(_ events: ControlEvents) {
@@ -195,9 +204,13 @@ final class SessionLink: Sendable {
             }
             wasAcknowledged(acknowledgement)
         }
-        let (body, events) = monitor.change { ($0.whenOver, $0.events) }
+        let (body, launchBody, events) = monitor.change { state in
+            state.acknowledgesNothing = true
+            return (state.whenOver, state.whenLaunchIsOver, state.events)
+        }
         events?.close()
         body?()
+        launchBody?(false)
     }
 
     private func nextJob(_ state: State) -> Job? {
@@ -215,13 +228,13 @@ final class SessionLink: Sendable {
     }
 
     private func wasAcknowledged(_ acknowledgement: Acknowledgement) {
-        let body = monitor.change { state -> (@Sendable () -> Void)? in
+        let body = monitor.change { state -> (@Sendable (Bool) -> Void)? in
             state.window.wasAcknowledged(acknowledgement.sequence)
             guard acknowledgement.launch != nil else { return nil }
             defer { state.whenLaunchIsOver = nil }
             return state.whenLaunchIsOver
         }
-        body?()
+        body?(true)
     }
 
     /// Has the other thread attach anew.
@@ -243,10 +256,15 @@ final class SessionLink: Sendable {
         }
     }
 
-    /// Tells the daemon what it has not been told of `tasks`; what it refuses, it refuses for `refuse`.
-    func tell(_ tasks: [URLSessionTask], refuse: (URLSessionTask, ControlError) -> Void) {
-        let refusals = wire.withLock { wire in
+    /// Tells the daemon what it has not been told of `tasks`, calls `refuse` with those that it refuses,
+    /// and returns why it has to be told again, if it has.
+    func tell(
+        _ tasks: [URLSessionTask],
+        refuse: (URLSessionTask, ControlError) -> Void
+    ) -> ControlError? {
+        let (refusals, problem) = wire.withLock { wire in
             var refusals: [(URLSessionTask, ControlError)] = []
+            var problem: ControlError?
             do throws(ControlError) {
                 for start in stride(from: 0, to: tasks.count, by: Self.batch) {
                     let some = Array(tasks[start..<min(start + Self.batch, tasks.count)])
@@ -256,11 +274,13 @@ final class SessionLink: Sendable {
             } catch {
                 // It is told when there is a daemon again.
                 wire = Wire()
+                problem = error
                 reconnect()
             }
-            return refusals
+            return (refusals, problem)
         }
         for (task, error) in refusals { refuse(task, error) }
+        return problem
     }
 
     private func create(
@@ -286,7 +306,8 @@ final class SessionLink: Sendable {
             _ = try connect(&wire)
             let message = NewTasks(requests, launch: launch?.token)
             // The daemon copies files before it answers, however long that takes.
-            let ids = try ask(.createTasks(message, in: identifier), &wire, nil).ids
+            let patience = requests.contains { $0.kind == .upload } ? nil : Self.patience
+            let ids = try ask(.createTasks(message, in: identifier), &wire, patience).ids
             guard ids.count == new.count else { throw .malformed("it has too few numbers") }
             for (task, id) in zip(new, ids) { task.wasCreated(as: id) }
         } catch {

@@ -37,6 +37,9 @@ public final class URLSession: NSObject, Sendable {
         var delegate: (any URLSessionDelegate)?
         var tasks: [ObjectIdentifier: URLSessionTask] = [:]
         var byNumber: [Int64: URLSessionTask] = [:]
+        /// Tasks that have ended, as long as the daemon has not forgotten them.
+        var ended: Set<Int64> = []
+        var attachments = 0
         var isInvalidating = false
         var isOver = false
         var lastProvisional = 0
@@ -94,7 +97,7 @@ public final class URLSession: NSObject, Sendable {
     /// they do.
     ///
     /// Not of Apple's class.
-    public var connectionError: URLError? { link.problem.map(URLError.init) }
+    public var connectionError: URLError? { link.problem.map { URLError($0) } }
 
     /// Creates a download, suspended.
     public func downloadTask(with url: URL) -> URLSessionDownloadTask {
@@ -125,7 +128,7 @@ public final class URLSession: NSObject, Sendable {
 
     /// Creates an upload of a file, suspended; the daemon has a copy of the file when this returns.
     public func uploadTask(with request: URLRequest, fromFile file: URL) -> URLSessionUploadTask {
-        make([Draft(upload: request, file: file, rules: configuration)]) {
+        make([Draft(upload: request, file: file)]) {
             URLSessionUploadTask($0, session: self)
         }[0]
     }
