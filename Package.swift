@@ -260,7 +260,8 @@ let package = Package(
         tests(
             "StagePackCommand",
             [
-                "stagepack", "StageContainer", "StageDigest", "StageEngine", "StageModel",
+                "stagepack", "stagepackd", "StageContainer", "StageControl", "StageDigest",
+                "StageEngine", "StageModel",
                 "StageOnDemand", "StagePack", "StageSystem", "StageTesting", "StageTransfer",
                 "WallpaperStore", logging, subprocess, system,
             ],
