@@ -141,11 +141,16 @@ final class SessionLink: Sendable {
             state.phase = .attempting
             state.mustTry = false
         }
+        var attached: ContinuousClock.Instant?
+        defer {
+            // A daemon that takes clients in and soon drops them is not to be tried without pause.
+            if let attached, attached.duration(to: .now) > Backoff.last { backoff.reset() }
+        }
         do throws(ControlError) {
             let events = try attach(session)
             while let event = try events.nextEvent() {
                 if event.kind == .attached {
-                    backoff.reset()
+                    attached = .now
                     settle(events)
                 }
                 session.take(event)
@@ -195,12 +200,14 @@ final class SessionLink: Sendable {
                     _ = try ask(.acknowledge(acknowledgement, in: identifier), &wire, Self.patience)
                 }
             } catch {
-                guard case .refused(let refusal) = error, refusal.code != .unavailable else {
+                guard case .refused(let refusal) = error,
+                    [.notFound, .invalid, .forbidden, .malformed].contains(refusal.code)
+                else {
                     if monitor.change({ $0.isOver }) { break }
                     reconnect()
                     continue
                 }
-                // The daemon does not know the session any more, and has nothing to forget.
+                // The daemon does not know the session or the event any more: it has nothing to forget.
             }
             wasAcknowledged(acknowledgement)
         }
@@ -311,7 +318,9 @@ final class SessionLink: Sendable {
             guard ids.count == new.count else { throw .malformed("it has too few numbers") }
             for (task, id) in zip(new, ids) { task.wasCreated(as: id) }
         } catch {
-            guard case .refused(let refusal) = error, refusal.code != .unavailable else {
+            guard case .refused(let refusal) = error,
+                ![.unavailable, .notFound].contains(refusal.code)
+            else {
                 let mayHaveArrived = if case .lost = error { true } else { false }
                 if !mayHaveArrived { for task in new { task.record.withLock { $0.wasNotSent() } } }
                 throw error
@@ -375,21 +384,4 @@ final class SessionLink: Sendable {
             throw error
         }
     }
-}
-
-/// How long is waited before the daemon is tried again.
-struct Backoff {
-    private static let first = Duration.milliseconds(100)
-    private static let last = Duration.seconds(10)
-
-    private var current = Backoff.first
-
-    /// The time to wait this time: twice as long each further time, ten seconds at most.
-    mutating func next() -> Duration {
-        defer { current = min(current * 2, Self.last) }
-        return current
-    }
-
-    /// Begins anew, after an attempt that succeeded.
-    mutating func reset() { current = Self.first }
 }
