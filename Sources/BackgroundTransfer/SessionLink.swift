@@ -114,8 +114,6 @@ final class SessionLink: Sendable {
         if isOver { body(false) }
     }
 
-    // MARK: The thread that takes events in
-
     private func takeEvents(_ session: URLSession) {
         var backoff = Backoff()
         while !monitor.change({ $0.isOver }) {
@@ -189,8 +187,6 @@ final class SessionLink: Sendable {
         for waiter in waiters { waiter() }
     }
 
-    // MARK: The thread that acknowledges
-
     private func acknowledge() {
         while true {
             let job = monitor.wait { state in nextJob(state) }
@@ -252,8 +248,6 @@ final class SessionLink: Sendable {
         }
         events?.close()
     }
-
-    // MARK: What the application wants
 
     /// Asks the daemon, on the thread of the caller.
     func ask<Answer>(_ request: ControlRequest<Answer>) throws(ControlError) -> Answer {
@@ -361,12 +355,26 @@ final class SessionLink: Sendable {
         if let client = wire.client, wire.hasSession { return client }
         let client = try ControlClient.find(environment: candidates)
         wire.client = client
+        var message = message
+        // A launched process does not know how it was started, and must not end that by coming back.
+        if message.handler == nil { message.handler = try handler(client) }
         let status = try ask(.makeSession(identifier, message), &wire, Self.patience)
         wire.hasSession = true
         monitor.change {
             $0.window.attach(lastEvent: status.lastEvent, acknowledged: status.acknowledgedEvent)
         }
         return client
+    }
+
+    /// The handler that the session has already.
+    private func handler(_ client: ControlClient) throws(ControlError) -> LaunchHandler? {
+        do throws(ControlError) {
+            let status = try client.answer(to: .session(identifier), patience: Self.patience)
+            return status.configuration.handler
+        } catch {
+            guard case .refused(let refusal) = error, refusal.code == .notFound else { throw error }
+            return nil
+        }
     }
 
     private func ask<Answer>(

@@ -161,6 +161,26 @@ struct ReconnectionTests {
         try await world.end(session)
     }
 
+    @Test func aSessionKeepsItsHandlerUnlessItIsGivenAnother() async throws {
+        let world = try World()
+        let configuration = world.configuration
+        let handler = LaunchHandler(command: ["/bin/true"])
+        configuration.launchHandler = handler
+        let first = URLSession(
+            configuration: configuration,
+            delegate: world.recorder,
+            delegateQueue: nil
+        )
+        try await world.attach()
+        first.finishTasksAndInvalidate()
+        _ = try await world.lines(1)
+        try await poll { !world.daemon.isAttached(world.identifier) }
+        let second = world.session()
+        try await world.attach()
+        #expect(world.daemon.session(world.identifier)?.configuration.handler == handler)
+        try await world.end(second)
+    }
+
     @Test func aTaskThatTheDaemonLostFails() async throws {
         let world = try World()
         let session = world.session()
