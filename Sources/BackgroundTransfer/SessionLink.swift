@@ -114,8 +114,6 @@ final class SessionLink: Sendable {
         if isOver { body(false) }
     }
 
-    // MARK: The thread that takes events in
-
     private func takeEvents(_ session: URLSession) {
         var backoff = Backoff()
         while !monitor.change({ $0.isOver }) {
@@ -141,11 +139,16 @@ final class SessionLink: Sendable {
             state.phase = .attempting
             state.mustTry = false
         }
+        var attached: ContinuousClock.Instant?
+        defer {
+            // A daemon that takes clients in and soon drops them is not to be tried without pause.
+            if let attached, attached.duration(to: .now) > Backoff.last { backoff.reset() }
+        }
         do throws(ControlError) {
             let events = try attach(session)
             while let event = try events.nextEvent() {
                 if event.kind == .attached {
-                    backoff.reset()
+                    attached = .now
                     settle(events)
                 }
                 session.take(event)
@@ -184,8 +187,6 @@ final class SessionLink: Sendable {
         for waiter in waiters { waiter() }
     }
 
-    // MARK: The thread that acknowledges
-
     private func acknowledge() {
         while true {
             let job = monitor.wait { state in nextJob(state) }
@@ -195,12 +196,14 @@ final class SessionLink: Sendable {
                     _ = try ask(.acknowledge(acknowledgement, in: identifier), &wire, Self.patience)
                 }
             } catch {
-                guard case .refused(let refusal) = error, refusal.code != .unavailable else {
+                guard case .refused(let refusal) = error,
+                    [.notFound, .invalid, .forbidden, .malformed].contains(refusal.code)
+                else {
                     if monitor.change({ $0.isOver }) { break }
                     reconnect()
                     continue
                 }
-                // The daemon does not know the session any more, and has nothing to forget.
+                // The daemon does not know the session or the event any more: it has nothing to forget.
             }
             wasAcknowledged(acknowledgement)
         }
@@ -245,8 +248,6 @@ final class SessionLink: Sendable {
         }
         events?.close()
     }
-
-    // MARK: What the application wants
 
     /// Asks the daemon, on the thread of the caller.
     func ask<Answer>(_ request: ControlRequest<Answer>) throws(ControlError) -> Answer {
@@ -311,7 +312,9 @@ final class SessionLink: Sendable {
             guard ids.count == new.count else { throw .malformed("it has too few numbers") }
             for (task, id) in zip(new, ids) { task.wasCreated(as: id) }
         } catch {
-            guard case .refused(let refusal) = error, refusal.code != .unavailable else {
+            guard case .refused(let refusal) = error,
+                ![.unavailable, .notFound].contains(refusal.code)
+            else {
                 let mayHaveArrived = if case .lost = error { true } else { false }
                 if !mayHaveArrived { for task in new { task.record.withLock { $0.wasNotSent() } } }
                 throw error
@@ -352,12 +355,26 @@ final class SessionLink: Sendable {
         if let client = wire.client, wire.hasSession { return client }
         let client = try ControlClient.find(environment: candidates)
         wire.client = client
+        var message = message
+        // A launched process does not know how it was started, and must not end that by coming back.
+        if message.handler == nil { message.handler = try handler(client) }
         let status = try ask(.makeSession(identifier, message), &wire, Self.patience)
         wire.hasSession = true
         monitor.change {
             $0.window.attach(lastEvent: status.lastEvent, acknowledged: status.acknowledgedEvent)
         }
         return client
+    }
+
+    /// The handler that the session has already.
+    private func handler(_ client: ControlClient) throws(ControlError) -> LaunchHandler? {
+        do throws(ControlError) {
+            let status = try client.answer(to: .session(identifier), patience: Self.patience)
+            return status.configuration.handler
+        } catch {
+            guard case .refused(let refusal) = error, refusal.code == .notFound else { throw error }
+            return nil
+        }
     }
 
     private func ask<Answer>(
@@ -375,21 +392,4 @@ final class SessionLink: Sendable {
             throw error
         }
     }
-}
-
-/// How long is waited before the daemon is tried again.
-struct Backoff {
-    private static let first = Duration.milliseconds(100)
-    private static let last = Duration.seconds(10)
-
-    private var current = Backoff.first
-
-    /// The time to wait this time: twice as long each further time, ten seconds at most.
-    mutating func next() -> Duration {
-        defer { current = min(current * 2, Self.last) }
-        return current
-    }
-
-    /// Begins anew, after an attempt that succeeded.
-    mutating func reset() { current = Self.first }
 }

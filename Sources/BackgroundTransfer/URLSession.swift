@@ -8,6 +8,12 @@ import Synchronization
 /// Whoever makes a session of the same identifier again gets its tasks and all events that nobody has
 /// taken in. It lasts until it is invalidated: until then it holds its delegate, and listens.
 ///
+/// Without a daemon nothing is lost: tasks are kept here and told as soon as there is one. Starting it is
+/// the system's business (socket activation), and what keeps it away is in ``connectionError``.
+///
+/// A file that imports FoundationNetworking too has two classes of this name; there
+/// `import class BackgroundTransfer.URLSession` picks this one.
+///
 /// There is one object of an identifier in a process. A further one is invalid from the beginning: its
 /// delegate is told why, and its tasks fail with `URLError.backgroundSessionInUseByAnotherProcess`.
 public final class URLSession: NSObject, Sendable {

@@ -137,6 +137,50 @@ struct ReconnectionTests {
         try await world.end(session)
     }
 
+    @Test func aDaemonThatLostItsRecordsGetsTheSessionAnew() async throws {
+        let world = try World()
+        let session = world.session()
+        let old = session.downloadTask(with: try URL(text: "http://host/old"))
+        old.resume()
+        try await world.attach()
+        world.emit(.completed, session.downloadTask(with: try URL(text: "http://host/older")))
+        try await world.acknowledged(1)
+        world.daemon.forgetAll()
+        let new = session.downloadTask(with: try URL(text: "http://host/new"))
+        new.resume()
+        try await poll { old.state == .completed }
+        #expect((old.error as? URLError)?.code == .backgroundSessionWasDisconnected)
+        try await world.attach()
+        #expect(world.daemon.tasks.map(\.request.url) == ["http://host/new"])
+        var event = SessionEvent(.completed, time: .now)
+        event.task = try #require(world.daemon.tasks.first?.id)
+        #expect(world.daemon.emit(event, in: world.identifier).sequence == 1)
+        try await poll { new.state == .completed }
+        #expect(new.error == nil)
+        try await world.acknowledged(1)
+        try await world.end(session)
+    }
+
+    @Test func aSessionKeepsItsHandlerUnlessItIsGivenAnother() async throws {
+        let world = try World()
+        let configuration = world.configuration
+        let handler = LaunchHandler(command: ["/bin/true"])
+        configuration.launchHandler = handler
+        let first = URLSession(
+            configuration: configuration,
+            delegate: world.recorder,
+            delegateQueue: nil
+        )
+        try await world.attach()
+        first.finishTasksAndInvalidate()
+        _ = try await world.lines(1)
+        try await poll { !world.daemon.isAttached(world.identifier) }
+        let second = world.session()
+        try await world.attach()
+        #expect(world.daemon.session(world.identifier)?.configuration.handler == handler)
+        try await world.end(second)
+    }
+
     @Test func aTaskThatTheDaemonLostFails() async throws {
         let world = try World()
         let session = world.session()

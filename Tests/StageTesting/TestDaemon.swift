@@ -103,6 +103,14 @@ public final class TestDaemon: Sendable {
         _ = state.withLock { $0.tasks.removeValue(forKey: task) }
     }
 
+    /// Forgets all sessions, tasks and events, without a word.
+    public func forgetAll() {
+        state.withLock { state in
+            state.sessions = [:]
+            state.tasks = [:]
+        }
+    }
+
     /// Makes an event happen: durable ones get a number and are kept, and change their task.
     @discardableResult
     public func emit(_ event: SessionEvent, in identifier: String) -> SessionEvent {
