@@ -226,7 +226,10 @@ extension Broker {
         scheduler.change(id, at: .now) { item in
             item.blocks = isFollower ? record.blocks.union(.leader) : record.blocks
             item.priority = record.priority
-            if change.earliestBegin != nil {
+            item.needs = record.needs
+            if change.promotes == true {
+                item.notBefore = nil
+            } else if change.earliestBegin != nil {
                 item.notBefore = record.earliest.map { Hold(.earliestBegin, until: $0) }
             }
         }
@@ -284,6 +287,11 @@ extension FullTask {
         if let earliest = change.earliestBegin {
             request.earliestBegin = earliest
             record.earliest = earliest
+        }
+        if change.promotes == true {
+            record.needs = []
+            record.earliest = nil
+            record.priority = 100
         }
         request.description = change.description ?? request.description
         request.expectedToReceive = change.expectedToReceive ?? request.expectedToReceive
