@@ -14,7 +14,7 @@ LIB := $(DESTDIR)$(PREFIX)/lib
 PACKAGES := .build/deploy
 
 # Tests that wait for servers and processes, apart from those that keep every processor busy.
-WAITING := StagePackCommandTests|StageOriginTests|StageConditionsTests
+WAITING := StagePackCommandTests|StageOriginTests|StageConditionsTests|StageDaemonTests
 # Content of Debian's, some hundred megabytes of it.
 LARGE := RealContentTests
 

@@ -234,6 +234,14 @@ let package = Package(
             "StageControl",
             ["StageControl", "StageModel", "StageSystem", "StageTesting", system]
         ),
+        tests(
+            "StageDaemon",
+            [
+                "stagepackd", "StageConditions", "StageControl", "StageDaemon", "StageDigest",
+                "StageModel", "StageSystem", "StageTesting", "StageTransfer", logging, subprocess,
+                system,
+            ]
+        ),
         tests("StageEngine", ["StageEngine", "StageModel"]),
         tests(
             "StageExtension",

@@ -161,6 +161,7 @@ extension Broker {
         case .fail(let failure):
             await fail(task, failure)
         }
+        handOver(task.request, task.record.session)
         if scheduler.items[id] != nil {
             tell(.changed, id) { event in
                 event.state = .waiting

@@ -121,6 +121,7 @@ actor Broker {
     func watchClock() async {
         for await _ in alarms {
             await expire()
+            handOverAll()
             for id in sessions.keys.sorted() { await considerLaunch(id) }
             turn()
         }
@@ -146,6 +147,7 @@ actor Broker {
             // Nobody needs to wait any longer for what is gone.
             release(.portal)
         }
+        handOverAll()
         tellHolds()
         turn()
     }
