@@ -235,6 +235,13 @@ let package = Package(
             ["StageControl", "StageModel", "StageSystem", "StageTesting", system]
         ),
         tests(
+            "BackgroundTransfer",
+            [
+                "BackgroundTransfer", "StageControl", "StageModel", "StageSystem", "StageTesting",
+                "background-downloads", system,
+            ]
+        ),
+        tests(
             "StageDaemon",
             [
                 "stagepackd", "StageConditions", "StageControl", "StageDaemon", "StageDigest",
@@ -261,7 +268,8 @@ let package = Package(
         tests(
             "StagePackCommand",
             [
-                "stagepack", "StageContainer", "StageDigest", "StageEngine", "StageModel",
+                "stagepack", "stagepackd", "StageContainer", "StageControl", "StageDigest",
+                "StageEngine", "StageModel",
                 "StageOnDemand", "StagePack", "StageSystem", "StageTesting", "StageTransfer",
                 "WallpaperStore", logging, subprocess, system,
             ],

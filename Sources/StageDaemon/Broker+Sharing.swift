@@ -31,7 +31,7 @@ extension Broker {
     }
 
     /// Forgets a task that has ended; who waited for its content takes over.
-    func forget(_ id: Int64) async {
+    func forget(_ id: Int64) {
         scheduler.remove(id)
         let extra = extras.removeValue(forKey: id)
         guard let extra, let key = extra.key else { return }

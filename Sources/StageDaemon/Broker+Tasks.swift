@@ -18,6 +18,7 @@ extension Broker {
         var snapshots: [String] = []
         let now = Date.now
         var penalty: Date?
+        var reason: HoldReason?
         if let token = message.launch, token == session.record.relaunch.lease {
             penalty = session.record.relaunch.earliestBegin(at: now)
         }
@@ -25,7 +26,10 @@ extension Broker {
         do throws(ControlRefusal) {
             for request in message.tasks {
                 var task = try NewTask(request, session.record.configuration, at: now)
-                if let penalty { task.earliest = max(task.earliest ?? penalty, penalty) }
+                if let penalty, penalty > task.earliest ?? .distantPast {
+                    task.earliest = penalty
+                    reason = .penalty
+                }
                 if session.record.configuration.isDiscretionary {
                     let slot = now + .random(in: 0...max(configuration.discretionaryWindow, 0))
                     task.earliest = max(task.earliest ?? slot, slot)
@@ -39,7 +43,7 @@ extension Broker {
             removeFiles(snapshots)
             throw error
         }
-        return try await insert(tasks, session.record.id)
+        return try await insert(tasks, session.record.id, reason)
     }
 
     /// The tokens among those of requests that need something prepared which the session has already.
@@ -58,7 +62,8 @@ extension Broker {
 
     private func insert(
         _ tasks: [NewTask],
-        _ session: Int64
+        _ session: Int64,
+        _ reason: HoldReason?
     ) async throws(ControlRefusal) -> CreatedTasks {
         let now = Date.now
         let names = tasks.filter { $0.request.kind == .upload }.compactMap(\.part)
@@ -74,7 +79,7 @@ extension Broker {
                 var record = record
                 sessions[session]?.unfinished += 1
                 join(record.id, task.request, &record)
-                admit(record, at: now)
+                admit(record, at: now, reason: reason)
                 handOver(task.request, session)
             }
             turn()
@@ -238,7 +243,10 @@ extension Broker {
         scheduler.change(id, at: .now) { item in
             item.blocks = isFollower ? record.blocks.union(.leader) : record.blocks
             item.priority = record.priority
-            if change.earliestBegin != nil {
+            item.needs = record.needs
+            if change.promotes == true {
+                item.notBefore = nil
+            } else if change.earliestBegin != nil {
                 item.notBefore = record.earliest.map { Hold(.earliestBegin, until: $0) }
             }
         }
@@ -255,12 +263,8 @@ extension Broker {
 
     private func cancel(_ task: FullTask, _ keepsContent: Bool) async {
         let id = task.record.id
-        // The attempt may write until it has stopped: what is received counts from what is on disk.
-        if let transfer = live[id] {
-            extras[id, default: Extra()].received = transfer.current.received
-            transfer.switchOff.stop()
-        }
         scheduler.remove(id)
+        await halt(id)
         var event = SessionEvent(.cancelled, time: .now)
         let remnant = keepsContent ? remnant(of: task) : nil
         event.resumeToken = remnant?.token
@@ -301,6 +305,11 @@ extension FullTask {
         if let earliest = change.earliestBegin {
             request.earliestBegin = earliest
             record.earliest = earliest
+        }
+        if change.promotes == true {
+            record.needs = []
+            record.earliest = nil
+            record.priority = 100
         }
         request.description = change.description ?? request.description
         request.expectedToReceive = change.expectedToReceive ?? request.expectedToReceive

@@ -123,11 +123,12 @@ extension Journal {
         try await write { database in
             try database.execute(
                 sql: """
-                    UPDATE task SET priority = ?, blocks = ?, earliest = ?, request = ?
+                    UPDATE task
+                    SET priority = ?, needs = ?, blocks = ?, earliest = ?, request = ?
                     WHERE id = ? AND state = 0
                     """,
                 arguments: [
-                    task.record.priority, task.record.blocks.rawValue,
+                    task.record.priority, task.record.needs.rawValue, task.record.blocks.rawValue,
                     task.record.earliest?.timeIntervalSince1970,
                     try ControlFormat.encode(task.request), task.record.id,
                 ]
