@@ -241,6 +241,14 @@ let package = Package(
                 "background-downloads", system,
             ]
         ),
+        tests(
+            "StageDaemon",
+            [
+                "stagepackd", "StageConditions", "StageControl", "StageDaemon", "StageDigest",
+                "StageModel", "StageSystem", "StageTesting", "StageTransfer", logging, subprocess,
+                system,
+            ]
+        ),
         tests("StageEngine", ["StageEngine", "StageModel"]),
         tests(
             "StageExtension",

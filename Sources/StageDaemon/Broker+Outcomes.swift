@@ -187,6 +187,7 @@ extension Broker {
         case .fail(let failure):
             await fail(task, failure)
         }
+        handOver(task.request, task.record.session)
         if scheduler.items[id] != nil {
             tell(.changed, id) { event in
                 event.state = .waiting

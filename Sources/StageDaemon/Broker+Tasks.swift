@@ -22,6 +22,7 @@ extension Broker {
         if let token = message.launch, token == session.record.relaunch.lease {
             penalty = session.record.relaunch.earliestBegin(at: now)
         }
+        let known = try await knownTokens(message.tasks, session.record.id)
         do throws(ControlRefusal) {
             for request in message.tasks {
                 var task = try NewTask(request, session.record.configuration, at: now)
@@ -33,7 +34,8 @@ extension Broker {
                     let slot = now + .random(in: 0...max(configuration.discretionaryWindow, 0))
                     task.earliest = max(task.earliest ?? slot, slot)
                 }
-                try await prepare(&task, caller)
+                // The file of a request that is repeated may be gone, and its resume token is used up.
+                if !known.contains(request.token) { try await prepare(&task, caller) }
                 if task.request.kind == .upload, let name = task.part { snapshots.append(name) }
                 tasks.append(task)
             }
@@ -42,6 +44,20 @@ extension Broker {
             throw error
         }
         return try await insert(tasks, session.record.id, reason)
+    }
+
+    /// The tokens among those of requests that need something prepared which the session has already.
+    private func knownTokens(
+        _ requests: [TransferRequest],
+        _ session: Int64
+    ) async throws(ControlRefusal) -> Set<String> {
+        let tokens = requests.filter { $0.kind == .upload || $0.resumeToken != nil }.map(\.token)
+        guard !tokens.isEmpty else { return [] }
+        do throws(DaemonError) {
+            return try await journal.known(tokens, in: session)
+        } catch {
+            throw ControlRefusal(.storage, "\(error)")
+        }
     }
 
     private func insert(
@@ -64,6 +80,7 @@ extension Broker {
                 sessions[session]?.unfinished += 1
                 join(record.id, task.request, &record)
                 admit(record, at: now, reason: reason)
+                handOver(task.request, session)
             }
             turn()
             return CreatedTasks(created.map(\.record.id))
@@ -233,6 +250,7 @@ extension Broker {
                 item.notBefore = record.earliest.map { Hold(.earliestBegin, until: $0) }
             }
         }
+        handOver(task.request, record.session)
         if change.rejectsChallenge == true {
             await fail(
                 task,

@@ -137,6 +137,7 @@ actor Broker {
             await recordEndings()
             checkSpace()
             await expire()
+            handOverAll()
             for id in sessions.keys.sorted() { await considerLaunch(id) }
             turn()
         }
@@ -162,6 +163,7 @@ actor Broker {
             // Nobody needs to wait any longer for what is gone.
             release(.portal)
         }
+        handOverAll()
         tellHolds()
         turn()
     }
