@@ -14,7 +14,9 @@ LIB := $(DESTDIR)$(PREFIX)/lib
 PACKAGES := .build/deploy
 
 # Tests that wait for servers and processes, apart from those that keep every processor busy.
-WAITING := StagePackCommandTests|StageOriginTests|StageConditionsTests
+WAITING := StagePackCommandTests|StageOriginTests
+# Tests that say within which time something is seen.
+TIMED := StageConditionsTests|StageDaemonTests
 # Content of Debian's, some hundred megabytes of it.
 LARGE := RealContentTests
 
@@ -30,8 +32,9 @@ demo: dependencies ## Stage sample packs from an origin on this machine.
 test: dependencies ## Build and run the tests.
 	Scripts/dependencies dbus-daemon python3-dbusmock
 	swift build --build-tests
-	swift test --skip-build --skip '$(WAITING)'
+	swift test --skip-build --skip '$(WAITING)|$(TIMED)'
 	swift test --skip-build --filter '$(WAITING)' --skip '$(LARGE)'
+	swift test --skip-build --filter '$(TIMED)'
 	swift test --skip-build --filter '$(LARGE)'
 
 build: dependencies ## Build the programs for use.

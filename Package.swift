@@ -234,6 +234,21 @@ let package = Package(
             "StageControl",
             ["StageControl", "StageModel", "StageSystem", "StageTesting", system]
         ),
+        tests(
+            "BackgroundTransfer",
+            [
+                "BackgroundTransfer", "StageControl", "StageModel", "StageSystem", "StageTesting",
+                "background-downloads", system,
+            ]
+        ),
+        tests(
+            "StageDaemon",
+            [
+                "stagepackd", "StageConditions", "StageControl", "StageDaemon", "StageDigest",
+                "StageModel", "StageSystem", "StageTesting", "StageTransfer", logging, subprocess,
+                system,
+            ]
+        ),
         tests("StageEngine", ["StageEngine", "StageModel"]),
         tests(
             "StageExtension",
@@ -253,7 +268,8 @@ let package = Package(
         tests(
             "StagePackCommand",
             [
-                "stagepack", "StageContainer", "StageDigest", "StageEngine", "StageModel",
+                "stagepack", "stagepackd", "StageContainer", "StageControl", "StageDigest",
+                "StageEngine", "StageModel",
                 "StageOnDemand", "StagePack", "StageSystem", "StageTesting", "StageTransfer",
                 "WallpaperStore", logging, subprocess, system,
             ],

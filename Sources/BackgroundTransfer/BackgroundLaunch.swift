@@ -72,10 +72,10 @@ public struct BackgroundLaunch: Hashable, Sendable {
     /// Tells the daemon that this launch has done what it was for.
     private func finish() async throws {
         if let session = SessionRegistry.session(identifier) {
-            await withCheckedContinuation { continuation in
-                session.link.finishLaunch { continuation.resume() }
+            let wasTold = await withCheckedContinuation { continuation in
+                session.link.finishLaunch { continuation.resume(returning: $0) }
             }
-            return
+            if wasTold { return }
         }
         // The session is over: everything that it took in is acknowledged.
         let client = try ControlClient.find(environment: environment)

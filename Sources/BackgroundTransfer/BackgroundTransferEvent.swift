@@ -22,6 +22,8 @@ public enum BackgroundTransferEvent: @unchecked Sendable {
     )
     /// A download is at this place, and is to be moved away before the next event is asked for.
     case finishedDownloading(URLSessionDownloadTask, URL)
+    /// A server has answered an upload with this, up to 64 KiB of it.
+    case answered(URLSessionDataTask, Data)
     /// A task has ended, well if there is no error.
     case completed(URLSessionTask, URLSessionTaskMetrics?, URLError?)
     /// Everything that there was to tell has been told, and nothing is under way.

@@ -12,7 +12,7 @@ struct Draft {
 
     /// Drafts a download.
     init(download request: URLRequest, rules: URLSessionConfiguration) {
-        self.init(.download, request, rules)
+        self.init(.download, request)
         if request.httpBody != nil || request.httpBodyStream != nil {
             problem = URLError(.unsupportedURL, reason: "a download in the background has no body")
         }
@@ -20,8 +20,8 @@ struct Draft {
     }
 
     /// Drafts an upload; the body of the request counts for nothing.
-    init(upload request: URLRequest, file: URL, rules: URLSessionConfiguration) {
-        self.init(.upload, request, rules)
+    init(upload request: URLRequest, file: URL) {
+        self.init(.upload, request)
         self.request.file = file.path
         guard problem == nil else { return }
         guard file.isFileURL, FileManager.default.isReadableFile(atPath: file.path) else {
@@ -44,8 +44,7 @@ struct Draft {
 
     private init(
         _ kind: TransferRequest.Kind,
-        _ request: URLRequest,
-        _ rules: URLSessionConfiguration
+        _ request: URLRequest
     ) {
         let url = request.url?.absoluteURL
         self.request = TransferRequest(
@@ -63,10 +62,6 @@ struct Draft {
                 .unsupportedURL,
                 reason: "expected an http or https URL, found '\(self.request.url)'"
             )
-        }
-        if rules.identifier?.isEmpty ?? true {
-            let reason = "a background session needs an identifier that is not empty"
-            problem = URLError(.unsupportedURL, reason: reason)
         }
     }
 }

@@ -29,7 +29,8 @@ final class SessionLink: Sendable {
         var isOver = false
         var whenOver: (@Sendable () -> Void)?
         var waiters: [@Sendable () -> Void] = []
-        var whenLaunchIsOver: (@Sendable () -> Void)?
+        var whenLaunchIsOver: (@Sendable (Bool) -> Void)?
+        var acknowledgesNothing = false
     }
 
     /// What the acknowledging thread does next.
@@ -103,12 +104,15 @@ final class SessionLink: Sendable {
         monitor.change { $0.window.finish(sequence) }
     }
 
-    /// Acknowledges the launch of this process, and calls `body` once the daemon knows.
-    func finishLaunch(then body: @escaping @Sendable () -> Void) {
-        monitor.change { $0.whenLaunchIsOver = body }
+    /// Acknowledges the launch of this process, and calls `body` once the daemon knows, or with `false`
+    /// when it cannot be told by this session any more.
+    func finishLaunch(then body: @escaping @Sendable (Bool) -> Void) {
+        let isOver = monitor.change { state in
+            if !state.acknowledgesNothing { state.whenLaunchIsOver = body }
+            return state.acknowledgesNothing
+        }
+        if isOver { body(false) }
     }
-
-    // MARK: The thread that takes events in
 
     private func takeEvents(_ session: URLSession) {
         var backoff = Backoff()
@@ -117,7 +121,7 @@ final class SessionLink: Sendable {
             let waiters = monitor.change { state in
                 if !state.isOver { state.phase = .waiting }
                 state.events = nil
-                state.problem = problem
+                state.problem = state.isOver ? nil : problem
                 defer { state.waiters = [] }
                 return state.waiters
             }
@@ -135,11 +139,16 @@ final class SessionLink: Sendable {
             state.phase = .attempting
             state.mustTry = false
         }
+        var attached: ContinuousClock.Instant?
+        defer {
+            // A daemon that takes clients in and soon drops them is not to be tried without pause.
+            if let attached, attached.duration(to: .now) > Backoff.last { backoff.reset() }
+        }
         do throws(ControlError) {
             let events = try attach(session)
             while let event = try events.nextEvent() {
                 if event.kind == .attached {
-                    backoff.reset()
+                    attached = .now
                     settle(events)
                 }
                 session.take(event)
@@ -158,9 +167,12 @@ final class SessionLink: Sendable {
             session.reconcile(with: list.tasks)
             return client
         }
-        session.tell(session.unfinished)
+        // What could not be told is tried again as everything is: after a while.
+        if let problem = session.tell(session.unfinished) { throw problem }
         let after = monitor.change { $0.window.received }
-        return try client.openEvents(.events(of: identifier, after: after))
+        return try client.openEvents(
+            .events(of: identifier, after: after, launch: launch?.token)
+        )
     }
 
     private func settle(_ events: ControlEvents) {
@@ -175,8 +187,6 @@ final class SessionLink: Sendable {
         for waiter in waiters { waiter() }
     }
 
-    // MARK: The thread that acknowledges
-
     private func acknowledge() {
         while true {
             let job = monitor.wait { state in nextJob(state) }
@@ -186,18 +196,24 @@ final class SessionLink: Sendable {
                     _ = try ask(.acknowledge(acknowledgement, in: identifier), &wire, Self.patience)
                 }
             } catch {
-                guard case .refused(let refusal) = error, refusal.code != .unavailable else {
+                guard case .refused(let refusal) = error,
+                    [.notFound, .invalid, .forbidden, .malformed].contains(refusal.code)
+                else {
                     if monitor.change({ $0.isOver }) { break }
                     reconnect()
                     continue
                 }
-                // The daemon does not know the session any more, and has nothing to forget.
+                // The daemon does not know the session or the event any more: it has nothing to forget.
             }
             wasAcknowledged(acknowledgement)
         }
-        let (body, events) = monitor.change { ($0.whenOver, $0.events) }
+        let (body, launchBody, events) = monitor.change { state in
+            state.acknowledgesNothing = true
+            return (state.whenOver, state.whenLaunchIsOver, state.events)
+        }
         events?.close()
         body?()
+        launchBody?(false)
     }
 
     private func nextJob(_ state: State) -> Job? {
@@ -215,13 +231,13 @@ final class SessionLink: Sendable {
     }
 
     private func wasAcknowledged(_ acknowledgement: Acknowledgement) {
-        let body = monitor.change { state -> (@Sendable () -> Void)? in
+        let body = monitor.change { state -> (@Sendable (Bool) -> Void)? in
             state.window.wasAcknowledged(acknowledgement.sequence)
             guard acknowledgement.launch != nil else { return nil }
             defer { state.whenLaunchIsOver = nil }
             return state.whenLaunchIsOver
         }
-        body?()
+        body?(true)
     }
 
     /// Has the other thread attach anew.
@@ -233,8 +249,6 @@ final class SessionLink: Sendable {
         events?.close()
     }
 
-    // MARK: What the application wants
-
     /// Asks the daemon, on the thread of the caller.
     func ask<Answer>(_ request: ControlRequest<Answer>) throws(ControlError) -> Answer {
         try wire.withLock { wire throws(ControlError) in
@@ -243,10 +257,15 @@ final class SessionLink: Sendable {
         }
     }
 
-    /// Tells the daemon what it has not been told of `tasks`; what it refuses, it refuses for `refuse`.
-    func tell(_ tasks: [URLSessionTask], refuse: (URLSessionTask, ControlError) -> Void) {
-        let refusals = wire.withLock { wire in
+    /// Tells the daemon what it has not been told of `tasks`, calls `refuse` with those that it refuses,
+    /// and returns why it has to be told again, if it has.
+    func tell(
+        _ tasks: [URLSessionTask],
+        refuse: (URLSessionTask, ControlError) -> Void
+    ) -> ControlError? {
+        let (refusals, problem) = wire.withLock { wire in
             var refusals: [(URLSessionTask, ControlError)] = []
+            var problem: ControlError?
             do throws(ControlError) {
                 for start in stride(from: 0, to: tasks.count, by: Self.batch) {
                     let some = Array(tasks[start..<min(start + Self.batch, tasks.count)])
@@ -256,11 +275,13 @@ final class SessionLink: Sendable {
             } catch {
                 // It is told when there is a daemon again.
                 wire = Wire()
+                problem = error
                 reconnect()
             }
-            return refusals
+            return (refusals, problem)
         }
         for (task, error) in refusals { refuse(task, error) }
+        return problem
     }
 
     private func create(
@@ -286,11 +307,14 @@ final class SessionLink: Sendable {
             _ = try connect(&wire)
             let message = NewTasks(requests, launch: launch?.token)
             // The daemon copies files before it answers, however long that takes.
-            let ids = try ask(.createTasks(message, in: identifier), &wire, nil).ids
+            let patience = requests.contains { $0.kind == .upload } ? nil : Self.patience
+            let ids = try ask(.createTasks(message, in: identifier), &wire, patience).ids
             guard ids.count == new.count else { throw .malformed("it has too few numbers") }
             for (task, id) in zip(new, ids) { task.wasCreated(as: id) }
         } catch {
-            guard case .refused(let refusal) = error, refusal.code != .unavailable else {
+            guard case .refused(let refusal) = error,
+                ![.unavailable, .notFound].contains(refusal.code)
+            else {
                 let mayHaveArrived = if case .lost = error { true } else { false }
                 if !mayHaveArrived { for task in new { task.record.withLock { $0.wasNotSent() } } }
                 throw error
@@ -331,12 +355,26 @@ final class SessionLink: Sendable {
         if let client = wire.client, wire.hasSession { return client }
         let client = try ControlClient.find(environment: candidates)
         wire.client = client
+        var message = message
+        // A launched process does not know how it was started, and must not end that by coming back.
+        if message.handler == nil { message.handler = try handler(client) }
         let status = try ask(.makeSession(identifier, message), &wire, Self.patience)
         wire.hasSession = true
         monitor.change {
             $0.window.attach(lastEvent: status.lastEvent, acknowledged: status.acknowledgedEvent)
         }
         return client
+    }
+
+    /// The handler that the session has already.
+    private func handler(_ client: ControlClient) throws(ControlError) -> LaunchHandler? {
+        do throws(ControlError) {
+            let status = try client.answer(to: .session(identifier), patience: Self.patience)
+            return status.configuration.handler
+        } catch {
+            guard case .refused(let refusal) = error, refusal.code == .notFound else { throw error }
+            return nil
+        }
     }
 
     private func ask<Answer>(
@@ -354,21 +392,4 @@ final class SessionLink: Sendable {
             throw error
         }
     }
-}
-
-/// How long is waited before the daemon is tried again.
-struct Backoff {
-    private static let first = Duration.milliseconds(100)
-    private static let last = Duration.seconds(10)
-
-    private var current = Backoff.first
-
-    /// The time to wait this time: twice as long each further time, ten seconds at most.
-    mutating func next() -> Duration {
-        defer { current = min(current * 2, Self.last) }
-        return current
-    }
-
-    /// Begins anew, after an attempt that succeeded.
-    mutating func reset() { current = Self.first }
 }

@@ -29,6 +29,9 @@ struct TaskRecord {
     /// When the task was made.
     let created: Date
 
+    /// How often the session had attached when it found the task; `nil` for a task made here.
+    var found: Int?
+
     /// What the application sees of it.
     var identifier = 0
     var isComplete = false

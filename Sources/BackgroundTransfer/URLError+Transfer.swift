@@ -31,8 +31,12 @@ extension URLError {
     }
 
     /// Makes the error of something that the daemon refused, or was not there for.
-    init(_ error: ControlError) {
-        self.init(Self.code(error), reason: error.description)
+    ///
+    /// What it refuses of a download that was to go on is what the download would have gone on with.
+    init(_ error: ControlError, resuming: Bool = false) {
+        let code = Self.code(error)
+        let isLost = resuming && code == .unsupportedURL
+        self.init(isLost ? .cannotOpenFile : code, reason: error.description)
     }
 
     private static func code(_ failure: TransferFailure) -> URLError.Code {

@@ -8,7 +8,10 @@ extension URLSession {
     /// Takes an event of the daemon in; called by one thread, in order.
     func take(_ event: SessionEvent) {
         switch event.kind {
-        case .attached, .heartbeat: return
+        case .attached:
+            state.withLock { $0.attachments += 1 }
+            return
+        case .heartbeat: return
         case .finishedEvents:
             feed.add { [self] in
                 relay?.add(.finishedEvents)
@@ -32,7 +35,8 @@ extension URLSession {
     }
 
     private func task(numbered number: Int64) -> URLSessionTask? {
-        if let task = state.withLock({ $0.byNumber[number] }) { return task }
+        let (task, hasEnded) = state.withLock { ($0.byNumber[number], $0.ended.contains(number)) }
+        if hasEnded || task != nil { return task }
         // Made by another member of the group; what the daemon does not know is nothing to tell of.
         guard let task = try? link.ask(.task(number)) else { return nil }
         return adopt(task)
@@ -176,6 +180,11 @@ extension URLSession {
             (delegate as? any URLSessionDownloadDelegate)?
                 .urlSession(self, downloadTask: download, didFinishDownloadingTo: location)
         }
+        if let body = event.body, let upload = task as? URLSessionDataTask {
+            relay?.add(.answered(upload, body))
+            (delegate as? any URLSessionDataDelegate)?
+                .urlSession(self, dataTask: upload, didReceive: body)
+        }
         let metrics = event.metrics.map {
             URLSessionTaskMetrics($0, request: task.originalRequest, response: task.response)
         }
@@ -211,7 +220,10 @@ extension URLSession {
         }
         state.withLock { state in
             state.tasks[ObjectIdentifier(task)] = nil
-            if let number = task.record.withLock({ $0.number }) { state.byNumber[number] = nil }
+            if let number = task.record.withLock({ $0.number }) {
+                state.byNumber[number] = nil
+                state.ended.insert(number)
+            }
         }
         for receiver in receivers { receiver(resumeData) }
         (delegate as? any URLSessionTaskDelegate)?

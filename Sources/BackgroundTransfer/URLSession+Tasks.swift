@@ -5,27 +5,39 @@ import Synchronization
 extension URLSession {
     /// Begins to take events in, or to say why there are none.
     func begin() {
-        guard SessionRegistry.register(self) else {
-            state.withLock { $0.isInvalidating = true }
-            let error = Self.inUse(link.identifier)
-            feed.add { [self] in becomeInvalid(error) }
+        if !link.identifier.isEmpty && SessionRegistry.register(self) {
+            link.start(self)
             return
         }
-        link.start(self)
+        state.withLock { $0.isInvalidating = true }
+        let error = refusal
+        feed.add { [self] in becomeInvalid(error) }
+    }
+
+    /// Why the session takes no tasks, if it takes none.
+    private var refusal: URLError? {
+        if link.identifier.isEmpty {
+            let reason = "a background session needs an identifier that is not empty"
+            return URLError(.unsupportedURL, reason: reason)
+        }
+        guard SessionRegistry.session(link.identifier) === self else {
+            let name = link.identifier
+            return URLError(
+                .backgroundSessionInUseByAnotherProcess,
+                reason: "this process has a session '\(name)' already, and there can be one only"
+            )
+        }
+        guard state.withLock({ $0.isInvalidating }) else { return nil }
+        let reason = "the session '\(link.identifier)' was invalidated and takes no tasks"
+        return URLError(.backgroundSessionWasDisconnected, reason: reason)
     }
 
     /// Makes tasks and has the daemon create them, where it is there.
     func make<Task: URLSessionTask>(_ drafts: [Draft], _ build: (TaskRecord) -> Task) -> [Task] {
-        let isOpen = state.withLock { !$0.isInvalidating }
-        let isRegistered = SessionRegistry.session(link.identifier) === self
+        let refusal = refusal
         let tasks = drafts.map { draft in
             var record = TaskRecord(draft.request, created: .now)
-            record.refusal = draft.problem
-            if !isRegistered { record.refusal = Self.inUse(link.identifier) }
-            if isRegistered && !isOpen {
-                let reason = "the session '\(link.identifier)' was invalidated and takes no tasks"
-                record.refusal = URLError(.backgroundSessionWasDisconnected, reason: reason)
-            }
+            record.refusal = draft.problem ?? refusal
             return build(record)
         }
         state.withLock { state in
@@ -42,28 +54,24 @@ extension URLSession {
         return tasks
     }
 
-    private static func inUse(_ identifier: String) -> URLError {
-        URLError(
-            .backgroundSessionInUseByAnotherProcess,
-            reason: "this process has a session '\(identifier)' already, and there can be one only"
-        )
-    }
-
     private func giveIdentifier(_ task: URLSessionTask) {
+        if let number = task.record.withLock({ $0.number }) {
+            task.record.withLock { $0.identifier = Int(number) }
+            return
+        }
         let provisional = state.withLock { state in
             state.lastProvisional -= 1
             return state.lastProvisional
         }
-        task.record.withLock { record in
-            record.identifier = record.number.map { Int($0) } ?? provisional
-        }
+        task.record.withLock { $0.identifier = provisional }
     }
 
     /// Tells the daemon what has changed about a task, or ends it here where it has none to do with it.
     func tell(_ task: URLSessionTask) { tell([task]) }
 
-    /// Tells the daemon what has changed about tasks.
-    func tell(_ tasks: [URLSessionTask]) {
+    /// Tells the daemon what has changed about tasks; returns why it has to be told again, if it has.
+    @discardableResult
+    func tell(_ tasks: [URLSessionTask]) -> ControlError? {
         var others: [URLSessionTask] = []
         for task in tasks {
             let error = task.record.withLock { record -> URLError? in
@@ -72,13 +80,14 @@ extension URLSession {
             }
             if let error { end(task, error) } else { others.append(task) }
         }
-        guard !others.isEmpty else { return }
-        link.tell(others) { task, error in
-            let mustEnd = task.record.withLock { record in
-                record.refusal = URLError(error)
-                return !record.isSuspended
+        guard !others.isEmpty else { return nil }
+        return link.tell(others) { task, error in
+            let refusal = task.record.withLock { record in
+                let refusal = URLError(error, resuming: record.request.resumeToken != nil)
+                record.refusal = refusal
+                return record.isSuspended ? nil : refusal
             }
-            if mustEnd { end(task, URLError(error)) }
+            if let refusal { end(task, refusal) }
         }
     }
 
@@ -95,25 +104,45 @@ extension URLSession {
             adopt(task)
         }
         let known = Set(list.map(\.id))
+        state.withLock { $0.ended.formIntersection(known) }
+        let attachments = state.withLock { $0.attachments }
         for task in unfinished {
-            let isGone = task.record.withLock { record in
-                guard let number = record.number, !record.hasEnded else { return false }
-                return !known.contains(number)
+            let (isGone, found) = task.record.withLock { record -> (Bool, Int?) in
+                guard let number = record.number, !record.hasEnded else { return (false, nil) }
+                return (!known.contains(number), record.found)
             }
             guard isGone else { continue }
-            let reason = "the daemon does not know the task any more"
+            if found == attachments {
+                // Whoever was attached before this session has taken its end in.
+                drop(task)
+                continue
+            }
+            let reason = "the daemon does not know the task: another process may have its end"
             end(task, URLError(.backgroundSessionWasDisconnected, reason: reason))
         }
     }
 
-    /// Takes in a task of the daemon's: one that is known here, or an object for it is made.
+    /// Forgets a task of which nothing was told, and nothing is going to be.
+    private func drop(_ task: URLSessionTask) {
+        task.record.withLock { $0.end() }
+        state.withLock { state in
+            state.tasks[ObjectIdentifier(task)] = nil
+            if let number = task.record.withLock({ $0.number }) { state.byNumber[number] = nil }
+        }
+        feed.add { [self] in endIfDone() }
+    }
+
+    /// Takes in a task of the daemon's: one that is known here, or an object for it is made; `nil` for one
+    /// whose end was told.
     @discardableResult
-    func adopt(_ task: TransferTask) -> URLSessionTask {
+    func adopt(_ task: TransferTask) -> URLSessionTask? {
+        guard !state.withLock({ $0.ended.contains(task.id) }) else { return nil }
         if let known = state.withLock({ $0.byNumber[task.id] }) {
             known.record.withLock { $0.update(task) }
             return known
         }
-        let record = TaskRecord(task)
+        var record = TaskRecord(task)
+        record.found = state.withLock { $0.attachments }
         let adopted =
             task.request.kind == .download
             ? URLSessionDownloadTask(record, session: self)

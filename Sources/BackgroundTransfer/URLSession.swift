@@ -8,6 +8,12 @@ import Synchronization
 /// Whoever makes a session of the same identifier again gets its tasks and all events that nobody has
 /// taken in. It lasts until it is invalidated: until then it holds its delegate, and listens.
 ///
+/// Without a daemon nothing is lost: tasks are kept here and told as soon as there is one. Starting it is
+/// the system's business (socket activation), and what keeps it away is in ``connectionError``.
+///
+/// A file that imports FoundationNetworking too has two classes of this name; there
+/// `import class BackgroundTransfer.URLSession` picks this one.
+///
 /// There is one object of an identifier in a process. A further one is invalid from the beginning: its
 /// delegate is told why, and its tasks fail with `URLError.backgroundSessionInUseByAnotherProcess`.
 public final class URLSession: NSObject, Sendable {
@@ -37,6 +43,9 @@ public final class URLSession: NSObject, Sendable {
         var delegate: (any URLSessionDelegate)?
         var tasks: [ObjectIdentifier: URLSessionTask] = [:]
         var byNumber: [Int64: URLSessionTask] = [:]
+        /// Tasks that have ended, as long as the daemon has not forgotten them.
+        var ended: Set<Int64> = []
+        var attachments = 0
         var isInvalidating = false
         var isOver = false
         var lastProvisional = 0
@@ -94,7 +103,7 @@ public final class URLSession: NSObject, Sendable {
     /// they do.
     ///
     /// Not of Apple's class.
-    public var connectionError: URLError? { link.problem.map(URLError.init) }
+    public var connectionError: URLError? { link.problem.map { URLError($0) } }
 
     /// Creates a download, suspended.
     public func downloadTask(with url: URL) -> URLSessionDownloadTask {
@@ -125,7 +134,7 @@ public final class URLSession: NSObject, Sendable {
 
     /// Creates an upload of a file, suspended; the daemon has a copy of the file when this returns.
     public func uploadTask(with request: URLRequest, fromFile file: URL) -> URLSessionUploadTask {
-        make([Draft(upload: request, file: file, rules: configuration)]) {
+        make([Draft(upload: request, file: file)]) {
             URLSessionUploadTask($0, session: self)
         }[0]
     }

@@ -33,10 +33,11 @@ public final class URLSessionConfiguration: NSObject, NSCopying, @unchecked Send
     /// Header fields of every request that does not have them itself.
     public var httpAdditionalHeaders: [AnyHashable: Any]?
 
-    /// The program that takes the events in when the application is not there; none by default, and the
-    /// events wait until the application makes the session again.
+    /// The program that takes the events in when the application is not there.
     ///
-    /// Not of Apple's class: there the system knows the application.
+    /// By default the one that the session has already, and for a new session none: its events wait until
+    /// the application makes the session again. Not of Apple's class: there the system knows the
+    /// application. ``sessionSendsLaunchEvents`` turns it off.
     public var launchHandler: LaunchHandler?
     /// Whether an answer with a status of 400 or more ends a download well, as on Apple's systems; by
     /// default it is a failure, and the body is not kept.

@@ -26,6 +26,10 @@ public protocol URLSessionDelegate: NSObjectProtocol, Sendable {
 }
 
 /// Is told what becomes of tasks.
+///
+/// What Apple's protocol has beyond this is never called for background sessions, or has no place here:
+/// redirects are followed and nobody is asked, and a request whose time has come is made as it is. A
+/// challenge is answered by the completion handler; a method that returns the answer is not called.
 public protocol URLSessionTaskDelegate: URLSessionDelegate {
     /// Says that a task was made, before the method that makes it returns to its caller's code.
     func urlSession(_ session: URLSession, didCreateTask task: URLSessionTask)
@@ -96,9 +100,24 @@ public protocol URLSessionDownloadDelegate: URLSessionTaskDelegate {
     )
 }
 
-/// Marks a delegate that is told of uploads too, which ``URLSessionTaskDelegate`` does here: the bodies
-/// of answers to uploads are not kept.
-public protocol URLSessionDataDelegate: URLSessionTaskDelegate {}
+/// Is told what servers answer to uploads.
+public protocol URLSessionDataDelegate: URLSessionTaskDelegate {
+    /// Hands over what a server has answered to an upload, in one piece and up to 64 KiB of it.
+    func urlSession(
+        _ session: URLSession,
+        dataTask: URLSessionDataTask,
+        didReceive data: Data
+    )
+}
+
+extension URLSessionDataDelegate {
+    /// Does nothing.
+    public func urlSession(
+        _ session: URLSession,
+        dataTask: URLSessionDataTask,
+        didReceive data: Data
+    ) {}
+}
 
 extension URLSessionDelegate {
     /// Does nothing.

@@ -171,7 +171,9 @@ extension ConditionLoop {
             board.publish(debouncer.current)
             logger.debug("conditions", metadata: debouncer.current.metadata)
         }
-        if !hasSettled, watch.isSettled || now >= sources.patience {
+        // A bus that is not there says nothing, however long it is waited for.
+        let isAlone = connection?.awaitsSocket ?? true
+        if !hasSettled, isAlone || watch.isSettled || now >= sources.patience {
             hasSettled = true
             board.settle()
         }

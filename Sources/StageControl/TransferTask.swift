@@ -212,6 +212,11 @@ public struct TransferChange: Hashable, Codable, Sendable {
     public var expectedToSend: ByteCount?
     /// The value of an `Authorization` field: the answer to a challenge, after which the task goes on.
     public var authorization: String?
+    /// Whether somebody waits for the task now.
+    ///
+    /// It then runs at once, before all others of the session, on any network and whatever the power.
+    /// That cannot be taken back.
+    public var promotes: Bool?
     /// Whether a challenge is answered with no: the task then ends with the server's refusal.
     public var rejectsChallenge: Bool?
 

@@ -42,12 +42,12 @@ extension Broker {
         } catch {
             throw .file(error)
         }
-        for id in sessions.keys.sorted() { await considerLaunch(id) }
-        turn()
     }
 
     /// Hands a task to the scheduler.
-    func admit(_ record: TaskRecord, at now: Date) {
+    ///
+    /// `reason` says why it is not to begin yet, where that is not by the client's or session's wish.
+    func admit(_ record: TaskRecord, at now: Date, reason: HoldReason? = nil) {
         guard let session = sessions[record.session] else { return }
         var item = Scheduler.Item(
             user: session.record.user,
@@ -59,9 +59,18 @@ extension Broker {
         )
         item.blocks = record.blocks
         if let earliest = record.earliest, earliest > now {
-            item.notBefore = Hold(.earliestBegin, until: earliest)
+            let isDiscretionary = session.record.configuration.isDiscretionary
+            item.notBefore = Hold(
+                reason ?? (isDiscretionary ? .discretionary : .earliestBegin),
+                until: earliest
+            )
         }
+        if record.blocks.contains(.authentication) { sessions[record.session]?.isChallenged = true }
         scheduler.add(record.id, item, at: now)
+        if expiries.count > 2 * scheduler.items.count + 1024 {
+            // Most are of tasks that have ended.
+            expiries = Heap(expiries.unordered.filter { scheduler.items[$0.task] != nil })
+        }
         expiries.insert(Expiry(date: record.deadline, task: record.id))
     }
 
@@ -87,7 +96,7 @@ extension Broker {
     /// Takes in what an attempt came to.
     func ended(_ task: FullTask, _ live: LiveTransfer, _ result: TransferRunner.Result) async {
         let id = task.record.id
-        self.live[id] = nil
+        guard hasEnded(id) else { return }
         let state = live.current
         extras[id, default: Extra()].received = state.received
         extras[id]?.attempts += state.attempts
@@ -135,10 +144,27 @@ extension Broker {
             for follower in followers { try await finisher.finish(follower) }
             try await finisher.finish(item)
         } catch {
-            await fail(task, TransferFailure(.storage, reason: "\(error)"))
+            // The content is here: another attempt finds it.
+            logger.error("A file could not be staged", metadata: ["error": "\(error)"])
+            for follower in followers { await readmit(follower.task) }
+            await readmit(record.id)
             return
         }
         await conclude([(record.id, event)] + followers.map { ($0.task, $0.event) })
+    }
+
+    /// Hands a task to the scheduler once more whose content could not be given its place.
+    private func readmit(_ id: Int64) async {
+        do throws(DaemonError) {
+            guard let task = try await journal.task(id), task.record.state != .ended else { return }
+            if task.record.state == .verified { try await journal.reopen(id) }
+            admit(task.record, at: .now)
+        } catch {
+            // It is taken up at the next start.
+            logger.error("A task could not be read", metadata: ["error": "\(error)"])
+        }
+        scheduler.paused(id, Hold(.disk, until: .now + Self.diskWait), at: .now)
+        turn()
     }
 
     private func judge(
@@ -155,12 +181,13 @@ extension Broker {
             scheduler.paused(id, hold, at: now)
         case .diskFull:
             scheduler.paused(id, nil, at: now)
-            scheduler.fullUntil = now + Self.diskWait
+            holdForSpace()
         case .challenge:
             await challenge(task, state)
         case .fail(let failure):
             await fail(task, failure)
         }
+        handOver(task.request, task.record.session)
         if scheduler.items[id] != nil {
             tell(.changed, id) { event in
                 event.state = .waiting
@@ -170,8 +197,28 @@ extension Broker {
         turn()
     }
 
-    /// How long nothing runs when the disk was found full.
-    private static let diskWait = 15.0
+    /// How long nothing runs when the disk was found full, until it is looked at again.
+    static let diskWait = 15.0
+
+    /// Starts nothing until there is space again.
+    func holdForSpace() {
+        spaceWhenFull = freeSpace
+        scheduler.fullUntil = .now + Self.diskWait
+    }
+
+    /// Goes on waiting for space, if there is none yet.
+    func checkSpace() {
+        guard let until = scheduler.fullUntil, until <= .now else { return }
+        let (free, before) = (freeSpace, spaceWhenFull)
+        // Somebody has made room, if only a little: that it is enough will be seen.
+        let isEnough = free >= configuration.reserve || free >= before + .mebibytes(1)
+        scheduler.fullUntil = isEnough ? nil : .now + Self.diskWait
+    }
+
+    private var freeSpace: ByteCount {
+        // What cannot be told is found out by writing.
+        (try? store.root.freeSpace().bytes).map { ByteCount($0) } ?? configuration.reserve
+    }
 
     private func challenge(_ task: FullTask, _ state: LiveTransfer.State) async {
         let id = task.record.id
@@ -216,7 +263,9 @@ extension Broker {
     /// What another task may go on with, if there is anything.
     func remnant(of task: FullTask) -> Remnant? {
         guard task.request.kind == .download, let user = sessions[task.record.session]?.record.user,
-            extras[task.record.id]?.received ?? .zero > .zero
+            let name = FilePath.Component(task.record.part),
+            // What cannot be opened is nothing to go on with.
+            let part = try? PartFile.open(name, in: store.parts), part.length > .zero
         else { return nil }
         return Remnant(
             token: "r-\(UUID().uuidString.lowercased())",
@@ -233,22 +282,39 @@ extension Broker {
         leaving remnant: Remnant? = nil,
         removing name: String? = nil
     ) async {
+        let ending = Ending(outcomes: outcomes, remnant: remnant, superfluous: name)
+        if !(await record(ending)) {
+            unrecorded.append(ending)
+            holdForSpace()
+        }
+        turn()
+    }
+
+    /// Tries again to write ends down that could not be.
+    func recordEndings() async {
+        let endings = unrecorded
+        unrecorded = []
+        for ending in endings where !(await record(ending)) { unrecorded.append(ending) }
+    }
+
+    private func record(_ ending: Ending) async -> Bool {
         do throws(DaemonError) {
-            let events = try await journal.end(outcomes, leaving: remnant.map { [$0] } ?? [])
+            let events = try await journal.end(
+                ending.outcomes,
+                leaving: ending.remnant.map { [$0] } ?? []
+            )
             for (session, event) in events {
                 sessions[session]?.unfinished -= 1
                 sessions[session]?.saw(event)
             }
-            for (id, _) in outcomes { await forget(id) }
-            if let name { removeFiles([name]) }
+            for (id, _) in ending.outcomes { forget(id) }
+            if let name = ending.superfluous { removeFiles([name]) }
             await announce(events)
+            return true
         } catch {
-            // The daemon cannot keep its word without its journal: it ends, and what started it
-            // starts it again.
-            logger.critical("An end was not recorded", metadata: ["error": "\(error)"])
-            end()
+            logger.error("An end was not recorded", metadata: ["error": "\(error)"])
+            return false
         }
-        turn()
     }
 
     /// Tells clients, or starts their handlers.
@@ -282,7 +348,7 @@ extension Broker {
             guard scheduler.items[expiry.task] != nil else { continue }
             do throws(DaemonError) {
                 guard let task = try await journal.task(expiry.task) else { continue }
-                live[expiry.task]?.switchOff.stop()
+                await halt(expiry.task)
                 await fail(
                     task,
                     TransferFailure(.timedOut, reason: "the task did not end in the time it has")

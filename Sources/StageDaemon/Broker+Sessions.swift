@@ -78,8 +78,8 @@ extension Broker {
         let session = try self.session(identifier, caller)
         let (id, user) = (session.record.id, session.record.user)
         for (task, item) in scheduler.items where item.session == id {
-            live[task]?.switchOff.stop()
-            await forget(task)
+            forget(task)
+            await halt(task)
         }
         do throws(DaemonError) {
             let removed = try await journal.removeSession(id)
@@ -255,7 +255,14 @@ extension Broker {
             lease: configuration.launchLease
         )
         sessions[id]?.launch = launch
-        await save(id)
+        guard await save(id) else {
+            // Not before it is on disk: it is tried again.
+            sessions[id]?.launch = nil
+            sessions[id]?.record.relaunch = session.record.relaunch
+            holdForSpace()
+            setTimer()
+            return
+        }
         send(launch)
     }
 
@@ -276,13 +283,16 @@ extension Broker {
         setTimer()
     }
 
-    private func save(_ id: Int64) async {
-        guard let relaunch = sessions[id]?.record.relaunch else { return }
+    /// Writes down what is known of launches, and returns whether that is on disk.
+    @discardableResult
+    private func save(_ id: Int64) async -> Bool {
+        guard let relaunch = sessions[id]?.record.relaunch else { return false }
         do throws(DaemonError) {
             try await journal.update(relaunch, of: id)
+            return true
         } catch {
-            logger.critical("A launch was not recorded", metadata: ["error": "\(error)"])
-            end()
+            logger.error("A launch was not recorded", metadata: ["error": "\(error)"])
+            return false
         }
     }
 }

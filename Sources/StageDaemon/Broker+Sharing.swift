@@ -31,7 +31,7 @@ extension Broker {
     }
 
     /// Forgets a task that has ended; who waited for its content takes over.
-    func forget(_ id: Int64) async {
+    func forget(_ id: Int64) {
         scheduler.remove(id)
         let extra = extras.removeValue(forKey: id)
         guard let extra, let key = extra.key else { return }
@@ -41,12 +41,52 @@ extension Broker {
         extras[next, default: Extra()].followers = Array(waiting.dropFirst())
         extras[next]?.key = key
         scheduler.change(next, at: .now) { $0.blocks.remove(.leader) }
+        handOver(from: next)
+    }
+
+    /// Has another task fetch content where the one that was to do it is held and another is not.
+    func handOver(_ request: TransferRequest, _ session: Int64) {
+        guard let user = sessions[session]?.record.user,
+            let key = Self.contentKey(request, user: user), let leader = leaders[key]
+        else { return }
+        handOver(from: leader)
+    }
+
+    /// Has others fetch the content that tasks fetch which are held by now.
+    func handOverAll() {
+        for id in Array(leaders.values) { handOver(from: id) }
+    }
+
+    private func handOver(from id: Int64) {
+        guard let extra = extras[id], let key = extra.key, !extra.followers.isEmpty, isHeld(id),
+            let next = extra.followers.first(where: { scheduler.items[$0] != nil && !isHeld($0) })
+        else { return }
+        extras[id]?.key = nil
+        extras[id]?.followers = []
+        extras[next, default: Extra()].key = key
+        extras[next]?.followers = extra.followers.filter { $0 != next } + [id]
+        leaders[key] = next
+        scheduler.change(id, at: .now) { $0.blocks.insert(.leader) }
+        scheduler.change(next, at: .now) { $0.blocks.remove(.leader) }
+    }
+
+    /// Whether a task is held by something that may last, and does not hold all others too.
+    private func isHeld(_ id: Int64) -> Bool {
+        scheduler.holds(of: id, at: .now).contains { hold in
+            switch hold.reason {
+            case .pausedByClient, .pausedByUser, .earliestBegin, .metered, .constrained, .onBattery,
+                .powerSaver, .discretionary, .penalty, .quota, .authentication:
+                true
+            case .offline, .portal, .disk, .slot, .backoff, .server, .clock: false
+            }
+        }
     }
 
     /// Makes copies of complete content for the tasks that wait for it.
     func copies(for item: Finisher.Item) async -> [Finisher.Item] {
         var copies: [Finisher.Item] = []
-        for id in extras[item.task]?.followers ?? [] where scheduler.items[id] != nil {
+        for id in extras[item.task]?.followers ?? []
+        where scheduler.items[id] != nil && !isHeld(id) {
             let (name, store) = ("task-\(id)", store)
             guard let file = FilePath.Component("\(name).part.1") else { continue }
             do throws(FileError) {

@@ -18,18 +18,24 @@ extension Broker {
         var snapshots: [String] = []
         let now = Date.now
         var penalty: Date?
+        var reason: HoldReason?
         if let token = message.launch, token == session.record.relaunch.lease {
             penalty = session.record.relaunch.earliestBegin(at: now)
         }
+        let known = try await knownTokens(message.tasks, session.record.id)
         do throws(ControlRefusal) {
             for request in message.tasks {
                 var task = try NewTask(request, session.record.configuration, at: now)
-                if let penalty { task.earliest = max(task.earliest ?? penalty, penalty) }
+                if let penalty, penalty > task.earliest ?? .distantPast {
+                    task.earliest = penalty
+                    reason = .penalty
+                }
                 if session.record.configuration.isDiscretionary {
                     let slot = now + .random(in: 0...max(configuration.discretionaryWindow, 0))
                     task.earliest = max(task.earliest ?? slot, slot)
                 }
-                try await prepare(&task, caller)
+                // The file of a request that is repeated may be gone, and its resume token is used up.
+                if !known.contains(request.token) { try await prepare(&task, caller) }
                 if task.request.kind == .upload, let name = task.part { snapshots.append(name) }
                 tasks.append(task)
             }
@@ -37,12 +43,27 @@ extension Broker {
             removeFiles(snapshots)
             throw error
         }
-        return try await insert(tasks, session.record.id)
+        return try await insert(tasks, session.record.id, reason)
+    }
+
+    /// The tokens among those of requests that need something prepared which the session has already.
+    private func knownTokens(
+        _ requests: [TransferRequest],
+        _ session: Int64
+    ) async throws(ControlRefusal) -> Set<String> {
+        let tokens = requests.filter { $0.kind == .upload || $0.resumeToken != nil }.map(\.token)
+        guard !tokens.isEmpty else { return [] }
+        do throws(DaemonError) {
+            return try await journal.known(tokens, in: session)
+        } catch {
+            throw ControlRefusal(.storage, "\(error)")
+        }
     }
 
     private func insert(
         _ tasks: [NewTask],
-        _ session: Int64
+        _ session: Int64,
+        _ reason: HoldReason?
     ) async throws(ControlRefusal) -> CreatedTasks {
         let now = Date.now
         let names = tasks.filter { $0.request.kind == .upload }.compactMap(\.part)
@@ -58,7 +79,8 @@ extension Broker {
                 var record = record
                 sessions[session]?.unfinished += 1
                 join(record.id, task.request, &record)
-                admit(record, at: now)
+                admit(record, at: now, reason: reason)
+                handOver(task.request, session)
             }
             turn()
             return CreatedTasks(created.map(\.record.id))
@@ -221,10 +243,14 @@ extension Broker {
         scheduler.change(id, at: .now) { item in
             item.blocks = isFollower ? record.blocks.union(.leader) : record.blocks
             item.priority = record.priority
-            if change.earliestBegin != nil {
+            item.needs = record.needs
+            if change.promotes == true {
+                item.notBefore = nil
+            } else if change.earliestBegin != nil {
                 item.notBefore = record.earliest.map { Hold(.earliestBegin, until: $0) }
             }
         }
+        handOver(task.request, record.session)
         if change.rejectsChallenge == true {
             await fail(
                 task,
@@ -237,12 +263,8 @@ extension Broker {
 
     private func cancel(_ task: FullTask, _ keepsContent: Bool) async {
         let id = task.record.id
-        // The attempt may write until it has stopped: what is received counts from what is on disk.
-        if let transfer = live[id] {
-            extras[id, default: Extra()].received = transfer.current.received
-            transfer.switchOff.stop()
-        }
         scheduler.remove(id)
+        await halt(id)
         var event = SessionEvent(.cancelled, time: .now)
         let remnant = keepsContent ? remnant(of: task) : nil
         event.resumeToken = remnant?.token
@@ -283,6 +305,11 @@ extension FullTask {
         if let earliest = change.earliestBegin {
             request.earliestBegin = earliest
             record.earliest = earliest
+        }
+        if change.promotes == true {
+            record.needs = []
+            record.earliest = nil
+            record.priority = 100
         }
         request.description = change.description ?? request.description
         request.expectedToReceive = change.expectedToReceive ?? request.expectedToReceive

@@ -44,6 +44,14 @@ actor Broker {
         var followers: [Int64] = []
     }
 
+    /// How tasks have ended.
+    struct Ending {
+        var outcomes: [(id: Int64, event: SessionEvent)]
+        var remnant: Remnant?
+        /// The name of files that are not needed any more.
+        var superfluous: String?
+    }
+
     /// When a task is given up.
     struct Expiry: Comparable {
         var date: Date
@@ -88,7 +96,13 @@ actor Broker {
     private var nextWatcher = 0
     /// When tasks are given up, earliest first.
     var expiries = Heap<Expiry>()
-    private var isEnding = false
+    private var hasStarted = false
+    /// Who waits for an attempt to have stopped; what it comes to does not count any more.
+    private var halting: [Int64: [CheckedContinuation<Void, Never>]] = [:]
+    /// Ends that could not be written down yet.
+    var unrecorded: [Ending] = []
+    /// What was free when the disk was found full.
+    var spaceWhenFull = ByteCount.zero
 
     init(
         store: TransferStore,
@@ -120,7 +134,10 @@ actor Broker {
     /// Looks after what changes by itself with time, until the task is cancelled.
     func watchClock() async {
         for await _ in alarms {
+            await recordEndings()
+            checkSpace()
             await expire()
+            handOverAll()
             for id in sessions.keys.sorted() { await considerLaunch(id) }
             turn()
         }
@@ -146,6 +163,7 @@ actor Broker {
             // Nobody needs to wait any longer for what is gone.
             release(.portal)
         }
+        handOverAll()
         tellHolds()
         turn()
     }
@@ -157,9 +175,34 @@ actor Broker {
         }
     }
 
+    /// Begins to carry out what there is to do, once it is known what the machine says.
+    func start(_ conditions: Conditions) async {
+        scheduler.conditions = conditions
+        hasStarted = true
+        for id in sessions.keys.sorted() { await considerLaunch(id) }
+        turn()
+    }
+
+    /// Ends an attempt of a task, if one runs, and returns once nothing more is written by it.
+    ///
+    /// What it comes to does not count.
+    func halt(_ id: Int64) async {
+        guard let transfer = live[id] else { return }
+        transfer.switchOff.stop()
+        await withCheckedContinuation { halting[id, default: []].append($0) }
+    }
+
+    /// Takes note that an attempt is over; returns whether what it came to counts.
+    func hasEnded(_ id: Int64) -> Bool {
+        live[id] = nil
+        guard let waiting = halting.removeValue(forKey: id) else { return true }
+        for continuation in waiting { continuation.resume() }
+        return false
+    }
+
     /// Lets the scheduler decide, and has done what it decides.
     func turn() {
-        guard !isEnding else { return }
+        guard hasStarted else { return }
         let now = Date.now
         let turn = scheduler.turn(at: now)
         for id in turn.stop { live[id]?.switchOff.stop() }
@@ -177,20 +220,20 @@ actor Broker {
 
     /// What an attempt needs, or `nil` if it is not wanted any more.
     func begin(
-        _ id: Int64,
-        _ transfer: LiveTransfer
+        _ id: Int64
     ) async -> (FullTask, SessionConfiguration, failures: Int)? {
         do throws(DaemonError) {
             guard let task = try await journal.task(id),
                 let session = sessions[task.record.session], scheduler.items[id] != nil
             else {
-                if live[id] === transfer { live[id] = nil }
+                _ = hasEnded(id)
                 scheduler.remove(id)
                 return nil
             }
             return (task, session.record.configuration, extras[id]?.failures ?? 0)
         } catch {
             logger.error("A task could not be read", metadata: ["error": "\(error)"])
+            _ = hasEnded(id)
             scheduler.paused(id, Hold(.backoff, until: .now + 60), at: .now)
             return nil
         }
@@ -199,21 +242,13 @@ actor Broker {
     /// Sets the clock to the next moment at which something changes by itself.
     func setTimer() {
         var dates = [scheduler.nextDeadline, expiries.min?.date]
+        if !unrecorded.isEmpty { dates.append(.now + Self.diskWait) }
         for session in sessions.values where session.record.relaunch.failures > 0 {
             if hasNews(session), session.subscription == nil, session.launch == nil {
                 dates.append(session.record.relaunch.notBefore)
             }
         }
         timer.set(dates.compactMap(\.self).min())
-    }
-
-    /// Stops what runs, with everything that was received kept, and starts nothing more.
-    func end() {
-        isEnding = true
-        for transfer in live.values { transfer.switchOff.stop() }
-        for session in sessions.values { session.subscription?.end() }
-        for watcher in watchers.values { watcher.continuation.finish() }
-        command.finish()
     }
 
     /// Has a handler started.

@@ -176,10 +176,8 @@ extension Daemon {
                     }
                 }
             }
-            group.cancelAll()
         }
-        guard !Task.isCancelled else { return nil }
-        return .journal(state.appending("journal.sqlite"), "it cannot be written any more")
+        return nil
     }
 
     private func carryOut(
@@ -188,10 +186,13 @@ extension Daemon {
         _ broker: Broker,
         _ runner: TransferRunner
     ) async {
-        guard let (task, session, failures) = await broker.begin(id, live) else { return }
+        guard let (task, session, failures) = await broker.begin(id) else { return }
         let result = await runner.run(task, session, live, failures: failures)
-        // What was stopped because the daemon ends goes on with the next one.
-        guard !Task.isCancelled else { return }
+        guard !Task.isCancelled else {
+            // What was stopped because the daemon ends goes on with the next one.
+            _ = await broker.hasEnded(id)
+            return
+        }
         await broker.ended(task, live, result)
     }
 
@@ -202,10 +203,13 @@ extension Daemon {
         do {
             let monitor = try ConditionMonitor(sources: sources, logger: logger)
             defer { monitor.stop() }
+            // Unknown is not no, so what is known is waited for.
+            await broker.start(await monitor.settled())
             for await conditions in monitor.changes() { await broker.setConditions(conditions) }
         } catch {
             // Unknown is not no: transfers run.
             logger.warning("Nobody watches network and power", metadata: ["error": "\(error)"])
+            await broker.start(.unknown)
         }
         return nil
     }

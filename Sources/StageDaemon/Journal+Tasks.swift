@@ -64,6 +64,20 @@ extension Journal {
         return TaskRecord(row)
     }
 
+    /// Those of the tokens that a session's tasks have.
+    func known(_ tokens: [String], in session: Int64) async throws(DaemonError) -> Set<String> {
+        try await read { database in
+            let statement = try database.cachedStatement(
+                sql: "SELECT token FROM task WHERE session = ? AND token = ?"
+            )
+            return Set(
+                try tokens.compactMap { token in
+                    try String.fetchOne(statement, arguments: [session, token])
+                }
+            )
+        }
+    }
+
     /// All tasks that have not ended, and those whose content waits for its place.
     func openTasks() async throws(DaemonError) -> [TaskRecord] {
         try await read { database in
@@ -109,11 +123,12 @@ extension Journal {
         try await write { database in
             try database.execute(
                 sql: """
-                    UPDATE task SET priority = ?, blocks = ?, earliest = ?, request = ?
+                    UPDATE task
+                    SET priority = ?, needs = ?, blocks = ?, earliest = ?, request = ?
                     WHERE id = ? AND state = 0
                     """,
                 arguments: [
-                    task.record.priority, task.record.blocks.rawValue,
+                    task.record.priority, task.record.needs.rawValue, task.record.blocks.rawValue,
                     task.record.earliest?.timeIntervalSince1970,
                     try ControlFormat.encode(task.request), task.record.id,
                 ]

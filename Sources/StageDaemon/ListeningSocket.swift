@@ -22,15 +22,16 @@ enum ListeningSocket {
         func fault() -> DaemonError { .socket(path, Errno(rawValue: errno).description) }
         var address = sockaddr_un()
         address.sun_family = sa_family_t(AF_UNIX)
-        let bytes = Array(path.string.utf8)
+        // Nobody meets a socket that is not listened to yet: it gets its name afterwards.
+        let bytes = Array("\(path)~".utf8)
         guard bytes.count < MemoryLayout.size(ofValue: address.sun_path) else {
-            throw .socket(path, "the path of a socket has at most 107 bytes")
+            throw .socket(path, "the path of a socket has at most 106 bytes")
         }
         unsafe withUnsafeMutableBytes(of: &address.sun_path) { unsafe $0.copyBytes(from: bytes) }
         do throws(FileError) {
             let directory = try Directory.make(path.removingLastComponent())
-            // Only one daemon works in a state directory, so what is here is nobody's.
-            if let name = path.lastComponent { try directory.remove(name) }
+            let name = (path.lastComponent?.string).flatMap { FilePath.Component("\($0)~") }
+            if let name { try directory.remove(name) }
         } catch {
             throw .file(error)
         }
@@ -43,7 +44,9 @@ enum ListeningSocket {
             }
         }
         let mode: mode_t = isShared ? 0o666 : 0o600
-        guard status == 0, unsafe chmod(path.string, mode) == 0, Glibc.listen(socket, 512) == 0
+        // Only one daemon works in a state directory, so what has the name now is nobody's.
+        guard status == 0, unsafe chmod("\(path)~", mode) == 0, Glibc.listen(socket, 512) == 0,
+            unsafe rename("\(path)~", path.string) == 0
         else {
             defer { close(socket) }
             throw fault()

@@ -77,7 +77,7 @@ final class LiveTransfer: Sendable {
         let now = ContinuousClock.now
         let mayTell = state.withLock { state in
             change(&state)
-            if state.total == nil { state.total = state.response?.contentLength }
+            if state.total == nil { state.total = state.response?.contentTotal }
             // Ten times a second is as often as a person can see.
             guard state.told.map({ now - $0 >= .milliseconds(100) }) ?? true else { return false }
             state.told = now
@@ -116,10 +116,13 @@ final class LiveTransfer: Sendable {
 }
 
 extension ResponseSummary {
-    /// The length that the server has announced.
-    fileprivate var contentLength: ByteCount? {
-        fields.first { $0.name.lowercased() == "content-length" }
-            .flatMap { Int64($0.value) }.map { ByteCount($0) }
+    /// The length of the whole content that the server has announced.
+    fileprivate var contentTotal: ByteCount? {
+        let length =
+            status == 206
+            ? value(of: "Content-Range")?.split(separator: "/").last.map(String.init)
+            : value(of: "Content-Length")
+        return length.flatMap { Int64($0) }.map { ByteCount($0) }
     }
 }
 

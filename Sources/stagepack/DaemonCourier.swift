@@ -79,6 +79,10 @@ final class DaemonCourier: ArchiveCourier {
         var configuration = SessionConfiguration()
         configuration.handler = handler.map(LaunchHandler.init)
         configuration.handler?.version = Version.text
+        // Where this process finds registrations and containers, the handler has to.
+        configuration.handler?.environment = ProcessInfo.processInfo.environment.filter {
+            ["HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"].contains($0.key)
+        }
         do throws(ControlError) {
             let client = try ControlClient.find(environment: ProcessInfo.processInfo.environment)
             try await client.makeSession(session, configuration: configuration)

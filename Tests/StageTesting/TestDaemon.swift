@@ -33,6 +33,7 @@ public final class TestDaemon: Sendable {
         var unanswered: [String: Int] = [:]
         var refusals: [String: ControlRefusal] = [:]
         var launches: [String] = []
+        var repeatsEvents = false
     }
 
     /// The path of the socket.
@@ -73,6 +74,9 @@ public final class TestDaemon: Sendable {
         state.withLock { $0.refusals[line] = refusal }
     }
 
+    /// Sends all events to whoever attaches, those that the client knows too.
+    public func repeatEvents() { state.withLock { $0.repeatsEvents = true } }
+
     /// The requests so far.
     public var requests: [Request] { state.withLock { $0.requests } }
 
@@ -97,6 +101,14 @@ public final class TestDaemon: Sendable {
     /// Forgets a task without a word.
     public func forget(_ task: Int64) {
         _ = state.withLock { $0.tasks.removeValue(forKey: task) }
+    }
+
+    /// Forgets all sessions, tasks and events, without a word.
+    public func forgetAll() {
+        state.withLock { state in
+            state.sessions = [:]
+            state.tasks = [:]
+        }
     }
 
     /// Makes an event happen: durable ones get a number and are kept, and change their task.
@@ -171,9 +183,9 @@ public final class TestDaemon: Sendable {
     }
 
     private func attach(_ target: String, _ connection: CInt) {
-        let parts = target.split { "/?=".contains($0) }
-        let identifier = parts.count > 3 ? String(parts[2]) : ""
-        let after = Int64(parts.last ?? "") ?? 0
+        let parts = target.split { "/?=&".contains($0) }
+        let identifier = parts.count > 5 ? String(parts[2]) : ""
+        let after = parts.count > 5 ? Int64(parts[5]) ?? 0 : 0
         let socket = Socket(connection)
         let isAttached = state.withLock { state -> Bool in
             guard var session = state.sessions[identifier] else { return true }
@@ -186,7 +198,8 @@ public final class TestDaemon: Sendable {
             state.sessions[identifier] = session
             _ = socket.send(Self.streamHead)
             Self.send(SessionEvent(.attached, time: .now), to: connection)
-            for event in session.events where event.sequence ?? 0 > after {
+            let first = state.repeatsEvents ? 0 : after
+            for event in session.events where event.sequence ?? 0 > first {
                 Self.send(event, to: connection)
             }
             return true

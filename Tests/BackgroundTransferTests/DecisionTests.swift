@@ -1,0 +1,186 @@
+import Foundation
+import FoundationNetworking
+import StageControl
+import StageModel
+import Testing
+
+@testable import BackgroundTransfer
+
+/// The parts that decide and do nothing.
+struct DecisionTests {
+    private let request = TransferRequest(token: "t", kind: .download, url: "http://host/file")
+
+    @Test func aTaskIsCreatedOnceAndThenChanged() {
+        var record = TaskRecord(request, created: .now)
+        var sent = request
+        sent.isSuspended = true
+        #expect(record.nextStep() == .create(sent))
+        record.wasCreated(as: 7)
+        #expect(record.nextStep() == nil)
+        #expect(record.resume() == true)
+        var change = TransferChange()
+        change.state = .running
+        #expect(record.nextStep() == .change(7, change))
+        #expect(record.nextStep() == nil)
+        record.wasNotTold(change)
+        #expect(record.suspend() == true)
+        change.state = .suspended
+        #expect(record.nextStep() == .change(7, change), "the last word counts")
+    }
+
+    @Test func whatIsChangedBeforeTheCreationIsPartOfIt() {
+        var record = TaskRecord(request, created: .now)
+        var change = TransferChange()
+        change.description = "target"
+        record.change(change)
+        #expect(record.resume() == true)
+        var sent = request
+        sent.isSuspended = false
+        sent.description = "target"
+        #expect(record.nextStep() == .create(sent))
+        record.wasCreated(as: 7)
+        #expect(record.nextStep() == nil)
+    }
+
+    @Test func aRepeatedCreationIsFollowedByAllThatMayHaveChanged() {
+        var record = TaskRecord(request, created: .now)
+        _ = record.nextStep()
+        #expect(!record.isOnlyHere)
+        #expect(record.resume() == true)
+        _ = record.nextStep()
+        record.wasCreated(as: 7)
+        var change = TransferChange()
+        change.state = .running
+        #expect(record.nextStep() == .change(7, change))
+    }
+
+    @Test func aCreationThatNobodyHeardOfLeavesTheTaskHere() {
+        var record = TaskRecord(request, created: .now)
+        _ = record.nextStep()
+        record.wasNotSent()
+        #expect(record.isOnlyHere)
+    }
+
+    @Test func nothingIsSaidOfATaskAfterItsCancellation() {
+        var cancelled = TransferChange()
+        cancelled.state = .cancelled
+        cancelled.producesResumeToken = true
+        var later = TransferChange()
+        later.state = .running
+        #expect(cancelled.merging(later) == cancelled)
+        var record = TaskRecord(request, created: .now)
+        #expect(record.cancel(producingResumeData: false) == true)
+        #expect(record.cancel(producingResumeData: true) == false)
+        #expect(record.resume() == false)
+        #expect(record.suspend() == false)
+    }
+
+    @Test func anEndIsTakenInOnce() {
+        var record = TaskRecord(request, created: .now)
+        #expect(record.take(SessionEvent(.failed, time: .now)) == true)
+        #expect(record.take(SessionEvent(.completed, time: .now)) == false)
+        #expect(record.nextStep() == nil)
+    }
+
+    @Test func anEventInWorkHoldsBackThoseAfterIt() {
+        var window = AcknowledgementWindow()
+        window.attach(lastEvent: 6, acknowledged: 2)
+        #expect(window.due == nil)
+        #expect(window.receive(2) == false)
+        for sequence in Int64(3)...5 { #expect(window.receive(sequence) == true) }
+        #expect(window.receive(4) == false)
+        window.finish(4)
+        window.finish(5)
+        #expect(window.due == nil)
+        window.finish(3)
+        #expect(window.due == 5)
+        window.wasAcknowledged(5)
+        #expect(window.due == nil)
+    }
+
+    @Test func aDaemonWithoutItsRecordsCountsAnew() {
+        var window = AcknowledgementWindow()
+        #expect(window.receive(9) == true)
+        window.attach(lastEvent: 1, acknowledged: 0)
+        #expect(window.receive(1) == true)
+    }
+
+    @Test func waitsGrowUpToTenSeconds() {
+        var backoff = Backoff()
+        let waits = (1...9).map { _ in backoff.next() }
+        #expect(waits.prefix(3) == [.milliseconds(100), .milliseconds(200), .milliseconds(400)])
+        #expect(waits.last == .seconds(10))
+        backoff.reset()
+        #expect(backoff.next() == .milliseconds(100))
+    }
+
+    /// A field, and what is read out of it.
+    struct Field: Sendable {
+        var value: String
+        var schemes: [String]
+        var realm: String?
+        var answer: String?
+    }
+
+    @Test(arguments: [
+        Field(value: #"Basic realm="a""#, schemes: ["basic"], realm: "a", answer: "Basic dTpw"),
+        Field(value: "basic realm=a", schemes: ["basic"], realm: "a", answer: "Basic dTpw"),
+        Field(
+            value: #"Basic charset="UTF-8", realm="a, b""#,
+            schemes: ["basic"],
+            realm: "a, b",
+            answer: "Basic dTpw"
+        ),
+        Field(
+            value: #"Negotiate, Digest nonce="x", realm="d", Basic realm="b\"c""#,
+            schemes: ["negotiate", "digest", "basic"],
+            realm: #"b"c"#,
+            answer: "Basic dTpw"
+        ),
+        Field(value: #"Digest realm="d""#, schemes: ["digest"], realm: "d"),
+        Field(value: "", schemes: []),
+        Field(value: #"Basic realm="#, schemes: ["basic"], realm: "", answer: "Basic dTpw"),
+    ])
+    func aChallengeIsRead(_ field: Field) {
+        let challenge = Challenge(field.value, url: "https://host/file")
+        #expect(challenge.schemes == field.schemes)
+        #expect(challenge.realm == field.realm)
+        let credential = URLCredential(user: "u", password: "p", persistence: .none)
+        #expect(challenge.answer(.useCredential, credential) == field.answer)
+        #expect(challenge.answer(.performDefaultHandling, credential) == nil)
+        #expect(challenge.answer(.useCredential, nil) == nil)
+    }
+
+    @Test func aConfigurationIsCopiedAndSentWhole() {
+        let configuration = URLSessionConfiguration.background(withIdentifier: "s")
+        configuration.isDiscretionary = true
+        configuration.allowsCellularAccess = false
+        configuration.httpAdditionalHeaders = ["A": 1]
+        configuration.timeoutIntervalForRequest = 5
+        configuration.launchHandler = LaunchHandler(command: ["/bin/true"])
+        let copy = configuration.duplicate()
+        configuration.isDiscretionary = false
+        var expected = SessionConfiguration()
+        expected.isDiscretionary = true
+        expected.allowsExpensiveNetworkAccess = false
+        expected.headers = ["A": "1"]
+        expected.requestTimeout = 5
+        expected.answersChallenges = true
+        expected.handler = LaunchHandler(command: ["/bin/true"])
+        #expect(copy.message == expected)
+    }
+
+    @Test func aLaunchIsReadFromTheEnvironment() {
+        let environment = ["STAGEPACK_SESSION": "s", "STAGEPACK_LAUNCH": "l"]
+        #expect(BackgroundLaunch(environment: environment)?.identifier == "s")
+        #expect(BackgroundLaunch(environment: [:]) == nil)
+    }
+
+    @Test func resumeDataOfOtherVersionsIsNone() throws {
+        var data = ResumeData(request, token: "received")
+        #expect(ResumeData(try #require(data.data)) == data)
+        data.version = 2
+        #expect(ResumeData(try #require(data.data)) == nil)
+        #expect(ResumeData(Data("x".utf8)) == nil)
+    }
+}

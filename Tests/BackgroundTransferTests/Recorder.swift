@@ -1,0 +1,203 @@
+import BackgroundTransfer
+import Foundation
+import StageControl
+import StageModel
+import StageSystem
+import StageTesting
+import Synchronization
+import Testing
+
+/// A delegate that writes down what it is told.
+final class Recorder: NSObject, URLSessionDownloadDelegate, URLSessionDataDelegate {
+    struct State {
+        var lines: [String] = []
+        var errors: [Int: URLError?] = [:]
+        var credential: URLCredential?
+        var block: (@Sendable () -> Void)?
+        var challengeAnswer: (@Sendable () -> Void)?
+    }
+
+    let state = Mutex(State())
+
+    /// What was told so far, a line for each call.
+    var lines: [String] { state.withLock { $0.lines } }
+
+    /// How a task ended; `nil` if it has not.
+    func error(of task: URLSessionTask) -> URLError?? {
+        state.withLock { $0.errors[task.taskIdentifier] }
+    }
+
+    private func add(_ line: String) { state.withLock { $0.lines.append(line) } }
+
+    func urlSession(_ session: URLSession, didCreateTask task: URLSessionTask) {
+        add("created \(task.taskIdentifier)")
+    }
+
+    func urlSession(
+        _ session: URLSession,
+        downloadTask: URLSessionDownloadTask,
+        didWriteData bytesWritten: Int64,
+        totalBytesWritten: Int64,
+        totalBytesExpectedToWrite: Int64
+    ) {
+        let id = downloadTask.taskIdentifier
+        add("wrote \(id): \(bytesWritten), \(totalBytesWritten) of \(totalBytesExpectedToWrite)")
+    }
+
+    func urlSession(
+        _ session: URLSession,
+        downloadTask: URLSessionDownloadTask,
+        didResumeAtOffset fileOffset: Int64,
+        expectedTotalBytes: Int64
+    ) {
+        add("resumed \(downloadTask.taskIdentifier): \(fileOffset) of \(expectedTotalBytes)")
+    }
+
+    func urlSession(
+        _ session: URLSession,
+        downloadTask: URLSessionDownloadTask,
+        didFinishDownloadingTo location: URL
+    ) {
+        add("finished \(downloadTask.taskIdentifier): \(location.path)")
+        state.withLock { $0.block }?()
+    }
+
+    func urlSession(
+        _ session: URLSession,
+        task: URLSessionTask,
+        didSendBodyData bytesSent: Int64,
+        totalBytesSent: Int64,
+        totalBytesExpectedToSend: Int64
+    ) {
+        let id = task.taskIdentifier
+        add("sent \(id): \(bytesSent), \(totalBytesSent) of \(totalBytesExpectedToSend)")
+    }
+
+    func urlSession(
+        _ session: URLSession,
+        task: URLSessionTask,
+        didReceive challenge: URLAuthenticationChallenge,
+        completionHandler:
+            @escaping @Sendable (URLSession.AuthChallengeDisposition, URLCredential?) -> Void
+    ) {
+        let space = challenge.protectionSpace
+        add(
+            "challenged \(task.taskIdentifier): \(space.host):\(space.port) \(space.realm ?? "-")"
+                + " \(challenge.previousFailureCount)"
+        )
+        let credential = state.withLock { $0.credential }
+        state.withLock { state in
+            state.challengeAnswer = {
+                completionHandler(
+                    credential == nil ? .rejectProtectionSpace : .useCredential,
+                    credential
+                )
+            }
+        }
+    }
+
+    func urlSession(
+        _ session: URLSession,
+        task: URLSessionTask,
+        didFinishCollecting metrics: URLSessionTaskMetrics
+    ) {
+        add("metrics \(task.taskIdentifier): \(metrics.redirectCount)")
+    }
+
+    func urlSession(
+        _ session: URLSession,
+        task: URLSessionTask,
+        didCompleteWithError error: (any Error)?
+    ) {
+        let error = error as? URLError
+        state.withLock { $0.errors[task.taskIdentifier] = .some(error) }
+        add("completed \(task.taskIdentifier): \(error.map { "\($0.code.rawValue)" } ?? "well")")
+    }
+
+    func urlSession(_ session: URLSession, dataTask: URLSessionDataTask, didReceive data: Data) {
+        add("answered \(dataTask.taskIdentifier): \(String(decoding: data, as: UTF8.self))")
+    }
+
+    func urlSessionDidFinishEvents(forBackgroundURLSession session: URLSession) {
+        add("finished events")
+    }
+
+    func urlSession(_ session: URLSession, didBecomeInvalidWithError error: (any Error)?) {
+        add("invalid: \((error as? URLError).map { "\($0.code.rawValue)" } ?? "well")")
+    }
+}
+
+/// A daemon and a session for one test.
+struct World {
+    let daemon: TestDaemon
+    let recorder = Recorder()
+    let identifier = "session-\(UInt64.random(in: .min ... .max))"
+
+    /// Creates a daemon in the directory of the test, which runs.
+    init() throws {
+        let directory = try TemporaryDirectory.required()
+        daemon = TestDaemon(path: "\(directory.path)/socket")
+        try daemon.start()
+    }
+
+    /// The rules of the session.
+    var configuration: URLSessionConfiguration {
+        let configuration = URLSessionConfiguration.background(withIdentifier: identifier)
+        configuration.serviceSocketPath = daemon.path
+        return configuration
+    }
+
+    /// Makes the session.
+    func session() -> URLSession {
+        URLSession(configuration: configuration, delegate: recorder, delegateQueue: nil)
+    }
+
+    /// Makes an event happen.
+    @discardableResult
+    func emit(
+        _ kind: SessionEvent.Kind,
+        _ task: URLSessionTask? = nil,
+        _ change: (inout SessionEvent) -> Void = { _ in }
+    ) -> SessionEvent {
+        var event = SessionEvent(kind, time: .now)
+        event.task = task.map { Int64($0.taskIdentifier) }
+        change(&event)
+        return daemon.emit(event, in: identifier)
+    }
+
+    /// Waits until the delegate was told `count` lines, or more.
+    func lines(_ count: Int) async throws -> [String] {
+        try await poll("found \(recorder.lines)") { recorder.lines.count >= count }
+        return recorder.lines
+    }
+
+    /// Waits until the session takes events in.
+    func attach() async throws {
+        try await poll("requests: \(daemon.requests.map(\.line))") { daemon.isAttached(identifier) }
+    }
+
+    /// Waits until an event was acknowledged.
+    func acknowledged(_ sequence: Int64) async throws {
+        try await poll("up to \(daemon.session(identifier)?.acknowledgedEvent ?? -1)") {
+            daemon.session(identifier)?.acknowledgedEvent == sequence
+        }
+    }
+
+    /// Ends the session and the daemon.
+    func end(_ session: URLSession) async throws {
+        session.invalidateAndCancel()
+        try await poll { session.connectionError == nil }
+        for task in daemon.tasks where task.session == identifier && task.state != .completed {
+            var event = SessionEvent(.cancelled, time: .now)
+            event.task = task.id
+            daemon.emit(event, in: identifier)
+        }
+        try await poll("found \(recorder.lines)") { recorder.lines.last == "invalid: well" }
+        daemon.stop()
+    }
+}
+
+extension URL {
+    /// Makes a URL of a text that is one.
+    init(text: String) throws { self = try #require(URL(string: text)) }
+}

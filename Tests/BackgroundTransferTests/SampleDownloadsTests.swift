@@ -1,0 +1,85 @@
+import Foundation
+import StageControl
+import StageModel
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+/// The sample as a process of its own, against a daemon that transfers nothing.
+@Suite(.directory)
+struct SampleDownloadsTests {
+    private static let session = "com.example.background-downloads"
+
+    private let daemon: TestDaemon
+    private let folder: FilePath
+
+    init() throws {
+        let directory = try TemporaryDirectory.required()
+        daemon = TestDaemon(path: "\(directory.path)/socket")
+        folder = directory.path.appending("downloads")
+        try daemon.start()
+    }
+
+    /// Starts the sample.
+    private func start(
+        _ arguments: [String],
+        _ environment: [String: String] = [:]
+    ) throws -> Process {
+        let tests = try #require(FilePath("/proc/self/exe").resolved)
+        let process = Process()
+        let program = tests.removingLastComponent().appending("background-downloads").string
+        process.executableURL = URL(fileURLWithPath: program)
+        process.arguments = arguments
+        process.environment = environment.merging([
+            "STAGEPACK_SOCKET": daemon.path, "DOWNLOADS_FOLDER": folder.string,
+        ]) { $1 }
+        try process.run()
+        return process
+    }
+
+    private func exitStatus(_ process: Process) async throws -> Int32 {
+        try await poll { !process.isRunning }
+        return process.terminationStatus
+    }
+
+    @Test func aProcessStartsADownloadAndEnds() async throws {
+        let process = try start(["get", "http://host/folder/file"])
+        #expect(try await exitStatus(process) == 0)
+        let task = try #require(daemon.tasks.first)
+        #expect(task.state == .waiting && task.request.description == "file")
+        #expect(task.request.headers == ["User-Agent": "background-downloads"])
+        let handler = try #require(daemon.session(Self.session)?.configuration.handler)
+        #expect(handler.command.first?.hasSuffix("/background-downloads") == true)
+        daemon.stop()
+    }
+
+    @Test func aLaunchedProcessTakesEventsInAndAcknowledgesTheLaunch() async throws {
+        let client = ControlClient(path: daemon.path)
+        try await client.makeSession(Self.session, configuration: SessionConfiguration())
+        var request = TransferRequest(token: "t", kind: .download, url: "http://host/file")
+        request.description = "target"
+        #expect(try await client.createTasks([request], in: Self.session) == [1])
+        let staged = folder.removingLastComponent().appending("staged")
+        try Data("content".utf8).write(to: URL(fileURLWithPath: staged.string))
+        var event = SessionEvent(.completed, time: .now)
+        event.task = 1
+        event.location = staged.string
+        daemon.emit(event, in: Self.session)
+        let process = try start(
+            [],
+            ["STAGEPACK_SESSION": Self.session, "STAGEPACK_LAUNCH": "launch"]
+        )
+        try await poll { daemon.isAttached(Self.session) }
+        daemon.emit(SessionEvent(.finishedEvents, time: .now), in: Self.session)
+        #expect(try await exitStatus(process) == 0)
+        #expect(daemon.launches == ["launch"])
+        let attachment = daemon.requests.first { $0.line.contains("/events?") }
+        #expect(attachment?.line.hasSuffix("/events?after=0&launch=launch") == true)
+        #expect(daemon.session(Self.session)?.acknowledgedEvent == 1)
+        let target = URL(fileURLWithPath: folder.appending("target").string)
+        #expect(try Data(contentsOf: target) == Data("content".utf8))
+        #expect(!FileManager.default.fileExists(atPath: staged.string))
+        daemon.stop()
+    }
+}

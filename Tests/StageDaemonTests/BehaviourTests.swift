@@ -1,0 +1,214 @@
+import FoundationEssentials
+import Glibc
+import StageControl
+import StageModel
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+@Suite(.directory, .daemon, .server)
+struct BehaviourTests {
+    private let daemon: DaemonProcess
+    private let server = TestServer.current
+
+    init() async throws {
+        daemon = try .required()
+        try daemon.configure(#"{"retryBase": 0.05, "settlingTime": 0, "relaunchDelay": 1}"#)
+        try await daemon.start()
+        try await daemon.makeSession()
+    }
+
+    /// Waits until a task has received so many bytes, and some are on their way.
+    private func wait(for count: Int, of task: Int64) async throws {
+        try await poll("the bytes do not come") {
+            try await daemon.client.task(task).bytesReceived >= ByteCount(count)
+        }
+    }
+
+    private func resumption(_ path: String) -> (start: Int, tag: String?)? {
+        let heads = server.requests(for: path)
+        guard heads.count == 2, let start = heads[1].rangeStart else { return nil }
+        return (start, heads[1]["if-range"])
+    }
+
+    @Test func whatIsSuspendedGoesOnWhereItWas() async throws {
+        let body = content(3 << 20)
+        let answer = Answer.content(body)
+        server.answer("/a", with: answer.slowed(to: 1 << 20), answer)
+        let id = try await daemon.download(server.url("/a"))
+        try await wait(for: 300_000, of: id)
+        var change = TransferChange()
+        change.state = .suspended
+        try await daemon.client.change(id, change)
+        try await daemon.wait(for: [.pausedByClient], of: id)
+        let kept = try await daemon.client.task(id)
+        #expect(kept.state == .suspended)
+        change.state = .running
+        try await daemon.client.change(id, change)
+        let events = try await daemon.outcomes()
+        #expect(events.map(\.gist) == ["1 completed of \(id)"])
+        #expect(try bytes(of: FilePath(try #require(events[0].location))) == body)
+        let (start, tag) = try #require(resumption("/a"))
+        #expect(start >= 300_000)
+        #expect(tag == answer.entityTag)
+    }
+
+    @Test func aPersonsPauseHoldsWhatTheClientWants() async throws {
+        server.answer("/a", with: .content(content(1000)))
+        let id = try await daemon.download(server.url("/a")) { $0.isSuspended = true }
+        for (state, holds) in [
+            (.paused, [.pausedByClient, .pausedByUser]), (.running, [.pausedByUser]),
+        ] as [(TransferChange.State, [HoldReason])] {
+            var change = TransferChange()
+            change.state = state
+            try await daemon.client.change(id, change)
+            try await daemon.wait(for: holds, of: id)
+        }
+        // Not even the daemon's end changes that.
+        try await daemon.kill()
+        try await daemon.start()
+        try await daemon.wait(for: [.pausedByUser], of: id)
+        #expect(server.requests.isEmpty)
+        var change = TransferChange()
+        change.state = .unpaused
+        try await daemon.client.change(id, change)
+        #expect(try await daemon.outcomes().map(\.kind) == [.completed])
+    }
+
+    @Test func aTokenGoesOnWithWhatACancelledTaskReceived() async throws {
+        let body = content(3 << 20)
+        let answer = Answer.content(body)
+        server.answer("/a", with: answer.slowed(to: 1 << 20), answer)
+        let id = try await daemon.download(server.url("/a"), token: "one")
+        try await wait(for: 300_000, of: id)
+        var change = TransferChange()
+        change.state = .cancelled
+        change.producesResumeToken = true
+        #expect(try await daemon.client.change(id, change).state == .cancelled)
+        let cancelled = try await daemon.outcomes()
+        #expect(cancelled.map(\.gist) == ["1 cancelled of \(id)"])
+        let token = try #require(cancelled[0].resumeToken)
+        let next = try await daemon.download(server.url("/a"), token: "two") {
+            $0.resumeToken = token
+        }
+        let events = try await daemon.outcomes(after: 1)
+        #expect(events.map(\.gist) == ["2 completed of \(next)"])
+        #expect(try bytes(of: FilePath(try #require(events[0].location))) == body)
+        let (start, tag) = try #require(resumption("/a"))
+        #expect(start > 0)
+        #expect(tag == answer.entityTag)
+        let refusal = ControlRefusal(.invalid, "the resume token is used up, or too old")
+        await #expect(throws: ControlError.refused(refusal)) {
+            try await daemon.download(server.url("/a"), token: "three") { $0.resumeToken = token }
+        }
+        // The request whose answer was lost is repeated as it was.
+        let again = try await daemon.download(server.url("/a"), token: "two") {
+            $0.resumeToken = token
+        }
+        #expect(again == next)
+    }
+
+    @Test func aTokenIsOfItsURL() async throws {
+        server.answer("/a", with: Answer.content(content(3 << 20)).slowed(to: 1 << 20))
+        let id = try await daemon.download(server.url("/a"), token: "one")
+        try await wait(for: 100_000, of: id)
+        var change = TransferChange()
+        change.state = .cancelled
+        change.producesResumeToken = true
+        try await daemon.client.change(id, change)
+        let token = try #require(try await daemon.outcomes()[0].resumeToken)
+        let refusal = ControlRefusal(.invalid, "the resume token is of another URL")
+        await #expect(throws: ControlError.refused(refusal)) {
+            try await daemon.download(server.url("/b"), token: "two") { $0.resumeToken = token }
+        }
+    }
+
+    @Test func aTaskDoesNotBeginBeforeItsTime() async throws {
+        server.answer("/a", with: .content(content(1000)))
+        let begin = Date.now + 1
+        let id = try await daemon.download(server.url("/a")) { $0.earliestBegin = begin }
+        let task = try await daemon.client.task(id)
+        #expect(task.state == .waiting)
+        #expect(task.holds.map(\.reason) == [.earliestBegin])
+        #expect(abs(try #require(task.holds[0].until).timeIntervalSince(begin)) < 0.01)
+        let events = try await daemon.outcomes()
+        #expect(events.map(\.kind) == [.completed])
+        let started = try #require(events[0].metrics?.started)
+        #expect(started.timeIntervalSince(begin) > -0.01)
+        #expect(started.timeIntervalSince(begin) < 1)
+    }
+
+    @Test func whatMattersMoreComesFirst() async throws {
+        try daemon.configure(#"{"connections": 1}"#)
+        try await daemon.kill(SIGTERM)
+        try await daemon.start()
+        var requests: [TransferRequest] = []
+        for (name, priority) in [("a", 0.1), ("b", 0.5), ("c", 0.9), ("d", 0.2)] {
+            server.answer("/\(name)", with: .content(content(1000)))
+            var request = TransferRequest(
+                token: name,
+                kind: .download,
+                url: server.url("/\(name)")
+            )
+            request.priority = priority
+            requests.append(request)
+        }
+        let ids = try await daemon.client.createTasks(requests, in: "s")
+        let events = try await daemon.outcomes()
+        #expect(events.map(\.task) == [ids[2], ids[1], ids[3], ids[0]])
+        #expect(server.requests.map(\.target) == ["/c", "/b", "/d", "/a"])
+    }
+
+    @Test func contentThatTwoTasksWantIsFetchedOnce() async throws {
+        let body = content(1 << 20)
+        server.answer("/a", with: Answer.content(body).slowed(to: 4 << 20))
+        server.answer("/b", with: .content(body))
+        var requests: [TransferRequest] = []
+        for (token, path) in [("1", "/a"), ("2", "/b"), ("3", "/a")] {
+            var request = TransferRequest(token: token, kind: .download, url: server.url(path))
+            request.sha256 = sha256(body)
+            requests.append(request)
+        }
+        let ids = try await daemon.client.createTasks(requests, in: "s")
+        let events = try await daemon.outcomes()
+        #expect(Set(events.compactMap(\.task)) == Set(ids))
+        #expect(events.compactMap(\.sequence) == [1, 2, 3])
+        let places = try events.map { FilePath(try #require($0.location)) }
+        #expect(Set(places).count == 3)
+        for place in places { #expect(try bytes(of: place) == body) }
+        #expect(server.requests.map(\.target) == ["/a"])
+    }
+
+    @Test func oneThatWaitsForContentDoesNotWaitForOneThatIsHeld() async throws {
+        let body = content(1000)
+        server.answer("/a", with: .content(body))
+        let held = try await daemon.download(server.url("/a"), token: "held") {
+            $0.sha256 = sha256(body)
+            $0.isSuspended = true
+        }
+        let id = try await daemon.download(server.url("/a"), token: "free") {
+            $0.sha256 = sha256(body)
+        }
+        try await daemon.wait(for: .completed, of: id)
+        #expect(try await daemon.client.task(held).state == .suspended)
+    }
+
+    @Test func aTaskThatIsHeldIsNotEndedByOneThatFetchesTheSame() async throws {
+        let body = content(1 << 20)
+        server.answer("/a", with: Answer.content(body).slowed(to: 2 << 20))
+        let id = try await daemon.download(server.url("/a"), token: "free") {
+            $0.sha256 = sha256(body)
+        }
+        let held = try await daemon.download(server.url("/a"), token: "held") {
+            $0.sha256 = sha256(body)
+            $0.isSuspended = true
+        }
+        try await daemon.wait(for: .completed, of: id)
+        #expect(try await daemon.client.task(held).state == .suspended)
+        var change = TransferChange()
+        change.state = .running
+        try await daemon.client.change(held, change)
+        #expect(try await daemon.outcomes().map(\.task) == [id, held])
+    }
+}

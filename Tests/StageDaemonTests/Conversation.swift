@@ -1,0 +1,167 @@
+import StageControl
+import StageDigest
+import StageModel
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+/// Words of the protocol as tests say them.
+extension DaemonProcess {
+    /// Makes a session, with a configuration that `change` changes.
+    func makeSession(
+        _ identifier: String = "s",
+        _ change: (inout SessionConfiguration) -> Void = { _ in }
+    ) async throws {
+        var configuration = SessionConfiguration()
+        change(&configuration)
+        try await client.makeSession(identifier, configuration: configuration)
+    }
+
+    /// Creates a download, and returns its number.
+    @discardableResult
+    func download(
+        _ url: String,
+        token: String? = nil,
+        in session: String = "s",
+        _ change: (inout TransferRequest) -> Void = { _ in }
+    ) async throws -> Int64 {
+        var request = TransferRequest(token: token ?? url, kind: .download, url: url)
+        change(&request)
+        let ids = try await client.createTasks([request], in: session)
+        return try #require(ids.first)
+    }
+
+    /// Attaches, once whoever was attached before is gone.
+    func attach(
+        _ session: String = "s",
+        after sequence: Int64 = 0,
+        launch: String? = nil
+    ) async throws -> ControlEvents {
+        var events: ControlEvents?
+        try await StageTesting.poll("another client stays attached to '\(session)'") {
+            do throws(ControlError) {
+                events = try await client.events(of: session, after: sequence, launch: launch)
+            } catch {
+                guard case .refused(let refusal) = error, refusal.code == .conflict else {
+                    throw error
+                }
+            }
+            return events != nil
+        }
+        return try #require(events)
+    }
+
+    /// Attaches, and returns what comes up to the event that `isLast` is true of.
+    func events(
+        of session: String = "s",
+        after sequence: Int64 = 0,
+        within patience: Duration = .seconds(30),
+        until isLast: @escaping @Sendable (SessionEvent) -> Bool
+    ) async throws -> [SessionEvent] {
+        let stream = try await attach(session, after: sequence)
+        defer { stream.close() }
+        return try await stream.take(within: patience, until: isLast)
+    }
+
+    /// The durable events of a session once everything in it has ended.
+    func outcomes(
+        of session: String = "s",
+        after sequence: Int64 = 0,
+        within patience: Duration = .seconds(30)
+    ) async throws -> [SessionEvent] {
+        try await events(of: session, after: sequence, within: patience) {
+            $0.kind == .finishedEvents
+        }
+        .filter { $0.sequence != nil }
+    }
+
+    /// Waits until a task waits for these reasons, and nothing else.
+    func wait(for holds: [HoldReason], of task: Int64) async throws {
+        try await StageTesting.poll("task \(task) never waits for \(holds)") {
+            try await client.task(task).holds.map(\.reason) == holds
+        }
+    }
+
+    /// Waits until a task is in a state.
+    func wait(for state: TransferTask.State, of task: Int64) async throws {
+        try await StageTesting.poll("task \(task) is never \(state)") {
+            try await client.task(task).state == state
+        }
+    }
+
+    /// The names in a directory of the daemon's state; none where it is not there.
+    func names(in name: String) throws -> [String] {
+        guard let directory = try Directory.open(state).directory(FilePath(name)) else {
+            return []
+        }
+        return try directory.entries().map(\.name.string).sorted()
+    }
+}
+
+extension ControlEvents {
+    /// What comes up to the event that `isLast` is true of.
+    func take(
+        within patience: Duration = .seconds(30),
+        until isLast: @escaping @Sendable (SessionEvent) -> Bool
+    ) async throws -> [SessionEvent] {
+        try await withThrowingTaskGroup(of: [SessionEvent]?.self) { group in
+            group.addTask {
+                var events: [SessionEvent] = []
+                for try await event in self {
+                    events.append(event)
+                    if isLast(event) { return events }
+                }
+                throw DaemonProcess.Failure(description: "the stream ended after \(events)")
+            }
+            group.addTask {
+                // Cancelled once it is not needed.
+                try? await Task.sleep(for: patience)
+                return nil
+            }
+            let events = try await group.next() ?? nil
+            group.cancelAll()
+            return try #require(events, "what was waited for did not come in \(patience)")
+        }
+    }
+}
+
+extension SessionEvent {
+    /// What of an event is the same in every run.
+    var gist: String {
+        let number = sequence.map { "\($0) " } ?? ""
+        return "\(number)\(kind.rawValue)\(task.map { " of \($0)" } ?? "")"
+    }
+}
+
+/// Content that is the same for the same seed.
+func content(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
+    var random = SeededGenerator(seed: seed)
+    var bytes: [UInt8] = []
+    bytes.reserveCapacity(count + 8)
+    while bytes.count < count {
+        let word = random.next()
+        for shift in stride(from: 0, to: 64, by: 8) {
+            bytes.append(UInt8(truncatingIfNeeded: word >> UInt64(shift)))
+        }
+    }
+    return Array(bytes.prefix(count))
+}
+
+/// The digest of content, in hexadecimal digits.
+func sha256(_ bytes: [UInt8]) -> String { "\(Digest(of: bytes))" }
+
+/// Random numbers that are the same for the same seed (SplitMix64).
+struct SeededGenerator: RandomNumberGenerator {
+    private var state: UInt64
+
+    init(seed: UInt64) { state = seed }
+
+    mutating func next() -> UInt64 {
+        state &+= 0x9E37_79B9_7F4A_7C15
+        var mixed = state
+        mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
+        mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
+        return mixed ^ (mixed >> 31)
+    }
+}

@@ -1,0 +1,251 @@
+import Glibc
+import StageControl
+import StageSystem
+import StageTesting
+import Synchronization
+import SystemPackage
+import Testing
+
+/// The `stagepackd` program that the package builds, with a state directory, a socket and a
+/// configuration of the running test's own.
+///
+/// ```swift
+/// @Suite(.directory, .daemon) struct SomeTests {
+///     @Test func aTaskOutlivesTheDaemon() async throws {
+///         let daemon = try DaemonProcess.required()
+///         try await daemon.start()
+///         // … daemon.client …
+///         try await daemon.kill()
+///         try await daemon.start()
+///     }
+/// }
+/// ```
+final class DaemonProcess: Sendable {
+    /// The program cannot be started, or did not end, in words for whoever runs the tests.
+    struct Failure: Error, CustomStringConvertible {
+        var description: String
+    }
+
+    /// The daemon of the running test.
+    @TaskLocal static var current: DaemonProcess?
+
+    /// The daemon of the running test, which has to have the trait `.daemon`.
+    static func required() throws -> DaemonProcess {
+        try #require(current, "the test needs the trait '.daemon'")
+    }
+
+    /// Where everything of the daemon's is.
+    let directory: FilePath
+    private let child = Mutex<ChildProcess?>(nil)
+
+    init(in directory: FilePath) { self.directory = directory }
+
+    var socket: FilePath { directory.appending("control.sock") }
+    var state: FilePath { directory.appending("state") }
+    var log: FilePath { directory.appending("daemon.log") }
+    var client: ControlClient { ControlClient(path: socket.string) }
+
+    /// The number of the process that the tests started: the daemon, or what it was started by.
+    var process: Int32? { child.withLock { $0?.id } }
+
+    /// Writes the configuration that the daemon is started with from now on, JSON.
+    func configure(_ json: String) throws {
+        try Directory.open(directory)
+            .write(Array(json.utf8), to: "config.json", durably: false)
+    }
+
+    /// Starts the daemon, by another program if one is named, and does not wait for it.
+    func launch(by wrapper: [String] = [], _ more: String...) throws {
+        var command = wrapper
+        command += [try Self.program.string, "--foreground", "--state", state.string]
+        command += ["--socket", socket.string]
+        if FileStatus.exists(directory.appending("config.json")) {
+            command += ["--config", directory.appending("config.json").string]
+        }
+        let process = try ChildProcess(command + more, log: log)
+        child.withLock { $0 = process }
+    }
+
+    /// Starts the daemon, and returns once it answers.
+    func start(by wrapper: [String] = []) async throws {
+        try launch(by: wrapper)
+        let deadline = ContinuousClock.now + .seconds(20)
+        while !answers {
+            guard status == nil, ContinuousClock.now < deadline else {
+                throw Failure(description: "the daemon does not start: \(try said())")
+            }
+            try await Task.sleep(for: .milliseconds(2))
+        }
+    }
+
+    private var answers: Bool {
+        // Not there yet is what is waited for.
+        (try? client.answer(to: .status, patience: .seconds(5))) != nil
+    }
+
+    /// How the daemon ended, as ``ChildProcess/status`` says; `nil` while it runs.
+    var status: Int32? { child.withLock { $0?.status } }
+
+    /// Sends the daemon a signal.
+    func send(_ signal: Int32) { child.withLock { $0?.send(signal) } }
+
+    /// Ends the daemon by a signal, and returns how it ended once it has.
+    @discardableResult
+    func kill(_ signal: Int32 = SIGKILL) async throws -> Int32 {
+        send(signal)
+        return try await end()
+    }
+
+    /// Waits for the end of the daemon.
+    func end(within patience: Duration = .seconds(30)) async throws -> Int32 {
+        let deadline = ContinuousClock.now + patience
+        while true {
+            if let status {
+                child.withLock { $0 = nil }
+                return status
+            }
+            guard ContinuousClock.now < deadline else {
+                throw Failure(description: "the daemon does not end: \(try said())")
+            }
+            try await Task.sleep(for: .milliseconds(2))
+        }
+    }
+
+    /// Ends whatever runs, at once.
+    func abandon() { child.withLock { $0 = nil } }
+
+    /// What the daemon wrote to standard error, of all of its runs.
+    func said() throws -> String { try text(of: log) }
+
+    /// Where the program is: beside the bundle that holds these tests.
+    static var program: FilePath {
+        get throws {
+            let link = try Directory.open("/proc/self").link("exe")
+            let folder = FilePath(try #require(link)).removingLastComponent()
+            let path = folder.appending("stagepackd")
+            try #require(FileStatus.exists(path), "the product 'stagepackd' is not built")
+            return path
+        }
+    }
+}
+
+/// A process that is killed with its group, and reaped, when nobody refers to it any more.
+final class ChildProcess: Sendable {
+    /// The number of the process, and of its group.
+    let id: pid_t
+    private let ending = Mutex<Int32?>(nil)
+
+    /// Starts a program, the first of `command`; what it says is added to the file `log`.
+    init(_ command: [String], log: FilePath) throws {
+        var actions = unsafe posix_spawn_file_actions_t()
+        unsafe posix_spawn_file_actions_init(&actions)
+        defer { unsafe _ = posix_spawn_file_actions_destroy(&actions) }
+        unsafe posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0)
+        let flags = O_WRONLY | O_CREAT | O_APPEND
+        unsafe posix_spawn_file_actions_addopen(&actions, 1, log.string, flags, 0o666)
+        unsafe posix_spawn_file_actions_adddup2(&actions, 1, 2)
+        var attributes = posix_spawnattr_t()
+        unsafe posix_spawnattr_init(&attributes)
+        defer { unsafe _ = posix_spawnattr_destroy(&attributes) }
+        var none = sigset_t()
+        unsafe sigemptyset(&none)
+        unsafe posix_spawnattr_setsigmask(&attributes, &none)
+        unsafe posix_spawnattr_setpgroup(&attributes, 0)
+        let kind = POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP
+        unsafe posix_spawnattr_setflags(&attributes, Int16(kind))
+        var strings: [UnsafeMutablePointer<CChar>?] = unsafe command.map { unsafe strdup($0) }
+        unsafe strings.append(nil)
+        let variables = ["PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/nonexistent"]
+        var environment: [UnsafeMutablePointer<CChar>?] = unsafe variables.map {
+            unsafe strdup($0)
+        }
+        unsafe environment.append(nil)
+        defer {
+            for index in unsafe strings.indices { unsafe free(strings[index]) }
+            for index in unsafe environment.indices { unsafe free(environment[index]) }
+        }
+        var process = pid_t()
+        let status = unsafe posix_spawn(
+            &process,
+            command[0],
+            &actions,
+            &attributes,
+            strings,
+            environment
+        )
+        guard status == 0 else {
+            throw DaemonProcess.Failure(
+                description: "'\(command[0])' cannot run: \(Errno(rawValue: status))"
+            )
+        }
+        id = process
+    }
+
+    deinit {
+        // A tracer that is killed leaves what it traced, so everything in the group goes.
+        Glibc.kill(-id, SIGKILL)
+        while ending.withLock({ $0 }) == nil, reap(0) == nil {}
+    }
+
+    /// Sends a signal to the process.
+    func send(_ signal: Int32) { if status == nil { Glibc.kill(id, signal) } }
+
+    /// The exit status, or 1,000 and the signal's number; `nil` while it runs.
+    var status: Int32? { ending.withLock { $0 } ?? reap(WNOHANG) }
+
+    private func reap(_ options: CInt) -> Int32? {
+        ending.withLock { ending in
+            if let ending { return ending }
+            var status: CInt = 0
+            guard unsafe waitpid(id, &status, options) == id else { return nil }
+            let signal = status & 0x7F
+            ending = signal == 0 ? (status >> 8) & 0xFF : 1000 + signal
+            // Whatever it has left behind.
+            Glibc.kill(-id, SIGKILL)
+            return ending
+        }
+    }
+}
+
+/// Runs each test with a daemon of its own, which the test starts.
+struct DaemonTrait: TestTrait, SuiteTrait, TestScoping {
+    let isRecursive = true
+
+    /// Runs the test, and ends its daemon on every exit.
+    func provideScope(
+        for test: Test,
+        testCase: Test.Case?,
+        performing function: @concurrent @Sendable () async throws -> Void
+    ) async throws {
+        guard testCase != nil else { return try await function() }
+        let daemon = DaemonProcess(in: try TemporaryDirectory.required().path)
+        defer { daemon.abandon() }
+        try await DaemonProcess.$current.withValue(daemon) { try await function() }
+    }
+}
+
+extension Trait where Self == DaemonTrait {
+    /// Gives each test a daemon in ``DaemonProcess/required()``; to follow the trait `.directory`.
+    static var daemon: Self { Self() }
+}
+
+/// The text of a file; empty if there is none.
+func text(of path: FilePath) throws -> String {
+    guard FileStatus.exists(path) else { return "" }
+    return String(decoding: try bytes(of: path), as: UTF8.self)
+}
+
+/// The content of a file.
+func bytes(of path: FilePath) throws -> [UInt8] {
+    let file = try File.open(reading: path)
+    var content = [UInt8](repeating: 0, count: Int(try file.status().size))
+    var buffer = [UInt8](repeating: 0, count: 1 << 16)
+    var offset = 0
+    while offset < content.count {
+        let count = try file.read(into: &buffer, at: Int64(offset))
+        if count == 0 { break }
+        content.replaceSubrange(offset..<min(offset + count, content.count), with: buffer[..<count])
+        offset += count
+    }
+    return content
+}

@@ -1,0 +1,306 @@
+import FoundationEssentials
+import StageConditions
+import StageControl
+import StageModel
+import StageSystem
+import StageTesting
+import StageTransfer
+import SystemPackage
+import Testing
+
+@testable import StageDaemon
+
+struct UserQueueTests {
+    private func item(_ host: String = "a", priority: Int = 50) -> Scheduler.Item {
+        Scheduler.Item(
+            user: 1,
+            session: 1,
+            host: host,
+            sessionLimit: 2,
+            priority: priority,
+            needs: []
+        )
+    }
+
+    private func drain(_ queue: inout UserQueue) -> [Int64] {
+        var ids: [Int64] = []
+        while let id = queue.next(where: { _, _ in true }) { ids.append(id) }
+        return ids
+    }
+
+    @Test func lanesAreMergedByPriorityAndThenByNumber() {
+        var queue = UserQueue()
+        queue.append(1, item("a"))
+        queue.append(2, item("b"))
+        queue.append(3, item("a", priority: 90))
+        queue.append(4, item("a"))
+        #expect(drain(&queue) == [3, 1, 2, 4])
+        #expect(queue.isEmpty)
+    }
+
+    @Test func whatWasWithdrawnIsNotMetAgain() {
+        var queue = UserQueue()
+        for id in 1...4 as ClosedRange<Int64> { queue.append(id, item()) }
+        queue.withdraw(1)
+        queue.withdraw(3)
+        #expect(drain(&queue) == [2, 4])
+    }
+
+    @Test func whatComesBackIsThereOnce() {
+        var queue = UserQueue()
+        queue.append(1, item())
+        queue.append(2, item())
+        queue.withdraw(1)
+        queue.append(1, item())
+        #expect(drain(&queue).sorted() == [1, 2])
+    }
+
+    @Test func aLaneThatMayNotRunIsPassedOver() {
+        var queue = UserQueue()
+        queue.append(1, item("a"))
+        queue.append(2, item("b"))
+        #expect(queue.next { lane, limit in lane.host == "b" && limit == 2 } == 2)
+        #expect(queue.next { lane, _ in lane.host == "b" } == nil)
+        #expect(!queue.isEmpty)
+    }
+}
+
+struct RelaunchTests {
+    private let start = Date(timeIntervalSince1970: 1_800_000_000)
+
+    /// Asks at some seconds after the start.
+    private func decide(
+        _ relaunch: inout Relaunch,
+        _ seconds: Double,
+        version: String? = nil,
+        boot: String = "boot"
+    ) -> Relaunch.Decision {
+        relaunch.decide(
+            token: "\(seconds)",
+            version: version,
+            boot: boot,
+            policy: Relaunch.Policy(),
+            at: start + seconds
+        )
+    }
+
+    @Test func eachFailureDoublesTheDelayUntilThereWereFive() {
+        var relaunch = Relaunch()
+        var now = 0.0
+        for delay in [60, 120, 240, 480, 960] as [Double] {
+            #expect(decide(&relaunch, now) == .launch)
+            #expect(relaunch.penalty == delay)
+            #expect(decide(&relaunch, now) == .nothing, "one is under way")
+            relaunch.ended("\(now)", wasAcknowledged: false)
+            guard relaunch.failures < 5 else { break }
+            let wait = Relaunch.Decision.wait(until: start + now + delay)
+            #expect(decide(&relaunch, now + delay - 1) == wait)
+            now += delay
+        }
+        #expect(relaunch.failures == 5)
+        #expect(decide(&relaunch, 1e9) == .nothing)
+    }
+
+    @Test func afterFiveFailuresAClientAVersionOrABootEndsIt() {
+        var relaunch = Relaunch()
+        for now in [0, 1e4, 2e4, 3e4, 4e4] as [Double] {
+            #expect(decide(&relaunch, now) == .launch)
+            relaunch.ended("\(now)", wasAcknowledged: false)
+        }
+        var other = relaunch
+        #expect(decide(&other, 5e4, version: "2") == .launch)
+        other = relaunch
+        #expect(decide(&other, 5e4, boot: "another") == .launch)
+        other = relaunch
+        other.attachedByItself()
+        #expect(decide(&other, 5e4) == .launch)
+        #expect(other.penalty == 60)
+        #expect(decide(&relaunch, 5e4) == .nothing)
+    }
+
+    @Test func aLaunchThatWasAcknowledgedDelaysNoneButTheTasksItMakes() {
+        var relaunch = Relaunch()
+        #expect(decide(&relaunch, 0) == .launch)
+        relaunch.acknowledged("0.0")
+        relaunch.ended("0.0", wasAcknowledged: true)
+        #expect(relaunch.earliestBegin(at: start + 1) == start + 60)
+        #expect(decide(&relaunch, 2) == .launch)
+        #expect(relaunch.earliestBegin(at: start + 3) == start + 122)
+        #expect(relaunch.earliestBegin(at: start + 200) == nil)
+        relaunch.ended("2.0", wasAcknowledged: true)
+        // The delay has passed without a launch.
+        #expect(decide(&relaunch, 200) == .launch)
+        #expect(relaunch.penalty == 60)
+    }
+
+    @Test func aDaemonThatDiedCountsTheLaunchThatWasUnderWay() {
+        var relaunch = Relaunch()
+        relaunch.recover()
+        #expect(relaunch == Relaunch())
+        #expect(decide(&relaunch, 0) == .launch)
+        relaunch.recover()
+        #expect(relaunch.failures == 1)
+        #expect(decide(&relaunch, 1) == .wait(until: start + 60))
+    }
+
+    @Test func aClockThatWasSetBackHoldsALaunchNoLongerThanTheDelay() {
+        var relaunch = Relaunch()
+        #expect(decide(&relaunch, 1e6) == .launch)
+        relaunch.ended("1000000.0", wasAcknowledged: false)
+        #expect(decide(&relaunch, 0) == .launch)
+    }
+
+    @Test func theDelayStaysBelowADay() {
+        var relaunch = Relaunch()
+        for turn in 0..<20 {
+            _ = decide(&relaunch, Double(turn))
+            relaunch.ended("\(Double(turn))", wasAcknowledged: true)
+        }
+        #expect(relaunch.penalty == 86_400)
+    }
+}
+
+struct NeedsTests {
+    @Test func theSessionAndTheTaskBothHaveASay() {
+        let request = TransferRequest(token: "t", kind: .download, url: "http://a/")
+        var strict = request
+        strict.allowsExpensiveNetworkAccess = false
+        strict.allowsConstrainedNetworkAccess = false
+        var session = SessionConfiguration()
+        #expect(Needs(session, request) == [])
+        #expect(Needs(session, strict) == [.unmetered, .unconstrained])
+        session.isDiscretionary = true
+        #expect(Needs(session, request) == [.unmetered, .power])
+        session = SessionConfiguration()
+        session.allowsExpensiveNetworkAccess = false
+        session.allowsConstrainedNetworkAccess = false
+        var lax = request
+        lax.allowsExpensiveNetworkAccess = true
+        #expect(Needs(session, lax) == [.unmetered, .unconstrained])
+    }
+
+    @Test func whatNobodyCanTellIsMet() {
+        #expect(Needs([.unmetered, .unconstrained, .power]).unmet(in: .unknown) == [])
+        var conditions = Conditions.unknown
+        conditions.connectivity = .limited
+        #expect(Needs([]).unmet(in: conditions) == [])
+        conditions.connectivity = .portal
+        #expect(Needs([]).unmet(in: conditions) == [.portal])
+    }
+}
+
+struct TransferVerdictTests {
+    private static let now = Date(timeIntervalSince1970: 1_800_000_000)
+    private static let url = "http://a/"
+
+    private func verdict(
+        _ error: TransferError,
+        wait: (HoldReason, Duration)? = nil,
+        answers: Bool = false,
+        wrongClock: Bool = false
+    ) -> TransferVerdict {
+        TransferVerdict(
+            error,
+            wait: wait.map { (reason: $0.0, duration: $0.1) },
+            answersChallenges: answers,
+            clockIsWrong: wrongClock,
+            at: Self.now
+        )
+    }
+
+    @Test func aWaitThatTheEngineBeganIsNoFailure() {
+        let hold = Hold(.server, until: Self.now + 1.5)
+        #expect(verdict(.cancelled, wait: (.server, .milliseconds(1500))) == .again(hold))
+        #expect(verdict(.cancelled) == .stopped)
+    }
+
+    @Test(arguments: [401, 407]) func aChallengeIsOneForAClientThatAnswers(status: Int) {
+        let error = TransferError.refused(url: Self.url, status: status)
+        #expect(verdict(error, answers: true) == .challenge)
+        guard case .fail(let failure) = verdict(error) else {
+            Issue.record("it goes on")
+            return
+        }
+        #expect(failure.kind == .refused)
+        #expect(failure.status == status)
+    }
+
+    @Test func aFullDiskAndAPortalAreWaitedFor() {
+        #expect(verdict(.outOfSpace("/x")) == .diskFull)
+        let portal = TransferError.captivePortal(url: Self.url, answeredBy: Self.url)
+        #expect(verdict(portal) == .again(Hold(.portal, until: Self.now + 120)))
+    }
+
+    @Test func aCertificateIsWaitedForWhereTheClockIsWrong() {
+        let early = TransferError.untrusted(url: Self.url, .notYetValid, detail: "")
+        let hold = Hold(.clock, until: Self.now + 600)
+        #expect(verdict(early, wrongClock: true) == .again(hold))
+        #expect(verdict(early) == .fail(TransferFailure(early)))
+        let forged = TransferError.untrusted(url: Self.url, .unverified, detail: "")
+        #expect(verdict(forged, wrongClock: true) == .fail(TransferFailure(forged)))
+    }
+
+    static let kinds: [(TransferError, TransferFailure.Kind)] = [
+        (.unreachable(url: url, detail: "x"), .unreachable),
+        (.refused(url: url, status: 404), .refused),
+        (.wrongSize(url: url, expected: .zero, actual: nil), .wrongContent),
+        (.wrongDigest(url: url), .wrongContent),
+        (.unacceptable(url: url, .noMirror), .unacceptable),
+        (.storage(FileError("open", "/x", .ioError)), .storage),
+    ]
+
+    @Test(arguments: kinds) func everyOtherErrorEndsTheTask(
+        error: TransferError,
+        kind: TransferFailure.Kind
+    ) {
+        guard case .fail(let failure) = verdict(error) else {
+            Issue.record("it goes on")
+            return
+        }
+        #expect(failure.kind == kind)
+        #expect(failure.reason == "\(error)")
+    }
+}
+
+@Suite(.directory)
+struct DaemonConfigurationTests {
+    private func read(_ json: String) throws -> DaemonConfiguration {
+        let directory = try TemporaryDirectory.required()
+        try directory.write(Array(json.utf8), to: "c.json", durably: false)
+        return try DaemonConfiguration(contentsOf: directory.path.appending("c.json"))
+    }
+
+    @Test func whatIsNotThereHasItsDefault() throws {
+        #expect(try read("{}") == DaemonConfiguration())
+        var expected = DaemonConfiguration()
+        expected.connections = 3
+        expected.bandwidth = ByteCount(1000)
+        expected.retryBase = 0
+        let read = try read(#"{"connections": 3, "bandwidth": 1000, "retryBase": 0}"#)
+        #expect(read == expected)
+    }
+
+    static let faults = [
+        ("", "expected JSON"), ("[]", "expected JSON"), ("{", "expected JSON"),
+        (#"{"conections": 3}"#, "there is no setting 'conections'"),
+        (#"{"connections": "3"}"#, "'connections': "),
+        (#"{"connections": 0}"#, "'connections': expected a positive number, found 0"),
+        (#"{"connections": 257}"#, "'connections': expected at most 256"),
+        (#"{"launchLease": 0}"#, "'launchLease': expected a positive number, found 0"),
+        (#"{"retryBase": -1}"#, "'retryBase': expected no negative number, found -1"),
+        (#"{"bandwidth": -1}"#, "'bandwidth': "),
+        (#"{"reserve": 1.5}"#, "expected JSON"),
+    ]
+
+    @Test(arguments: faults) func aFaultIsToldInItsPlace(json: String, words: String) throws {
+        let error = #expect(throws: DaemonError.self) { try read(json) }
+        #expect("\(try #require(error))".contains(words))
+    }
+
+    @Test func aFileThatIsNotThereIsTold() throws {
+        let path = try TemporaryDirectory.required().path.appending("none.json")
+        #expect(throws: DaemonError.configuration(path, "it cannot be read")) {
+            try DaemonConfiguration(contentsOf: path)
+        }
+    }
+}

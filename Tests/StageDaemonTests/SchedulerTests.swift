@@ -1,0 +1,308 @@
+import FoundationEssentials
+import StageConditions
+import StageControl
+import Testing
+
+@testable import StageDaemon
+
+struct SchedulerTests {
+    private let start = Date(timeIntervalSince1970: 1_800_000_000)
+
+    private func item(
+        user: UInt32 = 1,
+        session: Int64 = 1,
+        host: String = "a",
+        limit: Int = 6,
+        priority: Int = 50,
+        needs: Needs = []
+    ) -> Scheduler.Item {
+        Scheduler.Item(
+            user: user,
+            session: session,
+            host: host,
+            sessionLimit: limit,
+            priority: priority,
+            needs: needs
+        )
+    }
+
+    @Test(arguments: 1...200 as ClosedRange<UInt64>)
+    func whateverHappensNoLimitIsExceededAndNothingIsLost(seed: UInt64) {
+        var world = SchedulerWorld(seed: seed)
+        for _ in 0..<400 { world.step() }
+        world.finish()
+        #expect(world.faults == [])
+        #expect(world.hasFinished == world.mayFinish)
+    }
+
+    @Test func usersGetConnectionsInTurnsWhateverTheyHaveQueued() {
+        var scheduler = Scheduler(limits: .init(total: 6, perHost: 6))
+        for id in 1...1000 as ClosedRange<Int64> {
+            scheduler.add(id, item(user: 1, session: 1), at: start)
+        }
+        scheduler.add(2001, item(user: 2, session: 2), at: start)
+        scheduler.add(3001, item(user: 3, session: 3), at: start)
+        #expect(scheduler.turn(at: start).start.sorted() == [1, 2, 3, 4, 2001, 3001])
+    }
+
+    @Test func aUserThatComesLateIsServedNext() {
+        var scheduler = Scheduler(limits: .init(total: 4, perHost: 6))
+        for id in 1...100 as ClosedRange<Int64> { scheduler.add(id, item(user: 1), at: start) }
+        #expect(scheduler.turn(at: start).start == [1, 2, 3, 4])
+        for id in 200...202 as ClosedRange<Int64> {
+            scheduler.add(id, item(user: 2, session: 2), at: start)
+        }
+        scheduler.remove(1)
+        scheduler.remove(2)
+        #expect(scheduler.turn(at: start).start == [200, 201])
+        scheduler.remove(3)
+        #expect(scheduler.turn(at: start).start == [5])
+    }
+
+    @Test func aUsersTransfersRunByPriorityAndThenInOrder() {
+        var scheduler = Scheduler(limits: .init(total: 1, perHost: 1))
+        for (id, priority) in [1: 50, 2: 10, 3: 90, 4: 90, 5: 50] as [Int64: Int] {
+            scheduler.add(id, item(priority: priority), at: start)
+        }
+        var order: [Int64] = []
+        while case let turn = scheduler.turn(at: start), let id = turn.start.first {
+            order += turn.start
+            scheduler.remove(id)
+        }
+        // A dictionary has no order: those of one priority come in the order in which they were added.
+        #expect(order.map { [1: 50, 2: 10, 3: 90, 4: 90, 5: 50][$0] } == [90, 90, 50, 50, 10])
+    }
+
+    @Test func aPriorityThatChangesCountsForWhatIsQueued() {
+        var scheduler = Scheduler(limits: .init(total: 1, perHost: 1))
+        for id in 1...3 as ClosedRange<Int64> { scheduler.add(id, item(), at: start) }
+        scheduler.change(3, at: start) { $0.priority = 100 }
+        #expect(scheduler.turn(at: start).start == [3])
+        scheduler.remove(3)
+        #expect(scheduler.turn(at: start).start == [1])
+    }
+
+    @Test func whatIsToStopIsToldOnceAndGivesItsPlaceUpWhenItHasStopped() {
+        var scheduler = Scheduler(limits: .init(total: 1, perHost: 1))
+        scheduler.add(1, item(), at: start)
+        scheduler.add(2, item(), at: start)
+        #expect(scheduler.turn(at: start) == .init(start: [1]))
+        scheduler.change(1, at: start) { $0.blocks.insert(.client) }
+        #expect(scheduler.turn(at: start) == .init(stop: [1]))
+        #expect(scheduler.turn(at: start) == .init())
+        scheduler.change(1, at: start) { $0.blocks.remove(.client) }
+        #expect(scheduler.turn(at: start) == .init())
+        scheduler.paused(1, nil, at: start)
+        #expect(scheduler.turn(at: start).start.count == 1)
+        #expect(scheduler.activeCount == 1)
+    }
+
+    @Test func aTransferThatWaitsForATimeGoesOnThen() {
+        var scheduler = Scheduler()
+        scheduler.add(1, item(), at: start)
+        #expect(scheduler.turn(at: start).start == [1])
+        let hold = Hold(.backoff, until: start + 10)
+        scheduler.paused(1, hold, at: start)
+        #expect(scheduler.turn(at: start + 9).start == [])
+        #expect(scheduler.holds(of: 1, at: start + 9) == [hold])
+        #expect(scheduler.nextDeadline == start + 10)
+        #expect(scheduler.turn(at: start + 10).start == [1])
+        #expect(scheduler.holds(of: 1, at: start + 10) == [])
+        #expect(scheduler.nextDeadline == nil)
+    }
+
+    @Test func aFullDiskHoldsEverythingUntilItIsLookedAtAgain() {
+        var scheduler = Scheduler()
+        scheduler.add(1, item(), at: start)
+        scheduler.add(2, item(), at: start)
+        #expect(scheduler.turn(at: start).start == [1, 2])
+        scheduler.paused(1, nil, at: start)
+        scheduler.fullUntil = start + 15
+        #expect(scheduler.turn(at: start) == .init(stop: [2]))
+        scheduler.paused(2, nil, at: start)
+        #expect(scheduler.holds(of: 1, at: start) == [Hold(.disk, until: start + 15)])
+        #expect(scheduler.nextDeadline == start + 15)
+        #expect(scheduler.turn(at: start + 15).start == [1, 2])
+    }
+
+    @Test func allReasonsAreToldTheMostLastingOnesFirst() {
+        var scheduler = Scheduler()
+        var held = item(needs: [.unmetered, .unconstrained, .power])
+        held.blocks = [.client, .user, .authentication]
+        held.notBefore = Hold(.earliestBegin, until: start + 60)
+        scheduler.conditions.connectivity = .none
+        scheduler.conditions.isExpensive = true
+        scheduler.conditions.isConstrained = true
+        scheduler.conditions.isOnBattery = true
+        scheduler.conditions.isSavingPower = true
+        scheduler.fullUntil = start + 5
+        scheduler.add(1, held, at: start)
+        let reasons: [HoldReason] = [
+            .pausedByClient, .pausedByUser, .authentication, .offline, .metered, .constrained,
+            .onBattery, .powerSaver, .disk, .earliestBegin,
+        ]
+        #expect(scheduler.holds(of: 1, at: start).map(\.reason) == reasons)
+    }
+}
+
+/// A scheduler to which everything happens in a random order, and what it may not do meanwhile.
+struct SchedulerWorld {
+    private var random: SeededGenerator
+    private var scheduler: Scheduler
+    private var now = Date(timeIntervalSince1970: 1_800_000_000)
+    private var nextID: Int64 = 1
+    /// What runs, and what was told to stop, by what the scheduler has said.
+    private var running: Set<Int64> = []
+    private var stopping: Set<Int64> = []
+    private var known: [Int64: Scheduler.Item] = [:]
+    private let limits: Scheduler.Limits
+    private(set) var faults: [String] = []
+    private(set) var hasFinished: Set<Int64> = []
+    private(set) var mayFinish: Set<Int64> = []
+
+    init(seed: UInt64) {
+        random = SeededGenerator(seed: seed)
+        limits = Scheduler.Limits(
+            total: .random(in: 1...8, using: &random),
+            perHost: .random(in: 1...4, using: &random)
+        )
+        scheduler = Scheduler(limits: limits)
+    }
+
+    /// Has something happen, and a turn taken.
+    mutating func step() {
+        switch Int.random(in: 0..<12, using: &random) {
+        case 0...3: add()
+        case 4...5: change()
+        case 6...7: pause()
+        case 8: remove()
+        case 9: changeConditions()
+        case 10: now += .random(in: 0...5, using: &random)
+        default:
+            if Bool.random(using: &random) { scheduler.fullUntil = now + 3 }
+        }
+        turn()
+    }
+
+    private mutating func add() {
+        let user = UInt32.random(in: 1...3, using: &random)
+        var item = Scheduler.Item(
+            user: user,
+            session: Int64(user) * 10 + .random(in: 0...1, using: &random),
+            host: ["a", "b", "c"].randomElement(using: &random) ?? "a",
+            sessionLimit: .random(in: 1...3, using: &random),
+            priority: .random(in: 0...2, using: &random),
+            needs: Needs(rawValue: .random(in: 0...7, using: &random))
+        )
+        if Int.random(in: 0..<4, using: &random) == 0 { item.blocks = .client }
+        if Int.random(in: 0..<4, using: &random) == 0 {
+            item.notBefore = Hold(.earliestBegin, until: now + 4)
+        }
+        // Of one session and host the same limit, as a session's configuration has one.
+        let twin = known.values.first { $0.session == item.session }
+        item.sessionLimit = twin?.sessionLimit ?? item.sessionLimit
+        known[nextID] = item
+        mayFinish.insert(nextID)
+        scheduler.add(nextID, item, at: now)
+        nextID += 1
+    }
+
+    private mutating func change() {
+        guard let id = known.keys.sorted().randomElement(using: &random) else { return }
+        let block: Scheduler.Blocks =
+            [.client, .user, .authentication, .leader].randomElement(using: &random) ?? .client
+        let priority = Int.random(in: 0...2, using: &random)
+        scheduler.change(id, at: now) { item in
+            item.blocks.formSymmetricDifference(block)
+            item.priority = priority
+        }
+    }
+
+    private mutating func pause() {
+        guard let id = running.union(stopping).sorted().randomElement(using: &random) else {
+            return
+        }
+        let hold = Bool.random(using: &random) ? Hold(.backoff, until: now + 2) : nil
+        running.remove(id)
+        stopping.remove(id)
+        scheduler.paused(id, hold, at: now)
+    }
+
+    private mutating func remove() {
+        guard let id = known.keys.sorted().randomElement(using: &random) else { return }
+        running.remove(id)
+        stopping.remove(id)
+        known[id] = nil
+        mayFinish.remove(id)
+        scheduler.remove(id)
+    }
+
+    private mutating func changeConditions() {
+        var conditions = Conditions.unknown
+        conditions.isExpensive = [nil, true, false].randomElement(using: &random) ?? nil
+        conditions.isConstrained = [nil, true, false].randomElement(using: &random) ?? nil
+        conditions.isOnBattery = [nil, true, false].randomElement(using: &random) ?? nil
+        conditions.connectivity =
+            [.unknown, .full, .limited, .none, .portal].randomElement(using: &random) ?? .full
+        scheduler.conditions = conditions
+    }
+
+    private mutating func turn() {
+        let turn = scheduler.turn(at: now)
+        for id in turn.stop {
+            if !running.contains(id) { faults.append("\(id) is told to stop, and does not run") }
+            running.remove(id)
+            stopping.insert(id)
+        }
+        for id in turn.start {
+            if running.contains(id) || stopping.contains(id) { faults.append("\(id) runs twice") }
+            if known[id] == nil { faults.append("\(id) is gone, and starts") }
+            running.insert(id)
+        }
+        if !turn.start.isEmpty, scheduler.fullUntil != nil { faults.append("the disk is full") }
+        for id in running { checkMayRun(id) }
+        checkLimits()
+    }
+
+    private mutating func checkMayRun(_ id: Int64) {
+        guard let item = scheduler.items[id] else { return faults.append("\(id) is lost") }
+        let isHeld =
+            !item.blocks.isEmpty || !item.needs.unmet(in: scheduler.conditions).isEmpty
+            || item.notBefore?.until ?? now > now
+        if isHeld { faults.append("\(id) is held, and runs") }
+        if !scheduler.holds(of: id, at: now).isEmpty { faults.append("\(id) runs and has holds") }
+    }
+
+    private mutating func checkLimits() {
+        let active = running.union(stopping)
+        if scheduler.activeCount != active.count { faults.append("a count is wrong") }
+        if active.count > limits.total { faults.append("more than \(limits.total) run") }
+        let items = active.compactMap { known[$0] }
+        for (host, items) in Dictionary(grouping: items, by: \.host) {
+            if items.count > limits.perHost { faults.append("too many run on \(host)") }
+            for (session, items) in Dictionary(grouping: items, by: \.session)
+            where items.count > items[0].sessionLimit {
+                faults.append("session \(session) has too many on \(host)")
+            }
+        }
+    }
+
+    /// Takes everything away that holds anything, and has what is left run to its end.
+    mutating func finish() {
+        scheduler.conditions = .unknown
+        for id in known.keys { scheduler.change(id, at: now) { $0.blocks = [] } }
+        for _ in 0..<2000 where !known.isEmpty {
+            now += 1
+            turn()
+            for id in stopping { scheduler.paused(id, nil, at: now) }
+            stopping = []
+            for id in running.sorted().prefix(2) {
+                running.remove(id)
+                known[id] = nil
+                hasFinished.insert(id)
+                scheduler.remove(id)
+            }
+        }
+        if scheduler.activeCount != 0 { faults.append("something is left") }
+    }
+}
