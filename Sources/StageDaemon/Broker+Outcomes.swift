@@ -101,6 +101,7 @@ extension Broker {
         extras[id, default: Extra()].received = state.received
         extras[id]?.attempts += state.attempts
         extras[id]?.problem = state.problem
+        extras[id]?.total = state.total
         switch result {
         case .received(let file, let metrics, let response):
             scheduler.remove(id)

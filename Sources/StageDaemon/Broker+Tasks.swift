@@ -189,9 +189,10 @@ extension Broker {
             "(secret)"
         }
         let (state, extra) = (live[record.id]?.current, extras[record.id])
-        answer.bytesReceived = state?.received ?? extra?.received ?? .zero
+        // An attempt that has only begun has told of nothing yet.
+        answer.bytesReceived = max(state?.received ?? .zero, extra?.received ?? .zero)
         answer.bytesSent = state?.sent ?? .zero
-        answer.bytesExpected = task.request.size ?? state?.total
+        answer.bytesExpected = task.request.size ?? state?.total ?? extra?.total
         answer.attempts = (extra?.attempts ?? 0) + (state?.attempts ?? 0)
         answer.lastProblem = state?.problem ?? extra?.problem
         if let outcome = task.outcome, record.state == .ended {

@@ -37,6 +37,7 @@ actor Broker {
         var problem: String?
         /// What an earlier attempt had brought.
         var received = ByteCount.zero
+        var total: ByteCount?
         var attempts = 0
         /// What other tasks may want too, if this one fetches it.
         var key: String?

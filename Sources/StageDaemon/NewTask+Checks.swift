@@ -34,6 +34,9 @@ extension NewTask {
             let isDigest = digest.utf8.count == 64 && digest.allSatisfy(\.isHexDigit)
             guard isDigest else { throw invalid("expected 64 hexadecimal digits as 'sha256'") }
         }
+        if let size = request.size, size.rawValue > Self.sizeLimit {
+            throw invalid("expected a size of at most \(Self.sizeLimit) bytes")
+        }
         if let method = request.method {
             let isToken = !method.isEmpty && method.utf8.allSatisfy { (0x41...0x5A).contains($0) }
             guard isToken else { throw invalid("expected a method of HTTP, found '\(method)'") }
@@ -60,6 +63,9 @@ extension NewTask {
         earliest = request.earliestBegin.flatMap { $0 > now ? $0 : nil }
         deadline = now + min(max(session.resourceTimeout, 0), 10 * 365 * 86_400)
     }
+
+    /// More than any disk has: sums of sizes stay numbers.
+    private static let sizeLimit: Int64 = 1 << 50
 
     /// The priority as the scheduler compares it.
     static func priority(_ value: Double) throws(ControlRefusal) -> Int {
