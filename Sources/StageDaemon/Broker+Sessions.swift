@@ -32,6 +32,10 @@ extension Broker {
         _ caller: Caller
     ) async throws(ControlRefusal) -> SessionStatus {
         try check(identifier, wanted, caller)
+        let own = sessions.values.filter { $0.record.user == caller.user }
+        guard own.count < 1000 || own.contains(where: { $0.record.identifier == identifier }) else {
+            throw ControlRefusal(.quota, "one user may have 1000 sessions")
+        }
         let record: SessionRecord
         do throws(DaemonError) {
             record = try await journal.makeSession(identifier, of: caller.user, wanted)
@@ -161,7 +165,7 @@ extension Broker {
         let cursor = subscription.cursor
         if cursor < session.record.last {
             let kept = try await journal.events(of: session.record.id, after: cursor, limit: 256)
-            for event in kept { events.append(try located(event, session.record.user)) }
+            for event in kept { events.append(try await located(event, session.record.user)) }
             subscription.cursor = kept.last?.sequence ?? session.record.last
         }
         let current = sessions[subscription.session]
@@ -176,13 +180,18 @@ extension Broker {
     private func located(
         _ event: SessionEvent,
         _ user: UInt32
-    ) throws(DaemonError) -> SessionEvent {
+    ) async throws(DaemonError) -> SessionEvent {
         guard event.kind == .completed, event.bytesReceived != nil, let task = event.task else {
             return event
         }
         var event = event
+        let store = store
         do throws(FileError) {
-            if try store.isStaged(task, user: user) {
+            // On a thread that may block: the directory is the user's to make slow.
+            let isStaged = try await withBlockingThread { () throws(FileError) in
+                try store.isStaged(task, user: user)
+            }
+            if isStaged {
                 event.location = store.location(of: task, user: user).string
             }
         } catch {

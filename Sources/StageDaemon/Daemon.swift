@@ -177,6 +177,7 @@ extension Daemon {
                 }
             }
         }
+        await broker.abandonHalts()
         return nil
     }
 

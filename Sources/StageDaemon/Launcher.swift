@@ -39,7 +39,12 @@ struct Launcher: Sendable {
         let command = launch.handler.command
         var options = PlatformOptions()
         options.createSession = true
-        options.teardownSequence = [.gracefulShutDown(allowedDurationToNextStep: .seconds(10))]
+        options.teardownSequence = [
+            .gracefulShutDown(
+                toProcessGroup: true,
+                allowedDurationToNextStep: .seconds(10)
+            )
+        ]
         let account = Account(user: launch.user)
         if launch.user != UserIdentity.current.user {
             let identity = UserIdentity(

@@ -34,6 +34,15 @@ extension NewTask {
             let isDigest = digest.utf8.count == 64 && digest.allSatisfy(\.isHexDigit)
             guard isDigest else { throw invalid("expected 64 hexadecimal digits as 'sha256'") }
         }
+        guard request.mirrors?.count ?? 0 <= 64, request.description?.utf8.count ?? 0 <= 4096 else {
+            throw invalid("expected at most 64 mirrors and 4096 bytes of description")
+        }
+        let fields = (request.headers ?? [:]).reduce(0) {
+            $0 + $1.key.utf8.count + $1.value.utf8.count
+        }
+        guard fields <= 65_536 else {
+            throw invalid("expected at most 65536 bytes of header fields")
+        }
         if let size = request.size, size.rawValue > Self.sizeLimit {
             throw invalid("expected a size of at most \(Self.sizeLimit) bytes")
         }
