@@ -16,13 +16,31 @@ extension NewTask {
         func invalid(_ text: String) -> ControlRefusal {
             ControlRefusal(.invalid, "task '\(request.token)': \(text)")
         }
-        guard !request.token.isEmpty, request.token.utf8.count <= 256 else {
-            throw ControlRefusal(.invalid, "a task's token has 1 to 256 bytes")
-        }
         guard let host = TransferAddress(request.url)?.authority else {
             throw invalid(
                 "expected an absolute http or https URL, found '\(request.url.prefix(256))'"
             )
+        }
+        try Self.check(request, session, invalid)
+        self.request = request
+        self.host = host
+        priority = try Self.priority(request.priority ?? 0.5)
+        needs = Needs(session, request)
+        blocks = request.isSuspended ?? false ? .client : []
+        earliest = request.earliestBegin.flatMap { $0 > now ? $0 : nil }
+        deadline = now + min(max(session.resourceTimeout, 0), 10 * 365 * 86_400)
+    }
+
+    /// More than any disk has: sums of sizes stay numbers.
+    private static let sizeLimit: Int64 = 1 << 50
+
+    private static func check(
+        _ request: TransferRequest,
+        _ session: SessionConfiguration,
+        _ invalid: (String) -> ControlRefusal
+    ) throws(ControlRefusal) {
+        guard !request.token.isEmpty, request.token.utf8.count <= 256 else {
+            throw ControlRefusal(.invalid, "a task's token has 1 to 256 bytes")
         }
         guard request.mirrors?.isEmpty ?? true || request.sha256 != nil else {
             throw invalid("mirrors need a 'sha256', by which their content is known to be the same")
@@ -43,8 +61,8 @@ extension NewTask {
         guard fields <= 65_536 else {
             throw invalid("expected at most 65536 bytes of header fields")
         }
-        if let size = request.size, size.rawValue > Self.sizeLimit {
-            throw invalid("expected a size of at most \(Self.sizeLimit) bytes")
+        if let size = request.size, size.rawValue > sizeLimit {
+            throw invalid("expected a size of at most \(sizeLimit) bytes")
         }
         if let method = request.method {
             let isToken = !method.isEmpty && method.utf8.allSatisfy { (0x41...0x5A).contains($0) }
@@ -54,7 +72,7 @@ extension NewTask {
             request.headers ?? [:],
             uniquingKeysWith: { $1 }
         ) {
-            try Self.check(header: name, value)
+            try check(header: name, value)
         }
         switch request.kind {
         case .upload:
@@ -64,17 +82,7 @@ extension NewTask {
         case .download:
             guard request.file == nil else { throw invalid("a download has no file to upload") }
         }
-        self.request = request
-        self.host = host
-        priority = try Self.priority(request.priority ?? 0.5)
-        needs = Needs(session, request)
-        blocks = request.isSuspended ?? false ? .client : []
-        earliest = request.earliestBegin.flatMap { $0 > now ? $0 : nil }
-        deadline = now + min(max(session.resourceTimeout, 0), 10 * 365 * 86_400)
     }
-
-    /// More than any disk has: sums of sizes stay numbers.
-    private static let sizeLimit: Int64 = 1 << 50
 
     /// The priority as the scheduler compares it.
     static func priority(_ value: Double) throws(ControlRefusal) -> Int {
