@@ -133,9 +133,12 @@ extension Broker {
             )
         }
         guard let limit = configuration.bytesPerUser else { return }
-        let bytes = tasks.reduce(ByteCount.zero) { $0 + ($1.size ?? .zero) }
-        guard bytes <= limit else {
-            throw ControlRefusal(.quota, "one user may have \(limit) under way, not \(bytes)")
+        var rest = limit
+        for size in tasks.compactMap(\.size) {
+            guard size <= rest else {
+                throw ControlRefusal(.quota, "one user may have \(limit) under way")
+            }
+            rest = rest - size
         }
     }
 

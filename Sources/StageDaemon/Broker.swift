@@ -243,9 +243,13 @@ actor Broker {
     func setTimer() {
         var dates = [scheduler.nextDeadline, expiries.min?.date]
         if !unrecorded.isEmpty { dates.append(.now + Self.diskWait) }
+        let now = Date.now
         for session in sessions.values where session.record.relaunch.failures > 0 {
-            if hasNews(session), session.subscription == nil, session.launch == nil {
-                dates.append(session.record.relaunch.notBefore)
+            // A time that has passed was looked at, and nothing came of it.
+            if let next = session.record.relaunch.notBefore, next > now, hasNews(session),
+                session.subscription == nil, session.launch == nil
+            {
+                dates.append(next)
             }
         }
         timer.set(dates.compactMap(\.self).min())
