@@ -9,16 +9,19 @@ SWIFT_FLAGS ?=
 BIN := $(DESTDIR)$(PREFIX)/bin
 SHARE := $(DESTDIR)$(PREFIX)/share
 SOURCES := Sources Tests Benchmarks Examples Package.swift
-RELEASE := .build/release/stagepack
+RELEASE := .build/release
+PROGRAMS := stagepack stagepackd
 LIB := $(DESTDIR)$(PREFIX)/lib
 PACKAGES := .build/deploy
 
 # Tests that wait for servers and processes, apart from those that keep every processor busy.
-WAITING := StagePackCommandTests|StageOriginTests|StageConditionsTests|StageDaemonTests
+WAITING := StagePackCommandTests|StageOriginTests
+# Tests that say within which time something is seen.
+TIMED := StageConditionsTests|StageDaemonTests
 # Content of Debian's, some hundred megabytes of it.
 LARGE := RealContentTests
 
-.PHONY: help demo test build bench format check install install-service uninstall dependencies \
+.PHONY: help demo test build bench bench-daemon format check install install-service uninstall dependencies \
     deb sample-deb test-deploy
 
 help: ## Show what there is to make.
@@ -30,17 +33,23 @@ demo: dependencies ## Stage sample packs from an origin on this machine.
 test: dependencies ## Build and run the tests.
 	Scripts/dependencies dbus-daemon python3-dbusmock strace
 	swift build --build-tests
-	swift test --skip-build --skip '$(WAITING)'
+	swift test --skip-build --skip '$(WAITING)|$(TIMED)'
 	swift test --skip-build --filter '$(WAITING)' --skip '$(LARGE)'
+	swift test --skip-build --filter '$(TIMED)'
 	swift test --skip-build --filter '$(LARGE)'
 
-build: dependencies ## Build the program for use.
+build: dependencies ## Build the programs for use.
 	swift build -c release --product stagepack $(SWIFT_FLAGS)
+	swift build -c release --product stagepackd $(SWIFT_FLAGS)
 
 bench: build ## Measure against curl, aria2 and wget2 with bsdtar (some 15 GB of disk).
 	swift build -c release --product LoadPackBenchmark $(SWIFT_FLAGS)
 	Scripts/dependencies aria2 curl libarchive-tools wget2
 	Benchmarks/run
+
+bench-daemon: build ## Measure the daemon beside aria2 and curl: small files, long queues, idleness, recovery.
+	Scripts/dependencies aria2 curl strace
+	Benchmarks/daemon
 
 format: ## Format the sources in place.
 	swift format format --in-place --parallel -r $(SOURCES)
@@ -50,30 +59,36 @@ check: ## Check the formatting, the order of the house, and the tables of exit s
 	.ci/check-house
 	Scripts/exit-statuses --check
 
-install: ## Install the program, its completions and manual (PREFIX, DESTDIR); 'make build' first.
-	@test -x $(RELEASE) || { echo "make install: run 'make build' first" >&2; exit 1; }
-	install -D -m 0755 $(RELEASE) $(BIN)/stagepack
+install: ## Install the programs, their completions and manuals (PREFIX, DESTDIR); 'make build' first.
+	@test -x $(RELEASE)/stagepack -a -x $(RELEASE)/stagepackd || \
+	    { echo "make install: run 'make build' first" >&2; exit 1; }
+	install -D -m 0755 -t $(BIN) $(addprefix $(RELEASE)/,$(PROGRAMS))
 	install -D -m 0644 deploy/man/stagepack.1 $(SHARE)/man/man1/stagepack.1
+	install -D -m 0644 deploy/man/stagepackd.8 $(SHARE)/man/man8/stagepackd.8
 	install -d $(SHARE)/bash-completion/completions $(SHARE)/zsh/site-functions \
 	    $(SHARE)/fish/vendor_completions.d
 	set -o pipefail; \
-	complete() { $(RELEASE) --generate-completion-script "$$1" | install -m 0644 /dev/stdin "$$2"; }; \
-	complete bash $(SHARE)/bash-completion/completions/stagepack && \
-	complete zsh $(SHARE)/zsh/site-functions/_stagepack && \
-	complete fish $(SHARE)/fish/vendor_completions.d/stagepack.fish
+	complete() { $(RELEASE)/$$1 --generate-completion-script "$$2" | install -m 0644 /dev/stdin "$$3"; }; \
+	for program in $(PROGRAMS); do \
+	    complete $$program bash $(SHARE)/bash-completion/completions/$$program && \
+	    complete $$program zsh $(SHARE)/zsh/site-functions/_$$program && \
+	    complete $$program fish $(SHARE)/fish/vendor_completions.d/$$program.fish || exit; \
+	done
 
-install-service: ## Install the timer and what package managers run (PREFIX must be /usr, DESTDIR).
+install-service: ## Install units and what package managers run (PREFIX must be /usr, DESTDIR).
 	@test '$(PREFIX)' = /usr || { echo "make install-service: pass PREFIX=/usr" >&2; exit 1; }
 	install -D -m 0755 deploy/hook/package-hook $(DESTDIR)$(PREFIX)/libexec/stagepack/package-hook
 	install -D -m 0644 deploy/systemd/tmpfiles.conf $(LIB)/tmpfiles.d/stagepack.conf
-	install -D -m 0644 -t $(LIB)/systemd/system deploy/systemd/system/stagepack-periodic.*
-	install -D -m 0644 -t $(LIB)/systemd/user deploy/systemd/user/stagepack-periodic.*
+	install -D -m 0644 -t $(LIB)/systemd/system deploy/systemd/system/*
+	install -D -m 0644 -t $(LIB)/systemd/user deploy/systemd/user/*
 	install -d $(SHARE)/stagepack/apps.d $(DESTDIR)/etc/stagepack/apps.d $(DESTDIR)/var/lib/stagepack
 
 uninstall: ## Remove what 'make install' installed.
-	rm -f $(BIN)/stagepack $(SHARE)/man/man1/stagepack.1 \
-	    $(SHARE)/bash-completion/completions/stagepack $(SHARE)/zsh/site-functions/_stagepack \
-	    $(SHARE)/fish/vendor_completions.d/stagepack.fish
+	rm -f $(SHARE)/man/man1/stagepack.1 $(SHARE)/man/man8/stagepackd.8
+	for program in $(PROGRAMS); do \
+	    rm -f $(BIN)/$$program $(SHARE)/bash-completion/completions/$$program \
+	        $(SHARE)/zsh/site-functions/_$$program $(SHARE)/fish/vendor_completions.d/$$program.fish; \
+	done
 
 deb: ## Make the Debian package, which needs no Swift where it is installed.
 	$(MAKE) build SWIFT_FLAGS='--static-swift-stdlib -Xlinker -z -Xlinker now'

@@ -142,7 +142,9 @@ extension Container {
         _ removal: inout Removal
     ) throws(FileError) {
         for entry in try downloads.entries() where !isWanted(entry.name) {
-            let base = FilePath.Component(String(entry.name.string.prefix { $0 != "." }))
+            // A record that was about to be put in place has a dot before its name, too.
+            let name = entry.name.string.drop { $0 == "." }
+            let base = FilePath.Component(String(name.prefix { $0 != "." }))
             guard let base, let status = try downloads.status(FilePath(entry.name)) else {
                 continue
             }

@@ -37,6 +37,7 @@ actor Broker {
         var problem: String?
         /// What an earlier attempt had brought.
         var received = ByteCount.zero
+        var total: ByteCount?
         var attempts = 0
         /// What other tasks may want too, if this one fetches it.
         var key: String?
@@ -243,14 +244,9 @@ actor Broker {
     func setTimer() {
         var dates = [scheduler.nextDeadline, expiries.min?.date]
         if !unrecorded.isEmpty { dates.append(.now + Self.diskWait) }
-        let now = Date.now
-        for session in sessions.values where session.record.relaunch.failures > 0 {
-            // A time that has passed was looked at, and nothing came of it.
-            if let next = session.record.relaunch.notBefore, next > now, hasNews(session),
-                session.subscription == nil, session.launch == nil
-            {
-                dates.append(next)
-            }
+        // What has passed and was not done waits for something else than time.
+        for session in sessions.values where mayLaunch(session) {
+            if let date = session.record.relaunch.notBefore, date > .now { dates.append(date) }
         }
         timer.set(dates.compactMap(\.self).min())
     }

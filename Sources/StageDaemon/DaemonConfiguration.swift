@@ -86,6 +86,9 @@ public struct DaemonConfiguration: Equatable, Sendable {
         if let (name, value) = others.first(where: { $0.1 < 0 }) {
             return "'\(name)': expected no negative number, found \(value)"
         }
+        if let (name, _) = (positive + others).first(where: { $0.1 > 1e9 }) {
+            return "'\(name)': expected at most 1000000000"
+        }
         return connections <= 256 ? nil : "'connections': expected at most 256"
     }
 }

@@ -12,12 +12,12 @@ extension Journal {
         created: Date
     ) async throws(DaemonError) -> [(record: TaskRecord, isNew: Bool)] {
         try await write { database in
-            try tasks.map { task in
-                if let row = try Row.fetchOne(
-                    database,
-                    sql: "SELECT \(TaskRecord.columns) FROM task WHERE session = ? AND token = ?",
-                    arguments: [session, task.request.token]
-                ) {
+            let find = try database.cachedStatement(
+                sql: "SELECT \(TaskRecord.columns) FROM task WHERE session = ? AND token = ?"
+            )
+            return try tasks.map { task in
+                let known = try Row.fetchOne(find, arguments: [session, task.request.token])
+                if let row = known {
                     return (TaskRecord(row), false)
                 }
                 return (try Self.insert(task, session, created, database), true)
@@ -52,6 +52,10 @@ extension Journal {
         }
         if let remnant = task.remnant {
             try database.execute(sql: "DELETE FROM remnant WHERE token = ?", arguments: [remnant])
+            // Two that go on with one file would write into it both.
+            guard database.changesCount == 1 else {
+                throw ControlRefusal(.invalid, "the resume token is used up")
+            }
         }
         guard
             let row = try Row.fetchOne(
@@ -162,12 +166,15 @@ extension Journal {
                 let update = try database.cachedStatement(
                     sql: "UPDATE task SET state = 2, outcome = ? WHERE id = ? AND state < 2"
                 )
-                let event = try Self.append(outcome.event, of: outcome.id, isFinal: true, database)
-                guard let event else { continue }
-                try update.execute(arguments: [
-                    try ControlFormat.encode(event.event), outcome.id,
-                ])
-                events.append(event)
+                let appended = try Self.append(
+                    outcome.event,
+                    of: outcome.id,
+                    isFinal: true,
+                    database
+                )
+                guard let appended else { continue }
+                try update.execute(arguments: [appended.body, outcome.id])
+                events.append((appended.session, appended.event))
             }
             for remnant in remnants {
                 try database.execute(
@@ -189,23 +196,23 @@ extension Journal {
         blocks: Scheduler.Blocks
     ) async throws(DaemonError) -> (session: Int64, event: SessionEvent)? {
         try await write { database in
-            let event = try Self.append(event, of: task, isFinal: false, database)
-            guard let event else { return nil }
+            let appended = try Self.append(event, of: task, isFinal: false, database)
+            guard let appended else { return nil }
             try database.execute(
                 sql: "UPDATE task SET blocks = ? WHERE id = ?",
                 arguments: [blocks.rawValue, task]
             )
-            return event
+            return (appended.session, appended.event)
         }
     }
 
-    /// Gives an event the next number of its session.
+    /// Gives an event the next number of its session; `body` is the event as it was written down.
     private static func append(
         _ event: SessionEvent,
         of task: Int64,
         isFinal: Bool,
         _ database: Database
-    ) throws -> (session: Int64, event: SessionEvent)? {
+    ) throws -> (session: Int64, event: SessionEvent, body: Data)? {
         let find = try database.cachedStatement(
             sql: """
                 UPDATE session SET last = last + 1
@@ -221,10 +228,9 @@ extension Journal {
         let insert = try database.cachedStatement(
             sql: "INSERT INTO event (session, sequence, task, final, body) VALUES (?, ?, ?, ?, ?)"
         )
-        try insert.execute(arguments: [
-            session, event.sequence, task, isFinal, try ControlFormat.encode(event),
-        ])
-        return (session, event)
+        let body = try ControlFormat.encode(event)
+        try insert.execute(arguments: [session, event.sequence, task, isFinal, body])
+        return (session, event, body)
     }
 
     /// What an earlier download left behind under a token, if it is this user's.

@@ -34,6 +34,9 @@ extension NewTask {
             let isDigest = digest.utf8.count == 64 && digest.allSatisfy(\.isHexDigit)
             guard isDigest else { throw invalid("expected 64 hexadecimal digits as 'sha256'") }
         }
+        if let size = request.size, size.rawValue > Self.sizeLimit {
+            throw invalid("expected a size of at most \(Self.sizeLimit) bytes")
+        }
         if let method = request.method {
             let isToken = !method.isEmpty && method.utf8.allSatisfy { (0x41...0x5A).contains($0) }
             guard isToken else { throw invalid("expected a method of HTTP, found '\(method)'") }
@@ -60,6 +63,9 @@ extension NewTask {
         earliest = request.earliestBegin.flatMap { $0 > now ? $0 : nil }
         deadline = now + min(max(session.resourceTimeout, 0), 10 * 365 * 86_400)
     }
+
+    /// More than any disk has: sums of sizes stay numbers.
+    private static let sizeLimit: Int64 = 1 << 50
 
     /// The priority as the scheduler compares it.
     static func priority(_ value: Double) throws(ControlRefusal) -> Int {
@@ -90,6 +96,13 @@ extension NewTask {
 struct TransferAddress {
     /// The host in lower case, with the port if one is given.
     var authority: String
+
+    /// The URL without the name and password of a user.
+    static func withoutUser(_ text: String) -> String {
+        guard var parts = URLComponents(string: text), parts.user != nil else { return text }
+        (parts.user, parts.password) = (nil, nil)
+        return parts.string ?? ""
+    }
 
     /// Reads an absolute http or https URL, or returns `nil` if the text is none.
     init?(_ text: String) {

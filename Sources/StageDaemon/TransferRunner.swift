@@ -82,7 +82,7 @@ struct TransferRunner: Sendable {
         download.isContentAddressed = request.sha256 != nil
         download.acceptsErrorResponses = request.acceptsErrorResponses ?? false
         download.fields = request.fields(session)
-        download.requestTimeout = .seconds(session.requestTimeout)
+        download.requestTimeout = .seconds(min(session.requestTimeout, 86_400))
         download.failuresBefore = failures
         download.priority = task.record.priority
         _ = try await engine.download(download, to: part)
@@ -114,7 +114,7 @@ struct TransferRunner: Sendable {
         upload.method = UploadRequest.Method(rawValue: request.method ?? "POST") ?? .post
         upload.fields = request.fields(session)
         upload.acceptsErrorResponses = request.acceptsErrorResponses ?? false
-        upload.requestTimeout = .seconds(session.requestTimeout)
+        upload.requestTimeout = .seconds(min(session.requestTimeout, 86_400))
         upload.failuresBefore = failures
         upload.priority = task.record.priority
         upload.report = { live.take($0) }

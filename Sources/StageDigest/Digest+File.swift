@@ -11,7 +11,8 @@ extension Digest {
 
     /// Computes the digest of a file's content, reading it once, 1 MiB at a time.
     public init(of file: borrowing File) throws(FileError) {
-        var buffer = [UInt8](repeating: 0, count: 1 << 20)
+        let size = try file.status().size
+        var buffer = [UInt8](repeating: 0, count: Int(min(max(size, 1), 1 << 20)))
         try self.init(of: file, using: &buffer)
     }
 

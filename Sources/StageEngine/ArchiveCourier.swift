@@ -37,7 +37,9 @@ public struct ArchiveDelivery: Sendable {
     public var url: String
     /// How many bytes were received for it.
     public var bytesReceived: ByteCount
-    /// To be called when the file was moved away, or is not needed any more.
+    /// To be called when nothing more is to be done about the archive.
+    ///
+    /// Until then somebody who comes after a crash is told of it again.
     public var confirm: @Sendable () async -> Void
 
     /// Creates a delivery from its parts.

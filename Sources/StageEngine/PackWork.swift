@@ -21,6 +21,8 @@ struct PackWork: Sendable {
         let part: PartFile
         let archive: File
         let receipt: DownloadReceipt
+        /// What the courier is told once the pack is staged, or cannot be.
+        let delivery: ArchiveDelivery?
     }
 
     /// A pack whose files are in a staging area, as many and as large as declared.
@@ -34,6 +36,7 @@ struct PackWork: Sendable {
         _ reason: Plan.Reason,
         report: @escaping @Sendable (StagingEvent) -> Void
     ) async -> StagingOutcome {
+        var delivery: ArchiveDelivery?
         do throws(StageError) {
             let lock = try await lock(pack.id, report)
             // Damaged content is staged again though its record says that it is there.
@@ -44,10 +47,13 @@ struct PackWork: Sendable {
             let verified = try await fetch(pack, report)
             report(.verified)
             let (part, receipt) = (verified.part, verified.receipt)
+            delivery = verified.delivery
             let unpacked = try await unpack(verified, lock, report)
             report(.publishing)
             try await publish(unpacked)
             await tidy(part, lock)
+            // Not before: who dies in between is told of the archive again.
+            await delivery?.confirm()
             return .staged(
                 StagingFigures(
                     transferred: receipt.bytesReceived,
@@ -56,6 +62,7 @@ struct PackWork: Sendable {
                 )
             )
         } catch {
+            if error != .cancelled { await delivery?.confirm() }
             return .failed(error)
         }
     }
@@ -130,7 +137,13 @@ struct PackWork: Sendable {
             } catch {
                 throw .storage(error)
             }
-            return VerifiedPack(pack: pack, part: part, archive: archive, receipt: receipt)
+            return VerifiedPack(
+                pack: pack,
+                part: part,
+                archive: archive,
+                receipt: receipt,
+                delivery: delivery
+            )
         } catch {
             throw error == .cancelled ? .cancelled : .transfer(error)
         }
@@ -158,8 +171,9 @@ struct PackWork: Sendable {
         let isAdopted = try StageError.wrappingTransfer { () throws(TransferError) in
             try part.adopt(delivery.path, size: pack.archive.size, url: delivery.url)
         }
+        if isAdopted { return delivery }
         await delivery.confirm()
-        return isAdopted ? delivery : nil
+        return nil
     }
 
     private func unpack(

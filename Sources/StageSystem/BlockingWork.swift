@@ -32,7 +32,8 @@ private final class BlockingThreads: Sendable {
     private let monitor = Monitor(State())
 
     func run(_ job: @escaping @Sendable () -> Void) {
-        let mustStart = monitor.change { state in
+        // One job is for one thread: a hundred that wake up for each would cost more than the work.
+        let mustStart = monitor.changeForOne { state in
             state.jobs.append(job)
             guard state.jobs.count > state.idle, state.threads < Self.maximum else { return false }
             state.threads += 1
@@ -56,10 +57,14 @@ private final class BlockingThreads: Sendable {
 
     private func work() {
         while true {
-            monitor.change { $0.idle += 1 }
+            var isIdle = false
             let job = monitor.wait { state -> (@Sendable () -> Void)? in
-                guard !state.jobs.isEmpty else { return nil }
-                state.idle -= 1
+                guard !state.jobs.isEmpty else {
+                    if !isIdle { state.idle += 1 }
+                    isIdle = true
+                    return nil
+                }
+                if isIdle { state.idle -= 1 }
                 return state.jobs.removeFirst()
             }
             job()

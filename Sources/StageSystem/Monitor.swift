@@ -46,6 +46,17 @@ import Glibc
         return unsafe body(&state)
     }
 
+    /// Calls `body` with the state, which no other thread touches meanwhile, and wakes one of those who
+    /// wait; for states where any of them can do what there is to do.
+    public func changeForOne<Result>(_ body: (inout State) -> Result) -> Result {
+        unsafe _ = pthread_mutex_lock(mutex)
+        defer {
+            unsafe _ = pthread_cond_signal(condition)
+            unsafe _ = pthread_mutex_unlock(mutex)
+        }
+        return unsafe body(&state)
+    }
+
     /// Calls `body` with the state again and again, after each change, until it returns a value.
     public func wait<Result>(_ body: (inout State) -> Result?) -> Result {
         unsafe _ = pthread_mutex_lock(mutex)

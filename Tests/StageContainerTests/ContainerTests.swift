@@ -55,6 +55,15 @@ import Testing
         #expect(left == ["3-", "4-"])
     }
 
+    @Test func aRecordThatWasAboutToBePutInPlaceIsSweptWithItsDownload() throws {
+        let downloads = ContainerTrait.path.appending("downloads")
+        let name: FilePath.Component = ".0123abcd.state.9f8e7d6c.tmp"
+        try Directory.open(downloads).write([1], to: name, durably: false)
+        let removal = try container.sweep(now: 0) { _ in false }
+        #expect(removal.downloads == 1)
+        #expect(try Directory.open(downloads).entries().isEmpty)
+    }
+
     @Test func theSameVersionIsPublishedAgainBesideTheDamagedOne() throws {
         try container.publishAurora(version: 1, "damaged")
         let lease = try #require(try container.reader.lease(.aurora))

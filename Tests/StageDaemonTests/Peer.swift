@@ -6,8 +6,10 @@ import Subprocess
 import SystemPackage
 import Testing
 
-/// A program that speaks to the daemon on its own account: a client of another user, one that is
-/// killed, or the handler of a session. It is written in Python, by the protocol's description alone.
+/// A program that speaks to the daemon on its own account.
+///
+/// It is a client of another user, one that is killed, or the handler of a session, written in Python
+/// by the protocol's description alone.
 struct Peer {
     /// What a handler or client wrote down of itself.
     struct Note: Decodable {

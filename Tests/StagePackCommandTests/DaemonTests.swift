@@ -12,7 +12,7 @@ import Testing
 struct DaemonTests {
     @Test func theDaemonFetchesAndTheCommandStages() async throws {
         var installed = try await Installed()
-        let pack = try SamplePack.large(try .aurora, version: 1, mebibytes: 2)
+        let pack = try SamplePack.large(try .aurora, version: 1, mebibytes: 4)
         try installed.world.publish(pack)
         let told = try await withDaemon(&installed) { installed, client in
             let ending = try await installed.run("prefetch", "--app", "net.example.wallpaper")
@@ -31,8 +31,8 @@ struct DaemonTests {
 
     @Test func whatAKilledCommandWantedIsStagedByTheSessionsHandler() async throws {
         var installed = try await Installed()
-        let pack = try SamplePack.large(try .aurora, version: 1, mebibytes: 4)
-        try installed.world.publish([pack], rate: 4 << 20)
+        let pack = try SamplePack.large(try .aurora, version: 1, mebibytes: 24)
+        try installed.world.publish([pack], rate: 8 << 20)
         try await withDaemon(&installed) { installed, client in
             let server = installed.world.server
             let arguments = ["prefetch", "--app", "net.example.wallpaper"]
@@ -43,7 +43,7 @@ struct DaemonTests {
             #expect(ending.status == Program.killed)
             #expect(try installed.staged() == [:])
             let session = try await client.session("stagepack/net.example.wallpaper")
-            #expect(session.unfinishedTasks == 1)
+            #expect(session.acknowledgedEvent == 0, "\(ending.error)")
             try await poll { try installed.staged() == ["aurora": 1] }
             try await poll { try installed.names(in: "downloads") == [] }
         }
@@ -53,7 +53,7 @@ struct DaemonTests {
 
     @Test func withoutADaemonTheCommandFetchesItself() async throws {
         var installed = try await Installed()
-        try installed.world.publish(try SamplePack.large(try .aurora, version: 1, mebibytes: 1))
+        try installed.world.publish(try SamplePack.large(try .aurora, version: 1, mebibytes: 4))
         let socket = installed.world.directory.path.appending("nobody.sock")
         installed.world.program.environment["STAGEPACK_SOCKET"] = socket.string
         let ending = try await installed.run("prefetch", "--app", "net.example.wallpaper")
