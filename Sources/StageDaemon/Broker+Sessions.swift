@@ -71,11 +71,18 @@ extension Broker {
                 throw ControlRefusal(.invalid, "expected the absolute path of a handler's program")
             }
         }
-        guard wanted.requestTimeout > 0, wanted.resourceTimeout > 0 else {
-            throw ControlRefusal(.invalid, "expected timeouts of more than 0 seconds")
+        let timeouts = [wanted.requestTimeout, wanted.resourceTimeout]
+        guard timeouts.allSatisfy({ $0 > 0 && $0 <= Self.longestTimeout }) else {
+            throw ControlRefusal(
+                .invalid,
+                "expected timeouts of more than 0 seconds, and of a century at most"
+            )
         }
         for (name, value) in wanted.headers { try NewTask.check(header: name, value) }
     }
+
+    /// A century: what is longer is no number of seconds that can be reckoned with.
+    private static let longestTimeout = 100.0 * 366 * 86_400
 
     /// Cancels a session's tasks and forgets it.
     func removeSession(_ identifier: String, _ caller: Caller) async throws(ControlRefusal) {

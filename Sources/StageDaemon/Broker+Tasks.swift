@@ -136,13 +136,12 @@ extension Broker {
             )
         }
         guard let limit = configuration.bytesPerUser else { return }
-        var bytes = ByteCount.zero
+        var rest = limit
         for size in tasks.compactMap(\.size) {
-            let (sum, isTooMuch) = bytes.rawValue.addingReportingOverflow(size.rawValue)
-            bytes = ByteCount(isTooMuch ? .max : sum)
-        }
-        guard bytes <= limit else {
-            throw ControlRefusal(.quota, "one user may have \(limit) under way, not \(bytes)")
+            guard size <= rest else {
+                throw ControlRefusal(.quota, "one user may have \(limit) under way")
+            }
+            rest = rest - size
         }
     }
 

@@ -31,6 +31,7 @@ struct TransferStore: Sendable {
                 try root.changeMode(of: name, to: .ownerReadWriteExecute)
             }
             try root.changeMode(of: "staged", to: Self.passable)
+            if owner.user == 0 { try root.changeMode(of: ".", to: Self.passable) }
         } catch {
             throw .file(error)
         }
