@@ -46,8 +46,8 @@ struct StagePackDaemon: AsyncParsableCommand {
         let paths = DaemonPaths(environment: environment, isSystem: geteuid() == 0)
         var logger = Logger(label: "stagepackd") { StreamLogHandler.standardError(label: $0) }
         logger.logLevel = foreground ? .info : .notice
-        // The journal knows what clients said in confidence.
-        umask(0o077)
+        // What is private is made so; users come through the other directories, and handlers inherit this.
+        umask(0o022)
         let file = FilePath(config ?? paths.configuration)
         let isRequired = config != nil
         do throws(DaemonError) {
