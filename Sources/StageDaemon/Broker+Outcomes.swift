@@ -155,7 +155,7 @@ extension Broker {
     }
 
     /// Hands a task to the scheduler once more whose content could not be given its place.
-    private func readmit(_ id: Int64) async {
+    func readmit(_ id: Int64) async {
         do throws(DaemonError) {
             guard let task = try await journal.task(id), task.record.state != .ended else { return }
             if task.record.state == .verified { try await journal.reopen(id) }

@@ -77,7 +77,8 @@ extension Broker {
     func removeSession(_ identifier: String, _ caller: Caller) async throws(ControlRefusal) {
         let session = try self.session(identifier, caller)
         let (id, user) = (session.record.id, session.record.user)
-        for (task, item) in scheduler.items where item.session == id {
+        let halted = scheduler.items.filter { $0.value.session == id }.map(\.key)
+        for task in halted {
             forget(task)
             await halt(task)
         }
@@ -86,10 +87,17 @@ extension Broker {
             removeStaged(removed.tasks, user)
             removeFiles(removed.parts)
         } catch {
+            for task in halted { await readmit(task) }
             throw ControlRefusal(.storage, "\(error)")
         }
         distribute(SessionEvent(.invalidated, time: .now), id)
-        session.launch?.stop()
+        // What came in between has no row any more.
+        for (task, item) in scheduler.items where item.session == id { forget(task) }
+        if let subscription = sessions[id]?.subscription {
+            audience.subtract(1, ordering: .relaxed)
+            subscription.end()
+        }
+        sessions[id]?.launch?.stop()
         sessions[id] = nil
         turn()
     }
@@ -228,10 +236,20 @@ extension Broker {
         return isPending && (session.unfinished == 0 || session.isChallenged)
     }
 
+    /// Whether a session's handler would be started, were it not for the delay.
+    func mayLaunch(_ session: LiveSession) -> Bool {
+        let configuration = session.record.configuration
+        return session.subscription == nil && session.launch == nil
+            && configuration.sendsLaunchEvents && configuration.handler != nil
+            && !session.record.relaunch.isExhausted(Relaunch.Policy()) && hasNews(session)
+    }
+
     /// Starts a session's handler, if that is called for now (P7, P10).
     func considerLaunch(_ id: Int64) async {
-        guard let session = sessions[id], session.subscription == nil, session.launch == nil,
-            hasNews(session), session.record.configuration.sendsLaunchEvents,
+        // A daemon that ends starts nothing: what it has not told, the next one tells.
+        guard !Task.isCancelled, let session = sessions[id], session.subscription == nil,
+            session.launch == nil, hasNews(session),
+            session.record.configuration.sendsLaunchEvents,
             let handler = session.record.configuration.handler
         else { return }
         let token = UUID().uuidString.lowercased()
@@ -268,6 +286,8 @@ extension Broker {
 
     /// Takes note that a handler has ended.
     func ended(_ launch: Launch) async {
+        // Ended with the daemon: the next one counts it.
+        guard !Task.isCancelled else { return }
         guard let session = sessions[launch.session], session.launch === launch else { return }
         sessions[launch.session]?.launch = nil
         let isDone = session.record.acknowledged >= session.record.last

@@ -10,9 +10,10 @@ extension Broker {
     ///
     /// Of one user: to somebody else not even the time it takes may tell that content is here.
     static func contentKey(_ request: TransferRequest, user: UInt32) -> String? {
-        guard request.kind == .download, let digest = request.sha256?.lowercased() else {
-            return nil
-        }
+        // A refusal that is taken as content is nobody else's.
+        guard request.kind == .download, let digest = request.sha256?.lowercased(),
+            request.acceptsErrorResponses != true, request.method ?? "GET" == "GET"
+        else { return nil }
         return "\(user) \(digest)"
     }
 
@@ -82,23 +83,34 @@ extension Broker {
         }
     }
 
+    /// Whether a task does nothing but wait for the content that another one fetches.
+    private func waits(_ id: Int64) -> Bool {
+        scheduler.items[id]?.blocks.contains(.leader) ?? false && live[id] == nil
+    }
+
     /// Makes copies of complete content for the tasks that wait for it.
     func copies(for item: Finisher.Item) async -> [Finisher.Item] {
         var copies: [Finisher.Item] = []
         for id in extras[item.task]?.followers ?? []
-        where scheduler.items[id] != nil && !isHeld(id) {
+        where waits(id) && !isHeld(id) {
             let (name, store) = ("task-\(id)", store)
             guard let file = FilePath.Component("\(name).part.1") else { continue }
             do throws(FileError) {
                 try await withBlockingThread { () throws(FileError) in
                     let copy = try store.parts.file(creating: FilePath(file))
-                    if let source = try store.parts.file(reading: FilePath(item.file)) {
-                        try copy.copyContent(of: source)
+                    guard let source = try store.parts.file(reading: FilePath(item.file)) else {
+                        throw FileError("open", FilePath(item.file), .noSuchFileOrDirectory)
                     }
+                    try copy.copyContent(of: source)
                 }
             } catch {
                 // It fetches for itself, then.
                 logger.warning("Content was not shared", metadata: ["error": "\(error)"])
+                removeFiles([name])
+                continue
+            }
+            guard waits(id) else {
+                removeFiles([name])
                 continue
             }
             var copy = item

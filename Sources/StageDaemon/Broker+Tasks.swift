@@ -86,6 +86,7 @@ extension Broker {
             return CreatedTasks(created.map(\.record.id))
         } catch {
             removeFiles(names)
+            if case .refused(let refusal) = error { throw refusal }
             throw ControlRefusal(.storage, "\(error)")
         }
     }
@@ -184,10 +185,10 @@ extension Broker {
             state: .waiting,
             created: record.created
         )
-        // What a client said in confidence is for the server alone.
-        answer.request.headers?["Authorization"] = task.request.headers?["Authorization"].map { _ in
-            "(secret)"
-        }
+        // What a client said in confidence is for the server alone, whoever else may look.
+        answer.request.headers = task.request.headers?.mapValues { _ in "(not shown)" }
+        answer.request.url = TransferAddress.withoutUser(task.request.url)
+        answer.request.mirrors = task.request.mirrors?.map(TransferAddress.withoutUser)
         let (state, extra) = (live[record.id]?.current, extras[record.id])
         // An attempt that has only begun has told of nothing yet.
         answer.bytesReceived = max(state?.received ?? .zero, extra?.received ?? .zero)
@@ -226,13 +227,16 @@ extension Broker {
             await cancel(task, change.producesResumeToken ?? false)
             return try await self.task(id, caller)
         }
+        let waits = item.blocks.contains(.authentication)
+        guard waits || change.rejectsChallenge != true && change.authorization == nil else {
+            throw ControlRefusal(.conflict, "nobody asked who asks for task \(id)")
+        }
         task.record.blocks = item.blocks
         task.record.blocks.remove(.leader)
         if try task.apply(change, at: .now) {
-            if let session = sessions[task.record.session],
-                session.record.configuration.answersChallenges
-            {
-                sessions[task.record.session]?.isChallenged = false
+            sessions[task.record.session]?.isChallenged = scheduler.items.contains { other, item in
+                other != id && item.session == task.record.session
+                    && item.blocks.contains(.authentication)
             }
         }
         do throws(DaemonError) {
@@ -240,9 +244,11 @@ extension Broker {
         } catch {
             throw ControlRefusal(.storage, "\(error)")
         }
-        let (record, isFollower) = (task.record, item.blocks.contains(.leader))
+        let (record, before) = (task.record, item.blocks)
         scheduler.change(id, at: .now) { item in
-            item.blocks = isFollower ? record.blocks.union(.leader) : record.blocks
+            // Only what was changed: other things have happened while it was written down.
+            item.blocks.formUnion(record.blocks.subtracting(before))
+            item.blocks.subtract(before.subtracting(record.blocks).subtracting(.leader))
             item.priority = record.priority
             item.needs = record.needs
             if change.promotes == true {
@@ -252,7 +258,9 @@ extension Broker {
             }
         }
         handOver(task.request, record.session)
-        if change.rejectsChallenge == true {
+        if change.rejectsChallenge == true, scheduler.items[id] != nil {
+            scheduler.remove(id)
+            await halt(id)
             await fail(
                 task,
                 TransferFailure(.refused, reason: "the challenge was not answered", status: 401)
@@ -319,7 +327,10 @@ extension FullTask {
             return change.rejectsChallenge ?? false
         }
         try NewTask.check(header: "Authorization", authorization)
-        request.headers = (request.headers ?? [:]).merging(["Authorization": authorization]) { $1 }
+        var headers = request.headers ?? [:]
+        headers = headers.filter { $0.key.lowercased() != "authorization" }
+        headers["Authorization"] = authorization
+        request.headers = headers
         record.blocks.remove(.authentication)
         return true
     }

@@ -244,10 +244,9 @@ actor Broker {
     func setTimer() {
         var dates = [scheduler.nextDeadline, expiries.min?.date]
         if !unrecorded.isEmpty { dates.append(.now + Self.diskWait) }
-        for session in sessions.values where session.record.relaunch.failures > 0 {
-            if hasNews(session), session.subscription == nil, session.launch == nil {
-                dates.append(session.record.relaunch.notBefore)
-            }
+        // What has passed and was not done waits for something else than time.
+        for session in sessions.values where mayLaunch(session) {
+            if let date = session.record.relaunch.notBefore, date > .now { dates.append(date) }
         }
         timer.set(dates.compactMap(\.self).min())
     }

@@ -1,3 +1,4 @@
+public import StageControl
 public import StageSystem
 public import SystemPackage
 
@@ -12,6 +13,8 @@ public enum DaemonError: Error, Equatable, Sendable {
     case socket(FilePath, String)
     /// Another daemon works in the directory.
     case alreadyRunning(FilePath)
+    /// What a client asked for cannot be.
+    case refused(ControlRefusal)
     /// The configuration cannot be used.
     case configuration(FilePath, String)
 }
@@ -24,6 +27,7 @@ extension DaemonError: CustomStringConvertible {
         case .journal(let path, let detail): "the journal '\(path)' cannot be used: \(detail)"
         case .socket(let path, let detail): "cannot listen on '\(path)': \(detail)"
         case .alreadyRunning(let path): "another stagepackd works in '\(path)'"
+        case .refused(let refusal): "\(refusal)"
         case .configuration(let path, let detail): "'\(path)' cannot be used: \(detail)"
         }
     }

@@ -52,6 +52,10 @@ extension Journal {
         }
         if let remnant = task.remnant {
             try database.execute(sql: "DELETE FROM remnant WHERE token = ?", arguments: [remnant])
+            // Two that go on with one file would write into it both.
+            guard database.changesCount == 1 else {
+                throw ControlRefusal(.invalid, "the resume token is used up")
+            }
         }
         guard
             let row = try Row.fetchOne(

@@ -122,6 +122,8 @@ final class Journal: Sendable {
             return try result.get()
         } catch let error as DaemonError {
             throw error
+        } catch let error as ControlRefusal {
+            throw .refused(error)
         } catch {
             throw .journal(FilePath(pool.path), "\(error)")
         }

@@ -97,6 +97,13 @@ struct TransferAddress {
     /// The host in lower case, with the port if one is given.
     var authority: String
 
+    /// The URL without the name and password of a user.
+    static func withoutUser(_ text: String) -> String {
+        guard var parts = URLComponents(string: text), parts.user != nil else { return text }
+        (parts.user, parts.password) = (nil, nil)
+        return parts.string ?? ""
+    }
+
     /// Reads an absolute http or https URL, or returns `nil` if the text is none.
     init?(_ text: String) {
         guard text.utf8.count <= 8192, let url = URL(string: text),

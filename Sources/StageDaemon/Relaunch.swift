@@ -54,7 +54,7 @@ struct Relaunch: Equatable, Codable, Sendable {
             self.boot = boot
             self.version = version
         }
-        guard lease == nil, failures < policy.maximumFailures else { return .nothing }
+        guard lease == nil, !isExhausted(policy) else { return .nothing }
         // A clock that was set back must not hold a launch for longer than the delay.
         if failures > 0, let notBefore, notBefore > now, notBefore <= now + penalty {
             return .wait(until: notBefore)
@@ -79,6 +79,9 @@ struct Relaunch: Equatable, Codable, Sendable {
         lease = nil
         if wasAcknowledged { failures = 0 } else { failures += 1 }
     }
+
+    /// Whether only a client, another start of the machine or another program ends the failures.
+    func isExhausted(_ policy: Policy) -> Bool { failures >= policy.maximumFailures }
 
     /// Takes note that a client came by itself.
     mutating func attachedByItself() {

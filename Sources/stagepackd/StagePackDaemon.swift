@@ -130,7 +130,7 @@ extension DaemonError {
         switch self {
         case .configuration: 78
         case .alreadyRunning: 75
-        case .file, .journal: 74
+        case .file, .journal, .refused: 74
         case .socket: 71
         }
     }
