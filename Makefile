@@ -48,7 +48,7 @@ bench: build ## Measure against curl, aria2 and wget2 with bsdtar (some 15 GB of
 	Benchmarks/run
 
 bench-daemon: build ## Measure the daemon beside aria2 and curl: small files, long queues, idleness, recovery.
-	Scripts/dependencies aria2 curl strace
+	Scripts/dependencies aria2 curl dbus-daemon strace
 	Benchmarks/daemon
 
 format: ## Format the sources in place.

@@ -62,13 +62,13 @@ public struct Daemon: Sendable {
             logger: logger
         )
         try await broker.recover()
-        let listener = try listeningSocket()
+        let (listener, path) = try listeningSocket()
         var transfer = TransferConfiguration(configuration)
         transfer.userAgent = "stagepackd/\(version)"
         try await withTransferEngine(transfer, logger: logger) {
             (engine) async throws(DaemonError) in
             let runner = TransferRunner(engine: engine, store: store, logger: logger)
-            try await serve(broker, runner, listener, reloads)
+            try await serve(broker, runner, listener, path, reloads)
         }
     }
 
@@ -84,19 +84,20 @@ public struct Daemon: Sendable {
         throw .alreadyRunning(state)
     }
 
-    private func listeningSocket() throws(DaemonError) -> CInt {
+    private func listeningSocket() throws(DaemonError) -> (CInt, FilePath) {
         let process = ProcessInfo.processInfo.processIdentifier
         if let socket = ListeningSocket.inherited(environment: environment, process: process) {
-            return socket
+            return (socket, ListeningSocket.path(of: socket) ?? self.socket)
         }
         let isShared = UserIdentity.current.user == 0
-        return try ListeningSocket.listen(socket, isShared: isShared)
+        return (try ListeningSocket.listen(socket, isShared: isShared), socket)
     }
 
     private func serve(
         _ broker: Broker,
         _ runner: TransferRunner,
         _ listener: CInt,
+        _ socket: FilePath,
         _ reloads: AsyncStream<DaemonConfiguration>
     ) async throws(DaemonError) {
         let notifier = ServiceNotifier(

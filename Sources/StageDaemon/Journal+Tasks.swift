@@ -98,11 +98,10 @@ extension Journal {
     /// A task with everything, or `nil` if there is none.
     func task(_ id: Int64) async throws(DaemonError) -> FullTask? {
         try await read { database in
-            try Row.fetchOne(
-                database,
-                sql: "SELECT \(FullTask.columns) FROM task WHERE id = ?",
-                arguments: [id]
-            ).map(FullTask.init)
+            let find = try database.cachedStatement(
+                sql: "SELECT \(FullTask.columns) FROM task WHERE id = ?"
+            )
+            return try Row.fetchOne(find, arguments: [id]).map(FullTask.init)
         }
     }
 

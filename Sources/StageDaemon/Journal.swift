@@ -75,6 +75,13 @@ final class Journal: Sendable {
             try database.execute(sql: "PRAGMA synchronous = FULL")
         }
         self.logger = logger
+        // It knows what clients said in confidence. The files that SQLite adds take this one's mode.
+        try FileDescriptor.open(
+            path,
+            .readWrite,
+            options: [.create, .closeOnExec],
+            permissions: .ownerReadWrite
+        ).close()
         pool = try DatabasePool(path: path.string, configuration: configuration)
         let check = try pool.read { try String.fetchOne($0, sql: "PRAGMA quick_check(1)") }
         guard check == "ok" else { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }

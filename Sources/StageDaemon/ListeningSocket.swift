@@ -15,6 +15,23 @@ enum ListeningSocket {
         return fcntl(descriptor, F_SETFD, FD_CLOEXEC) == 0 ? descriptor : nil
     }
 
+    /// The path of a listening socket, or `nil` if it has none.
+    static func path(of socket: CInt) -> FilePath? {
+        var address = sockaddr_un()
+        let size = MemoryLayout<sockaddr_un>.size
+        // Of zeros, the last one stays: the name ends within the structure.
+        var length = socklen_t(size - 1)
+        let status = unsafe withUnsafeMutablePointer(to: &address) { pointer in
+            unsafe pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { address in
+                unsafe getsockname(socket, address, &length)
+            }
+        }
+        guard status == 0 else { return nil }
+        let bytes = unsafe withUnsafeBytes(of: &address.sun_path) { unsafe Array($0) }
+        let name = bytes.prefix { $0 != 0 }
+        return name.isEmpty ? nil : FilePath(String(decoding: name, as: UTF8.self))
+    }
+
     /// Listens at `path`, in place of what a daemon that died has left there.
     ///
     /// Everybody on the machine may connect: who they are decides what they may do.

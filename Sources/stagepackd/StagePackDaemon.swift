@@ -46,7 +46,7 @@ struct StagePackDaemon: AsyncParsableCommand {
         let paths = DaemonPaths(environment: environment, isSystem: geteuid() == 0)
         var logger = Logger(label: "stagepackd") { StreamLogHandler.standardError(label: $0) }
         logger.logLevel = foreground ? .info : .notice
-        // Users reach what is theirs; what is not is made so that they do not.
+        // What is private is made so; users come through the other directories, and handlers inherit this.
         umask(0o022)
         raiseFileLimit()
         let file = FilePath(config ?? paths.configuration)
