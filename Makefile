@@ -35,7 +35,7 @@ test: dependencies ## Build and run the tests.
 	swift build --build-tests
 	swift test --skip-build --skip '$(WAITING)|$(TIMED)'
 	swift test --skip-build --filter '$(WAITING)' --skip '$(LARGE)'
-	swift test --skip-build --filter '$(TIMED)'
+	swift test --skip-build --no-parallel --filter '$(TIMED)'
 	swift test --skip-build --filter '$(LARGE)'
 
 build: dependencies ## Build the programs for use.

@@ -126,17 +126,17 @@ struct BehaviourTests {
 
     @Test func aTaskDoesNotBeginBeforeItsTime() async throws {
         server.answer("/a", with: .content(content(1000)))
-        let begin = Date.now + 1
+        let begin = Date.now + 4
         let id = try await daemon.download(server.url("/a")) { $0.earliestBegin = begin }
         let task = try await daemon.client.task(id)
         #expect(task.state == .waiting)
         #expect(task.holds.map(\.reason) == [.earliestBegin])
-        #expect(abs(try #require(task.holds[0].until).timeIntervalSince(begin)) < 0.01)
+        #expect(abs(try #require(task.holds.first?.until).timeIntervalSince(begin)) < 0.01)
         let events = try await daemon.outcomes()
         #expect(events.map(\.kind) == [.completed])
-        let started = try #require(events[0].metrics?.started)
+        let started = try #require(events.first?.metrics?.started)
         #expect(started.timeIntervalSince(begin) > -0.01)
-        #expect(started.timeIntervalSince(begin) < 1)
+        #expect(started.timeIntervalSince(begin) < 3)
     }
 
     @Test func whatMattersMoreComesFirst() async throws {

@@ -96,7 +96,7 @@ struct UserTests {
         #expect(try await daemon.client.sessions(all: true).map(\.user) == [65534, 1])
         let tasks = try await daemon.client.tasks(all: true)
         #expect(tasks.map(\.state) == [.suspended])
-        #expect(tasks[0].request.headers == ["Authorization": "(secret)"])
+        #expect(tasks[0].request.headers == ["Authorization": "(not shown)"])
     }
 
     @Test func aStagedFileIsItsUsersAlone() async throws {
