@@ -31,7 +31,7 @@ demo: dependencies ## Stage sample packs from an origin on this machine.
 	Scripts/demo
 
 test: dependencies ## Build and run the tests.
-	Scripts/dependencies dbus-daemon python3-dbusmock
+	Scripts/dependencies dbus-daemon python3-dbusmock strace
 	swift build --build-tests
 	swift test --skip-build --skip '$(WAITING)|$(TIMED)'
 	swift test --skip-build --filter '$(WAITING)' --skip '$(LARGE)'

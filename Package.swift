@@ -139,8 +139,8 @@ let package = Package(
         library(
             "BackgroundAssets",
             [
-                "ExtensionFoundation", "StageExtension", "StageModel", "StagePack", "StageSystem",
-                system,
+                "ExtensionFoundation", "StageControl", "StageExtension", "StageModel", "StagePack",
+                "StageSystem", system,
             ]
         ),
         library(
@@ -260,8 +260,8 @@ let package = Package(
         tests(
             "BackgroundAssets",
             [
-                "BackgroundAssets", "ExtensionFoundation", "StageExtension", "StageModel",
-                "StageSystem", "StageTesting", system,
+                "BackgroundAssets", "ExtensionFoundation", "StageControl", "StageExtension",
+                "StageModel", "StageSystem", "StageTesting", system,
             ]
         ),
         tests("StageContainer", ["StageContainer", "StageModel", "StageSystem", system]),

@@ -3,8 +3,9 @@ import StageExtension
 
 /// A download: a ``BAURLDownload``, or one of an ``AssetPack``.
 ///
-/// Differs from Apple's class in being immutable, and in that ``uniqueIdentifier`` holds for one
-/// process: a host names downloads by ``identifier``.
+/// Differs from Apple's class in being immutable: a later ``state`` is that of another object, which is
+/// equal where it was scheduled by an application. A host names downloads by ``identifier``, and what it
+/// hands to an extension are new objects.
 ///
 /// Unchecked, since all properties are constants of types that are Sendable, here and in the only
 /// subclass.
@@ -44,21 +45,27 @@ public class BADownload: Hashable, CustomStringConvertible, @unchecked Sendable 
 
     /// What the application calls the download: once among those of one answer.
     public let identifier: String
-    /// Names the object: no other one has it.
+    /// Names the download: no other one has it.
     public let uniqueIdentifier: String
     /// Whether the first launch waits for the download.
     public let isEssential: Bool
     /// Orders the downloads of the application.
     public let priority: Priority
-    /// What became of the download when the extension was started.
+    /// What had become of the download when this object was made.
     public let state: State
 
     /// The download as the host knows it.
     let wire: ExtensionDownload
 
-    init(wire: ExtensionDownload, isEssential: Bool, priority: Priority, state: State) {
+    init(
+        wire: ExtensionDownload,
+        isEssential: Bool,
+        priority: Priority,
+        state: State,
+        uniqueIdentifier: String = UUID().uuidString
+    ) {
         identifier = wire.identifier
-        uniqueIdentifier = UUID().uuidString
+        self.uniqueIdentifier = uniqueIdentifier
         self.wire = wire
         self.isEssential = isEssential
         self.priority = priority
@@ -97,12 +104,12 @@ public class BADownload: Hashable, CustomStringConvertible, @unchecked Sendable 
         }
     }
 
-    /// Whether two downloads are one object.
+    /// Whether two downloads are one.
     public static func == (left: BADownload, right: BADownload) -> Bool {
         left.uniqueIdentifier == right.uniqueIdentifier
     }
 
-    /// Hashes the name of the object.
+    /// Hashes the name of the download.
     public func hash(into hasher: inout Hasher) { hasher.combine(uniqueIdentifier) }
 
     /// The identifier, and whether the download is essential.

@@ -59,12 +59,17 @@ public final class BAURLDownload: BADownload, @unchecked Sendable {
         )
     }
 
-    init(wire: ExtensionURLDownload, state: State) {
+    init(
+        wire: ExtensionURLDownload,
+        state: State,
+        uniqueIdentifier: String = UUID().uuidString
+    ) {
         super.init(
             wire: .url(wire),
             isEssential: wire.isEssential,
             priority: Priority(wire.priority),
-            state: state
+            state: state,
+            uniqueIdentifier: uniqueIdentifier
         )
     }
 }

@@ -1,6 +1,8 @@
 import Foundation
 import FoundationNetworking
+import StageControl
 import StageExtension
+import Synchronization
 
 extension URLAuthenticationChallenge {
     /// Makes what Foundation has for a challenge of a host.
@@ -25,6 +27,63 @@ extension URLAuthenticationChallenge {
             error: nil,
             sender: SilentSender()
         )
+    }
+}
+
+extension URLAuthenticationChallenge {
+    /// Makes what Foundation has for a challenge of the daemon.
+    convenience init(_ challenge: Challenge, failures: Int) {
+        let url = URLComponents(string: challenge.url)
+        let isSecure = url?.scheme?.lowercased() != "http"
+        let method =
+            switch challenge.schemes.first {
+            case _ where challenge.schemes.contains("basic"): NSURLAuthenticationMethodHTTPBasic
+            case "digest": NSURLAuthenticationMethodHTTPDigest
+            case let scheme: scheme ?? NSURLAuthenticationMethodDefault
+            }
+        self.init(
+            protectionSpace: URLProtectionSpace(
+                host: url?.host ?? "",
+                port: url?.port ?? (isSecure ? 443 : 80),
+                protocol: isSecure ? NSURLProtectionSpaceHTTPS : NSURLProtectionSpaceHTTP,
+                realm: challenge.realm,
+                authenticationMethod: method
+            ),
+            proposedCredential: nil,
+            previousFailureCount: failures,
+            failureResponse: nil,
+            error: nil,
+            sender: SilentSender()
+        )
+    }
+}
+
+extension Challenge {
+    /// The value of the `Authorization` field for a credential; `nil` if there is none to be made of it.
+    func authorization(_ credential: URLCredential?) -> String? {
+        guard let user = credential?.user, let password = credential?.password else { return nil }
+        return authorization(user: user, password: password)
+    }
+}
+
+/// Passes the first answer to a challenge on, and no other.
+final class ChallengeReply: Sendable {
+    /// What takes an answer.
+    typealias Handler =
+        @Sendable (URLSession.AuthChallengeDisposition, URLCredential?) -> Void
+
+    private let wasGiven = Atomic(false)
+    private let body: Handler
+
+    /// Creates a reply that calls `body`.
+    init(_ body: @escaping Handler) { self.body = body }
+
+    /// What the delegate is given.
+    var handler: Handler {
+        { disposition, credential in
+            guard !self.wasGiven.exchange(true, ordering: .acquiringAndReleasing) else { return }
+            self.body(disposition, credential)
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 import StageSystem
 import Synchronization
+import SystemPackage
 
 /// A client of the daemon: asks over its socket, a connection for each question.
 ///
@@ -22,7 +23,7 @@ public struct ControlClient: Sendable {
     ) throws(ControlError) -> ControlClient {
         let candidates = ControlSocket.candidates(environment: environment)
         var problem = ControlError.notRunning(candidates)
-        for path in candidates {
+        for path in candidates where isTrusted(path) {
             do throws(ControlError) {
                 _ = try ControlConnection(path: path)
                 return ControlClient(path: path)
@@ -32,6 +33,17 @@ public struct ControlClient: Sendable {
             }
         }
         throw problem
+    }
+
+    /// Whether a socket is this user's or the system's, or there is none.
+    private static func isTrusted(_ path: String) -> Bool {
+        let path = FilePath(path)
+        guard let name = path.lastComponent,
+            // What cannot be looked at is told of by connecting to it.
+            let folder = try? Directory.open(path.removingLastComponent()),
+            let status = try? folder.status(FilePath(name))
+        else { return true }
+        return [0, UserIdentity.current.user].contains(status.owner)
     }
 
     /// Asks, and blocks the thread until the answer is there.

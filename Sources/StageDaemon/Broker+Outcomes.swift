@@ -32,12 +32,24 @@ extension Broker {
             }
             admit(record, at: now)
         }
-        for record in verified { try await complete(record) }
+        for record in verified {
+            do throws(DaemonError) {
+                try await complete(record)
+            } catch {
+                // One user's trouble keeps no daemon from starting.
+                logger.error("A file could not be staged", metadata: ["error": "\(error)"])
+                try await journal.reopen(record.id)
+                admit(record, at: now)
+                scheduler.paused(record.id, Hold(.disk, until: now + Self.diskWait), at: now)
+            }
+        }
         let store = store
+        let tasks = try await journal.taskNumbers()
         let names = try await journal.sweep(before: now)
         do throws(FileError) {
             try await withBlockingThread { () throws(FileError) in
                 try store.sweep(keeping: names)
+                try store.sweepStaged(keeping: tasks)
             }
         } catch {
             throw .file(error)
@@ -98,6 +110,10 @@ extension Broker {
         let id = task.record.id
         guard hasEnded(id) else { return }
         let state = live.current
+        if state.received > (extras[id]?.received ?? .zero) + .kibibytes(256) {
+            // What was received is worth trying again soon.
+            extras[id]?.failures = 0
+        }
         extras[id, default: Extra()].received = state.received
         extras[id]?.attempts += state.attempts
         extras[id]?.problem = state.problem
@@ -239,7 +255,10 @@ extension Broker {
                 await announce([recorded])
             }
         } catch {
+            // Asked again, the server asks again.
             logger.error("A challenge was not recorded", metadata: ["error": "\(error)"])
+            scheduler.change(id, at: .now) { $0.blocks.remove(.authentication) }
+            scheduler.paused(id, Hold(.disk, until: .now + Self.diskWait), at: .now)
         }
     }
 
@@ -341,6 +360,17 @@ extension Broker {
         }
     }
 
+    /// Removes, once a day, what cancelled downloads left and nobody went on with.
+    func sweepRemnants() async {
+        guard lastSweep + 86_400 < .now else { return }
+        lastSweep = .now
+        do throws(DaemonError) {
+            removeFiles(try await journal.removeExpiredRemnants(before: .now))
+        } catch {
+            logger.warning("What is left of downloads stays", metadata: ["error": "\(error)"])
+        }
+    }
+
     /// Gives up tasks whose time has run out.
     func expire() async {
         let now = Date.now
@@ -348,7 +378,11 @@ extension Broker {
             expiries.removeMin()
             guard scheduler.items[expiry.task] != nil else { continue }
             do throws(DaemonError) {
-                guard let task = try await journal.task(expiry.task) else { continue }
+                guard let task = try await journal.task(expiry.task),
+                    // It may have ended meanwhile.
+                    scheduler.items[expiry.task] != nil
+                else { continue }
+                scheduler.remove(expiry.task)
                 await halt(expiry.task)
                 await fail(
                     task,

@@ -32,6 +32,10 @@ extension Broker {
         _ caller: Caller
     ) async throws(ControlRefusal) -> SessionStatus {
         try check(identifier, wanted, caller)
+        let own = sessions.values.filter { $0.record.user == caller.user }
+        guard own.count < 1000 || own.contains(where: { $0.record.identifier == identifier }) else {
+            throw ControlRefusal(.quota, "one user may have 1000 sessions")
+        }
         let record: SessionRecord
         do throws(DaemonError) {
             record = try await journal.makeSession(identifier, of: caller.user, wanted)
@@ -67,11 +71,18 @@ extension Broker {
                 throw ControlRefusal(.invalid, "expected the absolute path of a handler's program")
             }
         }
-        guard wanted.requestTimeout > 0, wanted.resourceTimeout > 0 else {
-            throw ControlRefusal(.invalid, "expected timeouts of more than 0 seconds")
+        let timeouts = [wanted.requestTimeout, wanted.resourceTimeout]
+        guard timeouts.allSatisfy({ $0 > 0 && $0 <= Self.longestTimeout }) else {
+            throw ControlRefusal(
+                .invalid,
+                "expected timeouts of more than 0 seconds, and of a century at most"
+            )
         }
         for (name, value) in wanted.headers { try NewTask.check(header: name, value) }
     }
+
+    /// A century: what is longer is no number of seconds that can be reckoned with.
+    private static let longestTimeout = 100.0 * 366 * 86_400
 
     /// Cancels a session's tasks and forgets it.
     func removeSession(_ identifier: String, _ caller: Caller) async throws(ControlRefusal) {
@@ -161,7 +172,7 @@ extension Broker {
         let cursor = subscription.cursor
         if cursor < session.record.last {
             let kept = try await journal.events(of: session.record.id, after: cursor, limit: 256)
-            for event in kept { events.append(try located(event, session.record.user)) }
+            for event in kept { events.append(try await located(event, session.record.user)) }
             subscription.cursor = kept.last?.sequence ?? session.record.last
         }
         let current = sessions[subscription.session]
@@ -176,13 +187,18 @@ extension Broker {
     private func located(
         _ event: SessionEvent,
         _ user: UInt32
-    ) throws(DaemonError) -> SessionEvent {
+    ) async throws(DaemonError) -> SessionEvent {
         guard event.kind == .completed, event.bytesReceived != nil, let task = event.task else {
             return event
         }
         var event = event
+        let store = store
         do throws(FileError) {
-            if try store.isStaged(task, user: user) {
+            // On a thread that may block: the directory is the user's to make slow.
+            let isStaged = try await withBlockingThread { () throws(FileError) in
+                try store.isStaged(task, user: user)
+            }
+            if isStaged {
                 event.location = store.location(of: task, user: user).string
             }
         } catch {

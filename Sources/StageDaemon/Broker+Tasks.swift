@@ -126,7 +126,9 @@ extension Broker {
 
     private func checkQuota(_ tasks: [TransferRequest], _ user: UInt32) throws(ControlRefusal) {
         let own = sessions.values.filter { $0.record.user == user }
-        let count = own.reduce(0) { $0 + $1.unfinished }
+        let count = own.reduce(0) { sum, session in
+            sum + session.unfinished + Int(session.record.last - session.record.acknowledged)
+        }
         guard count + tasks.count <= configuration.tasksPerUser else {
             throw ControlRefusal(
                 .quota,
@@ -134,9 +136,12 @@ extension Broker {
             )
         }
         guard let limit = configuration.bytesPerUser else { return }
-        let bytes = tasks.reduce(ByteCount.zero) { $0 + ($1.size ?? .zero) }
-        guard bytes <= limit else {
-            throw ControlRefusal(.quota, "one user may have \(limit) under way, not \(bytes)")
+        var rest = limit
+        for size in tasks.compactMap(\.size) {
+            guard size <= rest else {
+                throw ControlRefusal(.quota, "one user may have \(limit) under way")
+            }
+            rest = rest - size
         }
     }
 

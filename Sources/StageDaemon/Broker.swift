@@ -102,6 +102,8 @@ actor Broker {
     private var halting: [Int64: [CheckedContinuation<Void, Never>]] = [:]
     /// Ends that could not be written down yet.
     var unrecorded: [Ending] = []
+    /// When it was last looked for what nobody goes on with.
+    var lastSweep = Date.now
     /// What was free when the disk was found full.
     var spaceWhenFull = ByteCount.zero
 
@@ -136,6 +138,7 @@ actor Broker {
     func watchClock() async {
         for await _ in alarms {
             await recordEndings()
+            await sweepRemnants()
             checkSpace()
             await expire()
             handOverAll()
@@ -191,6 +194,11 @@ actor Broker {
         guard let transfer = live[id] else { return }
         transfer.switchOff.stop()
         await withCheckedContinuation { halting[id, default: []].append($0) }
+    }
+
+    /// Lets nobody wait any more for attempts that were never begun: the daemon ends.
+    func abandonHalts() {
+        for id in Array(halting.keys) { _ = hasEnded(id) }
     }
 
     /// Takes note that an attempt is over; returns whether what it came to counts.

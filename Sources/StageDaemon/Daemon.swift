@@ -47,8 +47,7 @@ public struct Daemon: Sendable {
     public func run(
         reloads: AsyncStream<DaemonConfiguration>
     ) async throws(DaemonError) {
-        guard let held = try TransferStore.lock(state) else { throw .alreadyRunning(state) }
-        let lock = DirectoryLock(held)
+        let lock = DirectoryLock(try await lockState())
         defer { lock.end() }
         let (journal, wasDamaged) = try Journal.open(
             state.appending("journal.sqlite"),
@@ -71,6 +70,18 @@ public struct Daemon: Sendable {
             let runner = TransferRunner(engine: engine, store: store, logger: logger)
             try await serve(broker, runner, listener, path, reloads)
         }
+    }
+
+    /// Takes the lock of the state directory.
+    ///
+    /// A daemon that was killed may leave it for a moment to a handler that it was about to start.
+    private func lockState() async throws(DaemonError) -> FileLock {
+        for _ in 0..<40 {
+            if let lock = try TransferStore.lock(state) { return lock }
+            // Cancelled: nobody waits for it any more.
+            guard (try? await Task.sleep(for: .milliseconds(50))) != nil else { break }
+        }
+        throw .alreadyRunning(state)
     }
 
     private func listeningSocket() throws(DaemonError) -> (CInt, FilePath) {
@@ -178,6 +189,7 @@ extension Daemon {
                 }
             }
         }
+        await broker.abandonHalts()
         return nil
     }
 

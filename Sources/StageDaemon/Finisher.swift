@@ -51,21 +51,28 @@ actor Finisher {
         while !waiting.isEmpty {
             let batch = waiting
             waiting = []
-            let result: Result<Void, DaemonError>
+            var errors: [Int64: DaemonError] = [:]
             do throws(DaemonError) {
-                try await place(batch.map(\.item))
-                result = .success(())
+                errors = try await place(batch.map(\.item))
             } catch {
-                logger.error("Files could not be staged", metadata: ["error": "\(error)"])
-                result = .failure(error)
+                for entry in batch { errors[entry.item.task] = error }
             }
-            for entry in batch { entry.done.resume(returning: result) }
+            for entry in batch {
+                let error = errors[entry.item.task]
+                if let error {
+                    logger.error(
+                        "A file could not be staged",
+                        metadata: ["task.id": "\(entry.item.task)", "error": "\(error)"]
+                    )
+                }
+                entry.done.resume(returning: error.map { .failure($0) } ?? .success(()))
+            }
         }
         isWorking = false
     }
 
-    /// P5 and the renaming of P6.
-    private func place(_ items: [Item]) async throws(DaemonError) {
+    /// P5 and the renaming of P6; returns what went wrong with single files.
+    private func place(_ items: [Item]) async throws(DaemonError) -> [Int64: DaemonError] {
         let store = store
         try await onDisk { () throws(FileError) in
             if items.count > 4 { return try store.parts.synchronizeFileSystem() }
@@ -74,7 +81,7 @@ actor Finisher {
             }
         }
         try await journal.verified(items.map { ($0.task, $0.event) })
-        try await onDisk { () throws(FileError) in try store.place(items) }
+        return await withBlockingThread { store.place(items) }
     }
 
     private func onDisk(
@@ -89,10 +96,27 @@ actor Finisher {
 }
 
 extension TransferStore {
-    /// Gives files their places, and waits until these are on disk.
-    func place(_ items: [Finisher.Item]) throws(FileError) {
-        for item in items { _ = try stage(item.file, as: item.task, for: item.user) }
-        for user in Set(items.map(\.user)) { try directory(of: user).synchronize() }
-        for item in items { try removeFiles(of: item.part) }
+    /// Gives files their places, and waits until these are on disk; one user's trouble with theirs is
+    /// nobody else's.
+    ///
+    /// - Returns: What went wrong, by task.
+    func place(_ items: [Finisher.Item]) -> [Int64: DaemonError] {
+        var errors: [Int64: DaemonError] = [:]
+        for (user, items) in Dictionary(grouping: items, by: \.user) {
+            for item in items {
+                do throws(FileError) {
+                    _ = try stage(item.file, as: item.task, for: user)
+                } catch {
+                    errors[item.task] = .file(error)
+                }
+            }
+            do throws(FileError) {
+                try directory(of: user).synchronize()
+                for item in items where errors[item.task] == nil { try removeFiles(of: item.part) }
+            } catch {
+                for item in items { errors[item.task] = errors[item.task] ?? .file(error) }
+            }
+        }
+        return errors
     }
 }

@@ -175,7 +175,7 @@ extension Journal {
                 try update.execute(arguments: [appended.body, outcome.id])
                 events.append((appended.session, appended.event))
             }
-            for remnant in remnants {
+            for remnant in remnants where !events.isEmpty {
                 try database.execute(
                     sql: "INSERT OR REPLACE INTO remnant VALUES (?, ?, ?, ?, ?)",
                     arguments: [
@@ -237,8 +237,8 @@ extension Journal {
         try await read { database in
             try Row.fetchOne(
                 database,
-                sql: "SELECT * FROM remnant WHERE token = ? AND user = ?",
-                arguments: [token, user]
+                sql: "SELECT * FROM remnant WHERE token = ? AND user = ? AND expires > ?",
+                arguments: [token, user, Date.now.timeIntervalSince1970]
             ).map { row in
                 Remnant(
                     token: row["token"],
@@ -248,6 +248,22 @@ extension Journal {
                     expires: Date(timeIntervalSince1970: row["expires"])
                 )
             }
+        }
+    }
+
+    /// The numbers of all tasks that there are.
+    func taskNumbers() async throws(DaemonError) -> Set<Int64> {
+        try await read { try Int64.fetchSet($0, sql: "SELECT id FROM task") }
+    }
+
+    /// Forgets what nobody went on with in time, and returns the names of its files.
+    func removeExpiredRemnants(before now: Date) async throws(DaemonError) -> [String] {
+        try await write { database in
+            try String.fetchAll(
+                database,
+                sql: "DELETE FROM remnant WHERE expires < ? RETURNING part",
+                arguments: [now.timeIntervalSince1970]
+            )
         }
     }
 

@@ -51,7 +51,15 @@ final class Journal: Sendable {
                         toPath: "\(path).damaged-\(mark)\(suffix)"
                     )
                 }
-                return (try Journal(path, logger), true)
+                let journal = try Journal(path, logger)
+                // No number of a task is ever used again, those that were lost included.
+                try journal.pool.write { database in
+                    try database.execute(
+                        sql: "INSERT INTO sqlite_sequence (name, seq) VALUES ('task', ?)",
+                        arguments: [mark]
+                    )
+                }
+                return (journal, true)
             } catch {
                 throw .journal(path, "\(error)")
             }

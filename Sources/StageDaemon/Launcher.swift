@@ -3,6 +3,7 @@ import Logging
 import StageControl
 import StageSystem
 import Subprocess
+import Synchronization
 import SystemPackage
 
 /// Starts the handlers of sessions: as the session's user, in a process group and session of their own,
@@ -39,7 +40,12 @@ struct Launcher: Sendable {
         let command = launch.handler.command
         var options = PlatformOptions()
         options.createSession = true
-        options.teardownSequence = [.gracefulShutDown(allowedDurationToNextStep: .seconds(10))]
+        options.teardownSequence = [
+            .gracefulShutDown(
+                toProcessGroup: true,
+                allowedDurationToNextStep: .seconds(10)
+            )
+        ]
         let account = Account(user: launch.user)
         if launch.user != UserIdentity.current.user {
             let identity = UserIdentity(
@@ -50,6 +56,11 @@ struct Launcher: Sendable {
             options.groupID = gid_t(identity.group)
             options.supplementaryGroups = identity.groups.map { gid_t($0) }
         }
+        let process = Mutex<pid_t?>(nil)
+        defer {
+            // It was to end: so is what it has started and not waited for.
+            if Task.isCancelled, let group = process.withLock({ $0 }) { kill(-group, SIGKILL) }
+        }
         return try await Subprocess.run(
             .path(FilePath(command[0])),
             arguments: Arguments(Array(command.dropFirst())),
@@ -59,7 +70,9 @@ struct Launcher: Sendable {
             input: .none,
             output: .discarded,
             error: .discarded
-        ).terminationStatus
+        ) { execution in
+            process.withLock { $0 = execution.processIdentifier.value }
+        }.terminationStatus
     }
 
     private func environment(_ launch: Launch, _ account: Account?) -> [Environment.Key: String] {

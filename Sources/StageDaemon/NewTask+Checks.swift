@@ -16,45 +16,12 @@ extension NewTask {
         func invalid(_ text: String) -> ControlRefusal {
             ControlRefusal(.invalid, "task '\(request.token)': \(text)")
         }
-        guard !request.token.isEmpty, request.token.utf8.count <= 256 else {
-            throw ControlRefusal(.invalid, "a task's token has 1 to 256 bytes")
-        }
         guard let host = TransferAddress(request.url)?.authority else {
             throw invalid(
                 "expected an absolute http or https URL, found '\(request.url.prefix(256))'"
             )
         }
-        guard request.mirrors?.isEmpty ?? true || request.sha256 != nil else {
-            throw invalid("mirrors need a 'sha256', by which their content is known to be the same")
-        }
-        for mirror in request.mirrors ?? [] where TransferAddress(mirror) == nil {
-            throw invalid("expected an absolute http or https URL, found '\(mirror.prefix(256))'")
-        }
-        if let digest = request.sha256 {
-            let isDigest = digest.utf8.count == 64 && digest.allSatisfy(\.isHexDigit)
-            guard isDigest else { throw invalid("expected 64 hexadecimal digits as 'sha256'") }
-        }
-        if let size = request.size, size.rawValue > Self.sizeLimit {
-            throw invalid("expected a size of at most \(Self.sizeLimit) bytes")
-        }
-        if let method = request.method {
-            let isToken = !method.isEmpty && method.utf8.allSatisfy { (0x41...0x5A).contains($0) }
-            guard isToken else { throw invalid("expected a method of HTTP, found '\(method)'") }
-        }
-        for (name, value) in session.headers.merging(
-            request.headers ?? [:],
-            uniquingKeysWith: { $1 }
-        ) {
-            try Self.check(header: name, value)
-        }
-        switch request.kind {
-        case .upload:
-            guard let file = request.file, file.hasPrefix("/") else {
-                throw invalid("expected the absolute path of a file to upload")
-            }
-        case .download:
-            guard request.file == nil else { throw invalid("a download has no file to upload") }
-        }
+        try Self.check(request, session, invalid)
         self.request = request
         self.host = host
         priority = try Self.priority(request.priority ?? 0.5)
@@ -66,6 +33,56 @@ extension NewTask {
 
     /// More than any disk has: sums of sizes stay numbers.
     private static let sizeLimit: Int64 = 1 << 50
+
+    private static func check(
+        _ request: TransferRequest,
+        _ session: SessionConfiguration,
+        _ invalid: (String) -> ControlRefusal
+    ) throws(ControlRefusal) {
+        guard !request.token.isEmpty, request.token.utf8.count <= 256 else {
+            throw ControlRefusal(.invalid, "a task's token has 1 to 256 bytes")
+        }
+        guard request.mirrors?.isEmpty ?? true || request.sha256 != nil else {
+            throw invalid("mirrors need a 'sha256', by which their content is known to be the same")
+        }
+        for mirror in request.mirrors ?? [] where TransferAddress(mirror) == nil {
+            throw invalid("expected an absolute http or https URL, found '\(mirror.prefix(256))'")
+        }
+        if let digest = request.sha256 {
+            let isDigest = digest.utf8.count == 64 && digest.allSatisfy(\.isHexDigit)
+            guard isDigest else { throw invalid("expected 64 hexadecimal digits as 'sha256'") }
+        }
+        guard request.mirrors?.count ?? 0 <= 64, request.description?.utf8.count ?? 0 <= 4096 else {
+            throw invalid("expected at most 64 mirrors and 4096 bytes of description")
+        }
+        let fields = (request.headers ?? [:]).reduce(0) {
+            $0 + $1.key.utf8.count + $1.value.utf8.count
+        }
+        guard fields <= 65_536 else {
+            throw invalid("expected at most 65536 bytes of header fields")
+        }
+        if let size = request.size, size.rawValue > sizeLimit {
+            throw invalid("expected a size of at most \(sizeLimit) bytes")
+        }
+        if let method = request.method {
+            let isToken = !method.isEmpty && method.utf8.allSatisfy { (0x41...0x5A).contains($0) }
+            guard isToken else { throw invalid("expected a method of HTTP, found '\(method)'") }
+        }
+        for (name, value) in session.headers.merging(
+            request.headers ?? [:],
+            uniquingKeysWith: { $1 }
+        ) {
+            try check(header: name, value)
+        }
+        switch request.kind {
+        case .upload:
+            guard let file = request.file, file.hasPrefix("/") else {
+                throw invalid("expected the absolute path of a file to upload")
+            }
+        case .download:
+            guard request.file == nil else { throw invalid("a download has no file to upload") }
+        }
+    }
 
     /// The priority as the scheduler compares it.
     static func priority(_ value: Double) throws(ControlRefusal) -> Int {

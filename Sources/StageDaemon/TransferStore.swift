@@ -22,7 +22,7 @@ struct TransferStore: Sendable {
     /// Opens the store at `path`, and makes what is missing.
     init(_ path: FilePath) throws(DaemonError) {
         do throws(FileError) {
-            root = try Directory.make(path)
+            root = try Self.makeRoot(path)
             parts = try root.makeDirectory("parts")
             snapshots = try root.makeDirectory("snapshots")
             staged = try root.makeDirectory("staged")
@@ -31,6 +31,7 @@ struct TransferStore: Sendable {
                 try root.changeMode(of: name, to: .ownerReadWriteExecute)
             }
             try root.changeMode(of: "staged", to: Self.passable)
+            if owner.user == 0 { try root.changeMode(of: ".", to: Self.passable) }
         } catch {
             throw .file(error)
         }
@@ -88,14 +89,23 @@ struct TransferStore: Sendable {
     /// Gives verified content its place after a crash, and returns whether it is there.
     func finishPlacing(_ task: TaskRecord, of user: UInt32) throws(FileError) -> Bool {
         if try !isStaged(task.id, user: user) {
-            let part = try parts.entries().map(\.name)
-                .first { $0.string.hasPrefix(task.part + ".part.") }
-            guard let part else { return false }
+            guard let part = try generation(of: task.part) else { return false }
             _ = try stage(part, as: task.id, for: user)
             try directory(of: user).synchronize()
         }
         try removeFiles(of: task.part)
         return true
+    }
+
+    /// The file of the current generation of a part; of one without a record, the only one there is.
+    private func generation(of name: String) throws(FileError) -> FilePath.Component? {
+        guard let component = FilePath.Component(name) else { return nil }
+        // One that cannot be read is fetched again.
+        if let part = try? PartFile.open(component, in: parts), part.total == part.length {
+            return part.fileName
+        }
+        let files = try parts.entries().map(\.name).filter { $0.string.hasPrefix(name + ".part.") }
+        return files.count == 1 ? files.first : nil
     }
 
     /// Removes the complete file of a task, if its user has left it there.
@@ -142,7 +152,7 @@ struct TransferStore: Sendable {
     /// Moves all complete files aside, because nothing is known of them any more.
     static func setAside(_ path: FilePath) throws(DaemonError) {
         do throws(FileError) {
-            let root = try Directory.make(path)
+            let root = try makeRoot(path)
             let mark = UInt64.random(in: 0 ... .max)
             guard try root.directory("staged") != nil,
                 let name = FilePath.Component("staged.damaged-\(String(mark, radix: 36))")
@@ -154,13 +164,35 @@ struct TransferStore: Sendable {
         }
     }
 
+    /// Makes the directory where it is missing: others pass through it, and list nothing.
+    private static func makeRoot(_ path: FilePath) throws(FileError) -> Directory {
+        guard let name = path.lastComponent else { return try Directory.open(path) }
+        let parent = try Directory.make(path.removingLastComponent())
+        return try parent.makeDirectory(FilePath(name), permissions: passable)
+    }
+
     /// Takes the lock of a store, or returns `nil` if another daemon has it.
     static func lock(_ path: FilePath) throws(DaemonError) -> FileLock? {
         do throws(FileError) {
-            let file = try Directory.make(path).file(updating: "lock")
+            let root = try makeRoot(path)
+            let file = try root.file(updating: "lock")
+            // The journal knows what clients said in confidence; what SQLite makes beside it is made
+            // like it.
+            _ = try root.file(updating: "journal.sqlite", permissions: .ownerReadWrite)
             return try FileLock.attempt(file, .exclusive)
         } catch {
             throw .file(error)
+        }
+    }
+
+    /// Removes the complete files of tasks that nothing is known of.
+    func sweepStaged(keeping tasks: Set<Int64>) throws(FileError) {
+        for user in try staged.entries() {
+            guard let directory = try staged.directory(FilePath(user.name)) else { continue }
+            for entry in try directory.entries() {
+                guard let task = Int64(entry.name.string), !tasks.contains(task) else { continue }
+                try directory.remove(entry.name)
+            }
         }
     }
 

@@ -1,6 +1,8 @@
 import FoundationEssentials
 import StageControl
+import StageSystem
 import StageTransfer
+import SystemPackage
 
 /// What is to become of a task after an attempt.
 enum TransferVerdict: Equatable, Sendable {
@@ -43,10 +45,18 @@ enum TransferVerdict: Equatable, Sendable {
         case .untrusted(_, .notYetValid, _) where clockIsWrong,
             .untrusted(_, .expired, _) where clockIsWrong:
             self = .again(Hold(.clock, until: now + Self.clockWait))
+        case .storage(let error) where Self.passing.contains(error.errno):
+            self = .again(Hold(.backoff, until: now + Self.shortageWait))
         default: self = .fail(TransferFailure(error))
         }
     }
 
+    /// What the machine is short of for a while.
+    private static let passing: Set<Errno> = [
+        .tooManyOpenFiles, .tooManyOpenFilesInSystem, .noMemory,
+    ]
+    /// How long a shortage is given to pass.
+    private static let shortageWait = 30.0
     /// How long a portal is left alone, unless the network says that it is gone.
     private static let portalWait = 120.0
     /// How long a clock is given to be set.

@@ -145,6 +145,7 @@ struct PackWork: Sendable {
                 delivery: delivery
             )
         } catch {
+            if error != .cancelled { await delivery?.confirm() }
             throw error == .cancelled ? .cancelled : .transfer(error)
         }
     }

@@ -101,13 +101,15 @@ public struct ExtensionRules: Sendable {
         guard file.applicationGroup == request.applicationGroup else {
             return .otherGroup(expected: request.applicationGroup, found: file.applicationGroup)
         }
+        return Self.refusal(ofAny: file) ?? (file.isEssential ? refusalOfEssential : nil)
+    }
+
+    /// Why a file can be downloaded for nobody, or `nil` if it can be.
+    public static func refusal(ofAny file: ExtensionURLDownload) -> ExtensionRefusal? {
         guard ManifestTrust.isNetwork(file.url) else { return .insecure(url: file.url) }
         guard file.fileSize >= 1 else { return .fileSize(file.fileSize) }
-        if let header = file.headers.sorted(by: { $0.key < $1.key }).first(where: Self.isForbidden)
-        {
-            return .header(name: header.key)
-        }
-        return file.isEssential ? refusalOfEssential : nil
+        let header = file.headers.sorted { $0.key < $1.key }.first(where: isForbidden)
+        return header.map { .header(name: $0.key) }
     }
 
     /// Why nothing is essential, or `nil` where something can be.

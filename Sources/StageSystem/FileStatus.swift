@@ -21,6 +21,8 @@ public struct FileStatus: Equatable, Sendable {
     public var mode: UInt32
     /// The number of the file within its file system.
     public var inode: UInt64
+    /// The number of the user that the file belongs to.
+    public var owner: UInt32
     /// How many names the file has.
     public var linkCount: UInt64
     /// When the content last changed, in seconds since 1970.
@@ -41,6 +43,7 @@ public struct FileStatus: Equatable, Sendable {
         mode = status.st_mode & 0o7777
         inode = UInt64(status.st_ino)
         linkCount = UInt64(status.st_nlink)
+        owner = status.st_uid
         modified = Int64(status.st_mtim.tv_sec)
         accessed = Int64(status.st_atim.tv_sec)
     }

@@ -28,6 +28,10 @@ extension PartFile {
                 isRecorded: true
             )
             do throws(FileError) {
+                // Somebody else's could be written on, and is not this process's to move.
+                guard status.owner == UserIdentity.current.user else {
+                    throw FileError("rename", path, .notPermitted)
+                }
                 try move(name, from: folder)
             } catch {
                 guard error.errno == .improperLink || error.errno == .notPermitted else {

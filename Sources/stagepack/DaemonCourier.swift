@@ -22,10 +22,21 @@ final class DaemonCourier: ArchiveCourier {
         /// What waits for the end of a task, or has it.
         var waiting: [Int64: Waiting] = [:]
         /// The events that were delivered, and whether they need no further delivery.
-        var delivered: [(sequence: Int64, isDone: Bool)] = []
+        var delivered: [Delivered] = []
         /// The ends of tasks that nobody has waited for yet.
         var endings: [Int64: SessionEvent] = [:]
         var isLost = false
+    }
+
+    /// An event that was delivered.
+    private struct Delivered {
+        var sequence: Int64
+        var task: Int64
+        var location: String?
+        /// Whether somebody here has asked for it.
+        var isTaken = false
+        /// Whether it needs no further delivery.
+        var isDone = false
     }
 
     private struct Waiting {
@@ -56,7 +67,11 @@ final class DaemonCourier: ArchiveCourier {
             return await body(nil)
         }
         return await withTaskGroup(of: Value?.self) { group in
-            group.addTask { await body(courier) }
+            group.addTask {
+                let value = await body(courier)
+                if !Task.isCancelled { await courier.clearUp() }
+                return value
+            }
             group.addTask {
                 await courier.follow(events)
                 return nil
@@ -112,11 +127,43 @@ extension DaemonCourier {
         }
         defer { state.withLock { $0.waiting[id] = nil } }
         if isLost { return nil }
+        if try await hasEnded(id, order) { return nil }
         for await event in endings {
             return try await take(event, order, id)
         }
         if Task.isCancelled { throw .cancelled }
         return nil
+    }
+
+    /// Whether a task has ended for somebody else in this process, who was told.
+    ///
+    /// - Throws: ``StageError`` if it waits for the world already, which is not told again.
+    private func hasEnded(
+        _ id: Int64,
+        _ order: ArchiveOrder
+    ) async throws(StageError) -> Bool {
+        let task: TransferTask
+        do throws(ControlError) {
+            task = try await client.task(id)
+        } catch {
+            // Then the stream has broken as well, and says so.
+            return false
+        }
+        if task.hasEnded {
+            return state.withLock { state in
+                state.delivered.contains { $0.task == id && $0.isTaken }
+            }
+        }
+        if let hold = task.holds.first(where: { mustGiveUp(task: id, $0) }) {
+            throw Self.waiting(hold, order)
+        }
+        return false
+    }
+
+    private static func waiting(_ hold: Hold?, _ order: ArchiveOrder) -> StageError {
+        let reason = hold?.reason.text ?? "it waits"
+        let detail = "\(reason); the daemon goes on with it"
+        return .transfer(.unreachable(url: order.urls.first ?? "", detail: detail))
     }
 
     private func create(_ order: ArchiveOrder) async -> Int64? {
@@ -146,9 +193,12 @@ extension DaemonCourier {
         let sequence = event.sequence ?? 0
         if event.kind == .changed {
             // Nobody waits for days at a terminal, or in a hook.
-            let reason = event.holds?.first?.reason.text ?? "it waits"
-            let detail = "\(reason); the daemon goes on with it"
-            throw .transfer(.unreachable(url: order.urls.first ?? "", detail: detail))
+            throw Self.waiting(event.holds?.first, order)
+        }
+        state.withLock { state in
+            for index in state.delivered.indices where state.delivered[index].task == id {
+                state.delivered[index].isTaken = true
+            }
         }
         guard event.kind == .completed, let location = event.location else {
             // It failed, or somebody took it: the engine finds out what there is to say.
@@ -162,6 +212,19 @@ extension DaemonCourier {
         ) {
             await self.done(sequence)
         }
+    }
+
+    /// Says that what nobody here wanted needs no further delivery: archives that an earlier run has
+    /// taken, or that the manifest no longer names.
+    private func clearUp() async {
+        let left = state.withLock { state in
+            let left = state.delivered.filter { !$0.isTaken }
+            for index in state.delivered.indices where !state.delivered[index].isTaken {
+                state.delivered[index].isDone = true
+            }
+            return left
+        }
+        if let last = left.last { await done(last.sequence) }
     }
 
     /// Takes note that an event needs no further delivery, and says so of all up to the first that does.
@@ -223,7 +286,9 @@ extension DaemonCourier {
         let waiting = state.withLock { state -> Waiting? in
             guard let task = event.task else { return nil }
             if let sequence = event.sequence {
-                state.delivered.append((sequence, false))
+                state.delivered.append(
+                    Delivered(sequence: sequence, task: task, location: event.location)
+                )
                 if state.waiting[task] == nil { state.endings[task] = event }
             }
             return state.waiting[task]

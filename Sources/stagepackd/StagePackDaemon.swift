@@ -48,6 +48,7 @@ struct StagePackDaemon: AsyncParsableCommand {
         logger.logLevel = foreground ? .info : .notice
         // What is private is made so; users come through the other directories, and handlers inherit this.
         umask(0o022)
+        raiseFileLimit()
         let file = FilePath(config ?? paths.configuration)
         let isRequired = config != nil
         do throws(DaemonError) {
@@ -67,6 +68,16 @@ struct StagePackDaemon: AsyncParsableCommand {
             _ = try? FileDescriptor.standardError.writeAll("stagepackd: error: \(error)\n".utf8)
             throw ExitCode(error.status)
         }
+    }
+
+    /// Lets the process have as many files open as it may: many clients need many.
+    private func raiseFileLimit() {
+        var limit = rlimit()
+        let files = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
+        guard unsafe getrlimit(files, &limit) == 0 else { return }
+        limit.rlim_cur = limit.rlim_max
+        // With fewer it works as well.
+        unsafe _ = setrlimit(files, &limit)
     }
 
     /// Runs the daemon until a signal says that it is to end.

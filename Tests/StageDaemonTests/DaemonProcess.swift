@@ -72,7 +72,8 @@ final class DaemonProcess: Sendable {
         let deadline = ContinuousClock.now + .seconds(20)
         while !answers {
             guard status == nil, ContinuousClock.now < deadline else {
-                throw Failure(description: "the daemon does not start: \(try said())")
+                let ending = "\(status.map(String.init) ?? "none")"
+                throw Failure(description: "no daemon, status \(ending): \(try said())")
             }
             try await Task.sleep(for: .milliseconds(2))
         }
@@ -238,14 +239,11 @@ func text(of path: FilePath) throws -> String {
 /// The content of a file.
 func bytes(of path: FilePath) throws -> [UInt8] {
     let file = try File.open(reading: path)
-    var content = [UInt8](repeating: 0, count: Int(try file.status().size))
-    var buffer = [UInt8](repeating: 0, count: 1 << 16)
-    var offset = 0
-    while offset < content.count {
-        let count = try file.read(into: &buffer, at: Int64(offset))
-        if count == 0 { break }
-        content.replaceSubrange(offset..<min(offset + count, content.count), with: buffer[..<count])
-        offset += count
+    // Not by its size: what the kernel makes up has none.
+    var content: [UInt8] = []
+    var buffer = [UInt8](repeating: 0, count: 1 << 20)
+    while case let count = try file.read(into: &buffer, at: Int64(content.count)), count > 0 {
+        content += buffer[..<count]
     }
     return content
 }

@@ -3,15 +3,18 @@
 ///
 /// An acknowledgement is of all events up to one, so an event that is still in work holds back those
 /// after it.
-struct AcknowledgementWindow {
+public struct AcknowledgementWindow: Sendable {
     /// The last event that was received.
-    private(set) var received: Int64 = 0
+    public private(set) var received: Int64 = 0
     /// The last event that the daemon knows to be taken in.
-    private(set) var acknowledged: Int64 = 0
+    public private(set) var acknowledged: Int64 = 0
     private var inWork: Set<Int64> = []
 
+    /// Creates the window of a client that has received nothing.
+    public init() {}
+
     /// Takes an event in; returns `false` if it was before.
-    mutating func receive(_ sequence: Int64) -> Bool {
+    public mutating func receive(_ sequence: Int64) -> Bool {
         guard sequence > received else { return false }
         received = sequence
         inWork.insert(sequence)
@@ -19,28 +22,28 @@ struct AcknowledgementWindow {
     }
 
     /// Takes in that everything was done for an event.
-    mutating func finish(_ sequence: Int64) { inWork.remove(sequence) }
+    public mutating func finish(_ sequence: Int64) { inWork.remove(sequence) }
 
     /// Takes in what the daemon says that it was told.
-    mutating func wasAcknowledged(_ sequence: Int64) {
+    public mutating func wasAcknowledged(_ sequence: Int64) {
         acknowledged = max(acknowledged, sequence)
     }
 
     /// Takes in the numbers of the daemon when a client attaches.
     ///
     /// A daemon that lost its records counts from the beginning again.
-    mutating func attach(lastEvent: Int64, acknowledged: Int64) {
+    public mutating func attach(lastEvent: Int64, acknowledged: Int64) {
         if lastEvent < received { self = AcknowledgementWindow() }
         received = max(received, acknowledged)
         self.acknowledged = max(self.acknowledged, acknowledged)
     }
 
     /// The last event that may be forgotten, with all before it.
-    var finished: Int64 { inWork.min().map { $0 - 1 } ?? received }
+    public var finished: Int64 { inWork.min().map { $0 - 1 } ?? received }
 
     /// What the daemon is to be told; `nil` if it knows.
-    var due: Int64? { finished > acknowledged ? finished : nil }
+    public var due: Int64? { finished > acknowledged ? finished : nil }
 
     /// Whether nothing is in work.
-    var isIdle: Bool { inWork.isEmpty }
+    public var isIdle: Bool { inWork.isEmpty }
 }

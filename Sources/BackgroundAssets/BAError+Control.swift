@@ -1,0 +1,26 @@
+import StageControl
+
+extension BAError {
+    /// Makes the error of a question to the daemon that was not answered as hoped.
+    init(_ error: ControlError) {
+        switch error {
+        case .notRunning:
+            self.init(.callerConnectionNotAccepted, "\(error): start 'stagepackd'")
+        case .accessDenied: self.init(.callerConnectionNotAccepted, "\(error)")
+        case .refused(let refusal): self.init(refusal)
+        default: self.init(.callerConnectionInvalid, "\(error)")
+        }
+    }
+
+    private init(_ refusal: ControlRefusal) {
+        let code: BAErrorCode =
+            switch refusal.code {
+            case .malformed, .invalid, .tooLarge: .downloadInvalid
+            case .forbidden: .callerConnectionNotAccepted
+            case .notFound, .conflict: .downloadDoesNotExist
+            case .quota: .downloadWouldExceedAllowance
+            case .storage, .unavailable: .downloadFailedToStart
+            }
+        self.init(code, refusal.message)
+    }
+}

@@ -1,0 +1,52 @@
+import Foundation
+import StageExtension
+import StageModel
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+@testable import BackgroundAssets
+
+/// Who is in control of a group, over a shared folder of the test's own.
+@Suite(.directory) struct ExclusiveControlTests {
+    private func manager() throws -> BADownloadManager {
+        let root = try TemporaryDirectory.required().path
+        let request = ExtensionRequest(
+            .install,
+            application: ApplicationID(unchecked: "com.example.aurora"),
+            applicationVersion: "1",
+            applicationGroup: ApplicationGroupID(unchecked: World.group),
+            manifest: root.appending("manifest.json"),
+            container: root,
+            scratch: root.appending("scratch")
+        )
+        return BADownloadManager(environment: [:]) { request }
+    }
+
+    @Test func oneAtATimeIsInControl() async throws {
+        let (one, other) = (try manager(), try manager())
+        let value = try await one.withExclusiveControl {
+            await #expect(throws: BAError.self) {
+                try await other.withExclusiveControl(before: .now) {
+                    Issue.record("two are in control")
+                }
+            }
+            other.withExclusiveControl(beforeDate: .now) { isHeld, error in
+                #expect(!isHeld && error is BAError)
+            }
+            return 7
+        }
+        #expect(value == 7)
+        #expect(try await other.withExclusiveControl(before: .distantFuture) { 8 } == 8)
+        other.withExclusiveControl { isHeld, error in #expect(isHeld && error == nil) }
+    }
+
+    @Test func anErrorEndsTheControl() async throws {
+        let (one, other) = (try manager(), try manager())
+        await #expect(throws: CancellationError.self) {
+            try await one.withExclusiveControl { throw CancellationError() }
+        }
+        #expect(try await other.withExclusiveControl(before: .now) { 8 } == 8)
+    }
+}

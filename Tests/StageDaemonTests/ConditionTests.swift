@@ -1,0 +1,115 @@
+import FoundationEssentials
+import StageControl
+import StageModel
+import StageTesting
+import SystemPackage
+import Testing
+
+@Suite(.directory, .daemon, .server, .mockBus)
+struct ConditionTests {
+    private let daemon: DaemonProcess
+    private let server = TestServer.current
+    private let bus: MockBus
+    private let body = content(3 << 20)
+
+    init() async throws {
+        daemon = try .required()
+        bus = try .required()
+        try bus.start(.networkManager)
+        try bus.set("Connectivity", of: .networkManager, to: .number(4))
+        try bus.set("Metered", of: .networkManager, to: .number(2))
+        try daemon.configure(
+            #"{"settlingTime": 0, "discretionaryWindow": 0, "busAddress": "\#(bus.address)"}"#
+        )
+        try await daemon.start()
+        try await daemon.makeSession()
+        let answer = Answer.content(body)
+        server.answer("/a", with: answer.slowed(to: 1 << 20), answer)
+    }
+
+    /// Starts a transfer, loses a condition midway, and has it back.
+    private func interrupt(
+        _ id: Int64,
+        holds: [HoldReason],
+        lose: () throws -> Void,
+        regain: () throws -> Void
+    ) async throws {
+        try await poll("nothing comes") {
+            try await daemon.client.task(id).bytesReceived > ByteCount(300_000)
+        }
+        let began = ContinuousClock.now
+        try lose()
+        try await daemon.wait(for: holds, of: id)
+        #expect(ContinuousClock.now - began < .seconds(1))
+        let kept = try await daemon.client.task(id)
+        #expect(kept.state == .waiting)
+        #expect(kept.bytesReceived >= ByteCount(300_000))
+        #expect(server.requests(for: "/a").count == 1)
+        try regain()
+        let events = try await daemon.outcomes()
+        #expect(events.map(\.gist) == ["1 completed of \(id)"])
+        #expect(try bytes(of: FilePath(try #require(events[0].location))) == body)
+        let heads = server.requests(for: "/a")
+        #expect(heads.count == 2)
+        #expect(try #require(heads[1].rangeStart) >= 300_000)
+    }
+
+    @Test func aMeteredNetworkStopsWhatMayNotCostAnything() async throws {
+        let id = try await daemon.download(server.url("/a")) {
+            $0.allowsExpensiveNetworkAccess = false
+        }
+        server.answer("/b", with: Answer.content(content(100)))
+        try await interrupt(id, holds: [.metered]) {
+            try bus.set("Metered", of: .networkManager, to: .number(1))
+        } regain: {
+            try bus.set("Metered", of: .networkManager, to: .number(2))
+        }
+    }
+
+    @Test func whatMayCostSomethingGoesOn() async throws {
+        try bus.set("Metered", of: .networkManager, to: .number(1))
+        try await poll("it is not seen") {
+            try await daemon.client.status().conditions["metered"] == "yes"
+        }
+        let held = try await daemon.download(server.url("/b")) {
+            $0.allowsExpensiveNetworkAccess = false
+        }
+        let id = try await daemon.download(server.url("/a"))
+        try await daemon.wait(for: .completed, of: id)
+        #expect(try await daemon.client.task(held).holds.map(\.reason) == [.metered])
+        #expect(server.requests(for: "/b").isEmpty)
+    }
+
+    @Test func aPortalStopsEverything() async throws {
+        let id = try await daemon.download(server.url("/a"))
+        try await interrupt(id, holds: [.portal]) {
+            try bus.set("Connectivity", of: .networkManager, to: .number(2))
+        } regain: {
+            try bus.set("Connectivity", of: .networkManager, to: .number(4))
+        }
+    }
+
+    @Test func noNetworkStopsEverything() async throws {
+        let id = try await daemon.download(server.url("/a"))
+        try await interrupt(id, holds: [.offline]) {
+            try bus.set("Connectivity", of: .networkManager, to: .number(1))
+        } regain: {
+            try bus.set("Connectivity", of: .networkManager, to: .number(4))
+        }
+    }
+
+    @Test func aBatteryIsForWhatAUserWaitsFor() async throws {
+        try bus.start(.power)
+        try bus.set("OnBattery", of: .power, to: .flag(false))
+        try await poll("it is not seen") {
+            try await daemon.client.status().conditions["onBattery"] == "no"
+        }
+        try await daemon.makeSession { $0.isDiscretionary = true }
+        let id = try await daemon.download(server.url("/a"))
+        try await interrupt(id, holds: [.onBattery]) {
+            try bus.set("OnBattery", of: .power, to: .flag(true))
+        } regain: {
+            try bus.set("OnBattery", of: .power, to: .flag(false))
+        }
+    }
+}

@@ -1,0 +1,229 @@
+import FoundationEssentials
+import Glibc
+import StageControl
+import StageModel
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+@Suite(.directory, .daemon, .server)
+struct LaunchTests {
+    private let daemon: DaemonProcess
+    private let peer: Peer
+    private let server = TestServer.current
+
+    init() async throws {
+        daemon = try .required()
+        peer = try Peer(daemon)
+        for name in ["a", "b", "c"] {
+            server.answer("/\(name)", with: .content(content(20_000)))
+        }
+    }
+
+    private func start(
+        delay: Double = 0.2,
+        lease: Double = 60,
+        handler: LaunchHandler
+    ) async throws {
+        try daemon.configure(
+            """
+            {"relaunchDelay": \(delay), "launchLease": \(lease), "retryBase": 0.05,
+             "settlingTime": 0}
+            """
+        )
+        try await daemon.start()
+        try await daemon.makeSession { $0.handler = handler }
+    }
+
+    /// Waits for longer than the next launch would take to come.
+    private func wait(_ seconds: Double) async throws {
+        try await Task.sleep(for: .seconds(seconds))
+    }
+
+    /// Whether a process runs; one that nobody has reaped does not.
+    private func isAlive(_ process: Int32) -> Bool {
+        let status = try? text(of: FilePath("/proc/\(process)/stat"))
+        return status.map { !$0.isEmpty && !$0.contains(") Z ") } ?? false
+    }
+
+    @Test func aHandlerTakesInWhatCameAfterTheClientWasKilled() async throws {
+        try await start(handler: peer.handler("acknowledge"))
+        for name in ["a", "b", "c"] {
+            let answer = Answer.content(content(400_000)).slowed(to: 400_000)
+            server.answer("/\(name)", with: answer)
+        }
+        let urls = ["/a", "/b", "/c"].map { server.url($0) }
+        var client: ChildProcess? = try ChildProcess(
+            ["/usr/bin/env", "STAGEPACK_SOCKET=\(daemon.socket)"] + peer.command("client") + urls,
+            log: daemon.directory.appending("client.log")
+        )
+        try await peer.wait(for: "attached")
+        client?.send(SIGKILL)
+        try await poll("it does not end") { client?.status == 1000 + SIGKILL }
+        client = nil
+        try await peer.wait(for: "acknowledged")
+        let notes = try peer.notes("acknowledged")
+        #expect(notes.map(\.sequences) == [[1, 2, 3]])
+        #expect(notes[0].session == "s")
+        try await wait(1)
+        // The client, and one handler.
+        #expect(try peer.notes("started").map { $0.launch != nil } == [false, true])
+        let session = try await daemon.client.session("s")
+        #expect(session.acknowledgedEvent == 3)
+        #expect(session.failedLaunches == 0)
+        #expect(try await daemon.client.tasks(in: "s") == [])
+        #expect(try daemon.names(in: "staged/\(geteuid())") == [])
+    }
+
+    @Test func aHandlerThatFailsIsStartedLaterEachTimeAndNotForEver() async throws {
+        try await start(handler: peer.handler("leave"))
+        try await daemon.download(server.url("/a"))
+        try await peer.wait(for: "started", count: 5)
+        let times = try peer.notes("started").map(\.time)
+        // The sum of four delays; a program may take long to start, now and then.
+        #expect((2.8...12).contains(times[4] - times[0]))
+        #expect(Set(try peer.notes("started").map(\.launch)).count == 5)
+        try await poll("the failure is not counted") {
+            try await daemon.client.session("s").failedLaunches == 5
+        }
+        // The time of a sixth launch passes, and nothing comes of it.
+        try await wait(4)
+        let before = try processorTime()
+        try await wait(2)
+        #expect(try peer.notes("started").count == 5)
+        let spent = try processorTime() - before
+        #expect(spent < 0.3, "a daemon that waits has work to do: \(spent) s of 2")
+        // Another version of the handler may do better, and so may one after a client.
+        try await daemon.makeSession {
+            $0.handler = peer.handler("leave")
+            $0.handler?.version = "2"
+        }
+        try await peer.wait(for: "started", count: 6)
+    }
+
+    /// The processor time that the daemon has taken, in seconds.
+    private func processorTime() throws -> Double {
+        let process = try #require(daemon.process)
+        let fields = try text(of: FilePath("/proc/\(process)/stat")).split(separator: " ")
+        let ticks = fields[13...14].compactMap { Double($0) }.reduce(0, +)
+        return ticks / Double(sysconf(CInt(_SC_CLK_TCK)))
+    }
+
+    @Test func aClientThatComesByItselfEndsTheDelay() async throws {
+        try await start(delay: 600, handler: peer.handler("leave"))
+        try await daemon.download(server.url("/a"))
+        try await poll("the failure is not counted") {
+            try await daemon.client.session("s").failedLaunches == 1
+        }
+        let stream = try await daemon.attach()
+        let first = try await stream.take { $0.kind == .finishedEvents }
+        #expect(first.compactMap(\.sequence) == [1])
+        #expect(try await daemon.client.session("s").failedLaunches == 0)
+        stream.close()
+        try await peer.wait(for: "started", count: 2)
+    }
+
+    @Test func aHandlerThatHangsIsEndedWithItsGroup() async throws {
+        try await start(delay: 600, lease: 0.5, handler: peer.handler("hang"))
+        try await daemon.download(server.url("/a"))
+        try await peer.wait(for: "child")
+        let processes =
+            try peer.notes("started").map(\.process) + peer.notes("child").map(\.process)
+        #expect(processes.count == 2)
+        #expect(processes.allSatisfy(isAlive))
+        try await peer.wait(for: "asked")
+        let asked = try #require(try peer.notes("asked").first).time
+        let deadline = ContinuousClock.now + .seconds(15)
+        while processes.contains(where: isAlive), ContinuousClock.now < deadline {
+            try await wait(0.05)
+        }
+        #expect(!processes.contains(where: isAlive))
+        #expect(Date.now.timeIntervalSince1970 - asked > 9)
+        try await poll("the failure is not counted") {
+            try await daemon.client.session("s").failedLaunches == 1
+        }
+        #expect(try peer.notes("started").count == 1)
+    }
+
+    @Test func aHandlerThatAsksForTimeGetsIt() async throws {
+        try await start(lease: 0.7, handler: peer.handler("extend", "2"))
+        try await daemon.download(server.url("/a"))
+        try await peer.wait(for: "acknowledged")
+        try await wait(0.5)
+        #expect(try peer.notes("started").count == 1)
+        #expect(try await daemon.client.session("s").failedLaunches == 0)
+    }
+
+    @Test func whatAHandlerCreatesWaitsAsTheNextLaunchWould() async throws {
+        try await start(delay: 1.5, handler: peer.handler("create", server.url("/b")))
+        try await daemon.download(server.url("/a"))
+        try await peer.wait(for: "created")
+        let launch = try #require(try peer.notes("started").first).time
+        let task = try #require(try await daemon.client.tasks(in: "s").first)
+        #expect(task.holds.map(\.reason) == [.penalty])
+        let until = try #require(task.holds.first?.until).timeIntervalSince1970
+        #expect(abs(until - launch - 1.5) < 1)
+        #expect(server.requests(for: "/b").isEmpty)
+        try await peer.wait(for: "acknowledged", count: 2)
+        let end = try #require(try peer.notes("acknowledged").last).time
+        #expect(end > until)
+        #expect(server.requests(for: "/b").count == 1)
+    }
+
+    @Test func aLaunchCountsThatTheDaemonDidNotOutlive() async throws {
+        try await start(delay: 3, handler: peer.handler("hold"))
+        try await daemon.download(server.url("/a"))
+        try await peer.wait(for: "held")
+        let handler = try #require(try peer.notes("started").first).process
+        defer { Glibc.kill(handler, SIGKILL) }
+        try await daemon.kill()
+        try await daemon.start()
+        #expect(try await daemon.client.session("s").failedLaunches == 1)
+        // Whoever attaches in time keeps a second one from being started.
+        let stream = try await daemon.attach(launch: "of the launch before")
+        try await wait(4)
+        #expect(try peer.notes("started").count == 1)
+        try await daemon.client.acknowledge(Acknowledgement(sequence: 1), in: "s")
+        stream.close()
+        try await wait(0.5)
+        #expect(try peer.notes("started").count == 1)
+    }
+
+    @Test func aDaemonThatDiesOverAndOverDoesNotStartHandlersFaster() async throws {
+        try await start(delay: 0.5, handler: peer.handler("hold"))
+        try await daemon.download(server.url("/a"))
+        try await peer.wait(for: "held")
+        let began = Date.now
+        for _ in 0..<12 {
+            try await daemon.kill()
+            try await daemon.start()
+            try await wait(0.1)
+        }
+        let most = 1 + Int(log2(Date.now.timeIntervalSince(began) / 0.5 + 1))
+        let notes = try peer.notes("started")
+        for note in notes { Glibc.kill(note.process, SIGKILL) }
+        #expect(notes.count <= most)
+    }
+
+    @Test func aChallengeStartsTheHandlerOnceToo() async throws {
+        try await start(handler: peer.handler("acknowledge"))
+        try await daemon.makeSession {
+            $0.handler = peer.handler("acknowledge")
+            $0.answersChallenges = true
+        }
+        let refusal = Answer.status(401).field("WWW-Authenticate", "Basic realm=\"x\"")
+        server.answer("/a", with: refusal, .content(content(1000)))
+        let id = try await daemon.download(server.url("/a"))
+        try await peer.wait(for: "acknowledged")
+        try await daemon.wait(for: [.authentication], of: id)
+        try await wait(0.5)
+        #expect(try peer.notes("started").count == 1)
+        var change = TransferChange()
+        change.authorization = "Basic eDp5"
+        try await daemon.client.change(id, change)
+        try await peer.wait(for: "acknowledged", count: 2)
+        #expect(try peer.notes("acknowledged").map(\.sequences) == [[1], [2]])
+        #expect(server.requests(for: "/a").last?["authorization"] == "Basic eDp5")
+    }
+}

@@ -1,0 +1,98 @@
+import StageSystem
+import StageTesting
+import Subprocess
+import SystemPackage
+import Testing
+
+/// nginx as Debian builds it, with a log of what it sent, for as long as the object lives.
+final class NginxServer: Sendable {
+    /// What it serves, and where uploads below `/up/` go.
+    let root: FilePath
+    let baseURL: String
+    private let directory: FilePath
+    private let process: ChildProcess
+
+    /// Starts nginx below a directory; each answer has so many bytes a second, in nginx's words.
+    init(below directory: FilePath, rate: String) async throws {
+        root = directory.appending("www")
+        self.directory = directory
+        let port = try await Self.run(Self.prepare, directory.string, rate)
+        baseURL = "http://127.0.0.1:\(port)"
+        process = try ChildProcess(
+            [
+                directory.appending("package/usr/sbin/nginx").string, "-e",
+                "\(directory)/error.log",
+                "-c", "\(directory)/nginx.conf",
+            ],
+            log: directory.appending("nginx.log")
+        )
+        // It is written once the port is bound.
+        let file = directory.appending("nginx.pid")
+        try await poll("nginx does not start") { try !text(of: file).isEmpty }
+    }
+
+    /// The bytes of bodies that were sent, and how many requests there were, by path.
+    func counts() throws -> [String: (bytes: Int, requests: Int)] {
+        var counts: [String: (bytes: Int, requests: Int)] = [:]
+        for line in try text(of: directory.appending("access.log")).split(separator: "\n") {
+            let fields = line.split(separator: " ")
+            let count = counts["\(fields[0])", default: (0, 0)]
+            counts["\(fields[0])"] = (count.bytes + (Int(fields[1]) ?? 0), count.requests + 1)
+        }
+        return counts
+    }
+
+    private static func run(_ script: String, _ arguments: String...) async throws -> String {
+        let cache = try DaemonProcess.program.removingLastComponent().removingLastComponent()
+            .appending("debian-packages").string
+        let result = try await Subprocess.run(
+            .path("/bin/sh"),
+            arguments: Arguments(["-c", script, "sh", cache] + arguments),
+            output: .string(limit: 1 << 16),
+            error: .string(limit: 1 << 16)
+        )
+        try #require(result.terminationStatus.isSuccess, "\(result.standardError)")
+        return result.standardOutput
+    }
+
+    /// Fetches the package, as other tests do, writes a configuration, and prints the port.
+    private static let prepare = """
+        set -e
+        mkdir -p "$1" "$2/www/up" "$2/package" "$2/temporary"
+        chmod 777 "$2/www/up" "$2/temporary"
+        cd "$1"
+        exec 9>lock; flock 9
+        fetch() { apt-get -q download nginx >&2; }
+        have() { ls nginx_*.deb >/dev/null 2>&1; }
+        have || fetch || { apt-get -q update >&2; fetch; }
+        dpkg-deb --extract "$(ls nginx_*.deb | head -n 1)" "$2/package"
+        port=$(python3 -c 'import socket
+        s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1], end="")')
+        {
+            [ "$(id -u)" != 0 ] || echo 'user root;'
+            cat <<END
+        daemon off;
+        pid $2/nginx.pid;
+        worker_processes 1;
+        events { worker_connections 1024; }
+        http {
+            log_format sent '\\$uri \\$body_bytes_sent';
+            access_log $2/access.log sent;
+            default_type application/octet-stream;
+            client_body_temp_path $2/temporary;
+            proxy_temp_path $2/temporary;
+            fastcgi_temp_path $2/temporary;
+            uwsgi_temp_path $2/temporary;
+            scgi_temp_path $2/temporary;
+            server {
+                listen 127.0.0.1:$port;
+                root $2/www;
+                limit_rate $3;
+                location /up/ { dav_methods PUT; client_max_body_size 100m; }
+            }
+        }
+        END
+        } >"$2/nginx.conf"
+        printf %s "$port"
+        """
+}

@@ -1,0 +1,165 @@
+import FoundationEssentials
+import Glibc
+import StageControl
+import StageModel
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+/// What the program does when it cannot work, and when what it works with changes under it.
+@Suite(.directory, .daemon, .server)
+struct ProgramTests {
+    private let daemon: DaemonProcess
+    private let server = TestServer.current
+
+    init() throws { daemon = try .required() }
+
+    static let faults = [
+        (#"{"conections": 3}"#, "there is no setting 'conections'"),
+        (#"{"connections": "3"}"#, "'connections': "), ("{", "expected JSON"),
+    ]
+
+    @Test(arguments: faults) func aFaultInTheConfigurationEndsIt(
+        json: String,
+        words: String
+    ) async throws {
+        try daemon.configure(json)
+        try daemon.launch()
+        #expect(try await daemon.end() == 78)
+        #expect(try daemon.said().hasPrefix("stagepackd: error: "))
+        #expect(try daemon.said().contains(words))
+        #expect(try daemon.said().split(separator: "\n").count == 1)
+    }
+
+    @Test func thereIsOneDaemonForOneDirectory() async throws {
+        try await daemon.start()
+        let second = DaemonProcess(in: daemon.directory)
+        defer { second.abandon() }
+        try second.launch()
+        #expect(try await second.end() == 75)
+        // The first one's socket is still its own.
+        #expect(try await daemon.client.status().process == Int(try #require(daemon.process)))
+        #expect(try await daemon.kill(SIGTERM) == 0)
+    }
+
+    @Test func aDamagedJournalIsMovedAside() async throws {
+        try await daemon.start()
+        try await daemon.makeSession()
+        try await daemon.kill()
+        let state = try Directory.open(daemon.state)
+        for name in ["journal.sqlite-wal", "journal.sqlite-shm"] as [FilePath.Component] {
+            _ = try state.remove(name)
+        }
+        let noise = content(50_000)
+        try state.write(noise, to: "journal.sqlite", durably: false)
+        try await daemon.start()
+        #expect(try await daemon.client.sessions() == [])
+        let kept = try state.entries().map(\.name.string)
+            .filter { $0.hasPrefix("journal.sqlite.damaged-") && !$0.hasSuffix("-wal") }
+        #expect(kept.count == 1)
+        #expect(try bytes(of: daemon.state.appending(try #require(kept.first))) == noise)
+        server.answer("/a", with: .content([1]))
+        try await daemon.makeSession()
+        try await daemon.download(server.url("/a"))
+        #expect(try await daemon.outcomes().map(\.kind) == [.completed])
+    }
+
+    @Test func aTaskHasNoMoreTimeThanItsSessionGivesIt() async throws {
+        try daemon.configure(#"{"retryBase": 0.1}"#)
+        try await daemon.start()
+        try await daemon.makeSession { $0.resourceTimeout = 0.5 }
+        server.answer("/a", with: Answer.content(content(1 << 20)).stalled(after: 1000))
+        server.answer("/b", with: .status(503))
+        let ids = [
+            try await daemon.download(server.url("/a")),
+            try await daemon.download(server.url("/b")),
+        ]
+        let events = try await daemon.outcomes()
+        #expect(events.map(\.task).map { $0 ?? 0 }.sorted() == ids)
+        #expect(events.map(\.failure?.kind) == [.timedOut, .timedOut])
+        #expect(events.compactMap(\.sequence) == [1, 2])
+    }
+
+    @Test func aChallengeWaitsForItsAnswer() async throws {
+        try await daemon.start()
+        try await daemon.makeSession { $0.answersChallenges = true }
+        let refusal = Answer.status(401).field("WWW-Authenticate", "Basic realm=\"x\"")
+        server.answer("/a", with: refusal, .content([1, 2, 3]))
+        server.answer("/b", with: refusal)
+        let id = try await daemon.download(server.url("/a"))
+        let other = try await daemon.download(server.url("/b"))
+        let challenges = try await daemon.events { $0.sequence == 2 }.filter { $0.sequence != nil }
+        #expect(challenges.map(\.kind) == [.challenged, .challenged])
+        #expect(challenges.map(\.challenge) == ["Basic realm=\"x\"", "Basic realm=\"x\""])
+        try await daemon.wait(for: [.authentication], of: id)
+        try await daemon.kill()
+        try await daemon.start()
+        try await daemon.wait(for: [.authentication], of: id)
+        var change = TransferChange()
+        change.authorization = "Basic eDp5"
+        try await daemon.client.change(id, change)
+        try await daemon.wait(for: .completed, of: id)
+        change = TransferChange()
+        change.rejectsChallenge = true
+        try await daemon.client.change(other, change)
+        let events = try await daemon.outcomes(after: 2)
+        #expect(events.map(\.gist) == ["3 completed of \(id)", "4 failed of \(other)"])
+        #expect(events[1].failure?.kind == .refused)
+        #expect(events[1].failure?.status == 401)
+        #expect(server.requests(for: "/a").map { $0["authorization"] } == [nil, "Basic eDp5"])
+    }
+
+    @Test func anUploadIsOfTheFileAsItWas() async throws {
+        let directory = try TemporaryDirectory.required()
+        let nginx = try await NginxServer(
+            below: try directory.makeDirectory("nginx").path,
+            rate: "0"
+        )
+        try await daemon.start()
+        try await daemon.makeSession()
+        let body = content(3 << 20)
+        try directory.write(body, to: "file", durably: false)
+        var request = TransferRequest(
+            token: "u",
+            kind: .upload,
+            url: "\(nginx.baseURL)/up/file"
+        )
+        request.method = "PUT"
+        request.file = directory.path.appending("file").string
+        let ids = try await daemon.client.createTasks([request], in: "s")
+        _ = try directory.remove("file")
+        #expect(try await daemon.client.createTasks([request], in: "s") == ids)
+        let events = try await daemon.outcomes()
+        #expect(events.map(\.gist) == ["1 completed of \(ids[0])"])
+        #expect(events[0].response?.status == 201)
+        #expect(try bytes(of: nginx.root.appending("up/file")) == body)
+        #expect(try daemon.names(in: "snapshots") == [])
+    }
+
+    @Test(.enabled("mounting takes root") { geteuid() == 0 })
+    func aFullDiskIsWaitedFor() async throws {
+        let state = daemon.state.string
+        // The disk goes with the daemon; what fills it is removed from outside, by its process.
+        let script = """
+            mkdir -p "$1" && mount -t tmpfs -o size=6m none "$1" && head -c 3000000 /dev/zero >"$1/filler"
+            shift; exec "$@"
+            """
+        try daemon.configure(#"{"retryBase": 0.05, "reserve": 0}"#)
+        try await daemon.start(
+            by: ["/usr/bin/unshare", "-m", "/bin/sh", "-c", script, "sh", state]
+        )
+        try await daemon.makeSession()
+        let body = content(4 << 20)
+        server.answer("/a", with: .content(body))
+        let id = try await daemon.download(server.url("/a"))
+        try await daemon.wait(for: [.disk], of: id)
+        let process = try #require(daemon.process)
+        let inside = FilePath("/proc/\(process)/root\(state)")
+        _ = try Directory.open(inside).remove("filler")
+        let events = try await daemon.outcomes(within: .seconds(40))
+        #expect(events.map(\.gist) == ["1 completed of \(id)"])
+        let place = inside.appending("staged/\(geteuid())/\(id)")
+        #expect(try bytes(of: place) == body)
+    }
+}

@@ -1,0 +1,187 @@
+import FoundationEssentials
+import Glibc
+import StageControl
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+/// A daemon for all users of the machine, and two of them besides root.
+///
+/// The users are those that every Debian has: `nobody` and `sync` share the group `nogroup`, and
+/// `daemon` is in neither.
+@Suite(
+    .directory,
+    .daemon,
+    .server,
+    .enabled("clients of several users take root") { geteuid() == 0 }
+)
+struct UserTests {
+    private let daemon: DaemonProcess
+    private let peer: Peer
+    private let server = TestServer.current
+    private static let open: FilePermissions = [
+        .ownerReadWriteExecute, .groupReadExecute, .otherReadExecute,
+    ]
+    private let nobody: (UInt32, UInt32) = (65534, 65534)
+    private let sync: (UInt32, UInt32) = (4, 65534)
+    private let stranger: (UInt32, UInt32) = (1, 1)
+
+    init() async throws {
+        daemon = try .required()
+        // Others pass, as they do below /var/lib.
+        for path in [daemon.directory, daemon.directory.removingLastComponent()] {
+            let name = try #require(path.lastComponent)
+            try Directory.open(path.removingLastComponent()).changeMode(of: name, to: Self.open)
+        }
+        try daemon.configure(#"{"settlingTime": 0, "retryBase": 0.05}"#)
+        try await daemon.start()
+        peer = try Peer(daemon)
+        server.answer("/a", with: .content(content(1000)))
+        server.answer("/u", with: .status(201))
+    }
+
+    private func ask(
+        _ user: (UInt32, UInt32),
+        _ method: String,
+        _ path: String,
+        _ body: String = ""
+    ) async throws -> (status: Int, body: String) {
+        try await peer.ask(as: user.0, user.1, method, path, body)
+    }
+
+    private func task(_ token: String = "t", _ more: String = "") -> String {
+        #"{"tasks": [{"token": "\#(token)", "kind": "download", "url": "\#(server.url("/a"))"\#(more)}]}"#
+    }
+
+    /// Waits until the session of a user has so many events.
+    private func wait(for count: Int, of user: (UInt32, UInt32)) async throws {
+        try await poll("the events do not come") {
+            try await ask(user, "GET", "/v1/sessions/s").body.contains("\"lastEvent\":\(count)")
+        }
+    }
+
+    @Test func aUserSeesNothingOfAnother() async throws {
+        #expect(try await ask(nobody, "PUT", "/v1/sessions/s", "{}").status == 200)
+        let created = try await ask(
+            nobody,
+            "POST",
+            "/v1/sessions/s/tasks",
+            task("t", #", "isSuspended": true, "headers": {"Authorization": "Basic secret"}"#)
+        )
+        #expect(created.body == "{\"ids\":[1]}\n")
+        for (method, path, body) in [
+            ("GET", "/v1/sessions/s", ""), ("DELETE", "/v1/sessions/s", ""),
+            ("GET", "/v1/sessions/s/tasks", ""), ("GET", "/v1/sessions/s/events", ""),
+            ("POST", "/v1/sessions/s/tasks", task("x")), ("POST", "/v1/sessions/s/extend", ""),
+            ("POST", "/v1/sessions/s/acknowledge", "{\"sequence\":0}"), ("GET", "/v1/tasks/1", ""),
+            ("PATCH", "/v1/tasks/1", "{\"state\":\"cancelled\"}"),
+        ] {
+            let answer = try await ask(stranger, method, path, body)
+            #expect(answer.status == 404, "\(method) \(path): \(answer)")
+        }
+        #expect(try await ask(stranger, "GET", "/v1/sessions").body == "{\"sessions\":[]}\n")
+        #expect(try await ask(stranger, "GET", "/v1/tasks").body == "{\"tasks\":[]}\n")
+        #expect(try await ask(stranger, "GET", "/v1/tasks?all=1").status == 403)
+        // What does not exist is answered no differently.
+        let (other, none) = try await (
+            ask(stranger, "GET", "/v1/tasks/1"), ask(stranger, "GET", "/v1/tasks/2")
+        )
+        #expect(other.body == none.body.replacing("task 2", with: "task 1"))
+        // The same name is another session.
+        #expect(try await ask(stranger, "PUT", "/v1/sessions/s", "{}").status == 200)
+        #expect(try await ask(stranger, "GET", "/v1/sessions/s/tasks").body == "{\"tasks\":[]}\n")
+        // Root sees nothing unasked, and all of it if it asks.
+        #expect(try await daemon.client.sessions() == [])
+        #expect(try await daemon.client.sessions(all: true).map(\.user) == [65534, 1])
+        let tasks = try await daemon.client.tasks(all: true)
+        #expect(tasks.map(\.state) == [.suspended])
+        #expect(tasks[0].request.headers == ["Authorization": "(secret)"])
+    }
+
+    @Test func aStagedFileIsItsUsersAlone() async throws {
+        _ = try await ask(nobody, "PUT", "/v1/sessions/s", "{}")
+        _ = try await ask(nobody, "POST", "/v1/sessions/s/tasks", task())
+        try await wait(for: 1, of: nobody)
+        let path = daemon.state.appending("staged/65534/1")
+        let read = ["/bin/cat", path.string]
+        #expect(try await peer.run(as: nobody.0, nobody.1, read).utf8.count > 0)
+        for user in [stranger, sync] {
+            let failing = ["/bin/sh", "-c", "! cat \"$0\" && ! stat \"$0\"", path.string]
+            #expect(try await peer.run(as: user.0, user.1, failing) == "")
+            for name in ["staged", "staged/65534", "parts", "snapshots"] {
+                let list = ["/bin/sh", "-c", "! ls \"$0\"", daemon.state.appending(name).string]
+                #expect(try await peer.run(as: user.0, user.1, list) == "")
+            }
+            let journal = daemon.state.appending("journal.sqlite").string
+            _ = try await peer.run(
+                as: user.0,
+                user.1,
+                ["/bin/sh", "-c", "! cat \"$0\" \"$0-wal\" \"$0-shm\"", journal]
+            )
+        }
+        let owner = ["/usr/bin/stat", "--format=%u", path.string]
+        #expect(try await peer.run(as: nobody.0, nobody.1, owner) == "65534\n")
+        // It is the user's to move away.
+        let target = "/tmp/stagepack-\(UInt64.random(in: 0 ... .max))"
+        let move = ["/bin/sh", "-c", "mv \"$0\" \"$1\" && rm \"$1\"", path.string, target]
+        _ = try await peer.run(as: nobody.0, nobody.1, move)
+        let body = "{\"sequence\":1}"
+        #expect(
+            try await ask(nobody, "POST", "/v1/sessions/s/acknowledge", body).status == 204
+        )
+    }
+
+    @Test func aSessionOfAGroupIsItsMembers() async throws {
+        let body = #"{"group": "nogroup"}"#
+        #expect(try await ask(stranger, "PUT", "/v1/sessions/s", body).status == 403)
+        #expect(try await ask(nobody, "PUT", "/v1/sessions/s", body).status == 200)
+        #expect(try await ask(nobody, "POST", "/v1/sessions/s/tasks", task()).status == 200)
+        try await wait(for: 1, of: sync)
+        #expect(try await ask(sync, "GET", "/v1/tasks/1").status == 200)
+        #expect(try await ask(sync, "GET", "/v1/tasks").body.contains("\"id\":1"))
+        #expect(try await ask(stranger, "GET", "/v1/tasks/1").status == 404)
+        #expect(try await ask(sync, "DELETE", "/v1/sessions/s").status == 204)
+        #expect(try await ask(nobody, "GET", "/v1/sessions/s").status == 404)
+    }
+
+    @Test func onlyWhatItsUserMayReadIsUploaded() async throws {
+        let directory = try Directory.open(daemon.directory)
+        try directory.write(Array("secret".utf8), to: "mine", durably: false)
+        try directory.write(Array("public".utf8), to: "free", durably: false)
+        try directory.changeMode(of: "mine", to: .ownerReadWrite)
+        try directory.changeMode(of: "free", to: [.ownerReadWrite, .groupRead, .otherRead])
+        let place = daemon.directory.string
+        _ = try await peer.run(as: 0, 0, ["/bin/ln", "-s", "\(place)/mine", "\(place)/link"])
+        _ = try await ask(nobody, "PUT", "/v1/sessions/s", "{}")
+        func upload(_ name: String) async throws -> Int {
+            let file = daemon.directory.appending(name)
+            let url = server.url("/u")
+            let body =
+                #"{"tasks": [{"token": "\#(name)", "kind": "upload", "url": "\#(url)", "file": "\#(file)"}]}"#
+            return try await ask(nobody, "POST", "/v1/sessions/s/tasks", body).status
+        }
+        for name in ["mine", "link", "state/journal.sqlite", "none", "state"] {
+            #expect(try await upload(name) == 422, "\(name)")
+        }
+        #expect(try daemon.names(in: "snapshots") == [])
+        #expect(try await upload("free") == 200)
+        try await wait(for: 1, of: nobody)
+        #expect(server.bodies(for: "/u") == [Array("public".utf8)])
+    }
+
+    @Test func aHandlerIsStartedAsItsUser() async throws {
+        let target = "/tmp/stagepack-\(UInt64.random(in: 0 ... .max))"
+        let script = "id -u; id -G; ls /proc/self/fd"
+        let body =
+            #"{"handler": {"command": ["/bin/sh", "-c", "(\#(script)) > \#(target)"]}}"#
+        _ = try await ask(nobody, "PUT", "/v1/sessions/s", body)
+        _ = try await ask(nobody, "POST", "/v1/sessions/s/tasks", task())
+        try await poll("it is not started") {
+            try text(of: FilePath(target)).split(separator: "\n").count >= 6
+        }
+        let lines = try text(of: FilePath(target)).split(separator: "\n")
+        #expect(lines == ["65534", "65534", "0", "1", "2", "3"])
+        _ = try await peer.run(as: nobody.0, nobody.1, ["/bin/rm", target])
+    }
+}
