@@ -16,8 +16,8 @@ PACKAGES := .build/deploy
 
 # Tests that wait for servers and processes, apart from those that keep every processor busy.
 WAITING := StagePackCommandTests|StageOriginTests
-# Tests that say within which time something is seen.
-TIMED := StageConditionsTests|StageDaemonTests
+# Tests that say within which time something happens, or kill in time: one after the other.
+TIMED := StageConditionsTests|StageDaemonTests|StagePackCommandTests.DaemonTests
 # Content of Debian's, some hundred megabytes of it.
 LARGE := RealContentTests
 
@@ -34,7 +34,7 @@ test: dependencies ## Build and run the tests.
 	Scripts/dependencies dbus-daemon python3-dbusmock strace
 	swift build --build-tests
 	swift test --skip-build --skip '$(WAITING)|$(TIMED)'
-	swift test --skip-build --filter '$(WAITING)' --skip '$(LARGE)'
+	swift test --skip-build --filter '$(WAITING)' --skip '$(LARGE)|$(TIMED)'
 	swift test --skip-build --no-parallel --filter '$(TIMED)'
 	swift test --skip-build --filter '$(LARGE)'
 
