@@ -132,7 +132,7 @@ let package = Package(
             [
                 "StageConditions", "StageControl", "StageDigest", "StageModel", "StageSystem",
                 "StageTransfer", database, deque, heap, httpServer, logging, nio, nioCore,
-                subprocess, system,
+                system,
             ]
         ),
         library("WallpaperStore", ["StagePack"]),

@@ -134,11 +134,11 @@ STAGE_CHECKED static inline int stage_move_up(int file) {
     return fcntl(file, F_DUPFD_CLOEXEC, 16);
 }
 
-/// Makes the three streams those of the sandbox, and has execve(2) close everything else.
-STAGE_CHECKED static inline int stage_take_streams(const struct stage_sandbox *sandbox) {
-    int input = stage_move_up(sandbox->input);
-    int output = stage_move_up(sandbox->output);
-    int errors = stage_move_up(sandbox->errors);
+/// Makes the three files the standard streams, and has execve(2) close everything else.
+STAGE_CHECKED static inline int stage_take_streams(int input, int output, int errors) {
+    input = stage_move_up(input);
+    output = stage_move_up(output);
+    errors = stage_move_up(errors);
     if (input < 0 || output < 0 || errors < 0) return -1;
     if (dup2(input, 0) < 0 || dup2(output, 1) < 0 || dup2(errors, 2) < 0) return -1;
     // close_range(2) with CLOSE_RANGE_CLOEXEC, of Linux 5.11.
@@ -177,7 +177,9 @@ STAGE_CHECKED static inline enum stage_sandbox_step stage_enter_sandbox(
         if (stage_landlock_restrict(sandbox->ruleset) != 0) return STAGE_STEP_FILES;
         report->restricts_files = 1;
     }
-    if (stage_take_streams(sandbox) != 0) return STAGE_STEP_STREAMS;
+    if (stage_take_streams(sandbox->input, sandbox->output, sandbox->errors) != 0) {
+        return STAGE_STEP_STREAMS;
+    }
     // Not before: the host may have more files open than the program may.
     if (stage_take_limits(sandbox) != 0) return STAGE_STEP_LIMITS;
     stage_reset_signals();

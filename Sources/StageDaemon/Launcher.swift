@@ -1,9 +1,6 @@
-import Foundation
 import Logging
 import StageControl
 import StageSystem
-import Subprocess
-import Synchronization
 import SystemPackage
 
 /// Starts the handlers of sessions: as the session's user, in a process group and session of their own,
@@ -36,47 +33,23 @@ struct Launcher: Sendable {
         }
     }
 
-    private func start(_ launch: Launch) async throws -> TerminationStatus {
-        let command = launch.handler.command
-        var options = PlatformOptions()
-        options.createSession = true
-        options.teardownSequence = [
-            .gracefulShutDown(
-                toProcessGroup: true,
-                allowedDurationToNextStep: .seconds(10)
-            )
-        ]
+    private func start(_ launch: Launch) async throws(FileError) -> ChildProcess.Ending {
+        let handler = launch.handler
         let account = Account(user: launch.user)
-        if launch.user != UserIdentity.current.user {
-            let identity = UserIdentity(
-                user: launch.user,
-                group: account?.group ?? launch.user
-            )
-            options.userID = uid_t(identity.user)
-            options.groupID = gid_t(identity.group)
-            options.supplementaryGroups = identity.groups.map { gid_t($0) }
-        }
-        let process = Mutex<pid_t?>(nil)
-        defer {
-            // It was to end: so is what it has started and not waited for.
-            if Task.isCancelled, let group = process.withLock({ $0 }) { kill(-group, SIGKILL) }
-        }
-        return try await Subprocess.run(
-            .path(FilePath(command[0])),
-            arguments: Arguments(Array(command.dropFirst())),
-            environment: .custom(environment(launch, account)),
-            workingDirectory: FilePath(launch.handler.directory ?? "/"),
-            platformOptions: options,
-            input: .none,
-            output: .discarded,
-            error: .discarded
-        ) { execution in
-            process.withLock { $0 = execution.processIdentifier.value }
-        }.terminationStatus
+        let group = account?.group ?? launch.user
+        let isOwn = launch.user == UserIdentity.current.user
+        return try await UserProgram(
+            path: FilePath(handler.command[0]),
+            arguments: Array(handler.command.dropFirst()),
+            environment: environment(launch, account),
+            directory: FilePath(handler.directory ?? "/"),
+            user: isOwn ? nil : UserIdentity(user: launch.user, group: group)
+        )
+        .run(grace: .seconds(10))
     }
 
-    private func environment(_ launch: Launch, _ account: Account?) -> [Environment.Key: String] {
-        var variables: [Environment.Key: String] = [
+    private func environment(_ launch: Launch, _ account: Account?) -> [String: String] {
+        var variables = [
             "PATH": "/usr/local/bin:/usr/bin:/bin",
             "LANG": "C.UTF-8",
         ]
@@ -85,9 +58,7 @@ struct Launcher: Sendable {
             variables["USER"] = account.name
             variables["LOGNAME"] = account.name
         }
-        for (name, value) in launch.handler.environment ?? [:] {
-            if let key = Environment.Key(rawValue: name) { variables[key] = value }
-        }
+        variables.merge(launch.handler.environment ?? [:]) { _, own in own }
         variables["STAGEPACK_SESSION"] = launch.identifier
         variables["STAGEPACK_LAUNCH"] = launch.token
         variables["STAGEPACK_SOCKET"] = socket

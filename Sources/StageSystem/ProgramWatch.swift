@@ -94,7 +94,7 @@ struct ProgramWatch {
         while true {
             if stage_has_ended(process) != 0 {
                 drain()
-                return output.isOverLimit ? .tooMuchOutput : .ended(Self.ending(of: process))
+                return output.isOverLimit ? .tooMuchOutput : .ended(.init(of: process))
             }
             if output.isOverLimit { return .tooMuchOutput }
             let left = deadline - .now
@@ -116,12 +116,14 @@ struct ProgramWatch {
         // A process that the signal has not reached yet could write for ever: a pipe holds less.
         for _ in 0..<16 where !errors.take() { break }
     }
+}
 
+extension ChildProcess.Ending {
     /// How a process ended that is not reaped yet.
-    private static func ending(of process: pid_t) -> ChildProcess.Ending {
+    init(of process: pid_t) {
         var signal: CInt = 0
         let status = unsafe stage_ending(process, &signal)
-        return signal != 0 ? .signalled(Int(signal)) : .exited(Int(status))
+        self = signal != 0 ? .signalled(Int(signal)) : .exited(Int(status))
     }
 }
 

@@ -213,23 +213,3 @@ public struct SandboxedProgram: Sendable {
         }
     }
 }
-
-/// Strings as C has them: an array of pointers that ends with a null pointer.
-@safe private final class CStrings {
-    let pointers: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>
-    private let count: Int
-
-    init(_ strings: [String]) {
-        count = strings.count
-        unsafe pointers = .allocate(capacity: count + 1)
-        for (index, string) in strings.enumerated() {
-            unsafe (pointers + index).initialize(to: strdup(string))
-        }
-        unsafe (pointers + count).initialize(to: nil)
-    }
-
-    deinit {
-        for index in 0..<count { unsafe free(pointers[index]) }
-        unsafe pointers.deallocate()
-    }
-}

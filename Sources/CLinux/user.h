@@ -1,0 +1,80 @@
+// Starting a program as another user, from a process that has threads.
+//
+// setuid(3) and its like are no system calls: glibc makes every thread of the process change, and after
+// a fork(2) or clone(2) waits for threads that there are none of any more. So the child makes the calls
+// itself.
+#pragma once
+#include "sandbox.h"
+
+/// What a program is started with. All strings and arrays belong to the caller.
+struct stage_user_program {
+    const char *program;
+    char *const *arguments;
+    char *const *environment;
+    const char *directory;
+    /// Whether it takes on the user below.
+    int changes_user;
+    unsigned user, group;
+    const unsigned *groups;
+    size_t group_count;
+};
+
+/// What a child that could not become the program was doing.
+enum stage_user_step {
+    STAGE_USER_STEP_STREAMS = 1,
+    STAGE_USER_STEP_USER = 2,
+    STAGE_USER_STEP_DIRECTORY = 3,
+    STAGE_USER_STEP_PROGRAM = 4,
+};
+
+/// What the child says of itself if it cannot become the program.
+struct stage_user_report {
+    int32_t step, error;
+};
+
+/// Becomes the program; returns the step that the system refused, with errno set.
+STAGE_CHECKED static inline enum stage_user_step stage_become(
+    const struct stage_user_program *start) {
+    int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (nothing < 0 || stage_take_streams(nothing, nothing, nothing) != 0) {
+        return STAGE_USER_STEP_STREAMS;
+    }
+    if (start->changes_user) {
+        // The user last: afterwards nothing else may be changed.
+        if (syscall(SYS_setgroups, start->group_count, start->groups) != 0 ||
+            syscall(SYS_setresgid, start->group, start->group, start->group) != 0 ||
+            syscall(SYS_setresuid, start->user, start->user, start->user) != 0) {
+            return STAGE_USER_STEP_USER;
+        }
+    }
+    if (chdir(start->directory) != 0) return STAGE_USER_STEP_DIRECTORY;
+    stage_reset_signals();
+    execve(start->program, start->arguments, start->environment);
+    return STAGE_USER_STEP_PROGRAM;
+}
+
+/// Starts the program in a session of its own, with nothing open but three streams to /dev/null. A
+/// report of a child that fails goes to `pipe`, which execve(2) closes. Returns -1 with errno set where
+/// no process could be made.
+STAGE_CHECKED static inline pid_t stage_start_as_user(
+    const struct stage_user_program *start, int pipe) {
+    sigset_t all, before;
+    sigfillset(&all);
+    // No handler of the parent may run in the child.
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    pid_t child = _Fork();
+    if (child == 0) {
+        setsid();
+        int moved = stage_move_up(pipe);
+        struct stage_user_report report = {
+            .step = moved < 0 ? STAGE_USER_STEP_STREAMS : stage_become(start),
+        };
+        report.error = errno;
+        if (write(moved, &report, sizeof report) != sizeof report) _exit(126);
+        _exit(127);
+    }
+    int error = errno;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    errno = error;
+    return child;
+}

@@ -1,0 +1,139 @@
+import CLinux
+import Glibc
+public import SystemPackage
+
+/// A program that is started for a user, in a session of its own, with nothing of this process's open
+/// and its streams at `/dev/null`.
+///
+/// It goes on when this process ends.
+public struct UserProgram: Sendable {
+    /// The absolute path of the executable.
+    public var path: FilePath
+    /// Its arguments, without its name.
+    public var arguments: [String]
+    /// Its environment, all of it.
+    public var environment: [String: String]
+    /// The directory it starts in, which the user has to be allowed to enter.
+    public var directory: FilePath
+    /// Whom it runs as, `nil` for the user of this process; another one takes the capabilities to
+    /// change users and groups.
+    public var user: UserIdentity?
+
+    /// Creates a program from its parts.
+    public init(
+        path: FilePath,
+        arguments: [String],
+        environment: [String: String],
+        directory: FilePath,
+        user: UserIdentity?
+    ) {
+        self.path = path
+        self.arguments = arguments
+        self.environment = environment
+        self.directory = directory
+        self.user = user
+    }
+
+    /// Starts the program and waits for its end.
+    ///
+    /// When the task is cancelled the program's process group gets SIGTERM, and SIGKILL after `grace`;
+    /// what the program has started and left in the group is killed with its end then.
+    ///
+    /// - Throws: ``FileError`` if it could not be started.
+    public func run(grace: Duration) async throws(FileError) -> ChildProcess.Ending {
+        let request = try WakeSignal()
+        let result = await withTaskCancellationHandler {
+            await withBlockingThread {
+                Result { () throws(FileError) in try run(grace: grace, request: request) }
+            }
+        } onCancel: {
+            request.raise()
+        }
+        return try result.get()
+    }
+
+    /// Blocks until the program has ended; `request` is raised to have it ended.
+    private func run(
+        grace: Duration,
+        request: WakeSignal
+    ) throws(FileError) -> ChildProcess.Ending {
+        let report = try Pipe()
+        let process = try start(report)
+        report.closeWriting()
+        let wasEnded = wait(for: process, grace: grace, request: request)
+        // Before the leader is reaped its number is taken, so the group is the program's.
+        if wasEnded { _ = kill(-process, SIGKILL) }
+        let ending = ChildProcess.Ending(of: process)
+        var status: CInt = 0
+        while unsafe waitpid(process, &status, 0) < 0, errno == EINTR {}
+        var failure = stage_user_report()
+        let size = MemoryLayout<stage_user_report>.size
+        guard unsafe read(report.reading, &failure, size) == size else { return ending }
+        throw FileError(Self.operation(failure.step), path, Errno(rawValue: failure.error))
+    }
+
+    private func start(_ report: Pipe) throws(FileError) -> pid_t {
+        let strings = CStrings([path.string] + arguments)
+        let variables = CStrings(environment.sorted { $0.key < $1.key }.map { "\($0)=\($1)" })
+        let groups = user?.groups ?? []
+        let pipe = report.writing
+        return try Directory.attempt("start", path) {
+            unsafe path.withPlatformString { program in
+                unsafe directory.withPlatformString { directory in
+                    unsafe groups.withUnsafeBufferPointer { groups in
+                        var start = unsafe stage_user_program(
+                            program: program,
+                            arguments: strings.pointers,
+                            environment: variables.pointers,
+                            directory: directory,
+                            changes_user: user == nil ? 0 : 1,
+                            user: user?.user ?? 0,
+                            group: user?.group ?? 0,
+                            groups: groups.baseAddress,
+                            group_count: groups.count
+                        )
+                        return unsafe stage_start_as_user(&start, pipe)
+                    }
+                }
+            }
+        }
+    }
+
+    /// Waits until the program has ended, and returns whether it was asked to.
+    private func wait(for process: pid_t, grace: Duration, request: WakeSignal) -> Bool {
+        let end = stage_open_process(process)
+        defer { if end >= 0 { close(end) } }
+        var deadline: ContinuousClock.Instant?
+        while stage_has_ended(process) == 0 {
+            let left = deadline.map { $0 - .now }
+            if let left, left <= .zero { _ = kill(-process, SIGKILL) }
+            var wishes = [
+                pollfd(fd: end, events: Int16(POLLIN), revents: 0),
+                pollfd(
+                    fd: deadline == nil ? request.descriptor.rawValue : -1,
+                    events: Int16(POLLIN),
+                    revents: 0
+                ),
+            ]
+            // Where the kernel cannot tell of the end it is looked for.
+            let pause = left.map { max($0, .milliseconds(1)).milliseconds }
+            let interval: CInt = 20
+            unsafe _ = poll(&wishes, 2, end >= 0 ? pause ?? -1 : min(pause ?? interval, interval))
+            if deadline == nil, wishes[1].revents != 0 {
+                _ = kill(-process, SIGTERM)
+                deadline = .now + grace
+            }
+        }
+        return deadline != nil
+    }
+
+    /// What the child was doing, as a verb.
+    private static func operation(_ step: Int32) -> String {
+        switch UInt32(bitPattern: step) {
+        case STAGE_USER_STEP_STREAMS.rawValue: "connect the streams of"
+        case STAGE_USER_STEP_USER.rawValue: "change the user of"
+        case STAGE_USER_STEP_DIRECTORY.rawValue: "enter the directory of"
+        default: "start"
+        }
+    }
+}

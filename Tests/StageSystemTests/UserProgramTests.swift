@@ -1,0 +1,106 @@
+import Glibc
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+@Suite(.directory)
+struct UserProgramTests {
+    private let directory: FilePath
+
+    init() throws { directory = try TemporaryDirectory.required().path }
+
+    /// A shell's script as a program, which finds the directory of the test in `$D`.
+    private func shell(
+        _ script: String,
+        in place: FilePath = "/",
+        as user: UserIdentity? = nil
+    ) -> UserProgram {
+        UserProgram(
+            path: "/bin/sh",
+            arguments: ["-c", script],
+            environment: ["D": directory.string],
+            directory: place,
+            user: user
+        )
+    }
+
+    private func end(_ program: UserProgram) async throws -> ChildProcess.Ending {
+        try await program.run(grace: .seconds(1))
+    }
+
+    @Test func theEndIsWhatTheProgramMadeOfIt() async throws {
+        #expect(try await end(shell("exit 3")) == .exited(3))
+        #expect(try await end(shell("kill -9 $$")) == .signalled(9))
+        let script = "test $(env | wc -l) -le 4 && test $PWD = \"$D\" && test ! -s /dev/stdin"
+        #expect(try await end(shell(script, in: directory)) == .exited(0))
+    }
+
+    @Test func whatCannotStartSaysWhy() async throws {
+        var program = shell("", in: directory.appending("none"))
+        var problem = await #expect(throws: FileError.self) {
+            try await program.run(grace: .seconds(1))
+        }
+        #expect(problem?.operation == "enter the directory of")
+        #expect(problem?.errno == .noSuchFileOrDirectory)
+        program = shell("")
+        program.path = directory.appending("none")
+        problem = await #expect(throws: FileError.self) {
+            try await program.run(grace: .seconds(1))
+        }
+        #expect(problem?.path == program.path)
+        #expect(problem?.errno == .noSuchFileOrDirectory)
+    }
+
+    @Test func aProgramThatIsToEndLeavesNothing() async throws {
+        let program = shell(
+            #"""
+            (trap "" TERM; sleep 1000 & echo $! >"$D/part"; mv "$D/part" "$D/pid"; wait) &
+            wait
+            """#
+        )
+        let run = Task { try await program.run(grace: .seconds(600)) }
+        let file = directory.appending("pid")
+        try await poll("it has not started") { FileStatus.exists(file) }
+        let process = try #require(pid_t(text(of: file).split(separator: "\n").first ?? ""))
+        run.cancel()
+        // The shell ends with the signal; what it leaves, which does not, is killed.
+        #expect(try await run.value == .signalled(Int(SIGTERM)))
+        try await poll("what it started goes on") {
+            let status = try? text(of: FilePath("/proc/\(process)/stat"))
+            return status.map { $0.contains(") Z ") } ?? true
+        }
+    }
+
+    @Test func aProgramThatDoesNotWantToEndIsKilled() async throws {
+        let program = shell(#"trap "" TERM; : >"$D/ready"; while :; do sleep 0.1; done"#)
+        let run = Task { try await program.run(grace: .milliseconds(100)) }
+        let file = directory.appending("ready")
+        try await poll("it has not started") { FileStatus.exists(file) }
+        run.cancel()
+        #expect(try await run.value == .signalled(Int(SIGKILL)))
+    }
+
+    /// With glibc's setuid(3), about one in twenty of these waits for ever for a thread that was being
+    /// started in this process.
+    @Test(.timeLimit(.minutes(2)), .enabled("changing users takes root") { geteuid() == 0 })
+    func anotherUserIsTakenOnWhileThreadsComeAndGo() async throws {
+        let nobody = UserIdentity(user: 65534, group: 65534, groups: [65534, 4])
+        let script = "test $(id -u) = 65534 && test \"$(id -G)\" = '65534 4'"
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for _ in 0..<2 {
+                group.addTask {
+                    while !Task.isCancelled {
+                        try SystemThread(name: "churn") {}.join()
+                        await Task.yield()
+                    }
+                }
+            }
+            for _ in 0..<100 {
+                let ending = try await shell(script, as: nobody).run(grace: .seconds(1))
+                #expect(ending == .exited(0))
+            }
+            group.cancelAll()
+        }
+    }
+}
