@@ -88,6 +88,7 @@ let package = Package(
         cLibrary("CCrypto", "libcrypto", "libssl-dev"),
         cLibrary("CCurl", "libcurl", "libcurl4-openssl-dev"),
         cLibrary("CSystemd", "libsystemd", "libsystemd-dev"),
+        cLibrary("CZstd", "libzstd", "libzstd-dev"),
 
         // 1: values, and the file system
         library("StageModel", []),
@@ -102,7 +103,10 @@ let package = Package(
         ),
         library("StageTransfer", ["CCurl", "StageModel", "StageSystem", logging, system]),
 
-        // 3: the shared directory
+        library("StageFrame", ["CZstd"]),
+
+        // 3: the shared directory, and indexed packs
+        library("StageIndex", ["StageModel"]),
         library("StageContainer", ["StageModel", "StageSystem", system]),
 
         // 4: planning and staging, and the programs that have a say in it
@@ -217,6 +221,7 @@ let package = Package(
             "StageConditions",
             ["StageConditions", "StageSystem", "StageTesting", logging, system]
         ),
+        tests("StageIndex", ["StageIndex", "StageModel", "StageDigest", "StageFrame"]),
         tests("StageDigest", ["StageDigest", "StageModel"]),
         tests(
             "StageArchive",

@@ -1,0 +1,73 @@
+import CZstd
+
+/// Why bytes are not the frame that they ought to be.
+public enum FrameError: Error, Hashable, Sendable {
+    /// libzstd cannot decompress them; `detail` is in its words.
+    case damaged(detail: String)
+    /// They decompress to another number of bytes.
+    case wrongLength(expected: Int, actual: Int)
+}
+
+extension FrameError: CustomStringConvertible {
+    /// The reason, as a sentence fragment.
+    public var description: String {
+        switch self {
+        case .damaged(let detail): "not a frame of Zstandard: \(detail)"
+        case .wrongLength(let expected, let actual):
+            "a frame of \(actual) bytes where there should be \(expected)"
+        }
+    }
+}
+
+/// Decompresses Zstandard frames (RFC 8878) whose length is known before.
+///
+/// Owns one context of libzstd; used by one thread at a time.
+@safe public struct FrameDecompressor: ~Copyable {
+    private let context: OpaquePointer
+
+    /// Creates a decompressor.
+    public init() {
+        guard let context = unsafe ZSTD_createDCtx() else { fatalError("out of memory") }
+        unsafe self.context = context
+    }
+
+    deinit { unsafe _ = ZSTD_freeDCtx(context) }
+
+    /// Returns the `count` bytes that `frame` stands for; never takes memory for more.
+    public mutating func decompress(
+        _ frame: Span<UInt8>,
+        to count: Int
+    ) throws(FrameError) -> [UInt8] {
+        var result = 0
+        let bytes = unsafe [UInt8](unsafeUninitializedCapacity: count) { output, initialized in
+            unsafe frame.withUnsafeBufferPointer { input in
+                unsafe result = ZSTD_decompressDCtx(
+                    context,
+                    output.baseAddress,
+                    output.count,
+                    input.baseAddress,
+                    input.count
+                )
+            }
+            initialized = ZSTD_isError(result) == 0 ? result : 0
+        }
+        guard ZSTD_isError(result) == 0 else {
+            throw .damaged(detail: unsafe String(cString: ZSTD_getErrorName(result)))
+        }
+        guard result == count else { throw .wrongLength(expected: count, actual: result) }
+        return bytes
+    }
+
+    /// Returns the `count` bytes that `frame` stands for, which was made with the same `prefix`.
+    public mutating func decompress(
+        _ frame: Span<UInt8>,
+        after prefix: Span<UInt8>,
+        to count: Int
+    ) throws(FrameError) -> [UInt8] {
+        try unsafe prefix.withUnsafeBufferPointer { buffer throws(FrameError) in
+            let result = unsafe ZSTD_DCtx_refPrefix(context, buffer.baseAddress, buffer.count)
+            precondition(ZSTD_isError(result) == 0, "libzstd refused a prefix")
+            return try decompress(frame, to: count)
+        }
+    }
+}

@@ -1,0 +1,81 @@
+import StageModel
+
+/// Takes numbers and byte strings from the front of an index, and refuses what is cut off.
+struct ByteReader: ~Copyable {
+    private let bytes: [UInt8]
+    private(set) var offset = 0
+
+    init(_ bytes: [UInt8]) { self.bytes = bytes }
+
+    /// How many bytes are left.
+    var left: Int { bytes.count - offset }
+
+    func fault(_ reason: String) -> IndexError { IndexError(offset: offset, reason: reason) }
+
+    /// Takes a number of the format LEB128, in its shortest form.
+    mutating func number(_ what: String, in range: ClosedRange<UInt64>) throws(IndexError) -> UInt64
+    {
+        var value: UInt64 = 0
+        var shift: UInt64 = 0
+        while true {
+            guard offset < bytes.count else { throw fault("\(what) is cut off") }
+            let byte = bytes[offset]
+            let bits = UInt64(byte & 0x7F)
+            guard shift < 63 || (shift == 63 && bits <= 1) else {
+                throw fault("\(what) has more than 64 bits")
+            }
+            value |= bits << shift
+            offset += 1
+            guard byte & 0x80 == 0 else {
+                shift += 7
+                continue
+            }
+            guard byte != 0 || shift == 0 else { throw fault("\(what) is longer than it need be") }
+            guard range.contains(value) else {
+                throw fault(
+                    "\(what) is \(value), and not within \(range.lowerBound) to \(range.upperBound)"
+                )
+            }
+            return value
+        }
+    }
+
+    mutating func number(_ what: String, in range: ClosedRange<Int>) throws(IndexError) -> Int {
+        Int(try number(what, in: UInt64(range.lowerBound)...UInt64(range.upperBound)))
+    }
+
+    /// Takes a number that may be below zero, written as zigzag does.
+    mutating func difference(_ what: String) throws(IndexError) -> Int64 {
+        let value = try number(what, in: 0...UInt64.max)
+        return Int64(bitPattern: value >> 1) ^ -Int64(bitPattern: value & 1)
+    }
+
+    mutating func slice(_ what: String, _ count: Int) throws(IndexError) -> ArraySlice<UInt8> {
+        guard count <= left else { throw fault("\(what) is cut off") }
+        defer { offset += count }
+        return bytes[offset..<offset + count]
+    }
+
+    mutating func digest(_ what: String) throws(IndexError) -> Digest {
+        Digest(bytes: Array(try slice(what, Digest.byteCount)))
+    }
+}
+
+extension [UInt8] {
+    /// Appends a number in the format LEB128.
+    mutating func append(number: UInt64) {
+        var rest = number
+        while rest >= 0x80 {
+            append(UInt8(truncatingIfNeeded: rest) | 0x80)
+            rest >>= 7
+        }
+        append(UInt8(rest))
+    }
+
+    mutating func append(number: Int) { append(number: UInt64(number)) }
+
+    /// Appends a number that may be below zero, as zigzag.
+    mutating func append(difference: Int64) {
+        append(number: UInt64(bitPattern: difference << 1 ^ difference >> 63))
+    }
+}

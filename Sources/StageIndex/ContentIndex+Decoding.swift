@@ -1,0 +1,288 @@
+import StageModel
+
+extension ContentIndex {
+    /// Reads an index that ``encoded()`` wrote, of which nothing is believed: each number is checked
+    /// before anything is made of it, names and links are judged as those of archives are.
+    ///
+    /// - Throws: ``IndexError`` for anything that is not an index of this version of the format.
+    public init(decoding bytes: [UInt8]) throws(IndexError) {
+        guard bytes.starts(with: Self.magic.dropLast()) else {
+            throw IndexError(offset: 0, reason: "this is no index")
+        }
+        let version = bytes.count < Self.magic.count ? 0 : bytes[Self.magic.count - 1]
+        guard version == Self.magic.last else {
+            throw IndexError(
+                offset: Self.magic.count - 1,
+                reason: "the index has version \(version) of the format, and this program reads 1"
+            )
+        }
+        var reader = ByteReader(bytes)
+        _ = try reader.slice("the magic number", Self.magic.count)
+        // What each takes at least bounds how many there can be.
+        let counts = (
+            bundles: try reader.number("the number of bundles", in: 0...reader.left / 33),
+            frames: try reader.number("the number of frames", in: 0...reader.left / 36),
+            entries: try reader.number("the number of entries", in: 0...reader.left / 3)
+        )
+        bundles = []
+        bundles.reserveCapacity(counts.bundles)
+        for _ in 0..<counts.bundles {
+            let digest = try reader.digest("the digest of a bundle")
+            let size = try reader.number(
+                "the size of a bundle",
+                in: 1...UInt64(IndexLimits.bundleSize)
+            )
+            bundles.append(Bundle(digest: digest, size: Int64(size)))
+        }
+        frames = try Self.frames(counts.frames, in: bundles, from: &reader)
+        let paths = try Self.paths(counts.entries, from: &reader)
+        entries = try Self.entries(at: paths, of: frames, from: &reader)
+        guard reader.left == 0 else { throw reader.fault("\(reader.left) bytes too many") }
+        try checkTree()
+    }
+
+    private static func frames(
+        _ count: Int,
+        in bundles: [Bundle],
+        from reader: inout ByteReader
+    ) throws(IndexError) -> [Frame] {
+        let lengths = try list(count) { () throws(IndexError) in
+            try reader.number("the length of a frame", in: 1...IndexLimits.frameLength)
+        }
+        var stored: [Int] = []
+        stored.reserveCapacity(count)
+        for length in lengths {
+            stored.append(try reader.number("the stored length of a frame", in: 0...length))
+        }
+        var places: [(bundle: Int, offset: Int64)] = []
+        places.reserveCapacity(count)
+        var before = FramePosition()
+        for index in 0..<count {
+            let step = try reader.difference("the bundle of a frame")
+            let (bundle, isTooFar) = Int64(before.bundle).addingReportingOverflow(step)
+            guard !isTooFar, bundles.indices.contains(Int(clamping: bundle)) else {
+                throw reader.fault("a frame is in a bundle that there is not")
+            }
+            before.enter(Int(bundle))
+            let gap = try reader.difference("the place of a frame")
+            let (offset, isOff) = before.end.addingReportingOverflow(gap)
+            let length = Int64(stored[index] == 0 ? lengths[index] : stored[index])
+            guard !isOff, offset >= 0, offset <= bundles[Int(bundle)].size - length else {
+                throw reader.fault("a frame lies outside of its bundle")
+            }
+            before.end = offset + length
+            places.append((Int(bundle), offset))
+        }
+        let digests = try list(count) { () throws(IndexError) in
+            try reader.digest("the digest of a frame")
+        }
+        var frames: [Frame] = []
+        frames.reserveCapacity(count)
+        for index in 0..<count {
+            var compressed: Compressed?
+            if stored[index] > 0 {
+                let digest = try reader.digest("the stored digest of a frame")
+                compressed = Compressed(digest: digest, length: stored[index])
+            }
+            frames.append(
+                Frame(
+                    digest: digests[index],
+                    length: lengths[index],
+                    compressed: compressed,
+                    bundle: places[index].bundle,
+                    offset: places[index].offset
+                )
+            )
+        }
+        return frames
+    }
+
+    private static func paths(
+        _ count: Int,
+        from reader: inout ByteReader
+    ) throws(IndexError) -> [ContentPath] {
+        let most = ContentPath.maximumLength
+        let shared = try list(count) { () throws(IndexError) in
+            try reader.number("the shared length of a path", in: 0...most)
+        }
+        let rests = try list(count) { () throws(IndexError) in
+            try reader.number("the length of a path", in: 0...most)
+        }
+        var paths: [ContentPath] = []
+        paths.reserveCapacity(count)
+        var previous: [UInt8] = []
+        for index in 0..<count {
+            let start = reader.offset
+            guard shared[index] <= previous.count else {
+                throw reader.fault("a path shares more than the path before it has")
+            }
+            let path = previous[..<shared[index]] + (try reader.slice("a path", rests[index]))
+            guard index == 0 || previous.lexicographicallyPrecedes(path) else {
+                throw IndexError(offset: start, reason: "the paths are not in order")
+            }
+            guard let text = String(validating: path, as: UTF8.self) else {
+                throw IndexError(offset: start, reason: "a path is not UTF-8")
+            }
+            do throws(ValueError) {
+                paths.append(try ContentPath(text))
+            } catch {
+                throw IndexError(offset: start, reason: "a path: \(error)")
+            }
+            previous = Array(path)
+        }
+        return paths
+    }
+
+    private static func entries(
+        at paths: [ContentPath],
+        of frames: [Frame],
+        from reader: inout ByteReader
+    ) throws(IndexError) -> [Entry] {
+        let kinds = try list(paths.count) { () throws(IndexError) in
+            try reader.number("the kind of an entry", in: 0...3)
+        }
+        var files = try self.files(kinds, of: frames, from: &reader)[...]
+        var entries: [Entry] = []
+        entries.reserveCapacity(paths.count)
+        for (path, kind) in zip(paths, kinds) {
+            switch kind {
+            case 0, 1:
+                entries.append(Entry(path: path, kind: .file(files.removeFirst())))
+            case 2:
+                entries.append(Entry(path: path, kind: .directory))
+            default:
+                let count = try reader.number("a target's length", in: 0...LinkTarget.maximumLength)
+                let bytes = try reader.slice("the target of a link", count)
+                guard let text = String(validating: bytes, as: UTF8.self) else {
+                    throw reader.fault("the target of a link is not UTF-8")
+                }
+                do throws(ValueError) {
+                    entries.append(
+                        Entry(path: path, kind: .link(to: try LinkTarget(text, of: path)))
+                    )
+                } catch {
+                    throw reader.fault("the link '\(path)': \(error)")
+                }
+            }
+        }
+        return entries
+    }
+
+    private static func files(
+        _ kinds: [Int],
+        of frames: [Frame],
+        from reader: inout ByteReader
+    ) throws(IndexError) -> [File] {
+        let codes = kinds.filter { $0 < 2 }
+        let most = UInt64(ManifestLimits.installedSize.rawValue)
+        var total: UInt64 = 0
+        let sizes = try list(codes.count) { () throws(IndexError) in
+            let size = try reader.number("the size of a file", in: 0...most)
+            total += size
+            guard total <= most else {
+                throw reader.fault("the files have more than \(most) bytes")
+            }
+            return Int64(size)
+        }
+        var last = 0
+        var files: [File] = []
+        files.reserveCapacity(codes.count)
+        for (code, size) in zip(codes, sizes) {
+            let content = try content(size, of: frames, &last, from: &reader)
+            var file = File(
+                isExecutable: code == 1,
+                size: size,
+                digest: emptyDigest,
+                content: content
+            )
+            if size > 0, case .frames(let list) = content, list.count == 1 {
+                file.digest = frames[list[0]].digest
+            }
+            files.append(file)
+        }
+        for index in files.indices where !files[index].hasDigestOfFrame {
+            files[index].digest = try reader.digest("the digest of a file")
+        }
+        return files
+    }
+
+    private static func content(
+        _ size: Int64,
+        of frames: [Frame],
+        _ last: inout Int,
+        from reader: inout ByteReader
+    ) throws(IndexError) -> Content {
+        guard size > 0 else { return .part(frame: 0, offset: 0) }
+        func frame(_ step: Int64, from base: Int) throws(IndexError) -> Int {
+            let (sum, isTooFar) = Int64(base).addingReportingOverflow(step)
+            guard !isTooFar, frames.indices.contains(Int(clamping: sum)) else {
+                throw reader.fault("a file is made of a frame that there is not")
+            }
+            return Int(sum)
+        }
+        let count = try reader.number("the number of frames of a file", in: 0...reader.left)
+        if count == 0 {
+            let step = try reader.difference("the frame of a file")
+            last = try frame(step, from: last)
+            let offset = try reader.number("an offset", in: 0...IndexLimits.frameLength)
+            guard Int64(offset) + size <= Int64(frames[last].length) else {
+                throw reader.fault("a file reaches beyond its frame")
+            }
+            return .part(frame: last, offset: offset)
+        }
+        var list: [Int] = []
+        list.reserveCapacity(count)
+        var length: Int64 = 0
+        for _ in 0..<count {
+            let step = try reader.difference("the frame of a file")
+            last = try frame(step, from: last + 1)
+            list.append(last)
+            length += Int64(frames[last].length)
+        }
+        guard length == size else {
+            throw reader.fault("a file of \(size) bytes is made of frames of \(length)")
+        }
+        return .frames(list)
+    }
+
+    /// Checks what concerns entries together: nothing lies below what is no directory with content, and
+    /// links stay inside.
+    private func checkTree() throws(IndexError) {
+        let paths = Set(entries.lazy.map(\.path))
+        var links = ContentLinks()
+        for entry in entries {
+            if let parent = entry.path.parent, parent.isOrIsBelow(anyOf: paths) {
+                throw IndexError(
+                    offset: 0,
+                    reason: "'\(entry.path)' lies below what is no directory"
+                )
+            }
+            if case .link(let target) = entry.kind { links.add(entry.path, to: target) }
+        }
+        if let (path, fault) = links.firstFault() {
+            throw IndexError(offset: 0, reason: "the link '\(path)': \(fault)")
+        }
+    }
+
+    private static func list<Value>(
+        _ count: Int,
+        _ next: () throws(IndexError) -> Value
+    ) throws(IndexError) -> [Value] {
+        var values: [Value] = []
+        values.reserveCapacity(count)
+        for _ in 0..<count { values.append(try next()) }
+        return values
+    }
+}
+
+extension ContentPath {
+    /// Whether the path, or a directory above it, is one of `paths`.
+    fileprivate func isOrIsBelow(anyOf paths: Set<ContentPath>) -> Bool {
+        var path = self
+        while true {
+            if paths.contains(path) { return true }
+            guard let parent = path.parent else { return false }
+            path = parent
+        }
+    }
+}

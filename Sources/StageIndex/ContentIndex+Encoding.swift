@@ -1,0 +1,128 @@
+import StageModel
+
+extension ContentIndex {
+    /// What an index begins with: a name, what text transfers spoil, and the version of the format.
+    static let magic: [UInt8] = Array("SPIX".utf8) + [0x0D, 0x0A, 0x1A, 0x01]
+
+    /// The digest of no bytes, which is not written.
+    static let emptyDigest = Digest(
+        bytes: [
+            0xE3, 0xB0, 0xC4, 0x42, 0x98, 0xFC, 0x1C, 0x14, 0x9A, 0xFB, 0xF4, 0xC8, 0x99, 0x6F,
+            0xB9,
+            0x24, 0x27, 0xAE, 0x41, 0xE4, 0x64, 0x9B, 0x93, 0x4C, 0xA4, 0x95, 0x99, 0x1B, 0x78,
+            0x52,
+            0xB8, 0x55,
+        ]
+    )
+
+    /// The index as bytes: the same for equal indexes.
+    public func encoded() -> [UInt8] {
+        var bytes = Self.magic
+        bytes.append(number: bundles.count)
+        bytes.append(number: frames.count)
+        bytes.append(number: entries.count)
+        for bundle in bundles {
+            bytes += bundle.digest.bytes
+            bytes.append(number: UInt64(bundle.size))
+        }
+        encodeFrames(to: &bytes)
+        encodePaths(to: &bytes)
+        encodeFiles(to: &bytes)
+        return bytes
+    }
+
+    private func encodeFrames(to bytes: inout [UInt8]) {
+        for frame in frames { bytes.append(number: frame.length) }
+        for frame in frames { bytes.append(number: frame.compressed?.length ?? 0) }
+        var before = FramePosition()
+        for frame in frames {
+            bytes.append(difference: Int64(frame.bundle - before.bundle))
+            before.enter(frame.bundle)
+            bytes.append(difference: frame.offset - before.end)
+            before.end = frame.range.upperBound
+        }
+        for frame in frames { bytes += frame.digest.bytes }
+        for frame in frames {
+            if let compressed = frame.compressed { bytes += compressed.digest.bytes }
+        }
+    }
+
+    private func encodePaths(to bytes: inout [UInt8]) {
+        var previous: [UInt8] = []
+        var rests: [ArraySlice<UInt8>] = []
+        for entry in entries {
+            let path = Array(entry.path.text.utf8)
+            let shared = zip(previous, path).prefix { $0 == $1 }.count
+            bytes.append(number: shared)
+            rests.append(path[shared...])
+            previous = path
+        }
+        for rest in rests { bytes.append(number: rest.count) }
+        for rest in rests { bytes += rest }
+        for entry in entries { bytes.append(entry.kind.code) }
+    }
+
+    private func encodeFiles(to bytes: inout [UInt8]) {
+        let files = entries.compactMap { entry -> File? in
+            if case .file(let file) = entry.kind { file } else { nil }
+        }
+        for file in files { bytes.append(number: UInt64(file.size)) }
+        var last = 0
+        for file in files where file.size > 0 {
+            switch file.content {
+            case .part(let frame, let offset):
+                bytes.append(number: 0)
+                bytes.append(difference: Int64(frame - last))
+                bytes.append(number: offset)
+                last = frame
+            case .frames(let list):
+                bytes.append(number: list.count)
+                for frame in list {
+                    bytes.append(difference: Int64(frame - last - 1))
+                    last = frame
+                }
+            }
+        }
+        for file in files where !file.hasDigestOfFrame { bytes += file.digest.bytes }
+        let targets = entries.compactMap { entry -> String? in
+            if case .link(let target) = entry.kind { target.text } else { nil }
+        }
+        for target in targets {
+            bytes.append(number: target.utf8.count)
+            bytes += target.utf8
+        }
+    }
+}
+
+/// Where the frame before ends, and so where the next one is expected.
+struct FramePosition {
+    var bundle = 0
+    var end: Int64 = 0
+
+    /// Expects the next frame in a bundle: at its beginning, if it is another one.
+    mutating func enter(_ bundle: Int) {
+        if bundle != self.bundle { end = 0 }
+        self.bundle = bundle
+    }
+}
+
+extension ContentIndex.Kind {
+    /// The kind as it is written.
+    fileprivate var code: UInt8 {
+        switch self {
+        case .file(let file): file.isExecutable ? 1 : 0
+        case .directory: 2
+        case .link: 3
+        }
+    }
+}
+
+extension ContentIndex.File {
+    /// Whether the digest is one that the index has in any case: that of no bytes, or of the one frame
+    /// that is the file.
+    var hasDigestOfFrame: Bool {
+        if size == 0 { return true }
+        if case .frames(let list) = content { return list.count == 1 }
+        return false
+    }
+}

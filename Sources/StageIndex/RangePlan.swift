@@ -1,0 +1,45 @@
+/// Which ranges of which bundles are asked for to get a set of frames.
+public struct RangePlan: Equatable, Sendable {
+    /// What is asked for at once.
+    public struct Request: Equatable, Sendable {
+        /// The bundle, by its position in the index.
+        public var bundle: Int
+        /// The bytes of it.
+        public var range: Range<Int64>
+        /// The frames in it that are wanted, by their positions in the index, in the order of their
+        /// places.
+        public var frames: [Int]
+    }
+
+    /// The requests, by bundle and place.
+    public var requests: [Request]
+
+    /// The bytes that are asked for and not wanted: gaps that cost less than another request.
+    public static let gap = Int64(64 << 10)
+    /// The most bytes of a request.
+    public static let length = Int64(4 << 20)
+
+    /// Plans the requests for `frames`, positions in `index`.
+    public init(_ frames: some Sequence<Int>, of index: ContentIndex) {
+        requests = []
+        let order = frames.map { (index.frames[$0].bundle, index.frames[$0].offset, $0) }.sorted(
+            by: <
+        )
+        for (bundle, _, position) in order {
+            let range = index.frames[position].range
+            if let last = requests.last, last.bundle == bundle,
+                range.lowerBound - last.range.upperBound <= Self.gap,
+                max(range.upperBound, last.range.upperBound) - last.range.lowerBound <= Self.length
+            {
+                let end = max(range.upperBound, last.range.upperBound)
+                requests[requests.count - 1].range = last.range.lowerBound..<end
+                requests[requests.count - 1].frames.append(position)
+            } else {
+                requests.append(Request(bundle: bundle, range: range, frames: [position]))
+            }
+        }
+    }
+
+    /// The bytes that are asked for.
+    public var byteCount: Int64 { requests.reduce(0) { $0 + Int64($1.range.count) } }
+}

@@ -1,0 +1,190 @@
+import StageDigest
+import StageFrame
+import StageModel
+import Testing
+
+@testable import StageIndex
+
+/// An index with everything that an index can have.
+func sampleIndex() throws -> ContentIndex {
+    func digest(_ text: String) -> Digest { Digest(of: Array(text.utf8)) }
+    func file(_ size: Int64, _ digest: Digest, _ content: ContentIndex.Content) -> ContentIndex.Kind
+    {
+        .file(
+            ContentIndex.File(
+                isExecutable: size == 30,
+                size: size,
+                digest: digest,
+                content: content
+            )
+        )
+    }
+    let frames = [
+        ContentIndex.Frame(
+            digest: digest("small"),
+            length: 1000,
+            compressed: ContentIndex.Compressed(digest: digest("z"), length: 300),
+            bundle: 1,
+            offset: 4096
+        ),
+        ContentIndex.Frame(
+            digest: digest("one"),
+            length: 500,
+            compressed: nil,
+            bundle: 1,
+            offset: 4396
+        ),
+        ContentIndex.Frame(
+            digest: digest("two"),
+            length: 1 << 20,
+            compressed: ContentIndex.Compressed(digest: digest("y"), length: 70_000),
+            bundle: 0,
+            offset: 0
+        ),
+    ]
+    let link = try ContentPath("b/link")
+    return ContentIndex(
+        bundles: [
+            ContentIndex.Bundle(digest: digest("old"), size: 70_000),
+            ContentIndex.Bundle(digest: digest("new"), size: 5000),
+        ],
+        frames: frames,
+        entries: [
+            ContentIndex.Entry(
+                path: try ContentPath("a"),
+                kind: file(10, digest("a"), .part(frame: 0, offset: 990))
+            ),
+            ContentIndex.Entry(
+                path: try ContentPath("a-b"),
+                kind: file(30, digest("ab"), .part(frame: 0, offset: 0))
+            ),
+            ContentIndex.Entry(
+                path: try ContentPath("b/empty"),
+                kind: file(0, ContentIndex.emptyDigest, .part(frame: 0, offset: 0))
+            ),
+            ContentIndex.Entry(
+                path: try ContentPath("b/large"),
+                kind: file((1 << 20) + 500, digest("l"), .frames([2, 1]))
+            ),
+            ContentIndex.Entry(path: link, kind: .link(to: try LinkTarget("../a", of: link))),
+            ContentIndex.Entry(
+                path: try ContentPath("b/one"),
+                kind: file(500, digest("one"), .frames([1]))
+            ),
+            ContentIndex.Entry(path: try ContentPath("c"), kind: .directory),
+        ]
+    )
+}
+
+struct ContentIndexTests {
+    @Test func anIndexIsWhatWasWritten() throws {
+        let index = try sampleIndex()
+        #expect(try ContentIndex(decoding: index.encoded()) == index)
+        #expect(try ContentIndex(decoding: ContentIndex().encoded()) == ContentIndex())
+        #expect(index.fileCount == 6)
+        #expect(index.installedSize == ByteCount(Int64((1 << 20) + 1040)))
+        #expect(index.storedSize == ByteCount(Int64(70_800)))
+    }
+
+    /// An index of another kind is one, too; what is not one says so. Nothing ends the process.
+    @Test func everyBendOfAByteIsAnErrorOrAnotherIndex() throws {
+        let index = try sampleIndex()
+        let bytes = index.encoded()
+        var errors = 0
+        for position in bytes.indices {
+            for bend: UInt8 in [0x01, 0x80, 0xFF, 0x40] {
+                var bent = bytes
+                bent[position] ^= bend
+                do {
+                    let other = try ContentIndex(decoding: bent)
+                    #expect(other != index, "byte \(position) does not matter")
+                    #expect(try ContentIndex(decoding: other.encoded()) == other)
+                } catch {
+                    #expect(!(error as IndexError).reason.isEmpty)
+                    errors += 1
+                }
+            }
+        }
+        #expect(errors > 300)
+    }
+
+    @Test func whatIsCutOffOrGoesOnIsAnError() throws {
+        let bytes = try sampleIndex().encoded()
+        for count in bytes.indices {
+            #expect(throws: IndexError.self) {
+                try ContentIndex(decoding: Array(bytes.prefix(count)))
+            }
+        }
+        #expect(throws: IndexError.self) { try ContentIndex(decoding: bytes + [0]) }
+    }
+
+    /// Counts that promise more than there is take no memory for it.
+    @Test func hugeNumbersAreRefused() throws {
+        let head = ContentIndex.magic
+        let huge: [UInt8] = [0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x01]
+        for numbers in [huge + [0, 0], [0] + huge + [0], [0, 0] + huge, [0x80, 0x00, 0, 0]] {
+            #expect(throws: IndexError.self) { try ContentIndex(decoding: head + numbers) }
+        }
+        var version = head
+        version[7] = 2
+        let error = #expect(throws: IndexError.self) { try ContentIndex(decoding: version) }
+        #expect(error?.reason.contains("version 2") == true)
+    }
+
+    @Test(arguments: ["a/x", "b/link/x", "c/x"])
+    func nothingLiesBelowWhatIsNoDirectory(path: String) throws {
+        var index = try sampleIndex()
+        index.entries.append(ContentIndex.Entry(path: try ContentPath(path), kind: .directory))
+        index.entries.sort { $0.path < $1.path }
+        #expect(throws: IndexError.self) { try ContentIndex(decoding: index.encoded()) }
+    }
+
+    @Test func twoEntriesOfOneNameAreRefused() throws {
+        var index = try sampleIndex()
+        index.entries.append(index.entries[index.entries.count - 1])
+        #expect(throws: IndexError.self) { try ContentIndex(decoding: index.encoded()) }
+    }
+
+    @Test func aLinkThatLeadsOutThroughAnotherIsRefused() throws {
+        var index = ContentIndex()
+        for (name, target) in [("p/a", "b/../.."), ("p/b", "../c")] {
+            let path = try ContentPath(name)
+            let kind = ContentIndex.Kind.link(to: try LinkTarget(target, of: path))
+            index.entries.append(ContentIndex.Entry(path: path, kind: kind))
+        }
+        #expect(throws: IndexError.self) { try ContentIndex(decoding: index.encoded()) }
+    }
+}
+
+struct FrameTests {
+    private let text = Array(String(repeating: "the same again, ", count: 5000).utf8)
+
+    @Test func aFrameIsWhatWasCompressed() throws {
+        var compressor = FrameCompressor(level: 19)
+        var decompressor = FrameDecompressor()
+        let frame = compressor.compress(text.span)
+        #expect(frame.count < text.count / 20)
+        #expect(try decompressor.decompress(frame.span, to: text.count) == text)
+        #expect(compressor.compress(text.span) == frame)
+        for count in [0, text.count - 1, text.count + 1] {
+            #expect(throws: FrameError.self) { try decompressor.decompress(frame.span, to: count) }
+        }
+        let cut = Array(frame.dropLast())
+        #expect(throws: FrameError.self) { try decompressor.decompress(cut.span, to: text.count) }
+    }
+
+    @Test func aFrameAfterAPrefixIsSmallAndNeedsIt() throws {
+        var generator = SystemRandomNumberGenerator()
+        let old = (0..<3_000_000).map { _ in UInt8.random(in: .min ... .max, using: &generator) }
+        let new = Array(old[..<1_000_000]) + text + Array(old[1_000_000...])
+        var compressor = FrameCompressor(level: 19)
+        var decompressor = FrameDecompressor()
+        let frame = compressor.compress(new.span, after: old.span)
+        #expect(frame.count < 2000)
+        #expect(try decompressor.decompress(frame.span, after: old.span, to: new.count) == new)
+        #expect(throws: FrameError.self) { try decompressor.decompress(frame.span, to: new.count) }
+        // What comes next knows nothing of the prefix.
+        let plain = compressor.compress(text.span)
+        #expect(try decompressor.decompress(plain.span, to: text.count) == text)
+    }
+}
