@@ -93,7 +93,6 @@ let package = Package(
         // 1: values, and the file system
         library("StageModel", []),
         library("StageSystem", ["CLinux", system]),
-        library("StagePublish", ["StageModel"]),
 
         // 2: one module a C library
         library("StageDigest", ["CCrypto", "StageModel", "StageSystem", system]),
@@ -116,8 +115,8 @@ let package = Package(
         library(
             "StageEngine",
             [
-                "StageArchive", "StageContainer", "StageDigest", "StageModel", "StageSystem",
-                "StageTransfer", logging, system,
+                "StageArchive", "StageContainer", "StageDigest", "StageFrame", "StageIndex",
+                "StageModel", "StageSystem", "StageTransfer", logging, system,
             ]
         ),
 
@@ -125,6 +124,10 @@ let package = Package(
         library("BackgroundTransfer", ["StageControl", "StageModel", "StageSystem", system]),
         library("StagePack", ["StageContainer", "StageModel", "StageSystem", subprocess, system]),
         library("ExtensionFoundation", []),
+        library(
+            "StagePublish",
+            ["StageDigest", "StageFrame", "StageIndex", "StageModel", "StageSystem", system]
+        ),
 
         // 6: the reader as an application uses it, and the development origin
         library(

@@ -108,7 +108,9 @@ extension Container {
                 permissions: Self.lockPermissions
             )
             if let alone = try FileLock.attempt(file, .exclusive) {
-                for entry in try staging.entries() where try isAbandoned(entry) {
+                for entry in try staging.entries()
+                where !isWantedArea(entry.name, isWanted) {
+                    guard try isAbandoned(entry) else { continue }
                     try staging.removeTree(entry.name)
                     removal.leftovers += 1
                 }
@@ -174,6 +176,17 @@ extension Container {
             let status = try directory.status(FilePath(name))
         else { return false }
         return status.modified < now - 3600
+    }
+
+    /// Whether the area is one that a later run goes on with.
+    private func isWantedArea(
+        _ name: FilePath.Component,
+        _ isWanted: (FilePath.Component) -> Bool
+    ) -> Bool {
+        let mark = name.string.split(separator: ".").last ?? ""
+        // Other names are of areas that begin anew.
+        guard let digest = try? Digest(hexadecimal: String(mark)) else { return false }
+        return isWanted(ContainerLayout.downloadName(of: digest))
     }
 
     private func isAbandoned(_ entry: DirectoryEntry) throws(FileError) -> Bool {

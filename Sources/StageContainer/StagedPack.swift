@@ -29,8 +29,8 @@ public struct StagedPack: Hashable, Sendable, Codable {
     public init(_ pack: Pack, of manifest: Manifest, source: String, stagedAt: Int64) {
         id = pack.id
         version = pack.version
-        archiveDigest = pack.archive.digest
-        archiveSize = pack.archive.size
+        archiveDigest = pack.contentDigest
+        archiveSize = pack.downloadSize
         installedSize = pack.installedSize
         fileCount = pack.fileCount
         application = manifest.application
@@ -43,7 +43,7 @@ public struct StagedPack: Hashable, Sendable, Codable {
     ///
     /// Digests decide, not versions: a pack published twice under one version is two packs.
     public func holds(_ pack: Pack) -> Bool {
-        archiveDigest == pack.archive.digest && version == pack.version
+        archiveDigest == pack.contentDigest && version == pack.version
     }
 }
 
@@ -84,7 +84,7 @@ public struct GenerationName: Hashable, Sendable, Comparable, CustomStringConver
     /// Digests decide, not versions alone: a pack published twice under one version is two packs.
     public func holds(_ pack: Pack) -> Bool {
         guard let content else { return false }
-        return content.version == pack.version && content.archiveDigest == pack.archive.digest
+        return content.version == pack.version && content.archiveDigest == pack.contentDigest
     }
 
     /// The name itself.

@@ -46,6 +46,32 @@ public final class StagingArea: Sendable {
 }
 
 extension Container {
+    /// Makes a staging area for the pack whose lock is held, or takes over the one that a process left
+    /// that died while it staged the same content.
+    ///
+    /// What is in it is to be believed as little as what a server sends.
+    public func makeStagingArea(
+        _ lock: PackLock,
+        continuing digest: Digest
+    ) throws(ContainerError) -> StagingArea {
+        try ContainerError.wrapping { () throws(FileError) in
+            let birth = try FileLock.wait(
+                for: try locks.file(
+                    updating: FilePath(Self.birthLock),
+                    permissions: Self.lockPermissions
+                ),
+                .shared
+            )
+            let text = "\(lock.id.text.prefix(64)).\(digest)"
+            guard let name = FilePath.Component(text) else {
+                throw FileError("create", staging.path, .invalidArgument)
+            }
+            let area = try area(named: name, for: lock.id)
+            _ = consume birth
+            return area
+        }
+    }
+
     /// Makes an empty staging area for the pack whose lock is held.
     public func makeStagingArea(_ lock: PackLock) throws(ContainerError) -> StagingArea {
         try ContainerError.wrapping { () throws(FileError) in
@@ -57,24 +83,32 @@ extension Container {
                 ),
                 .shared
             )
-            let name = try makeUniqueName(lock.id)
-            let directory = try staging.makeDirectory(FilePath(name))
-            let file = try directory.file(creating: FilePath(ContainerLayout.lease))
-            // Something to read, and never read so far.
-            try file.write([0x0A].span, at: 0)
-            try file.setAccessTime(0)
-            guard let lease = try FileLock.attempt(file, .exclusive) else {
-                throw FileError("lock", directory.path, .resourceTemporarilyUnavailable)
-            }
+            let area = try area(named: try makeUniqueName(lock.id), for: lock.id)
             _ = consume birth
-            return try StagingArea(
-                id: lock.id,
-                staging: staging,
-                name: name,
-                directory: directory,
-                lock: lease
-            )
+            return area
         }
+    }
+
+    /// Makes or takes over the area of a name, which no living process has.
+    private func area(
+        named name: FilePath.Component,
+        for id: PackID
+    ) throws(FileError) -> StagingArea {
+        let directory = try staging.makeDirectory(FilePath(name))
+        let file = try directory.file(updating: FilePath(ContainerLayout.lease))
+        // Something to read, and never read so far.
+        try file.write([0x0A].span, at: 0)
+        try file.setAccessTime(0)
+        guard let lease = try FileLock.attempt(file, .exclusive) else {
+            throw FileError("lock", directory.path, .resourceTemporarilyUnavailable)
+        }
+        return try StagingArea(
+            id: id,
+            staging: staging,
+            name: name,
+            directory: directory,
+            lock: lease
+        )
     }
 
     func makeUniqueName(_ id: PackID) throws(FileError) -> FilePath.Component {

@@ -85,7 +85,7 @@ public struct AcceptedManifest: Equatable, Sendable {
         }
         try checkRevision(after: stored?.record)
         if !record.resolvedURL.isLocal,
-            let url = (manifest.baseURLs + manifest.packs.map(\.archive.url)).first(
+            let url = (manifest.baseURLs + manifest.packs.flatMap(\.urls)).first(
                 where: \.isLocal
             )
         {

@@ -50,6 +50,41 @@ public enum ContentListing {
         }
     }
 
+    /// Writes the listing of content of which everything is known.
+    static func write(
+        for area: StagingArea,
+        _ lines: (_ take: (String) throws(FileError) -> Void) throws(FileError) -> Void
+    ) throws(FileError) {
+        let file = try area.directory.file(updating: FilePath(name))
+        try file.truncate(to: 0)
+        var writer = ListingWriter(file: file)
+        try lines { line throws(FileError) in try writer.append(line) }
+        try writer.flush()
+    }
+
+    /// Reads where files with which content are, as a listing has it.
+    static func files(in generation: Directory) throws(FileError) -> [Digest: ListedFile] {
+        guard let file = try generation.file(reading: FilePath(name)) else { return [:] }
+        let text = String(decoding: try file.readAll(limit: 1 << 30), as: UTF8.self)
+        var files: [Digest: ListedFile] = [:]
+        for line in text.split(separator: "\n") {
+            let fields = line.split(separator: "\t", omittingEmptySubsequences: false)
+            // What is no line of a file is of no use here.
+            guard fields.count == 5, fields[0] == "f", let mode = UInt32(fields[1], radix: 8),
+                let size = Int64(fields[2]), let digest = try? Digest(hexadecimal: String(fields[3]))
+            else { continue }
+            files[digest] = ListedFile(path: FilePath(String(fields[4])), mode: mode, size: size)
+        }
+        return files
+    }
+
+    /// A file as a listing has it.
+    struct ListedFile {
+        var path: FilePath
+        var mode: UInt32
+        var size: Int64
+    }
+
     /// Compares the content of a generation with its listing, reading every file once.
     ///
     /// The listing is read a line at a time into a set of what is expected, so memory grows with the

@@ -66,7 +66,7 @@ public struct InitialBudget: Equatable, Sendable {
             ? [
                 (
                     .essentialDownloadAllowance, restrictions.essentialDownloadAllowance,
-                    essentialDownloads, pack.archive.size
+                    essentialDownloads, pack.downloadSize
                 ),
                 (
                     .essentialMaxInstallSize, restrictions.essentialMaxInstallSize,
@@ -76,7 +76,7 @@ public struct InitialBudget: Equatable, Sendable {
             : [
                 (
                     .downloadAllowance, restrictions.downloadAllowance,
-                    otherDownloads, pack.archive.size
+                    otherDownloads, pack.downloadSize
                 ),
                 (.maxInstallSize, restrictions.maxInstallSize, otherFiles, pack.installedSize),
             ]
@@ -119,10 +119,10 @@ public struct InitialBudget: Equatable, Sendable {
     /// Counts a pack that is going to be staged.
     public mutating func spend(_ pack: Pack, isEssential: Bool) {
         if isEssential {
-            essentialDownloads += pack.archive.size
+            essentialDownloads += pack.downloadSize
             essentialFiles += pack.installedSize
         } else {
-            otherDownloads += pack.archive.size
+            otherDownloads += pack.downloadSize
             otherFiles += pack.installedSize
         }
     }

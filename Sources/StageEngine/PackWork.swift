@@ -18,6 +18,7 @@ struct PackWork: Sendable {
     /// Made by ``fetch(_:_:)`` alone, so what is not verified cannot be unpacked.
     private struct VerifiedPack: ~Copyable {
         let pack: Pack
+        let source: PackArchive
         let part: PartFile
         let archive: File
         let receipt: DownloadReceipt
@@ -36,15 +37,73 @@ struct PackWork: Sendable {
         _ reason: Plan.Reason,
         report: @escaping @Sendable (StagingEvent) -> Void
     ) async -> StagingOutcome {
-        var delivery: ArchiveDelivery?
         do throws(StageError) {
             let lock = try await lock(pack.id, report)
             // Damaged content is staged again though its record says that it is there.
             if reason != .repair, try await isStaged(pack) { return .alreadyStaged }
+            if let index = pack.index { return try await stage(pack, index, lock, report) }
+            if let archive = pack.archive { return await stage(pack, archive, lock, report) }
+            preconditionFailure("a pack is fetched from somewhere")
+        } catch {
+            return .failed(error)
+        }
+    }
+
+    /// Stages a pack from its index and bundles.
+    private func stage(
+        _ pack: Pack,
+        _ index: PackIndex,
+        _ lock: PackLock,
+        _ report: @escaping @Sendable (StagingEvent) -> Void
+    ) async throws(StageError) -> StagingOutcome {
+        let container = container
+        let area = try await StageError.blocking { () throws(ContainerError) in
+            try container.makeStagingArea(lock, continuing: index.contentDigest)
+        }
+        let work = IndexedWork(
+            stager: stager,
+            manifest: manifest,
+            container: container,
+            pack: pack,
+            reference: index,
+            report: report
+        )
+        let figures: StagingFigures
+        do throws(StageError) {
+            figures = try await work.fill(area)
+        } catch {
+            // What has come stays for the next run, unless it is of no use to any.
+            switch error {
+            case .index, .incompleteContent: await discard(area)
+            default: break
+            }
+            throw error
+        }
+        report(.publishing)
+        let record = StagedPack(
+            pack,
+            of: manifest.manifest,
+            source: figures.source ?? index.url,
+            stagedAt: stager.options.now()
+        )
+        try await publish(UnpackedPack(area: area, record: record))
+        await tidy(nil, lock)
+        return .staged(figures)
+    }
+
+    /// Stages a pack from its archive.
+    private func stage(
+        _ pack: Pack,
+        _ archive: PackArchive,
+        _ lock: PackLock,
+        _ report: @escaping @Sendable (StagingEvent) -> Void
+    ) async -> StagingOutcome {
+        var delivery: ArchiveDelivery?
+        do throws(StageError) {
             // Another pack, of another application perhaps, may have the same archive.
-            let download = try await downloadLock(pack.archive.digest, report)
+            let download = try await downloadLock(archive.digest, report)
             defer { download.end() }
-            let verified = try await fetch(pack, report)
+            let verified = try await fetch(pack, archive, report)
             report(.verified)
             let (part, receipt) = (verified.part, verified.receipt)
             delivery = verified.delivery
@@ -95,14 +154,15 @@ struct PackWork: Sendable {
 
     private func fetch(
         _ pack: Pack,
+        _ archive: PackArchive,
         _ report: @escaping @Sendable (StagingEvent) -> Void
     ) async throws(StageError) -> VerifiedPack {
-        let (digest, size) = (pack.archive.digest, pack.archive.size)
+        let (digest, size) = (archive.digest, archive.size)
         let follower = DigestFollower(size: size)
         let tracker = TransferTracker(follower: follower, report: report)
         var request = DownloadRequest(
             mirrors: manifest.manifest.urls(
-                for: pack.archive,
+                for: archive.url,
                 manifestURL: manifest.record.resolvedURL
             ),
             size: size,
@@ -118,11 +178,11 @@ struct PackWork: Sendable {
         request.allowedDomains = stager.options.allowedDomains.map(AllowedDomains.init)
         request.priority = pack.priority
         // A URL that names the content never stands for another version of it.
-        request.isContentAddressed = pack.archive.url.contains(digest.description)
+        request.isContentAddressed = archive.url.contains(digest.description)
         let part = try StageError.wrappingTransfer { () throws(TransferError) in
             try PartFile.open(ContainerLayout.downloadName(of: digest), in: container.downloads)
         }
-        let delivery = try await deliver(pack, request.mirrors, to: part, report)
+        let delivery = try await deliver(pack, archive, request.mirrors, to: part, report)
         do throws(TransferError) {
             var receipt = try await stager.engine.download(request, to: part)
             if let delivery, receipt.attempts == 0 {
@@ -131,16 +191,17 @@ struct PackWork: Sendable {
                 receipt.bytesReused = size - min(size, delivery.bytesReceived)
                 receipt.url = delivery.url
             }
-            let archive: File
+            let file: File
             do throws(FileError) {
-                archive = try File.open(reading: part.path)
+                file = try File.open(reading: part.path)
             } catch {
                 throw .storage(error)
             }
             return VerifiedPack(
                 pack: pack,
+                source: archive,
                 part: part,
-                archive: archive,
+                archive: file,
                 receipt: receipt,
                 delivery: delivery
             )
@@ -153,24 +214,25 @@ struct PackWork: Sendable {
     /// Lets the courier fetch the archive, if there is one and there is something to fetch.
     private func deliver(
         _ pack: Pack,
+        _ archive: PackArchive,
         _ urls: [String],
         to part: PartFile,
         _ report: @escaping @Sendable (StagingEvent) -> Void
     ) async throws(StageError) -> ArchiveDelivery? {
         let remote = urls.filter { !$0.lowercased().hasPrefix("file:") }
-        guard let courier = stager.options.courier, part.length < pack.archive.size,
+        guard let courier = stager.options.courier, part.length < archive.size,
             remote.count == urls.count
         else { return nil }
         let order = ArchiveOrder(
             pack: pack.id,
             urls: remote,
-            size: pack.archive.size,
-            digest: pack.archive.digest,
+            size: archive.size,
+            digest: archive.digest,
             priority: pack.priority
         )
         guard let delivery = try await courier.fetch(order, report: report) else { return nil }
         let isAdopted = try StageError.wrappingTransfer { () throws(TransferError) in
-            try part.adopt(delivery.path, size: pack.archive.size, url: delivery.url)
+            try part.adopt(delivery.path, size: archive.size, url: delivery.url)
         }
         if isAdopted { return delivery }
         await delivery.confirm()
@@ -188,7 +250,7 @@ struct PackWork: Sendable {
         }
         do throws(StageError) {
             let found = try await unpack(verified, into: area, report)
-            let pack = verified.pack
+            let (pack, archive) = (verified.pack, verified.source)
             let declared = ContentFigures(fileCount: pack.fileCount, size: pack.installedSize)
             guard found == declared else {
                 throw .incompleteContent(declared: declared, actual: found)
@@ -197,7 +259,7 @@ struct PackWork: Sendable {
             let record = StagedPack(
                 pack,
                 of: manifest.manifest,
-                source: verified.receipt.url ?? pack.archive.url,
+                source: verified.receipt.url ?? archive.url,
                 stagedAt: stager.options.now()
             )
             return UnpackedPack(area: area, record: record)
@@ -212,7 +274,7 @@ struct PackWork: Sendable {
         into area: StagingArea,
         _ report: @escaping @Sendable (StagingEvent) -> Void
     ) async throws(StageError) -> ContentFigures {
-        let archive = verified.pack.archive
+        let archive = verified.source
         let request = UnpackRequest(
             archive: verified.archive.descriptor,
             destination: area.content,
@@ -283,11 +345,11 @@ struct PackWork: Sendable {
     /// Removes what staging the pack has made superfluous.
     ///
     /// What cannot be removed now is removed by a sweep.
-    private func tidy(_ part: PartFile, _ lock: PackLock) async {
+    private func tidy(_ part: PartFile?, _ lock: PackLock) async {
         let (container, kept) = (container, stager.options.keptGenerations)
         let error = await withBlockingThread { () -> StageError? in
             do throws(StageError) {
-                do throws(TransferError) { try part.remove() } catch { throw .transfer(error) }
+                do throws(TransferError) { try part?.remove() } catch { throw .transfer(error) }
                 try StageError.wrapping { () throws(ContainerError) in
                     _ = try container.removeObsoleteGenerations(lock, keeping: kept)
                 }

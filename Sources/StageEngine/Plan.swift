@@ -71,7 +71,7 @@ public struct Plan: Equatable, Sendable {
 
     /// The bytes of the archives of the packs that are staged.
     public var downloadSize: ByteCount {
-        packsToStage.reduce(.zero) { $0 + $1.archive.size }
+        packsToStage.reduce(.zero) { $0 + $1.downloadSize }
     }
 
     /// The bytes of the files of the packs that are staged.
@@ -214,7 +214,10 @@ public struct Planner: Sendable {
     ///
     /// The generation that stays is counted as used already.
     public func space(for pack: Pack) -> ByteCount {
-        let archive = pack.archive.size - (downloaded[pack.archive.digest] ?? .zero)
+        // Of an indexed pack nothing is on disk but the files.
+        let archive =
+            pack.index == nil
+            ? pack.downloadSize - (downloaded[pack.contentDigest] ?? .zero) : .zero
         let overhead = ByteCount(Self.overheadOfFile.rawValue * Int64(pack.fileCount + 1))
         return max(archive, .zero) + pack.installedSize + overhead
     }
@@ -240,7 +243,7 @@ public struct Planner: Sendable {
     private func state(of pack: Pack) -> Plan.Reason? {
         guard let present = staged[pack.id] else { return .missing }
         if present.version != pack.version { return .outdated(staged: present.version) }
-        return present.archiveDigest == pack.archive.digest ? nil : .contentChanged
+        return present.archiveDigest == pack.contentDigest ? nil : .contentChanged
     }
 
     /// Why the event does not call for the pack, or `nil` if it does.

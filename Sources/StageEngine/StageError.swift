@@ -28,6 +28,9 @@ public enum StageError: Error, Equatable, Sendable {
     /// The archive holds what a pack may not hold, or is damaged.
     case content(ArchiveError)
 
+    /// What describes the content of the pack cannot be read.
+    case index(reason: String)
+
     /// The archive holds less than the manifest declares.
     case incompleteContent(declared: ContentFigures, actual: ContentFigures)
 
@@ -102,8 +105,10 @@ extension StageError: CustomStringConvertible {
             error.description
         case .content(let error):
             error.description
+        case .index(let reason):
+            "the index is not usable: \(reason)"
         case .incompleteContent(let declared, let actual):
-            "the archive holds \(actual), expected \(declared)"
+            "the pack holds \(actual), expected \(declared)"
         case .container(let error):
             error.description
         case .cancelled:

@@ -78,7 +78,7 @@ public struct PackProgress: Equatable, Sendable {
 
     init(_ pack: Pack) {
         id = pack.id
-        downloadSize = pack.archive.size
+        downloadSize = pack.downloadSize
         installedSize = pack.installedSize
     }
 

@@ -79,7 +79,7 @@ public struct ExtensionPack: Hashable, Sendable {
         id = pack.id
         version = pack.version
         policy = pack.policy
-        downloadSize = pack.archive.size
+        downloadSize = pack.downloadSize
         installedSize = pack.installedSize
         self.stagedVersion = stagedVersion
         self.isProposed = isProposed

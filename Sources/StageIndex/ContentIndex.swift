@@ -137,6 +137,14 @@ public struct ContentIndex: Equatable, Sendable {
         self.entries = entries
     }
 
+    /// Forgets bundles that no frame is in.
+    public mutating func dropUnusedBundles() {
+        let used = Set(frames.map(\.bundle)).sorted()
+        let positions = Dictionary(uniqueKeysWithValues: zip(used, 0...))
+        bundles = used.map { bundles[$0] }
+        for index in frames.indices { frames[index].bundle = positions[frames[index].bundle] ?? 0 }
+    }
+
     /// The sum of the sizes of the files.
     public var installedSize: ByteCount {
         ByteCount(

@@ -45,8 +45,10 @@ public struct Pack: Hashable, Sendable {
     public var version: Int
     /// When the pack is fetched.
     public var policy: DownloadPolicy
-    /// The pack as one archive.
-    public var archive: PackArchive
+    /// The pack as one archive; `nil` for a pack that has an index alone.
+    public var archive: PackArchive?
+    /// The pack as an index with bundles, which comes before an archive where there are both.
+    public var index: PackIndex?
     /// The sum of the sizes of the pack's files.
     public var installedSize: ByteCount
     /// How many regular files and symbolic links the pack has; directories are not counted.
@@ -56,23 +58,104 @@ public struct Pack: Hashable, Sendable {
     /// Whatever the publisher wants to tell the application, as JSON text; `nil` for nothing.
     public var userInfo: String?
 
-    /// Creates a pack from its parts.
+    /// Creates a pack from its parts; it has to have an archive or an index.
     public init(
         id: PackID,
         version: Int,
         policy: DownloadPolicy,
-        archive: PackArchive,
+        archive: PackArchive?,
+        index: PackIndex? = nil,
         installedSize: ByteCount,
         fileCount: Int
     ) {
+        precondition(archive != nil || index != nil, "a pack is fetched from somewhere")
         self.id = id
         self.version = version
         self.policy = policy
         self.archive = archive
+        self.index = index
         self.installedSize = installedSize
         self.fileCount = fileCount
         priority = 0
         userInfo = nil
+    }
+}
+
+extension Pack {
+    /// What identifies the content of the pack, whoever serves it: the digest of the archive, or that of
+    /// the index, which names every byte.
+    public var contentDigest: Digest {
+        guard let digest = index?.contentDigest ?? archive?.digest else {
+            preconditionFailure("a pack is fetched from somewhere")
+        }
+        return digest
+    }
+
+    /// The bytes that staging the pack transfers where nothing of it is here.
+    public var downloadSize: ByteCount {
+        if let index { return index.size + index.bundleSize }
+        return archive?.size ?? .zero
+    }
+
+    /// The URLs of the manifest that the pack is fetched from.
+    public var urls: [String] { [index?.url, archive?.url].compactMap(\.self) }
+}
+
+/// The index that tells what a pack holds, and where each byte of it is.
+public struct PackIndex: Hashable, Sendable {
+    /// Where it is: absolute, or relative to each mirror in turn; its bundles are `../b/<SHA-256>` from
+    /// there.
+    public var url: String
+    /// Its exact size on the wire.
+    public var size: ByteCount
+    /// The digest of its bytes on the wire.
+    public var digest: Digest
+    /// Its size when it is decompressed.
+    public var contentSize: ByteCount
+    /// The digest of what it decompresses to.
+    public var contentDigest: Digest
+    /// The bytes of bundles that a first installation transfers.
+    public var bundleSize: ByteCount
+    /// The same index as differences from older ones.
+    public var deltas: [Delta]
+
+    /// An index as what changed since an older one.
+    public struct Delta: Hashable, Sendable {
+        /// The ``PackIndex/contentDigest`` of the older one.
+        public var base: Digest
+        /// Where it is.
+        public var url: String
+        /// Its exact size on the wire.
+        public var size: ByteCount
+        /// The digest of its bytes on the wire.
+        public var digest: Digest
+
+        /// Creates a delta from its parts.
+        public init(base: Digest, url: String, size: ByteCount, digest: Digest) {
+            self.base = base
+            self.url = url
+            self.size = size
+            self.digest = digest
+        }
+    }
+
+    /// Creates a reference from its parts.
+    public init(
+        url: String,
+        size: ByteCount,
+        digest: Digest,
+        contentSize: ByteCount,
+        contentDigest: Digest,
+        bundleSize: ByteCount,
+        deltas: [Delta] = []
+    ) {
+        self.url = url
+        self.size = size
+        self.digest = digest
+        self.contentSize = contentSize
+        self.contentDigest = contentDigest
+        self.bundleSize = bundleSize
+        self.deltas = deltas
     }
 }
 

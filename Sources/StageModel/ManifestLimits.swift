@@ -23,6 +23,10 @@ public enum ManifestLimits {
     public static let userInfoLength = 64 << 10
     /// The largest archive: 1 TiB.
     public static let archiveSize = ByteCount.mebibytes(1 << 20)
+    /// The largest index of a pack, as it is transferred and as it is: 256 MiB.
+    public static let indexSize = ByteCount.mebibytes(256)
+    /// The most deltas that lead to an index.
+    public static let deltas = 16
     /// The most bytes that a pack's files may have in all: 4 TiB.
     public static let installedSize = ByteCount.mebibytes(4 << 20)
     /// The most files and symbolic links of a pack.

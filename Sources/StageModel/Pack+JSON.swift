@@ -10,20 +10,14 @@ struct PackDocument: JSONReadable, Encodable {
 
     init(reading node: JSONNode) throws(ManifestError) {
         let members = try JSONMembers(node, keyedBy: Key.self)
-        if !members.has(.archive), members.has(.index) {
-            throw members.fault(
-                .archive,
-                ValueError(
-                    expected: "an archive",
-                    found: "only an index, which this version does not read"
-                )
-            )
-        }
         pack = Pack(
             id: try members.text(.id) { text throws(ValueError) in try PackID(text) },
             version: try members.number(.version, in: 1...Int.max),
             policy: try members.value(PolicyDocument.self, .policy).policy,
-            archive: try members.value(ArchiveDocument.self, .archive).archive,
+            archive: members.has(.archive) || !members.has(.index)
+                ? try members.value(ArchiveDocument.self, .archive).archive : nil,
+            index: members.has(.index)
+                ? try members.value(IndexDocument.self, .index).index : nil,
             installedSize: try members.byteCount(
                 .installedSize,
                 atMost: ManifestLimits.installedSize
@@ -53,7 +47,8 @@ struct PackDocument: JSONReadable, Encodable {
         try container.encode(pack.id, forKey: .id)
         try container.encode(pack.version, forKey: .version)
         try container.encode(PolicyDocument(pack.policy), forKey: .policy)
-        try container.encode(ArchiveDocument(pack.archive), forKey: .archive)
+        try container.encodeIfPresent(pack.archive.map(ArchiveDocument.init), forKey: .archive)
+        try container.encodeIfPresent(pack.index.map(IndexDocument.init), forKey: .index)
         try container.encode(pack.installedSize, forKey: .installedSize)
         try container.encode(pack.fileCount, forKey: .fileCount)
         if pack.priority != 0 { try container.encode(pack.priority, forKey: .priority) }
@@ -176,10 +171,7 @@ private struct ArchiveDocument: JSONReadable, Encodable {
     init(reading node: JSONNode) throws(ManifestError) {
         let members = try JSONMembers(node, keyedBy: Key.self)
         archive = PackArchive(
-            url: try members.text(.url) { text throws(ValueError) in
-                try URLReference.check(text, .absoluteOrRelative)
-                return text
-            },
+            url: try members.reference(.url),
             format: try members.text(.format) { text throws(ValueError) in
                 guard let format = ArchiveFormat(rawValue: text) else {
                     let known = ArchiveFormat.allCases.map { "'\($0.rawValue)'" }
@@ -191,9 +183,7 @@ private struct ArchiveDocument: JSONReadable, Encodable {
                 return format
             },
             size: try members.byteCount(.size, atMost: ManifestLimits.archiveSize),
-            digest: try members.text(.sha256) { text throws(ValueError) in
-                try Digest(hexadecimal: text)
-            }
+            digest: try members.digest(.sha256)
         )
         if members.has(.fileName) {
             archive.fileName = try members.text(.fileName) { text throws(ValueError) in

@@ -65,7 +65,7 @@ public enum ManifestLint {
                 )
             }
         }
-        let urls = manifest.packs.map(\.archive.url)
+        let urls = manifest.packs.flatMap(\.urls)
         if !manifest.baseURLs.isEmpty, !urls.isEmpty, urls.allSatisfy(isAbsolute) {
             findings.append(
                 warning(
@@ -89,12 +89,19 @@ public enum ManifestLint {
                 )
             )
         }
-        if isPlainHTTP(pack.archive.url) { findings.append(plainHTTP("\(member).archive.url")) }
-        if let format = format(of: pack.archive.url), format != pack.archive.format {
+        if let index = pack.index, isPlainHTTP(index.url) {
+            findings.append(plainHTTP("\(member).index.url"))
+        }
+        if let archive = pack.archive, isPlainHTTP(archive.url) {
+            findings.append(plainHTTP("\(member).archive.url"))
+        }
+        if let archive = pack.archive, let format = format(of: archive.url),
+            format != archive.format
+        {
             findings.append(
                 warning(
                     "\(member).archive.format",
-                    "'\(pack.archive.format.rawValue)' does not fit a URL that ends like "
+                    "'\(archive.format.rawValue)' does not fit a URL that ends like "
                         + "'\(format.rawValue)'"
                 )
             )
@@ -111,7 +118,7 @@ public enum ManifestLint {
     private static func essentialWarnings(_ manifest: Manifest) -> [LintFinding] {
         let size = manifest.packs.reduce(ByteCount.zero) { size, pack in
             guard case .essential = pack.policy else { return size }
-            return size + pack.archive.size
+            return size + pack.downloadSize
         }
         guard size > essentialSize else { return [] }
         let message = "essential packs have \(size) in all, more than \(essentialSize)"
@@ -139,15 +146,16 @@ extension ManifestLint {
             } else {
                 ids[key] = (member, pack.id)
             }
-            if let twin = digests[pack.archive.digest] {
+            let kind = pack.index == nil ? "archive" : "index"
+            if let twin = digests[pack.contentDigest] {
                 findings.append(
                     warning(
-                        "\(member).archive.sha256",
-                        "the archive is the same as \(twin).archive"
+                        "\(member).\(kind).sha256",
+                        "the \(kind) is the same as \(twin).\(kind)"
                     )
                 )
             } else {
-                digests[pack.archive.digest] = member
+                digests[pack.contentDigest] = member
             }
             return findings
         }

@@ -167,6 +167,27 @@ public final class Directory: Sendable {
         }
     }
 
+    /// Gives the file at `name` in another directory of the file system a second name here, which must
+    /// not exist.
+    public func createHardLink(
+        _ newName: FilePath,
+        to name: FilePath,
+        in directory: Directory
+    ) throws(FileError) {
+        try unsafe directory.onParent(of: name, "link") { from, last in
+            // -1 with errno set, as a system call returns it.
+            do throws(FileError) {
+                try unsafe onParent(of: newName, "link") { parent, newLast in
+                    unsafe linkat(from, last, parent, newLast, 0)
+                }
+                return 0
+            } catch {
+                errno = error.errno.rawValue
+                return -1
+            }
+        }
+    }
+
     /// Renames `name` to `newName` in `directory`, in one step; what stood there is replaced unless
     /// `replacing` is `false`, in which case it is an error (`EEXIST`).
     public func rename(
@@ -194,6 +215,18 @@ public final class Directory: Sendable {
     @discardableResult
     public func remove(_ name: FilePath.Component) throws(FileError) -> Bool {
         try remove(name, flags: 0)
+    }
+
+    /// Removes the file or link at `name` below this directory, which exists.
+    public func removeFile(_ name: FilePath) throws(FileError) {
+        try unsafe onParent(of: name, "remove") { parent, last in
+            unsafe unlinkat(parent, last, 0)
+        }
+    }
+
+    /// Sets the permission bits of this directory, whatever the umask.
+    public func setMode(_ mode: FilePermissions) throws(FileError) {
+        _ = try Self.attempt("change", path) { fchmod(descriptor.rawValue, mode.rawValue) }
     }
 
     /// Removes the empty directory `name`, and returns whether there was one.

@@ -103,6 +103,11 @@ public import SystemPackage
         _ = try attempt("synchronize") { Int(stage_start_writeback(descriptor.rawValue)) }
     }
 
+    /// Sets the permission bits, whatever the umask.
+    public func setMode(_ mode: FilePermissions) throws(FileError) {
+        _ = try attempt("change") { Int(fchmod(descriptor.rawValue, mode.rawValue)) }
+    }
+
     /// Sets when the file was last read, in seconds since 1970, as later reads do by themselves.
     public func setAccessTime(_ seconds: Int64) throws(FileError) {
         _ = try attempt("set the time of") {

@@ -1,6 +1,6 @@
 public import StageModel
 
-/// A small document to bring into memory.
+/// A small document, or a part of content that never changes, to bring into memory.
 public struct ContentFetch: Sendable {
     /// Absolute http, https and file URLs of the same document, the preferred first.
     public var mirrors: [String]
@@ -11,6 +11,10 @@ public struct ContentFetch: Sendable {
     /// The strong entity tag of the version that is held already; it is then asked for only if it
     /// differs.
     public var entityTag: String?
+    /// The part that is wanted, of content of so many bytes; `nil` for all of it.
+    ///
+    /// The mirrors must never have anything else there: parts are not compared with each other.
+    public var part: (range: Range<Int64>, total: Int64)?
     /// Where the document may come from, redirects included; `nil` stands for everywhere.
     public var allowedDomains: AllowedDomains?
     /// Orders transfers that wait for a connection: higher comes first.
@@ -22,6 +26,30 @@ public struct ContentFetch: Sendable {
     public init(mirrors: [String], limit: ByteCount) {
         self.mirrors = mirrors
         self.limit = limit
+    }
+}
+
+extension ContentFetch {
+    /// Whether everything that there is is wanted.
+    var isWhole: Bool {
+        guard let part else { return true }
+        return part.range == 0..<part.total
+    }
+
+    /// Judges the answer to a request for a part; `nil` where that is no different from one for all.
+    func judgePart(_ head: ResponseHead) -> ResponseRules.Decision? {
+        guard let part, !isWhole else { return nil }
+        switch head.status {
+        case 200, 416: return .distrustRanges("status \(head.status)")
+        case 206: break
+        default: return nil
+        }
+        guard case .bytes(let range, let total) = head.contentRange,
+            range == part.range.lowerBound...part.range.upperBound - 1,
+            total ?? part.total == part.total, head.encoding == nil,
+            head.bodyLength ?? Int64(part.range.count) == Int64(part.range.count)
+        else { return .distrustRanges("206 of something else") }
+        return .begin
     }
 }
 

@@ -6,6 +6,7 @@ final class ContentReceiver: ExchangeReceiver {
     private let route: Route
     private let source: String
     private let rules: ResponseRules
+    private let request: ContentFetch
     private let report: @Sendable (TransferEvent) -> Void
 
     private(set) var decision: ResponseRules.Decision?
@@ -17,6 +18,7 @@ final class ContentReceiver: ExchangeReceiver {
         self.route = route
         self.source = source
         self.rules = rules
+        self.request = request
         report = request.report
     }
 
@@ -30,7 +32,7 @@ final class ContentReceiver: ExchangeReceiver {
     func connect() { report(.connecting(url: url.display)) }
 
     func receive(_ head: ResponseHead) -> BodyUse {
-        let decision = rules.judge(head)
+        let decision = request.judgePart(head) ?? rules.judge(head)
         self.decision = decision
         self.head = head
         if decision.isFinal { report(.responded(ResponseSummary(head, at: route))) }

@@ -6,7 +6,7 @@ extension TransferEngine {
     /// Brings a small document into memory.
     ///
     /// - Throws: ``TransferError``, with ``TransferError/unacceptable(url:_:)`` for a document that is
-    ///   larger than the limit of the request.
+    ///   larger than the limit of the request, and where a part is wanted and no mirror gives parts.
     public func fetch(_ request: ContentFetch) async throws(TransferError) -> FetchedContent {
         let urls = try TransferURL.mirrors(
             request.mirrors,
@@ -27,8 +27,13 @@ extension TransferEngine {
                 random: .random(in: 0..<1, using: &jitter)
             )
             switch machine.handle(event, &memory, at: moment) {
-            case .attempt(let mirror, _):
-                let outcome = await attempt(urls[mirror], request, &content)
+            case .attempt(let mirror, let isRanged):
+                var outcome = DownloadMachine.Outcome.permanent(
+                    .unacceptable(url: urls[mirror].display, .ranges)
+                )
+                if isRanged || request.isWhole {
+                    outcome = await attempt(urls[mirror], request, &content)
+                }
                 if case .transient(let error, _) = outcome {
                     request.report(.mirrorFailed(url: urls[mirror].display, error))
                 } else if case .permanent(let error) = outcome {
@@ -53,7 +58,7 @@ extension TransferEngine {
     ) async -> DownloadMachine.Outcome {
         do throws(TransferError) {
             if source.isFile {
-                content = try read(source, limit: request.limit)
+                content = try read(source, request)
                 return .complete
             }
             return try await follow(source, request, &content)
@@ -73,7 +78,10 @@ extension TransferEngine {
             promise: request.promise,
             isConditional: tag != nil
         )
-        let fields = rules.fields + (tag.map { ["If-None-Match: \($0)"] } ?? [])
+        var fields = rules.fields + (tag.map { ["If-None-Match: \($0)"] } ?? [])
+        if !request.isWhole, let range = request.part?.range {
+            fields.append("Range: bytes=\(range.lowerBound)-\(range.upperBound - 1)")
+        }
         var route = Route(start: source, allowed: request.allowedDomains)
         while true {
             rules.wasLedAway = route.wasLedAway
@@ -102,14 +110,22 @@ extension TransferEngine {
         }
     }
 
-    /// Reads a document that is here already.
+    /// Reads a document, or a part, that is here already.
     private func read(
         _ url: TransferURL,
-        limit: ByteCount
+        _ request: ContentFetch
     ) throws(TransferError) -> FetchedContent {
+        let limit = request.limit
         do throws(FileError) {
             let file = try File.open(readingRegular: FilePath(url.path))
-            let bytes = try file.readAll(limit: Int(limit.rawValue))
+            var bytes: [UInt8]
+            if let range = request.part?.range {
+                bytes = [UInt8](repeating: 0, count: range.count)
+                let count = try file.read(into: &bytes, at: range.lowerBound)
+                bytes.removeLast(bytes.count - count)
+            } else {
+                bytes = try file.readAll(limit: Int(limit.rawValue))
+            }
             return .document(FetchedDocument(bytes: bytes, url: url.display))
         } catch  where error.errno == .fileTooLarge {
             throw .unacceptable(url: url.display, .size(limit: limit))

@@ -54,6 +54,8 @@ public enum TransferError: Error, Equatable, Sendable {
         case redirect(to: String)
         /// There were more redirects than this.
         case redirects(limit: Int)
+        /// The server does not give parts of what it has.
+        case ranges
         /// The body is encoded in a way that was not asked for.
         case contentEncoding(String)
         /// The answer breaks the rules of HTTP.
@@ -162,6 +164,7 @@ extension TransferError.Unacceptable {
         case .domain(let host): "'\(url)' is on '\(host)', which is none of the allowed domains"
         case .redirect(let target): "'\(url)' leads to '\(target.forDisplay())', which is refused"
         case .redirects(let limit): "'\(url)' leads through more than \(limit) redirects"
+        case .ranges: "the server of '\(url)' does not give parts of it"
         case .contentEncoding(let name):
             "'\(url)' was sent in the encoding '\(name.forDisplay())', which was not asked for"
         case .answer(let detail): "'\(url)' was answered against the rules: \(detail.forDisplay())"

@@ -93,10 +93,9 @@ struct ExtensionRun: Sendable {
         request.packs = planner.manifest.packs.map { pack in
             ExtensionPack(
                 pack,
-                urls: planner.manifest.urls(
-                    for: pack.archive,
-                    manifestURL: manifest.record.resolvedURL
-                ),
+                urls: pack.urls.prefix(1).flatMap {
+                    planner.manifest.urls(for: $0, manifestURL: manifest.record.resolvedURL)
+                },
                 stagedVersion: planner.staged[pack.id]?.version,
                 isProposed: proposed.contains(pack.id)
             )

@@ -28,9 +28,8 @@ extension InitialBudget {
             essentialFiles: essential,
             otherFiles: other,
             hosts: { pack in
-                offered.urls(for: pack.archive, manifestURL: url).compactMap { text in
-                    URL(string: text)?.host()
-                }
+                pack.urls.prefix(1).flatMap { offered.urls(for: $0, manifestURL: url) }
+                    .compactMap { URL(string: $0)?.host() }
             }
         )
     }

@@ -86,7 +86,7 @@ struct ContentIndexTests {
         #expect(index.storedSize == ByteCount(Int64(70_800)))
     }
 
-    /// An index of another kind is one, too; what is not one says so. Nothing ends the process.
+    /// What is still an index is another one; what is none says so.
     @Test func everyBendOfAByteIsAnErrorOrAnotherIndex() throws {
         let index = try sampleIndex()
         let bytes = index.encoded()

@@ -77,7 +77,7 @@ struct CollectGarbageCommand: StagePackSubcommand {
                 // Said where it is asked for; here it means that nothing is known.
                 let manifest = try? Manifest(json: Array(record.text.utf8))
             else { return nil }
-            wanted.formUnion(manifest.packs.map(\.archive.digest.description))
+            wanted.formUnion(manifest.packs.map(\.contentDigest.description))
         }
         return wanted
     }

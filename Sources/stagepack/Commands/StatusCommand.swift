@@ -88,7 +88,7 @@ struct StatusReport: Codable {
             )
             for pack in manifest.packs {
                 let present = try container.reader.record(of: pack.id)
-                packs.append(PackStatus(pack, present, downloaded[pack.archive.digest]))
+                packs.append(PackStatus(pack, present, downloaded[pack.contentDigest]))
                 staged.remove(pack.id)
             }
         }
@@ -104,7 +104,7 @@ extension StatusReport.PackStatus {
         id = pack.id
         offeredVersion = pack.version
         policy = pack.policy.name
-        downloadSize = pack.archive.size
+        downloadSize = pack.downloadSize
         self.downloaded = downloaded
         version = present?.version
         installedSize = present?.installedSize ?? pack.installedSize

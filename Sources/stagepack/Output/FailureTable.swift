@@ -126,6 +126,8 @@ extension CommandFailure {
             outcome(of: error)
         case .content(let error):
             outcome(of: error)
+        case .index:
+            (.contentRefused, "tell the publisher: the index is damaged", .never)
         case .incompleteContent:
             (.contentRefused, inexactFiguresHint, .never)
         case .container(let error):

@@ -99,7 +99,7 @@ struct PackReport: Codable {
         id = entry.pack.id
         version = entry.pack.version
         policy = entry.pack.policy.name
-        downloadSize = entry.pack.archive.size
+        downloadSize = entry.pack.downloadSize
         installedSize = entry.pack.installedSize
         reason = entry.decision.explanation
         switch entry.decision {

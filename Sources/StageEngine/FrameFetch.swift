@@ -1,0 +1,260 @@
+import StageContainer
+import StageDigest
+import StageFrame
+import StageIndex
+import StageModel
+import StageSystem
+import StageTransfer
+import Synchronization
+import SystemPackage
+
+/// Fetches frames, a few ranges of bundles at a time, and has each written where it belongs.
+struct FrameFetch: Sendable {
+    let work: IndexedWork
+    let tree: IndexedTree
+    /// The entries that need nothing, by position.
+    let done: [Bool]
+
+    /// How many ranges are on their way or being written at once: each is held in memory.
+    private static let width = 6
+
+    /// What has come so far.
+    private final class Progress: Sendable {
+        private struct State {
+            var received: Int64 = 0
+            var written: Int64 = 0
+        }
+
+        private let state = Mutex(State())
+        let reused: ByteCount
+
+        init(reused: ByteCount) { self.reused = reused }
+
+        func receive(_ count: Int) -> ByteCount {
+            state.withLock { state in
+                state.received += Int64(count)
+                return ByteCount(state.received)
+            }
+        }
+
+        func write(_ count: Int64) -> ByteCount {
+            state.withLock { state in
+                state.written += count
+                return ByteCount(state.written)
+            }
+        }
+
+        var received: ByteCount { state.withLock { ByteCount($0.received) } }
+    }
+
+    /// Fetches `frames`, positions in the index; returns the bytes received, and where from.
+    func run(_ frames: [Int]) async throws(StageError) -> (ByteCount, String?) {
+        let plan = RangePlan(frames, of: tree.index)
+        let wanted = frames.reduce(Int64(0)) { $0 + Int64(tree.index.frames[$1].storedLength) }
+        let progress = Progress(reused: max(.zero, tree.index.storedSize - ByteCount(wanted)))
+        work.report(.received(progress.reused, reused: progress.reused))
+        let bundles = BundleFiles(work: work, index: tree.index)
+        let result = await withTaskGroup(of: Result<String, StageError>.self) { group in
+            var running = 0
+            var source: String?
+            for request in plan.requests {
+                if running == Self.width, let result = await group.next() {
+                    running -= 1
+                    if case .success(let url) = result { source = url }
+                    if case .failure(let error) = result {
+                        group.cancelAll()
+                        return Result<String?, StageError>.failure(error)
+                    }
+                }
+                running += 1
+                group.addTask {
+                    await Result { () async throws(StageError) in
+                        try await run(request, bundles, progress)
+                    }
+                }
+            }
+            for await result in group {
+                switch result {
+                case .success(let url): source = url
+                case .failure(let error):
+                    group.cancelAll()
+                    return .failure(error)
+                }
+            }
+            return .success(source)
+        }
+        await bundles.remove()
+        return (progress.received, try result.get())
+    }
+
+    /// Fetches one range, and writes the frames in it; returns where it came from.
+    private func run(
+        _ request: RangePlan.Request,
+        _ bundles: BundleFiles,
+        _ progress: Progress
+    ) async throws(StageError) -> String {
+        let bundle = tree.index.bundles[request.bundle]
+        var fetch = ContentFetch(
+            mirrors: work.urls(of: bundle),
+            limit: ByteCount(Int64(request.range.count))
+        )
+        fetch.promise = .archive
+        fetch.part = (request.range, bundle.size)
+        fetch.allowedDomains = work.stager.options.allowedDomains.map(AllowedDomains.init)
+        fetch.priority = work.pack.priority
+        let report = work.report
+        fetch.report = { event in StagingEvent(event).map(report) }
+        let bytes: [UInt8]
+        let url: String
+        do throws(StageError) {
+            let document = try await work.fetch(fetch)
+            (bytes, url) = (document.bytes, document.url)
+        } catch .transfer(.unacceptable(_, .ranges)) {
+            (bytes, url) = (try await bundles.part(request), fetch.mirrors[0])
+        }
+        let reused = progress.reused
+        report(.received(reused + progress.receive(bytes.count), reused: reused))
+        try await work.blocking { () throws(StageError) in
+            let written = try write(request, bytes, from: url)
+            report(.unpacked(progress.write(written)))
+        }
+        return url
+    }
+
+    /// Verifies, decompresses and writes the frames of a range; returns how many bytes were written.
+    private func write(
+        _ request: RangePlan.Request,
+        _ content: [UInt8],
+        from url: String
+    ) throws(StageError) -> Int64 {
+        var decompressor = FrameDecompressor()
+        var written: Int64 = 0
+        for position in request.frames {
+            let frame = tree.index.frames[position]
+            let start = Int(frame.range.lowerBound - request.range.lowerBound)
+            let end = start + frame.storedLength
+            guard end <= content.count else { throw .transfer(.wrongDigest(url: url)) }
+            var bytes = Array(content[start..<end])
+            guard Digest(of: bytes) == frame.storedDigest else {
+                throw .transfer(.wrongDigest(url: url))
+            }
+            if frame.compressed != nil {
+                do throws(FrameError) {
+                    bytes = try decompressor.decompress(bytes.span, to: frame.length)
+                } catch {
+                    throw .index(reason: error.description)
+                }
+                guard Digest(of: bytes) == frame.digest else {
+                    throw .index(reason: "a frame decompresses to something else than it names")
+                }
+            }
+            written += try IndexedWork.storing { () throws(FileError) in
+                try tree.write(position, bytes, except: done)
+            }
+        }
+        return written
+    }
+}
+
+/// Whole bundles in files, from servers that give no parts.
+private actor BundleFiles {
+    private let work: IndexedWork
+    private let index: ContentIndex
+    private var files: [Int: Task<Result<PartFile, StageError>, Never>] = [:]
+
+    init(work: IndexedWork, index: ContentIndex) {
+        self.work = work
+        self.index = index
+    }
+
+    /// Returns a range of a bundle, after fetching all of it.
+    func part(_ request: RangePlan.Request) async throws(StageError) -> [UInt8] {
+        let bundle = index.bundles[request.bundle]
+        let task: Task<Result<PartFile, StageError>, Never>
+        if let running = files[request.bundle] {
+            task = running
+        } else {
+            task = Task { [work] in
+                await Result { () async throws(StageError) in try await work.download(bundle) }
+            }
+            files[request.bundle] = task
+        }
+        let result = await withTaskCancellationHandler {
+            await task.value
+        } onCancel: {
+            task.cancel()
+        }
+        let part = try result.get()
+        return try await work.blocking { () throws(StageError) in
+            try IndexedWork.storing { () throws(FileError) in
+                var bytes = [UInt8](repeating: 0, count: request.range.count)
+                let file = try File.open(reading: part.path)
+                let count = try file.read(into: &bytes, at: request.range.lowerBound)
+                return Array(bytes[..<count])
+            }
+        }
+    }
+
+    /// Removes what is not needed any more; what was not complete stays for a later run.
+    func remove() async {
+        for task in files.values {
+            // What cannot be removed now is removed by a sweep.
+            if case .success(let part) = await task.value { try? part.remove() }
+        }
+        files = [:]
+    }
+}
+
+extension IndexedWork {
+    /// Where a bundle is, in the order in which to ask.
+    func urls(of bundle: ContentIndex.Bundle) -> [String] {
+        manifest.manifest.urls(
+            forBundle: bundle.digest,
+            of: reference,
+            manifestURL: manifest.record.resolvedURL
+        )
+    }
+
+    /// Fetches a bundle whole.
+    fileprivate func download(
+        _ bundle: ContentIndex.Bundle
+    ) async throws(StageError) -> PartFile {
+        let digest = bundle.digest
+        var request = DownloadRequest(mirrors: urls(of: bundle), size: ByteCount(bundle.size)) {
+            path throws(TransferError) in
+            do throws(FileError) {
+                return try Digest(of: try File.open(reading: path)) == digest
+            } catch {
+                throw .storage(error)
+            }
+        } report: { [report] event in
+            StagingEvent(event).map(report)
+        }
+        request.allowedDomains = stager.options.allowedDomains.map(AllowedDomains.init)
+        request.priority = pack.priority
+        request.isContentAddressed = true
+        let name = ContainerLayout.downloadName(of: digest)
+        let lock = try await ContainerLocks.take(report) { [container] () throws(ContainerError) in
+            try container.attemptDownloadLock(name)
+        }
+        defer { lock.end() }
+        do throws(TransferError) {
+            let part = try PartFile.open(name, in: container.downloads)
+            _ = try await stager.engine.download(request, to: part)
+            return part
+        } catch {
+            throw error == .cancelled ? .cancelled : .transfer(error)
+        }
+    }
+}
+
+extension Result where Success: Sendable, Failure: Sendable {
+    /// What an asynchronous body returns or throws.
+    fileprivate init(_ body: () async throws(Failure) -> Success) async {
+        do throws(Failure) {
+            self = .success(try await body())
+        } catch {
+            self = .failure(error)
+        }
+    }
+}

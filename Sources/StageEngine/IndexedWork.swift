@@ -1,0 +1,266 @@
+import Logging
+import StageContainer
+import StageDigest
+import StageFrame
+import StageIndex
+import StageModel
+import StageSystem
+import StageTransfer
+import Synchronization
+import SystemPackage
+
+/// Brings an indexed pack into a staging area: its index, what older generations have of it, and the
+/// frames that are missing, each verified before it is decompressed and written once.
+struct IndexedWork: Sendable {
+    let stager: Stager
+    let manifest: AcceptedManifest
+    let container: Container
+    let pack: Pack
+    let reference: PackIndex
+    let report: @Sendable (StagingEvent) -> Void
+
+    /// The name of the index beside the content.
+    static let indexName: FilePath.Component = "index"
+
+    /// The generation that the new one is made from, kept from being removed.
+    private struct Base: Sendable {
+        let lease: Lease
+        let directory: Directory
+
+        init?(_ lease: Lease?) throws(FileError) {
+            guard let lease else { return nil }
+            self.lease = lease
+            directory = try Directory.open(lease.content.removingLastComponent())
+        }
+    }
+
+    /// Fills the area, and returns what that took.
+    func fill(_ area: StagingArea) async throws(StageError) -> StagingFigures {
+        let base = try await blocking { () throws(StageError) in
+            let lease = try StageError.wrapping { () throws(ContainerError) in
+                try container.reader.lease(pack.id, marksUse: false)
+            }
+            return try Self.storing { () throws(FileError) in try Base(lease) }
+        }
+        var figures = StagingFigures(transferred: .zero, reused: .zero, source: nil)
+        let index = try await index(for: area, base?.directory, &figures)
+        let declared = ContentFigures(fileCount: pack.fileCount, size: pack.installedSize)
+        let found = ContentFigures(fileCount: index.fileCount, size: index.installedSize)
+        guard found == declared else {
+            throw .incompleteContent(declared: declared, actual: found)
+        }
+        let tree = IndexedTree(index: index, content: area.content)
+        let local = try await blocking { () throws(StageError) in
+            try Self.storing { () throws(FileError) in
+                try tree.prepare()
+                return try reuse(in: tree, base?.directory)
+            }
+        }
+        let missing = tree.frames(except: local.done).filter { !local.frames.contains($0) }
+        let fetch = FrameFetch(work: self, tree: tree, done: local.done)
+        let (received, source) = try await fetch.run(missing)
+        figures.transferred = figures.transferred + received
+        figures.source = source ?? figures.source
+        let needed = missing.reduce(Int64(0)) { $0 + Int64(index.frames[$1].storedLength) }
+        figures.reused = max(.zero, index.storedSize - ByteCount(needed))
+        report(.verified)
+        try await blocking { () throws(StageError) in
+            try Self.storing { () throws(FileError) in
+                try tree.makeLinks()
+                try ContentListing.write(for: area) { take throws(FileError) in
+                    try index.list(take)
+                }
+            }
+        }
+        return figures
+    }
+
+    /// What is here already: from an earlier run in the area, and from the staged generation.
+    private func reuse(
+        in tree: IndexedTree,
+        _ base: Directory?
+    ) throws(FileError) -> IndexedTree.Inventory {
+        var inventory = try tree.inventory()
+        guard let base else { return inventory }
+        let listed = try ContentListing.files(in: base)
+        guard let content = try base.directory(FilePath(ContainerLayout.content)) else {
+            return inventory
+        }
+        var buffer = [UInt8](repeating: 0, count: 1 << 20)
+        for (position, file) in tree.index.files where !inventory.done[position] {
+            guard let old = listed[file.digest] else { continue }
+            let path = FilePath(tree.index.entries[position].path.text)
+            // What an earlier run began is replaced as a whole.
+            if try tree.content.status(path) != nil { try tree.content.removeFile(path) }
+            inventory.done[position] =
+                try tree.take(position, from: old, in: content, using: &buffer)
+        }
+        try reuseFrames(in: tree, of: base, content, &inventory)
+        return inventory
+    }
+
+    /// Takes frames of files that have changed in part from the staged generation.
+    private func reuseFrames(
+        in tree: IndexedTree,
+        of base: Directory,
+        _ content: Directory,
+        _ inventory: inout IndexedTree.Inventory
+    ) throws(FileError) {
+        guard let old = try Self.storedIndex(in: base) else { return }
+        let wanted = tree.frames(except: inventory.done).filter { !inventory.frames.contains($0) }
+        let positions = Dictionary(
+            wanted.map { (tree.index.frames[$0].digest, $0) },
+            uniquingKeysWith: { first, _ in first }
+        )
+        for (position, file) in old.files {
+            guard case .frames(let list) = file.content else { continue }
+            let path = FilePath(old.entries[position].path.text)
+            var source: File?
+            var offset: Int64 = 0
+            for frame in list {
+                let length = old.frames[frame].length
+                defer { offset += Int64(length) }
+                guard let target = positions[old.frames[frame].digest],
+                    !inventory.frames.contains(target)
+                else { continue }
+                if source == nil { source = try content.file(reading: path) }
+                var bytes = [UInt8](repeating: 0, count: length)
+                let count = try source?.read(into: &bytes, at: offset) ?? 0
+                guard count == length, Digest(of: bytes) == old.frames[frame].digest else { continue }
+                _ = try tree.write(target, bytes, except: inventory.done)
+                inventory.frames.insert(target)
+            }
+        }
+    }
+
+    /// The index that a generation was made from; `nil` if there is none, or it is not readable.
+    private static func storedIndex(in generation: Directory) throws(FileError) -> ContentIndex? {
+        guard let file = try generation.file(reading: FilePath(indexName)) else { return nil }
+        let bytes = try file.readAll(limit: IndexLimits.byteCount)
+        // Each byte that it leads to is verified, and without it everything is fetched.
+        return try? ContentIndex(decoding: bytes)
+    }
+}
+
+extension IndexedWork {
+    /// Returns the index: the one in the area, or else from the manifest's server, as a delta if there
+    /// is one from the staged generation's.
+    private func index(
+        for area: StagingArea,
+        _ base: Directory?,
+        _ figures: inout StagingFigures
+    ) async throws(StageError) -> ContentIndex {
+        for place in [area.directory, base].compactMap(\.self) {
+            if let bytes = try await bytes(in: place), Digest(of: bytes) == reference.contentDigest {
+                return try await keep(bytes, in: area)
+            }
+        }
+        if let base, let old = try await bytes(in: base),
+            let delta = reference.deltas.first(where: { $0.base == Digest(of: old) }),
+            let stored = try? await object(delta.url, delta.size, delta.digest, &figures)
+        {
+            var decompressor = FrameDecompressor()
+            let bytes = try? decompressor.decompress(
+                stored.span,
+                after: old.span,
+                to: Int(reference.contentSize.rawValue)
+            )
+            if let bytes, Digest(of: bytes) == reference.contentDigest {
+                return try await keep(bytes, in: area)
+            }
+        }
+        let stored = try await object(
+            reference.url,
+            reference.size,
+            reference.digest,
+            &figures
+        )
+        var decompressor = FrameDecompressor()
+        let bytes: [UInt8]
+        do throws(FrameError) {
+            bytes = try decompressor.decompress(
+                stored.span,
+                to: Int(reference.contentSize.rawValue)
+            )
+        } catch {
+            throw .index(reason: error.description)
+        }
+        guard Digest(of: bytes) == reference.contentDigest else {
+            throw .index(reason: "it is not what the manifest names when it is decompressed")
+        }
+        return try await keep(bytes, in: area)
+    }
+
+    private func bytes(in directory: Directory) async throws(StageError) -> [UInt8]? {
+        try await blocking { () throws(StageError) in
+            try Self.storing { () throws(FileError) in
+                try directory.file(reading: FilePath(Self.indexName))?
+                    .readAll(limit: IndexLimits.byteCount)
+            }
+        }
+    }
+
+    /// Decodes an index whose digest is right, after putting it into the area.
+    private func keep(
+        _ bytes: [UInt8],
+        in area: StagingArea
+    ) async throws(StageError) -> ContentIndex {
+        try await blocking { () throws(StageError) in
+            try Self.storing { () throws(FileError) in
+                try area.directory.write(bytes, to: Self.indexName, durably: false)
+            }
+            do throws(IndexError) {
+                return try ContentIndex(decoding: bytes)
+            } catch {
+                throw .index(reason: error.description)
+            }
+        }
+    }
+
+    /// Fetches an object of the manifest whole, and verifies it.
+    private func object(
+        _ url: String,
+        _ size: ByteCount,
+        _ digest: Digest,
+        _ figures: inout StagingFigures
+    ) async throws(StageError) -> [UInt8] {
+        let mirrors = manifest.manifest.urls(for: url, manifestURL: manifest.record.resolvedURL)
+        var request = ContentFetch(mirrors: mirrors, limit: size)
+        request.promise = .archive
+        request.allowedDomains = stager.options.allowedDomains.map(AllowedDomains.init)
+        request.priority = pack.priority
+        request.report = { [report] event in StagingEvent(event).map(report) }
+        let document = try await fetch(request)
+        figures.transferred = figures.transferred + ByteCount(document.bytes.count)
+        guard ByteCount(document.bytes.count) == size, Digest(of: document.bytes) == digest else {
+            throw .transfer(.wrongDigest(url: document.url))
+        }
+        figures.source = document.url
+        return document.bytes
+    }
+
+    func fetch(_ request: ContentFetch) async throws(StageError) -> FetchedDocument {
+        do throws(TransferError) {
+            guard case .document(let document) = try await stager.engine.fetch(request) else {
+                preconditionFailure("an unconditional request is answered with a document")
+            }
+            return document
+        } catch {
+            throw error == .cancelled ? .cancelled : .transfer(error)
+        }
+    }
+
+    func blocking<Value: Sendable>(
+        _ body: @escaping @Sendable () throws(StageError) -> Value
+    ) async throws(StageError) -> Value {
+        try await withBlockingThread(body)
+    }
+
+    static func storing<Value>(_ body: () throws(FileError) -> Value) throws(StageError) -> Value {
+        do throws(FileError) {
+            return try body()
+        } catch {
+            throw .container(.file(error))
+        }
+    }
+}

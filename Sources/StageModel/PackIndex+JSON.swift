@@ -1,0 +1,84 @@
+/// An index as a manifest writes it.
+struct IndexDocument: JSONReadable, Encodable {
+    var index: PackIndex
+
+    private enum Key: String, CodingKey {
+        case url, size, sha256, contentSize, contentSHA256, bundleSize, deltas
+    }
+
+    init(_ index: PackIndex) { self.index = index }
+
+    init(reading node: JSONNode) throws(ManifestError) {
+        let members = try JSONMembers(node, keyedBy: Key.self)
+        index = PackIndex(
+            url: try members.reference(.url),
+            size: try members.byteCount(.size, atMost: ManifestLimits.indexSize),
+            digest: try members.digest(.sha256),
+            contentSize: try members.byteCount(.contentSize, atMost: ManifestLimits.indexSize),
+            contentDigest: try members.digest(.contentSHA256),
+            bundleSize: try members.byteCount(.bundleSize, atMost: ManifestLimits.archiveSize)
+        )
+        guard members.has(.deltas) else { return }
+        index.deltas = try members.values(
+            DeltaDocument.self,
+            .deltas,
+            expected: "an array of objects",
+            atMost: ManifestLimits.deltas
+        )
+        .map(\.delta)
+    }
+
+    func encode(to encoder: any Encoder) throws {
+        var container = encoder.container(keyedBy: Key.self)
+        try container.encode(index.url, forKey: .url)
+        try container.encode(index.size, forKey: .size)
+        try container.encode(index.digest, forKey: .sha256)
+        try container.encode(index.contentSize, forKey: .contentSize)
+        try container.encode(index.contentDigest, forKey: .contentSHA256)
+        try container.encode(index.bundleSize, forKey: .bundleSize)
+        guard !index.deltas.isEmpty else { return }
+        try container.encode(index.deltas.map(DeltaDocument.init), forKey: .deltas)
+    }
+}
+
+/// A delta of an index as a manifest writes it.
+private struct DeltaDocument: JSONReadable, Encodable {
+    var delta: PackIndex.Delta
+
+    private enum Key: String, CodingKey { case from, url, size, sha256 }
+
+    init(_ delta: PackIndex.Delta) { self.delta = delta }
+
+    init(reading node: JSONNode) throws(ManifestError) {
+        let members = try JSONMembers(node, keyedBy: Key.self)
+        delta = PackIndex.Delta(
+            base: try members.digest(.from),
+            url: try members.reference(.url),
+            size: try members.byteCount(.size, atMost: ManifestLimits.indexSize),
+            digest: try members.digest(.sha256)
+        )
+    }
+
+    func encode(to encoder: any Encoder) throws {
+        var container = encoder.container(keyedBy: Key.self)
+        try container.encode(delta.base, forKey: .from)
+        try container.encode(delta.url, forKey: .url)
+        try container.encode(delta.size, forKey: .size)
+        try container.encode(delta.digest, forKey: .sha256)
+    }
+}
+
+extension JSONMembers {
+    /// A URL, absolute or relative.
+    func reference(_ key: Key) throws(ManifestError) -> String {
+        try text(key) { text throws(ValueError) in
+            try URLReference.check(text, .absoluteOrRelative)
+            return text
+        }
+    }
+
+    /// A digest in hexadecimal.
+    func digest(_ key: Key) throws(ManifestError) -> Digest {
+        try text(key) { text throws(ValueError) in try Digest(hexadecimal: text) }
+    }
+}

@@ -1,0 +1,168 @@
+import StageDigest
+import StageFrame
+import StageIndex
+import StageModel
+import StageSystem
+
+/// Turns pieces of content into frames: each content once, compressed on all processors, and stored in
+/// the order in which it came.
+struct FramePacker: ~Copyable {
+    /// A piece, known by its number until it is a frame.
+    typealias Slot = Int
+
+    private let level: Int
+    private let width: Int
+    private let previous: ContentIndex
+    private var writer: BundleWriter
+    /// The frames of the previous version by their digests.
+    private let known: [Digest: Int]
+    private var frames: [ContentIndex.Frame] = []
+    private var positions: [Digest: Int] = [:]
+    private var slots: [Int?] = []
+    private var pending: [(slot: Slot, bytes: [UInt8])] = []
+    private var pendingSize = 0
+    /// The bytes of frames that no earlier version had, as they are stored.
+    private(set) var newBytes: Int64 = 0
+
+    /// How many bytes are gathered before they are compressed.
+    private static let batchSize = 16 << 20
+
+    init(level: Int, width: Int, previous: ContentIndex, writer: consuming BundleWriter) {
+        self.level = level
+        self.width = width
+        self.previous = previous
+        self.writer = writer
+        known = Dictionary(
+            previous.frames.enumerated().map { ($1.digest, $0) },
+            uniquingKeysWith: { first, _ in first }
+        )
+    }
+
+    /// Adds a frame of the previous version.
+    mutating func add(previous position: Int) -> Slot {
+        slots.append(use(previous.frames[position]))
+        return slots.count - 1
+    }
+
+    /// Adds a piece.
+    mutating func add(_ bytes: [UInt8]) async throws(FileError) -> Slot {
+        slots.append(nil)
+        pending.append((slots.count - 1, bytes))
+        pendingSize += bytes.count
+        if pendingSize >= Self.batchSize { try await flush() }
+        return slots.count - 1
+    }
+
+    /// Makes frames of what was added; returns them with the bundles, and the frame of each slot.
+    consuming func finish() async throws(FileError) -> Packed {
+        do throws(FileError) {
+            try await flush()
+            try writer.close()
+        } catch {
+            writer.abandon()
+            throw error
+        }
+        return Packed(
+            bundles: writer.bundles,
+            frames: frames,
+            positions: slots.map { $0 ?? 0 },
+            newBytes: newBytes
+        )
+    }
+
+    /// What became of pieces.
+    struct Packed {
+        /// The bundles of the previous version, then the new ones.
+        var bundles: [ContentIndex.Bundle]
+        var frames: [ContentIndex.Frame]
+        /// The frame of each slot.
+        var positions: [Int]
+        var newBytes: Int64
+    }
+
+    /// Removes what was not finished.
+    consuming func abandon() { writer.abandon() }
+
+    private mutating func use(_ frame: ContentIndex.Frame) -> Int {
+        if let position = positions[frame.digest] { return position }
+        frames.append(frame)
+        positions[frame.digest] = frames.count - 1
+        return frames.count - 1
+    }
+
+    private mutating func flush() async throws(FileError) {
+        let digests = await Self.inParallel(pending.map(\.bytes), width) { pieces in
+            pieces.map { Digest(of: $0) }
+        }
+        var fresh: [(digest: Digest, bytes: [UInt8])] = []
+        var claimed: Set<Digest> = []
+        for (piece, digest) in zip(pending, digests)
+        where positions[digest] == nil && known[digest] == nil && claimed.insert(digest).inserted {
+            fresh.append((digest, piece.bytes))
+        }
+        let level = level
+        let stored = await Self.inParallel(fresh.map(\.bytes), width) { pieces in
+            var compressor = FrameCompressor(level: level)
+            return pieces.map { Stored($0, &compressor) }
+        }
+        var made: [Digest: Stored] = [:]
+        for (piece, form) in zip(fresh, stored) { made[piece.digest] = form }
+        for (piece, digest) in zip(pending, digests) {
+            if let position = positions[digest] {
+                slots[piece.slot] = position
+            } else if let position = known[digest] {
+                slots[piece.slot] = use(previous.frames[position])
+            } else if let form = made[digest] {
+                let bytes = form.compressed ?? piece.bytes
+                let place = try writer.append(bytes)
+                newBytes += Int64(bytes.count)
+                let compressed = form.digest.map {
+                    ContentIndex.Compressed(digest: $0, length: bytes.count)
+                }
+                slots[piece.slot] = use(
+                    ContentIndex.Frame(
+                        digest: digest,
+                        length: piece.bytes.count,
+                        compressed: compressed,
+                        bundle: place.bundle,
+                        offset: place.offset
+                    )
+                )
+            }
+        }
+        pending = []
+        pendingSize = 0
+    }
+
+    /// How a piece is stored.
+    private struct Stored: Sendable {
+        /// The compressed form with its digest; `nil` where it gains too little.
+        var compressed: [UInt8]?
+        var digest: Digest?
+
+        init(_ bytes: [UInt8], _ compressor: inout FrameCompressor) {
+            let frame = compressor.compress(bytes.span)
+            // Under two in a hundred are not worth decompressing for.
+            guard frame.count * 100 < bytes.count * 98 else { return }
+            compressed = frame
+            digest = Digest(of: frame)
+        }
+    }
+
+    /// Maps pieces on several processors, each taking every so many.
+    private static func inParallel<Value: Sendable>(
+        _ pieces: [[UInt8]],
+        _ width: Int,
+        _ body: @escaping @Sendable ([[UInt8]]) -> [Value]
+    ) async -> [Value] {
+        await withTaskGroup(of: (Int, [Value]).self) { group in
+            for part in 0..<width {
+                let own = stride(from: part, to: pieces.count, by: width).map { pieces[$0] }
+                group.addTask { (part, await withBlockingThread { body(own) }) }
+            }
+            var parts = [[Value]](repeating: [], count: width)
+            for await (part, values) in group { parts[part] = values }
+            return pieces.indices.map { parts[$0 % width][$0 / width] }
+        }
+    }
+}

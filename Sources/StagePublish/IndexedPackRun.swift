@@ -1,0 +1,209 @@
+import StageDigest
+import StageIndex
+import StageModel
+import StageSystem
+import SystemPackage
+
+/// One run of an ``IndexedPackWriter``: entries in their order, and what became of them.
+struct IndexedPackRun: ~Copyable {
+    private let writer: IndexedPackWriter
+    private var packer: FramePacker
+    private var entries: [Entry] = []
+    /// Small files that are gathered, and their bytes.
+    private var gathered: [(entry: Int, offset: Int)] = []
+    private var cluster: [UInt8] = []
+    /// What files with a content are made of: of the previous version, and of this one.
+    private let known: [Digest: ContentIndex.File]
+    private var contents: [Digest: Int] = [:]
+    private var done: Int64 = 0
+
+    /// An entry whose frames are known by their slots.
+    private struct Entry {
+        var path: ContentPath
+        var kind: Kind
+    }
+
+    private enum Kind {
+        case directory
+        case link(LinkTarget)
+        case file(isExecutable: Bool, size: Int64, digest: Digest, Content)
+    }
+
+    private enum Content {
+        case nothing
+        case part(FramePacker.Slot, offset: Int)
+        case frames([FramePacker.Slot])
+        /// What another entry has.
+        case same(entry: Int)
+    }
+
+    init(writer: IndexedPackWriter, packer: consuming FramePacker) {
+        self.writer = writer
+        self.packer = packer
+        var known: [Digest: ContentIndex.File] = [:]
+        for entry in writer.previous.entries {
+            if case .file(let file) = entry.kind, file.size > 0 { known[file.digest] = file }
+        }
+        self.known = known
+    }
+
+    consuming func abandon() { packer.abandon() }
+
+    mutating func add(_ entry: SourceTree.Entry) async throws(PackageError) {
+        switch entry.kind {
+        case .directory:
+            entries.append(Entry(path: entry.path, kind: .directory))
+        case .link(let target):
+            entries.append(Entry(path: entry.path, kind: .link(target)))
+        case .file(let path, let size, let isExecutable):
+            let (digest, content): (Digest, Content?)
+            do throws(FileError) {
+                let file = try File.open(readingRegular: path)
+                (digest, content) = try await add(file, size)
+            } catch {
+                throw .file(error)
+            }
+            guard let content else { throw .changed(path) }
+            let file = Kind.file(
+                isExecutable: isExecutable,
+                size: size,
+                digest: digest,
+                content
+            )
+            entries.append(Entry(path: entry.path, kind: file))
+            if contents[digest] == nil { contents[digest] = entries.count - 1 }
+            done += size
+            writer.report(ByteCount(done))
+        }
+    }
+
+    /// Adds the content of a file; it is `nil` for a file that has another size.
+    private mutating func add(
+        _ file: borrowing File,
+        _ size: Int64
+    ) async throws(FileError) -> (Digest, Content?) {
+        var buffer = [UInt8](repeating: 0, count: 1 << 20)
+        var small: [UInt8] = []
+        var hasher = SHA256Hasher()
+        var length: Int64 = 0
+        while case let count = try file.read(into: &buffer, at: length), count > 0 {
+            hasher.update(buffer.span.extracting(0..<count))
+            length += Int64(count)
+            if size < IndexedPackWriter.smallSize { small += buffer[..<count] }
+            guard length <= size else { break }
+        }
+        let digest = hasher.finish()
+        guard length == size else { return (digest, nil) }
+        if size == 0 { return (digest, .nothing) }
+        if let entry = contents[digest] { return (digest, .same(entry: entry)) }
+        if let old = known[digest] {
+            switch old.content {
+            case .part(let frame, let offset):
+                return (digest, .part(packer.add(previous: frame), offset: offset))
+            case .frames(let list):
+                return (digest, .frames(list.map { packer.add(previous: $0) }))
+            }
+        }
+        if size < IndexedPackWriter.smallSize {
+            return (digest, try await gather(small))
+        }
+        return (digest, try await chunk(file, size))
+    }
+
+    /// Adds a small file to those that share a frame.
+    private mutating func gather(_ bytes: [UInt8]) async throws(FileError) -> Content {
+        if cluster.count + bytes.count > IndexedPackWriter.clusterSize { try await closeCluster() }
+        gathered.append((entries.count, cluster.count))
+        cluster += bytes
+        // The frame is known when it is full.
+        return .nothing
+    }
+
+    private mutating func closeCluster() async throws(FileError) {
+        guard !gathered.isEmpty else { return }
+        let length = cluster.count
+        let slot = try await packer.add(cluster)
+        for (position, offset) in gathered {
+            guard case .file(let isExecutable, let size, let digest, _) = entries[position].kind
+            else { continue }
+            let content: Content =
+                size == length ? .frames([slot]) : .part(slot, offset: offset)
+            entries[position].kind = .file(
+                isExecutable: isExecutable,
+                size: size,
+                digest: digest,
+                content
+            )
+        }
+        gathered = []
+        cluster = []
+    }
+
+    /// Cuts a large file into frames.
+    private mutating func chunk(
+        _ file: borrowing File,
+        _ size: Int64
+    ) async throws(FileError) -> Content? {
+        var slots: [FramePacker.Slot] = []
+        var window: [UInt8] = []
+        var offset: Int64 = 0
+        var start = 0
+        while true {
+            if window.count - start < ContentChunker.maximum, offset < size {
+                window.removeFirst(start)
+                start = 0
+                var buffer = [UInt8](repeating: 0, count: 4 << 20)
+                let count = try file.read(into: &buffer, at: offset)
+                guard count > 0 else { return nil }
+                window += buffer[..<count]
+                offset += Int64(count)
+            }
+            guard start < window.count else { break }
+            let rest = window.span.extracting(start..<window.count)
+            let length = ContentChunker.firstChunk(of: rest)
+            slots.append(try await packer.add(Array(window[start..<start + length])))
+            start += length
+        }
+        return .frames(slots)
+    }
+
+    /// Makes the index of what was added.
+    consuming func finish() async throws(FileError) -> (ContentIndex, newBytes: Int64) {
+        try await closeCluster()
+        let entries = entries
+        let packed = try await packer.finish()
+        var index = ContentIndex(bundles: packed.bundles, frames: packed.frames)
+        func resolve(_ content: Content) -> ContentIndex.Content {
+            switch content {
+            case .nothing: return .part(frame: 0, offset: 0)
+            case .part(let slot, let offset):
+                return .part(frame: packed.positions[slot], offset: offset)
+            case .frames(let slots): return .frames(slots.map { packed.positions[$0] })
+            case .same(let entry):
+                guard case .file(_, _, _, let original) = entries[entry].kind else {
+                    preconditionFailure("only files have content")
+                }
+                return resolve(original)
+            }
+        }
+        for entry in entries {
+            let kind: ContentIndex.Kind =
+                switch entry.kind {
+                case .directory: .directory
+                case .link(let target): .link(to: target)
+                case .file(let isExecutable, let size, let digest, let parts):
+                    .file(
+                        ContentIndex.File(
+                            isExecutable: isExecutable,
+                            size: size,
+                            digest: digest,
+                            content: resolve(parts)
+                        )
+                    )
+                }
+            index.entries.append(ContentIndex.Entry(path: entry.path, kind: kind))
+        }
+        index.dropUnusedBundles()
+        return (index, packed.newBytes)
+    }
+}
