@@ -257,7 +257,13 @@ let package = Package(
                 system,
             ]
         ),
-        tests("StageEngine", ["StageEngine", "StageModel"]),
+        tests(
+            "StageEngine",
+            [
+                "StageContainer", "StageEngine", "StageIndex", "StageModel", "StagePublish",
+                "StageSystem", "StageTesting", "StageTransfer", logging, system,
+            ]
+        ),
         tests(
             "StageExtension",
             [

@@ -71,7 +71,8 @@ public enum ContentListing {
             let fields = line.split(separator: "\t", omittingEmptySubsequences: false)
             // What is no line of a file is of no use here.
             guard fields.count == 5, fields[0] == "f", let mode = UInt32(fields[1], radix: 8),
-                let size = Int64(fields[2]), let digest = try? Digest(hexadecimal: String(fields[3]))
+                let size = Int64(fields[2]),
+                let digest = try? Digest(hexadecimal: String(fields[3]))
             else { continue }
             files[digest] = ListedFile(path: FilePath(String(fields[4])), mode: mode, size: size)
         }

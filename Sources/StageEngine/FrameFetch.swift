@@ -94,8 +94,28 @@ struct FrameFetch: Sendable {
         _ progress: Progress
     ) async throws(StageError) -> String {
         let bundle = tree.index.bundles[request.bundle]
+        var mirrors = work.urls(of: bundle)
+        var attempts = mirrors.count
+        while true {
+            attempts -= 1
+            do throws(StageError) {
+                return try await run(request, of: bundle, mirrors, bundles, progress)
+            } catch .transfer(.wrongDigest) where attempts > 0 {
+                // Another mirror may have what this one has not.
+                mirrors.append(mirrors.removeFirst())
+            }
+        }
+    }
+
+    private func run(
+        _ request: RangePlan.Request,
+        of bundle: ContentIndex.Bundle,
+        _ mirrors: [String],
+        _ bundles: BundleFiles,
+        _ progress: Progress
+    ) async throws(StageError) -> String {
         var fetch = ContentFetch(
-            mirrors: work.urls(of: bundle),
+            mirrors: mirrors,
             limit: ByteCount(Int64(request.range.count))
         )
         fetch.promise = .archive

@@ -126,7 +126,9 @@ struct IndexedWork: Sendable {
                 if source == nil { source = try content.file(reading: path) }
                 var bytes = [UInt8](repeating: 0, count: length)
                 let count = try source?.read(into: &bytes, at: offset) ?? 0
-                guard count == length, Digest(of: bytes) == old.frames[frame].digest else { continue }
+                guard count == length, Digest(of: bytes) == old.frames[frame].digest else {
+                    continue
+                }
                 _ = try tree.write(target, bytes, except: inventory.done)
                 inventory.frames.insert(target)
             }
@@ -151,7 +153,8 @@ extension IndexedWork {
         _ figures: inout StagingFigures
     ) async throws(StageError) -> ContentIndex {
         for place in [area.directory, base].compactMap(\.self) {
-            if let bytes = try await bytes(in: place), Digest(of: bytes) == reference.contentDigest {
+            if let bytes = try await bytes(in: place), Digest(of: bytes) == reference.contentDigest
+            {
                 return try await keep(bytes, in: area)
             }
         }

@@ -59,7 +59,7 @@ import Testing
         pack.userInfo = userInfo
         return ExtensionPack(
             pack,
-            urls: [pack.archive.url],
+            urls: pack.urls,
             stagedVersion: nil,
             isProposed: isProposed
         )

@@ -46,7 +46,7 @@ struct LifeCycleTests {
             switch before {
             case .nothing: nil
             case .thisVersion:
-                .init(version: pack.version, archiveDigest: pack.archive.digest)
+                .init(version: pack.version, archiveDigest: pack.contentDigest)
             case .earlierVersion: .init(version: 1, archiveDigest: .sample(0))
             }
         return Planner(manifest: manifest, staged: staged.map { [pack.id: $0] } ?? [:])

@@ -42,7 +42,7 @@ struct Bench {
         request.packs = manifest.packs.map { pack in
             ExtensionPack(
                 pack,
-                urls: [pack.archive.url, "https://mirror.example.org/\(pack.id)"],
+                urls: pack.urls + ["https://mirror.example.org/\(pack.id)"],
                 stagedVersion: nil,
                 isProposed: pack.policy != .onDemand
             )

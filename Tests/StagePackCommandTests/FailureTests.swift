@@ -174,7 +174,7 @@ struct FailureTests {
 
             """
         ) { pack in
-            pack.archive.digest = Digest(of: [1])
+            pack.archive?.digest = Digest(of: [1])
         },
         .pack(
             "a size that is too small",
@@ -185,7 +185,7 @@ struct FailureTests {
             hint: tell the publisher: the file on the server is not the manifest's
 
             """
-        ) { $0.archive.size = ByteCount(100) },
+        ) { $0.archive?.size = ByteCount(100) },
         .pack(
             "a size that is too large",
             status: 22,
@@ -195,7 +195,7 @@ struct FailureTests {
             hint: tell the publisher: the file on the server is not the manifest's
 
             """
-        ) { $0.archive.size += ByteCount(1) },
+        ) { $0.archive?.size += ByteCount(1) },
         .pack(
             "a server that is not there",
             status: 20,
@@ -207,7 +207,7 @@ struct FailureTests {
 
             """
         ) { pack in
-            pack.archive.url = "http://127.0.0.1:1/aurora-2.tar.zst"
+            pack.archive?.url = "http://127.0.0.1:1/aurora-2.tar.zst"
         },
     ]
 
@@ -294,7 +294,7 @@ struct FailureTests {
             hint: tell the publisher to package the pack again
 
             """
-        ) { $0.archive.format = .zip },
+        ) { $0.archive?.format = .zip },
         .content(
             "an archive cut short by its publisher",
             """

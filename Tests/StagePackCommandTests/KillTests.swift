@@ -61,7 +61,7 @@ private struct Chain {
     private func pack(_ version: Int) -> SamplePack {
         var pack = archives[version % 2]
         pack.pack.version = version
-        pack.pack.archive.url = "packs/\(version)"
+        pack.pack.archive?.url = "packs/\(version)"
         return pack
     }
 

@@ -66,7 +66,7 @@ struct OnDemandTests {
         let received = seen.compactMap { update in
             if case .downloading(_, let progress) = update { progress.received } else { nil }
         }
-        #expect(received.contains { $0 > .zero && $0 < pack.pack.archive.size })
+        #expect(received.contains { $0 > .zero && $0 < pack.pack.downloadSize })
         #expect(received == received.sorted())
         #expect(try await store.loadPack("aurora") == url)
         #expect(world.server.counts(for: pack.path).requests == 1)

@@ -20,7 +20,7 @@ struct SharingTests {
             archive: first.archive,
             first.files
         )
-        second.pack.archive.url = "packs/other.tar.zst"
+        second.pack.archive?.url = "packs/other.tar.zst"
         try world.publish(first, second)
         // The one is slow and right; the other is quick and wrong from the middle on.
         var wrong = first.archive
@@ -117,7 +117,7 @@ struct SharingTests {
     @Test func aManifestOfTheNetworkNamesNoLocalFiles() async throws {
         var world = try World()
         var pack = try SamplePack.small(.aurora)
-        pack.pack.archive.url = "file:///etc/hostname"
+        pack.pack.archive?.url = "file:///etc/hostname"
         try world.publish(pack)
         let ending = try await world.program.run(["prefetch"] + quiet + world.source)
         #expect(ending.status == 12)
@@ -129,7 +129,7 @@ struct SharingTests {
         var pack = try SamplePack.small(.aurora)
         let path = world.directory.path.appending("fifo").string
         #expect(unsafe mkfifo(path, 0o600) == 0)
-        pack.pack.archive.url = "file://\(path)"
+        pack.pack.archive?.url = "file://\(path)"
         try world.directory.write(try world.manifest(of: [pack]), to: "m.json", durably: false)
         let manifest = "file://\(world.directory.path.appending("m.json"))"
         let ending = try await world.program.run(

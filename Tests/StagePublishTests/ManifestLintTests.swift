@@ -26,19 +26,19 @@ import Testing
             change(&pack)
             return members(try manifest([pack]))
         }
-        #expect(try changed { $0.archive.format = .tarXZ } == ["packs[0].archive.format"])
-        #expect(try changed { $0.archive.url = "a.tzst?x=.zip" } == [])
-        #expect(try changed { $0.archive.url = "a" } == [])
+        #expect(try changed { $0.archive?.format = .tarXZ } == ["packs[0].archive.format"])
+        #expect(try changed { $0.archive?.url = "a.tzst?x=.zip" } == [])
+        #expect(try changed { $0.archive?.url = "a" } == [])
         #expect(
-            try changed { $0.archive.url = "HTTP://h/a" } == ["baseURLs", "packs[0].archive.url"]
+            try changed { $0.archive?.url = "HTTP://h/a" } == ["baseURLs", "packs[0].archive.url"]
         )
         #expect(try changed { $0.fileCount = 0 } == ["packs[0].fileCount"])
         #expect(try changed { $0.installedSize = .zero } == ["packs[0].installedSize"])
         #expect(try changed { $0.policy = .essential([]) } == ["packs[0].policy"])
         #expect(try changed { $0.policy = .onDemand } == [])
-        #expect(try changed { $0.archive.size = ManifestLint.essentialSize } == [])
+        #expect(try changed { $0.archive?.size = ManifestLint.essentialSize } == [])
         #expect(
-            try changed { $0.archive.size = ManifestLint.essentialSize + ByteCount(1) }
+            try changed { $0.archive?.size = ManifestLint.essentialSize + ByteCount(1) }
                 == ["packs"]
         )
         #expect(members(try manifest([])) == ["packs"])

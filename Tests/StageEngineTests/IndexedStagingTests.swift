@@ -1,0 +1,278 @@
+import FoundationEssentials
+import StageContainer
+import StageEngine
+import StageIndex
+import StageModel
+import StagePublish
+import StageSystem
+import StageTesting
+import StageTransfer
+import Synchronization
+import SystemPackage
+import Testing
+
+@Suite(.directory, .server)
+struct IndexedStagingTests {
+    private let world: IndexedWorld
+
+    init() throws { world = try IndexedWorld() }
+
+    /// A tree with small, large, empty, equal and executable files.
+    private let tree: [String: [UInt8]] = {
+        var tree: [String: [UInt8]] = [
+            "large/noise": noise(1_500_000), "large/zeros": [UInt8](repeating: 0, count: 700_000),
+            "run.sh": Array("#!/bin/sh\n".utf8), "empty": [], "twin": noise(1_500_000),
+            "medium": noise(65_536, seed: 9),
+        ]
+        for number in 0..<300 {
+            let text = String(repeating: "line \(number)\n", count: number)
+            tree["small/\(number % 7)/\(number)"] = Array(text.utf8)
+        }
+        return tree
+    }()
+
+    private func figures(_ outcome: StagingOutcome) throws -> StagingFigures {
+        guard case .staged(let figures) = outcome else {
+            throw Failure(text: "not staged: \(outcome)")
+        }
+        return figures
+    }
+
+    private struct Failure: Error { var text: String }
+
+    @Test func aPackIsWhatWasPackaged() async throws {
+        try await world.publish(tree, links: ["link": "small/1"], directories: ["nothing/here"])
+        let figures = try figures(await world.stage())
+        var expected = tree
+        expected["link → small/1"] = []
+        expected["nothing/here/"] = []
+        #expect(try world.staged() == expected)
+        let status = try Directory.open(world.path(of: "")).status("run.sh")
+        #expect(status?.mode == 0o755)
+        #expect(figures.transferred == world.pack?.downloadSize)
+        #expect(figures.reused == .zero)
+        // Equal content is stored, and fetched, once.
+        #expect(world.bundleBytes < 1_900_000)
+        let container = try #require(try Container.open(world.root.path.appending("container")))
+        #expect(try container.differences(in: try PackID("levels")) == [])
+        #expect(
+            try FileManager.default.contentsOfDirectory(
+                atPath: world.root.path.appending("container/staging").string
+            ) == []
+        )
+    }
+
+    @Test func theSameTreeGivesTheSameObjects() async throws {
+        let first = try await world.publish(tree)
+        let names = world.bundles
+        let other = try IndexedWorld(in: "other")
+        let second = try await other.publish(tree)
+        #expect(first.reference == second.reference)
+        #expect(other.bundles == names)
+    }
+
+    @Test func anUpdateFetchesWhatChanged() async throws {
+        try await world.publish(tree)
+        _ = try await world.stage()
+        var changed = tree
+        changed["large/noise"]?.insert(contentsOf: [1, 2, 3], at: 700_000)
+        changed["small/3/3"] = Array("other".utf8)
+        changed["small/1/1"] = nil
+        changed["medium"] = nil
+        changed["moved"] = tree["medium"]
+        let before = world.bundleBytes
+        try await world.publish(changed)
+        let figures = try figures(await world.stage())
+        #expect(try world.staged() == changed)
+        #expect(world.bundleBytes - before < 400_000)
+        #expect(figures.transferred < ByteCount(400_000))
+        #expect(figures.reused > ByteCount(1_000_000))
+        // The index came as what changed.
+        let reference = try #require(world.pack?.index)
+        #expect(reference.deltas.count == 1)
+        #expect(world.server.counts(for: "/" + reference.url).requests == 0)
+        #expect(world.server.counts(for: "/" + reference.deltas[0].url).requests == 1)
+    }
+
+    @Test func anUpdateBackTakesEverythingFromHere() async throws {
+        try await world.publish(tree)
+        _ = try await world.stage()
+        var changed = tree
+        for number in 0..<200 { changed["small/\(number % 7)/\(number)"] = nil }
+        try await world.publish(changed)
+        let before = world.bundleRequests
+        _ = try figures(await world.stage())
+        #expect(world.bundleRequests == before)
+        #expect(try world.staged() == changed)
+    }
+
+    @Test func theOldGenerationIsUntouched() async throws {
+        try await world.publish(tree)
+        _ = try await world.stage()
+        let old = try FileManager.default.destinationOfSymbolicLink(
+                atPath: world.root.path.appending("container/packs/levels").string
+            )
+        var changed = tree
+        changed["large/noise"] = noise(1_500_000, seed: 2)
+        try await world.publish(changed)
+        _ = try figures(await world.stage())
+        let place = world.root.path.appending("container/packs").string + "/" + old
+        #expect(try bytes(of: FilePath(place + "/large/noise")) == tree["large/noise"])
+    }
+
+    @Test func contentThatWasDamagedIsFetchedAgain() async throws {
+        try await world.publish(tree)
+        _ = try await world.stage()
+        for name in ["large/noise", "small/1/190", "twin"] {
+            try overwrite(world.path(of: name), [0xFF, 0xFE], at: 1000)
+        }
+        var changed = tree
+        changed["new"] = noise(100_000, seed: 3)
+        changed["twin"]?.append(1)
+        try await world.publish(changed)
+        _ = try figures(await world.stage())
+        #expect(try world.staged() == changed)
+    }
+
+    @Test func aRepairReplacesWhatIsDamagedAndFetchesNoMore() async throws {
+        try await world.publish(tree)
+        _ = try await world.stage()
+        try overwrite(world.path(of: "large/noise"), [0xFF, 0xFE], at: 1000)
+        let before = world.bundleBytes
+        let figures = try figures(await world.stage(repairing: true))
+        #expect(try world.staged() == tree)
+        #expect(world.bundleBytes - before <= 1_600_000)
+        #expect(figures.reused > .zero)
+    }
+
+    @Test func aServerWithoutRangesServesWholeBundles() async throws {
+        try await world.publish(tree)
+        try world.serve { $0.ignoringRanges() }
+        _ = try figures(await world.stage())
+        #expect(try world.staged() == tree)
+        let downloads = world.root.path.appending("container/downloads").string
+        let left = try FileManager.default.contentsOfDirectory(atPath: downloads)
+        #expect(left.filter { !$0.hasSuffix(".lock") } == [])
+    }
+
+    @Test func aServerThatGivesOtherRangesIsNotBelieved() async throws {
+        try await world.publish(tree)
+        try world.serve { answer in answer.with { $0.rangeShift = 10 } }
+        _ = try figures(await world.stage())
+        #expect(try world.staged() == tree)
+    }
+}
+
+@Suite(.directory, .server)
+struct IndexedFaultTests {
+    private let world: IndexedWorld
+
+    init() throws { world = try IndexedWorld() }
+
+    private let tree = ["a": noise(3_000_000), "b": noise(3_000_000, seed: 2), "c": [1, 2, 3]]
+
+    @Test func whatIsNotVerifiedIsNotStaged() async throws {
+        try await world.publish(tree)
+        for path in world.bundles {
+            var bytes = try bytes(of: world.store.path.appending(String(path.dropFirst())))
+            bytes[bytes.count / 2] ^= 1
+            world.server.answer(path, with: .content(bytes))
+        }
+        guard case .failed(.transfer(.wrongDigest)) = try await world.stage() else {
+            Issue.record("bytes that are not right were staged")
+            return
+        }
+        #expect(throws: (any Error).self) { try bytes(of: world.path(of: "c")) }
+        // Everything but the one frame is here.
+        try world.serve()
+        let before = world.bundleBytes
+        guard case .staged(let figures) = try await world.stage() else {
+            Issue.record("not staged")
+            return
+        }
+        #expect(try world.staged() == tree)
+        #expect(world.bundleBytes - before < 5_000_000)
+        #expect(figures.reused > ByteCount(1_000_000))
+    }
+
+    @Test func anIndexThatIsNotTheManifestsIsRefused() async throws {
+        let packaged = try await world.publish(tree)
+        let path = "/" + packaged.reference.url
+        var bytes = try bytes(of: world.store.path.appending(packaged.reference.url))
+        bytes[20] ^= 1
+        world.server.answer(path, with: .content(bytes))
+        guard case .failed(.transfer(.wrongDigest)) = try await world.stage() else {
+            Issue.record("an index that is not right was taken")
+            return
+        }
+    }
+
+    @Test func aTransferThatBreaksGoesOnWhereItWas() async throws {
+        try await world.publish(tree)
+        let bundle = try #require(world.bundles.first)
+        let bytes = try bytes(of: world.store.path.appending(String(bundle.dropFirst())))
+        // The first range comes whole, what follows does not.
+        world.server.answer(
+            bundle,
+            with: [.content(bytes)] + [Answer](repeating: .status(500), count: 40)
+        )
+        guard case .failed = try await world.stage() else {
+            Issue.record("staged from a broken server")
+            return
+        }
+        let before = world.bundleBytes
+        try world.serve()
+        guard case .staged = try await world.stage() else {
+            Issue.record("not staged")
+            return
+        }
+        #expect(try world.staged() == tree)
+        #expect(world.bundleBytes - before < 3_000_000)
+    }
+
+    /// What an earlier run left in the area is believed as little as what a server sends.
+    @Test func whatAnEarlierRunLeftIsVerified() async throws {
+        try await world.publish(tree)
+        let bundle = try #require(world.bundles.first)
+        let content = try bytes(of: world.store.path.appending(String(bundle.dropFirst())))
+        world.server.answer(
+            bundle,
+            with: [.content(content)] + [Answer](repeating: .status(500), count: 40)
+        )
+        _ = try await world.stage()
+        let staging = world.root.path.appending("container/staging").string
+        let area = try #require(try FileManager.default.contentsOfDirectory(atPath: staging).first)
+        for name in ["a", "b"] {
+            let path = FilePath("\(staging)/\(area)/content/\(name)")
+            guard FileStatus.exists(path) else { continue }
+            try overwrite(path, noise(100_000, seed: 77), at: 500_000)
+        }
+        try world.serve()
+        guard case .staged = try await world.stage() else {
+            Issue.record("not staged")
+            return
+        }
+        #expect(try world.staged() == tree)
+    }
+
+    @Test func aMirrorWithOtherBytesIsLeftForTheNext() async throws {
+        let other = try TestServer()
+        defer { other.stop() }
+        try await world.publish(tree)
+        for path in world.bundles {
+            var bytes = try bytes(of: world.store.path.appending(String(path.dropFirst())))
+            bytes[bytes.count / 2] ^= 1
+            other.answer(path, with: .content(bytes))
+        }
+        for path in ["/" + (world.pack?.index?.url ?? "")] {
+            let bytes = try bytes(of: world.store.path.appending(String(path.dropFirst())))
+            other.answer(path, with: .content(bytes))
+        }
+        try world.serve(mirrors: [other.baseURL + "/", world.server.baseURL + "/"])
+        guard case .staged = try await world.stage() else {
+            Issue.record("not staged")
+            return
+        }
+        #expect(try world.staged() == tree)
+    }
+}

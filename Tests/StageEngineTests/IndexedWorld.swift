@@ -1,0 +1,176 @@
+import FoundationEssentials
+import Logging
+import StageContainer
+import StageDigest
+import StageEngine
+import StageIndex
+import StageModel
+import StagePublish
+import StageSystem
+import StageTesting
+import StageTransfer
+import SystemPackage
+import Testing
+
+/// A publisher's tree and store, a server, and a container.
+final class IndexedWorld {
+    let root: Directory
+    let store: Directory
+    let server = TestServer.current
+    private(set) var previous = ContentIndex()
+    private(set) var pack: Pack?
+    private var revision = 0
+
+    init(in name: FilePath = ".") throws {
+        root = try TemporaryDirectory.required().makeDirectory(name)
+        store = try root.makeDirectory("store")
+    }
+
+    /// Packages files, by their paths, as the next version; executable are those that end in `.sh`.
+    @discardableResult
+    func publish(
+        _ files: [String: [UInt8]],
+        links: [String: String] = [:],
+        directories: [String] = []
+    ) async throws -> IndexedPack {
+        revision += 1
+        let sources = try root.makeDirectory(FilePath("source-\(revision)"))
+        var entries: [SourceTree.Entry] = []
+        for (number, (path, bytes)) in files.sorted(by: { $0.key < $1.key }).enumerated() {
+            let name = FilePath.Component(stringLiteral: "\(number)")
+            try sources.write(bytes, to: name, durably: false)
+            let kind = SourceTree.Kind.file(
+                sources.path.appending(name),
+                size: Int64(bytes.count),
+                isExecutable: path.hasSuffix(".sh")
+            )
+            entries.append(SourceTree.Entry(path: try ContentPath(path), kind: kind))
+        }
+        for (path, target) in links {
+            let path = try ContentPath(path)
+            let kind = SourceTree.Kind.link(to: try LinkTarget(target, of: path))
+            entries.append(SourceTree.Entry(path: path, kind: kind))
+        }
+        for path in directories {
+            entries.append(SourceTree.Entry(path: try ContentPath(path), kind: .directory))
+        }
+        var writer = IndexedPackWriter(width: 2)
+        writer.level = 3
+        writer.previous = previous
+        let packaged = try await writer.write(SourceTree(entries), to: store)
+        try FileManager.default.removeItem(atPath: sources.path.string)
+        previous = packaged.index
+        pack = Pack(
+            id: try PackID("levels"),
+            version: revision,
+            policy: .onDemand,
+            archive: nil,
+            index: packaged.reference,
+            installedSize: packaged.index.installedSize,
+            fileCount: packaged.index.fileCount
+        )
+        try serve()
+        return packaged
+    }
+
+    /// Has the server answer for everything in the store, and with a manifest.
+    func serve(
+        mirrors: [String] = [],
+        changing change: (Answer) -> Answer = { $0 }
+    ) throws {
+        for folder in ["b", "i"] {
+            for name in try FileManager.default.contentsOfDirectory(
+                atPath: "\(store.path)/\(folder)"
+            ) {
+                let bytes = try bytes(of: FilePath("\(store.path)/\(folder)/\(name)"))
+                server.answer("/\(folder)/\(name)", with: change(.content(bytes)))
+            }
+        }
+        let manifest = Manifest(
+            application: try ApplicationID("net.example.game"),
+            revision: revision,
+            baseURLs: mirrors,
+            packs: [try #require(pack)]
+        )
+        server.answer("/manifest.json", with: .content(manifest.json()))
+    }
+
+    /// Stages the pack of the manifest.
+    func stage(
+        _ name: String = "container",
+        repairing: Bool = false,
+        report: @escaping @Sendable (StagingEvent) -> Void = { _ in }
+    ) async throws -> StagingOutcome {
+        var options = StagerOptions(now: { 1_700_000_000 })
+        options.transfer.retry.base = .milliseconds(1)
+        options.transfer.retry.maximumAttempts = 2
+        let source = ManifestSource(urls: [server.url("/manifest.json")])
+        let container = try Container.make(root.path.appending(name))
+        let id = try PackID("levels")
+        let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+        let outcomes = try await withStager(options, logger: logger) { stager in
+            let manifest = try await stager.manifest(from: source, stored: nil)
+            let planner = try Planner(manifest: manifest.manifest, container: container)
+            let plan = planner.plan(for: repairing ? .repair([id]) : .packs([id]))
+            return await stager.stage(plan, of: manifest, in: container) { _, event in
+                report(event)
+            }
+        }
+        return outcomes[id] ?? .alreadyStaged
+    }
+
+    /// The staged files by their paths; a link is `path → target`, an empty directory `path/`.
+    func staged(_ name: String = "container") throws -> [String: [UInt8]] {
+        var files: [String: [UInt8]] = [:]
+        try list(root.path.appending("\(name)/packs/levels"), "", into: &files)
+        return files
+    }
+
+    private func list(
+        _ path: FilePath,
+        _ prefix: String,
+        into files: inout [String: [UInt8]]
+    ) throws {
+        let directory = try Directory.open(path)
+        let entries = try directory.entries()
+        if entries.isEmpty { files[prefix] = [] }
+        for entry in entries {
+            let place = prefix + entry.name.string
+            switch entry.kind {
+            case .directory: try list(path.appending(entry.name), place + "/", into: &files)
+            case .link: files["\(place) → \(try directory.link(entry.name) ?? "")"] = []
+            case .file, .other: files[place] = try bytes(of: path.appending(entry.name))
+            }
+        }
+    }
+
+    /// The file of the current generation.
+    func path(of file: String, _ name: String = "container") -> FilePath {
+        root.path.appending("\(name)/packs/levels/\(file)")
+    }
+
+    /// The bytes of bodies that the server has sent of bundles.
+    var bundleBytes: Int { bundles.reduce(0) { $0 + server.counts(for: $1).bytes } }
+    /// The requests for bundles.
+    var bundleRequests: Int { bundles.reduce(0) { $0 + server.counts(for: $1).requests } }
+    /// The paths of the bundles on the server.
+    var bundles: [String] {
+        let names = try? FileManager.default.contentsOfDirectory(atPath: "\(store.path)/b")
+        return (names ?? []).sorted().map { "/b/\($0)" }
+    }
+}
+
+/// Writes over part of a file.
+func overwrite(_ path: FilePath, _ bytes: [UInt8], at offset: Int64) throws {
+    let descriptor = try FileDescriptor.open(path, .writeOnly)
+    try descriptor.closeAfter { _ = try descriptor.writeAll(toAbsoluteOffset: offset, bytes) }
+}
+
+/// Bytes that are the same each time, and that nothing compresses.
+func noise(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
+    var state = seed
+    return (0..<count).map { _ in
+        state = state &* 6_364_136_223_846_793_005 &+ 1_442_695_040_888_963_407
+        return UInt8(truncatingIfNeeded: state >> 33)
+    }
+}
