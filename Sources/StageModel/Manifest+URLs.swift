@@ -16,7 +16,8 @@ extension Manifest {
     }
 
     /// Returns where a bundle of an indexed pack is, in the order in which to ask.
-    public func urls(forBundle digest: Digest, of index: PackIndex, manifestURL: String) -> [String] {
+    public func urls(forBundle digest: Digest, of index: PackIndex, manifestURL: String) -> [String]
+    {
         let reference = URLReference("../b/\(digest)")
         return urls(for: index.url, manifestURL: manifestURL).map {
             URLReference($0).resolving(reference).text

@@ -110,8 +110,8 @@ struct IndexedStagingTests {
         try await world.publish(tree)
         _ = try await world.stage()
         let old = try FileManager.default.destinationOfSymbolicLink(
-                atPath: world.root.path.appending("container/packs/levels").string
-            )
+            atPath: world.root.path.appending("container/packs/levels").string
+        )
         var changed = tree
         changed["large/noise"] = noise(1_500_000, seed: 2)
         try await world.publish(changed)
