@@ -92,7 +92,6 @@ let package = Package(
         // 1: values, and the file system
         library("StageModel", []),
         library("StageSystem", ["CLinux", system]),
-        library("StagePublish", ["StageModel"]),
 
         // 2: one module a C library
         library("StageDigest", ["CCrypto", "StageModel", "StageSystem", system]),
@@ -121,6 +120,13 @@ let package = Package(
         library("BackgroundTransfer", ["StageControl", "StageModel", "StageSystem", system]),
         library("StagePack", ["StageContainer", "StageModel", "StageSystem", subprocess, system]),
         library("ExtensionFoundation", []),
+        library(
+            "StagePublish",
+            [
+                "StageArchive", "StageDigest", "StageModel", "StageSystem", "StageTransfer",
+                system,
+            ]
+        ),
 
         // 6: the reader as an application uses it, and the development origin
         library(
@@ -211,7 +217,13 @@ let package = Package(
 
         tests("StageModel", ["StageModel"]),
         tests("StageOrigin", ["StageOrigin", "StageModel", "StageSystem", logging, system]),
-        tests("StagePublish", ["StageModel", "StagePublish"]),
+        tests(
+            "StagePublish",
+            [
+                "StageArchive", "StageDigest", "StageModel", "StagePublish", "StageSystem",
+                "StageTesting", "StageTransfer", subprocess, system,
+            ]
+        ),
         tests("StageSystem", ["StageSystem", "StageTesting", system]),
         tests(
             "StageConditions",
