@@ -126,7 +126,10 @@ let package = Package(
         library("ExtensionFoundation", []),
         library(
             "StagePublish",
-            ["StageDigest", "StageFrame", "StageIndex", "StageModel", "StageSystem", system]
+            [
+                "StageArchive", "StageDigest", "StageFrame", "StageIndex", "StageModel",
+                "StageSystem", "StageTransfer", system,
+            ]
         ),
 
         // 6: the reader as an application uses it, and the development origin
@@ -218,7 +221,13 @@ let package = Package(
 
         tests("StageModel", ["StageModel"]),
         tests("StageOrigin", ["StageOrigin", "StageModel", "StageSystem", logging, system]),
-        tests("StagePublish", ["StageModel", "StagePublish"]),
+        tests(
+            "StagePublish",
+            [
+                "StageArchive", "StageDigest", "StageModel", "StagePublish", "StageSystem",
+                "StageTesting", "StageTransfer", subprocess, system,
+            ]
+        ),
         tests("StageSystem", ["StageSystem", "StageTesting", system]),
         tests(
             "StageConditions",

@@ -27,6 +27,12 @@ public struct ContentEntry: Hashable, Sendable {
     /// What it is.
     public var kind: Kind
 
+    /// Creates an entry from parts that keep the rules.
+    public init(path: ContentPath, kind: Kind) {
+        self.path = path
+        self.kind = kind
+    }
+
     /// Judges an entry by its name, the kind and the mode it claims; returns `nil` for the root
     /// directory itself, which archives may list.
     ///

@@ -150,6 +150,20 @@ package struct JSONMembers<Key: CodingKey> {
     package func found(_ key: Key) -> String { value(key)?.noun ?? "nothing" }
 }
 
+extension JSONMembers where Key: CaseIterable {
+    /// Refuses members that have none of the known names.
+    package func refuseOthers() throws(ManifestError) {
+        let known = Key.allCases.map(\.stringValue)
+        for name in names where !known.contains(name) {
+            let list = known.map { "'\($0)'" }.joined(separator: ", ")
+            throw .invalid(
+                member: ManifestError.path(node.path + [.member(name)]),
+                ValueError(expected: "a member of \(list)", found: "an unknown one")
+            )
+        }
+    }
+}
+
 /// A string in an array, whose faults name the element.
 package struct JSONString: JSONReadable {
     package var text: String

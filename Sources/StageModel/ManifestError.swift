@@ -1,4 +1,4 @@
-/// Why bytes are not a manifest or a registration.
+/// Why bytes are not a manifest, a registration or a recipe.
 @nonexhaustive
 public enum ManifestError: Error, Equatable, Sendable {
     /// The bytes are not JSON; the text says why and, where that is known, in which line and column.

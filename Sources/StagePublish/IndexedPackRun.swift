@@ -49,28 +49,32 @@ struct IndexedPackRun: ~Copyable {
 
     consuming func abandon() { packer.abandon() }
 
-    mutating func add(_ entry: SourceTree.Entry) async throws(PackageError) {
-        switch entry.kind {
+    mutating func add(_ entry: RecipeEvaluation.Entry) async throws(PackagingError) {
+        let path = entry.content.path
+        switch entry.content.kind {
         case .directory:
-            entries.append(Entry(path: entry.path, kind: .directory))
+            entries.append(Entry(path: path, kind: .directory))
         case .link(let target):
-            entries.append(Entry(path: entry.path, kind: .link(target)))
-        case .file(let path, let size, let isExecutable):
+            entries.append(Entry(path: path, kind: .link(target)))
+        case .copy:
+            preconditionFailure("a recipe selects no copies")
+        case .file(let isExecutable):
+            let size = entry.size.rawValue
             let (digest, content): (Digest, Content?)
             do throws(FileError) {
-                let file = try File.open(readingRegular: path)
+                let file = try File.open(readingRegular: entry.file)
                 (digest, content) = try await add(file, size)
             } catch {
                 throw .file(error)
             }
-            guard let content else { throw .changed(path) }
+            guard let content else { throw .changed(source: entry.source) }
             let file = Kind.file(
                 isExecutable: isExecutable,
                 size: size,
                 digest: digest,
                 content
             )
-            entries.append(Entry(path: entry.path, kind: file))
+            entries.append(Entry(path: path, kind: file))
             if contents[digest] == nil { contents[digest] = entries.count - 1 }
             done += size
             writer.report(ByteCount(done))
@@ -186,7 +190,10 @@ struct IndexedPackRun: ~Copyable {
                 return resolve(original)
             }
         }
+        let parents = Set(entries.compactMap(\.path.parent))
         for entry in entries {
+            // A directory with something in it is told by that.
+            if case .directory = entry.kind, parents.contains(entry.path) { continue }
             let kind: ContentIndex.Kind =
                 switch entry.kind {
                 case .directory: .directory

@@ -3,28 +3,16 @@ import StageFrame
 public import StageIndex
 public import StageModel
 public import StageSystem
-public import SystemPackage
+import SystemPackage
 
-/// Why a tree could not be packaged.
-public enum PackageError: Error, Equatable, Sendable {
-    /// A file has other bytes than when it was looked at.
-    case changed(FilePath)
-    /// The file system refused.
-    case file(FileError)
-}
-
-extension PackageError: CustomStringConvertible {
-    /// The reason, as a sentence fragment a person can read.
-    public var description: String {
-        switch self {
-        case .changed(let path): "'\(path)' changed while it was packaged"
-        case .file(let error): error.description
-        }
-    }
-}
-
-/// What packaging a tree has made.
+/// An indexed pack that was made of a recipe.
 public struct IndexedPack: Equatable, Sendable {
+    /// The name of the pack.
+    public var pack: PackID
+    /// When the pack is fetched.
+    public var policy: DownloadPolicy
+    /// Whatever the publisher wants to tell the application, as JSON text.
+    public var userInfo: String?
     /// The index.
     public var index: ContentIndex
     /// What a manifest says of it; the URLs are relative to the store.
@@ -32,13 +20,28 @@ public struct IndexedPack: Equatable, Sendable {
     /// The bytes that no earlier version had, as they are stored: what is to be uploaded beside the
     /// index.
     public var newBytes: ByteCount
+
+    /// The pack as a manifest offers it that has the store for its base URL.
+    public func pack(version: Int) -> Pack {
+        var offered = Pack(
+            id: pack,
+            version: version,
+            policy: policy,
+            archive: nil,
+            index: reference,
+            installedSize: index.installedSize,
+            fileCount: index.fileCount
+        )
+        offered.userInfo = userInfo
+        return offered
+    }
 }
 
-/// Packages a tree as an indexed pack: bundles `b/<SHA-256>` and the index `i/<SHA-256>` in a store,
+/// Makes an indexed pack of what a recipe selects: bundles `b/<SHA-256>` and the index `i/<SHA-256>` in a store,
 /// which is a directory that any web server can serve.
 ///
 /// Objects are written under names that nobody asks for, made durable, and then renamed; what there is
-/// is never changed. The same tree and the same previous index give the same bytes.
+/// is never changed. The same files and the same previous index give the same bytes.
 public struct IndexedPackWriter: Sendable {
     /// The level of compression, 1 to 22.
     public var level = 19
@@ -58,10 +61,12 @@ public struct IndexedPackWriter: Sendable {
     public init(width: Int) { self.width = max(width, 1) }
 
     /// Writes the objects of a pack that are not there yet.
+    ///
+    /// Nothing but whole objects is left when it fails or its task is cancelled.
     public func write(
-        _ tree: SourceTree,
+        _ evaluation: RecipeEvaluation,
         to store: Directory
-    ) async throws(PackageError) -> IndexedPack {
+    ) async throws(PackagingError) -> IndexedPack {
         let bundles: Directory
         do throws(FileError) {
             bundles = try store.makeDirectory("b")
@@ -77,8 +82,11 @@ public struct IndexedPackWriter: Sendable {
                 writer: BundleWriter(directory: bundles, after: previous.bundles)
             )
         )
-        do throws(PackageError) {
-            for entry in tree.entries { try await run.add(entry) }
+        do throws(PackagingError) {
+            for entry in evaluation.entries {
+                if Task.isCancelled { throw PackagingError.cancelled }
+                try await run.add(entry)
+            }
         } catch {
             run.abandon()
             throw error
@@ -87,7 +95,14 @@ public struct IndexedPackWriter: Sendable {
             let (index, newBytes) = try await run.finish()
             try bundles.synchronize()
             let reference = try writeIndex(index, to: store)
-            return IndexedPack(index: index, reference: reference, newBytes: ByteCount(newBytes))
+            return IndexedPack(
+                pack: evaluation.recipe.pack,
+                policy: evaluation.recipe.policy,
+                userInfo: evaluation.recipe.userInfo,
+                index: index,
+                reference: reference,
+                newBytes: ByteCount(newBytes)
+            )
         } catch {
             throw .file(error)
         }

@@ -187,8 +187,8 @@ extension ManifestLint {
         url.prefix { $0 != "?" && $0 != "#" }
     }
 
-    /// The format that the ending of a URL stands for, or `nil` if it tells nothing.
-    private static func format(of url: String) -> ArchiveFormat? {
+    /// The format that the ending of a URL or a path stands for, or `nil` if it tells nothing.
+    public static func format(of url: String) -> ArchiveFormat? {
         let path = path(of: url).lowercased()
         return endings.first { path.hasSuffix($0.ending) }?.format
     }

@@ -42,7 +42,10 @@ struct StagePackCommand: AsyncParsableCommand {
             ),
             CommandGroup(
                 name: "Publishing",
-                subcommands: [ManifestCommand.self, ServeCommand.self]
+                subcommands: [
+                    PackageCommand.self, TemplateCommand.self, ManifestCommand.self,
+                    ServeCommand.self,
+                ]
             ),
         ]
     )

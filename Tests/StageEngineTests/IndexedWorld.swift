@@ -34,41 +34,33 @@ final class IndexedWorld {
         directories: [String] = []
     ) async throws -> IndexedPack {
         revision += 1
-        let sources = try root.makeDirectory(FilePath("source-\(revision)"))
-        var entries: [SourceTree.Entry] = []
-        for (number, (path, bytes)) in files.sorted(by: { $0.key < $1.key }).enumerated() {
-            let name = FilePath.Component(stringLiteral: "\(number)")
-            try sources.write(bytes, to: name, durably: false)
-            let kind = SourceTree.Kind.file(
-                sources.path.appending(name),
-                size: Int64(bytes.count),
-                isExecutable: path.hasSuffix(".sh")
-            )
-            entries.append(SourceTree.Entry(path: try ContentPath(path), kind: kind))
+        let source = root.path.appending("source-\(revision)")
+        for (path, bytes) in files {
+            let place = FilePath("\(source)/\(path)")
+            let parent = try Directory.make(place.removingLastComponent())
+            let name = try #require(place.lastComponent)
+            try parent.write(bytes, to: name, durably: false)
+            if path.hasSuffix(".sh") { try parent.changeMode(of: name, to: .executable) }
         }
+        for path in directories { _ = try Directory.make(FilePath("\(source)/\(path)")) }
         for (path, target) in links {
-            let path = try ContentPath(path)
-            let kind = SourceTree.Kind.link(to: try LinkTarget(target, of: path))
-            entries.append(SourceTree.Entry(path: path, kind: kind))
+            try Directory.open(source).createLink(FilePath(path), to: target)
         }
-        for path in directories {
-            entries.append(SourceTree.Entry(path: try ContentPath(path), kind: .directory))
-        }
+        let recipe = try Recipe(
+            json: Array(
+                #"""
+                {"assetPackID": "levels", "downloadPolicy": {"onDemand": {}},
+                 "fileSelectors": [{"directory": "."}], "sourceRoot": "\#(source)"}
+                """#.utf8
+            )
+        )
         var writer = IndexedPackWriter(width: 2)
         writer.level = 3
         writer.previous = previous
-        let packaged = try await writer.write(SourceTree(entries), to: store)
-        try FileManager.default.removeItem(atPath: sources.path.string)
+        let packaged = try await writer.write(RecipeEvaluation(recipe), to: store)
+        try FileManager.default.removeItem(atPath: source.string)
         previous = packaged.index
-        pack = Pack(
-            id: try PackID("levels"),
-            version: revision,
-            policy: .onDemand,
-            archive: nil,
-            index: packaged.reference,
-            installedSize: packaged.index.installedSize,
-            fileCount: packaged.index.fileCount
-        )
+        pack = packaged.pack(version: revision)
         try serve()
         return packaged
     }

@@ -34,6 +34,8 @@ enum ExitStatus: Int32, CaseIterable {
 
     /// An archive is damaged or holds what a pack may not hold.
     case contentRefused = 30
+    /// A recipe cannot be made into a pack, or the files of a publisher cannot be read or written.
+    case packagingFailed = 31
 
     /// The file system of the container is full.
     case noSpace = 40
@@ -64,7 +66,7 @@ enum ExitStatus: Int32, CaseIterable {
         case .notStaged: "the pack is not staged (path, load --offline, verify)"
         case .findings: "something is wrong (verify, doctor, manifest lint)"
         case .manifestUnavailable: "the manifest could not be had"
-        case .manifestInvalid: "the manifest or the registration is not valid"
+        case .manifestInvalid: "the manifest, the registration or the recipe is not valid"
         case .manifestRefused: "the manifest is not accepted"
         case .unknownPack: "the manifest has no such pack"
         case .restricted: "restrictions do not allow a pack before the first launch"
@@ -74,7 +76,8 @@ enum ExitStatus: Int32, CaseIterable {
         case .digestMismatch: "what was received is not what the manifest names"
         case .captivePortal: "the network wants somebody to log in first"
         case .contentRefused: "an archive is damaged or holds what a pack may not hold"
-        case .noSpace: "not enough space for the container"
+        case .packagingFailed: "a pack cannot be made, or its files cannot be read or written"
+        case .noSpace: "not enough space for the container or the output"
         case .containerUnusable: "the container cannot be read or written"
         case .inUse: "a pack is being read and cannot be removed"
         case .daemonUnavailable: "the daemon does not answer (tasks, watch, cancel, pause, resume)"

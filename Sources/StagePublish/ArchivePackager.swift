@@ -1,0 +1,180 @@
+import StageArchive
+import StageDigest
+public import StageModel
+import StageSystem
+import Synchronization
+public import SystemPackage
+
+/// Makes one archive of what a recipe selects: the same bytes whenever the files are the same.
+///
+/// Times, owners and the order in which a directory lists its files leave no mark, nor does the
+/// number of processors. Another version of a compressor may write other bytes.
+public struct ArchivePackager: Sendable {
+    /// How the archive is compressed: a format that ``StageArchive/ArchiveWriter`` writes.
+    public var format: ArchiveFormat
+    /// How hard the compressor tries.
+    public var level: Int
+    /// How many threads compress, where the format can; memory grows with them.
+    public var threads: Int
+    /// Hears, on a thread of the packager's, how many bytes of files have been read in all.
+    public var progress: @Sendable (ByteCount) -> Void = { _ in }
+
+    /// Creates a packager; `level` is by default what is slow to make and quick to read.
+    public init(format: ArchiveFormat, level: Int? = nil, threads: Int) {
+        self.format = format
+        self.level = level ?? Self.defaultLevel(of: format)
+        self.threads = threads
+    }
+
+    /// Writes the archive to `output`, which is replaced in one step when all of it is on disk.
+    ///
+    /// Nothing is left there when it fails or its task is cancelled.
+    public func write(
+        _ evaluation: RecipeEvaluation,
+        to output: FilePath
+    ) async throws(PackagingError) -> PackagedArchive {
+        let isCancelled = Flag()
+        let result: Result<PackagedArchive, PackagingError> = await withTaskCancellationHandler {
+            do throws(PackagingError) {
+                let archive = try await withBlockingThread { () throws(PackagingError) in
+                    try write(evaluation, to: output, isCancelled)
+                }
+                return .success(archive)
+            } catch {
+                return .failure(error)
+            }
+        } onCancel: {
+            isCancelled.raise()
+        }
+        return try result.get()
+    }
+
+    private static func defaultLevel(of format: ArchiveFormat) -> Int {
+        switch format {
+        case .tarZstandard: 19
+        case .tarGzip: 9
+        case .tarXZ: 6
+        default: 0
+        }
+    }
+
+    private func write(
+        _ evaluation: RecipeEvaluation,
+        to output: FilePath,
+        _ isCancelled: Flag
+    ) throws(PackagingError) -> PackagedArchive {
+        let target = try OutputFile(output)
+        let digest: Digest
+        do throws(PackagingError) {
+            try fill(target, evaluation, isCancelled)
+            digest = try target.publish()
+        } catch {
+            target.discard()
+            throw error
+        }
+        return PackagedArchive(
+            pack: evaluation.recipe.pack,
+            policy: evaluation.recipe.policy,
+            userInfo: evaluation.recipe.userInfo,
+            format: format,
+            size: target.size,
+            digest: digest,
+            installedSize: evaluation.installedSize,
+            fileCount: evaluation.fileCount
+        )
+    }
+
+    private func fill(
+        _ target: OutputFile,
+        _ evaluation: RecipeEvaluation,
+        _ isCancelled: Flag
+    ) throws(PackagingError) {
+        var archive = try Archive(format, level: level, threads: threads, target)
+        var buffer = [UInt8](repeating: 0, count: 1 << 20)
+        var total = ByteCount.zero
+        for entry in evaluation.entries {
+            if isCancelled.isRaised { throw .cancelled }
+            try archive.add(entry)
+            guard case .file = entry.content.kind else { continue }
+            let file = try PackagingError.wrapping { () throws(FileError) in
+                try File.open(readingRegular: entry.file)
+            }
+            var offset: Int64 = 0
+            while true {
+                let count = try PackagingError.wrapping { () throws(FileError) in
+                    try file.read(into: &buffer, at: offset)
+                }
+                offset += Int64(count)
+                guard count > 0, offset <= entry.size.rawValue else { break }
+                if isCancelled.isRaised { throw .cancelled }
+                try archive.write(buffer.span.extracting(0..<count))
+                total = total + ByteCount(count)
+                progress(total)
+            }
+            guard offset == entry.size.rawValue else { throw .changed(source: entry.source) }
+        }
+        try archive.finish()
+    }
+}
+
+/// An archive on its way to a file, whose errors are those of packaging.
+private struct Archive: ~Copyable {
+    private var writer: ArchiveWriter
+
+    init(
+        _ format: ArchiveFormat,
+        level: Int,
+        threads: Int,
+        _ target: OutputFile
+    ) throws(PackagingError) {
+        do throws(ArchiveWritingError) {
+            writer = try ArchiveWriter(format, level: level, threads: threads) {
+                (bytes) throws(FileError) in try target.append(bytes)
+            }
+        } catch {
+            throw PackagingError(error)
+        }
+    }
+
+    mutating func add(_ entry: RecipeEvaluation.Entry) throws(PackagingError) {
+        do throws(ArchiveWritingError) {
+            try writer.add(entry.content, size: entry.size)
+        } catch {
+            throw PackagingError(error)
+        }
+    }
+
+    mutating func write(_ bytes: Span<UInt8>) throws(PackagingError) {
+        do throws(ArchiveWritingError) {
+            try writer.write(bytes)
+        } catch {
+            throw PackagingError(error)
+        }
+    }
+
+    consuming func finish() throws(PackagingError) {
+        do throws(ArchiveWritingError) {
+            try writer.finish()
+        } catch {
+            throw PackagingError(error)
+        }
+    }
+}
+
+extension PackagingError {
+    fileprivate init(_ error: ArchiveWritingError) {
+        switch error {
+        case .output(let error): self = .file(error)
+        case .library(let words): self = .compressor(words)
+        }
+    }
+}
+
+/// Something that one thread tells another, once.
+private final class Flag: Sendable {
+    private let value = Atomic<Bool>(false)
+
+    var isRaised: Bool { value.load(ordering: .relaxed) }
+
+    func raise() { value.store(true, ordering: .relaxed) }
+}

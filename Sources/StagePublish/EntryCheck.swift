@@ -1,0 +1,127 @@
+import StageModel
+
+/// Whether what selectors found fits together.
+enum EntryCheck {
+    typealias Entry = RecipeEvaluation.Entry
+
+    /// Returns the entries and the directories above them, each once, in the order of a pack.
+    static func ordered(_ found: [Entry]) throws(PackagingError) -> [Entry] {
+        let all = (found + directories(above: found)).sorted { $0.content.path < $1.content.path }
+        var entries: [Entry] = []
+        entries.reserveCapacity(all.count)
+        for entry in all {
+            guard let last = entries.last, isSame(last.content.path, entry.content.path) else {
+                entries.append(entry)
+                continue
+            }
+            let areDirectories =
+                last.content.kind == .directory && entry.content.kind == .directory
+            guard areDirectories || last.file == entry.file && last.content == entry.content else {
+                throw .collision(
+                    path: entry.content.path,
+                    first: last.source,
+                    second: entry.source
+                )
+            }
+        }
+        return entries
+    }
+
+    private static func directories(above found: [Entry]) -> [Entry] {
+        var seen: Set<[UInt8]> = []
+        var directories: [Entry] = []
+        for entry in found {
+            var path = entry.content.path.parent
+            while let directory = path, seen.insert(Array(directory.text.utf8)).inserted {
+                var implied = entry
+                implied.content = ContentEntry(path: directory, kind: .directory)
+                implied.size = .zero
+                directories.append(implied)
+                path = directory.parent
+            }
+        }
+        return directories
+    }
+
+    /// Whether two paths are one, byte by byte: text that is equal to Swift may be two names.
+    private static func isSame(_ first: ContentPath, _ second: ContentPath) -> Bool {
+        first.text.utf8.elementsEqual(second.text.utf8)
+    }
+
+    /// Refuses links that lead out of the pack, by themselves or through others.
+    static func checkLinks(_ entries: [Entry]) throws(PackagingError) {
+        var links = ContentLinks()
+        for entry in entries {
+            if case .link(let target) = entry.content.kind {
+                links.add(entry.content.path, to: target)
+            }
+        }
+        guard let (path, fault) = links.firstFault() else { return }
+        let entry = entries.first { $0.content.path.text.utf8.elementsEqual(path.utf8) }
+        throw .notAllowed(source: entry?.source ?? path, fault)
+    }
+
+    /// Refuses more than a manifest may say.
+    static func checkLimits(_ size: ByteCount, _ count: Int) throws(PackagingError) {
+        guard count <= ManifestLimits.fileCount else {
+            throw .overLimit(
+                ValueError(expected: "at most \(ManifestLimits.fileCount) files", found: "\(count)")
+            )
+        }
+        guard size <= ManifestLimits.installedSize else {
+            throw .overLimit(
+                ValueError(
+                    expected: "at most \(ManifestLimits.installedSize.rawValue) bytes",
+                    found: "\(size.rawValue)"
+                )
+            )
+        }
+    }
+
+    /// Finds twins, and links that lead to nothing.
+    static func warnings(_ entries: [Entry]) -> [RecipeEvaluation.Warning] {
+        var warnings: [RecipeEvaluation.Warning] = []
+        // Strings are equal whatever their normal form, so this folds both.
+        var folded: [String: Int] = [:]
+        for (index, entry) in entries.enumerated() {
+            let path = entry.content.path
+            guard let twin = folded.updateValue(index, forKey: path.text.lowercased()) else {
+                continue
+            }
+            warnings.append(.twins(entries[twin].content.path, path))
+        }
+        for entry in entries {
+            guard case .link(let target) = entry.content.kind,
+                let end = destination(of: entry.content.path, target),
+                !end.isEmpty, folded[end.lowercased()] == nil
+            else { continue }
+            let above = nearest(above: end) { folded[$0.lowercased()] }
+            // Where another link leads is not looked at.
+            if let above, case .link = entries[above].content.kind { continue }
+            warnings.append(.danglingLink(entry.content.path, target: target.text))
+        }
+        return warnings
+    }
+
+    /// The nearest directory above a path that `find` finds.
+    private static func nearest(above path: String, _ find: (String) -> Int?) -> Int? {
+        var components = path.split(separator: "/")
+        while components.popLast() != nil {
+            if let found = find(components.joined(separator: "/")) { return found }
+        }
+        return nil
+    }
+
+    /// Where a link leads as text.
+    private static func destination(of path: ContentPath, _ target: LinkTarget) -> String? {
+        var components = Array(path.components.dropLast())
+        for component in target.text.split(separator: "/") where component != "." {
+            if component == ".." {
+                guard components.popLast() != nil else { return nil }
+            } else {
+                components.append(component)
+            }
+        }
+        return components.joined(separator: "/")
+    }
+}

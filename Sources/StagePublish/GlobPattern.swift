@@ -1,0 +1,185 @@
+public import StageModel
+
+/// A pattern for paths: `*` and `?` within a component, `[a-z]` and `[!a-z]` for one character, and
+/// `**` for any number of components.
+///
+/// A `\` takes the meaning of the character after it away. Names are compared as they are, and a name
+/// that begins with a dot is one like others. `**` at the end stands for everything below, and not for
+/// the directory itself.
+public struct GlobPattern: Hashable, Sendable {
+    /// The pattern as it was written.
+    public let text: String
+    /// Whether the pattern has no wildcard: it is the path of one thing.
+    public var isLiteral: Bool {
+        components.allSatisfy { component in
+            guard case .name(let elements) = component else { return false }
+            return elements.allSatisfy { if case .character = $0 { true } else { false } }
+        }
+    }
+    /// Whether it is for paths from the root of the file system.
+    let isAbsolute: Bool
+    private let components: [Component]
+
+    private enum Component: Hashable, Sendable {
+        case anyDirectories
+        case name([Element])
+    }
+
+    private enum Element: Hashable, Sendable {
+        case any
+        case one
+        case character(Unicode.Scalar)
+        case set([ClosedRange<Unicode.Scalar>], isInverted: Bool)
+    }
+
+    /// Reads a pattern; empty and `.` components are passed over.
+    ///
+    /// - Throws: ``ValueError`` for a text without components, and for a `[` without its `]`.
+    public init(_ text: String) throws(ValueError) {
+        self.text = text
+        isAbsolute = text.utf8.first == UInt8(ascii: "/")
+        var components: [Component] = []
+        for component in text.split(separator: "/") where component != "." {
+            components.append(
+                component == "**" ? .anyDirectories : .name(try Self.elements(component, of: text))
+            )
+        }
+        guard !components.isEmpty else { throw ValueError(expected: "a pattern", text: text) }
+        self.components = components
+    }
+
+    /// Whether the pattern stands for a path.
+    func matches(_ path: String) -> Bool {
+        guard isAbsolute == (path.utf8.first == UInt8(ascii: "/")) else { return false }
+        var state = start
+        for name in path.split(separator: "/") where name != "." {
+            state = advance(state, over: name)
+            if state.isEmpty { return false }
+        }
+        return accepts(state)
+    }
+}
+
+extension GlobPattern {
+    /// Which components of a pattern may come next, after those that a path begins with.
+    ///
+    /// Empty where nothing below the path can match.
+    typealias State = [Int]
+
+    /// The state before the first component of a path.
+    var start: State { closure([0]) }
+
+    /// Returns the state after one more component of the path.
+    func advance(_ state: State, over name: Substring) -> State {
+        let scalars = Array(name.unicodeScalars)
+        var next: State = []
+        for position in state where position < components.count {
+            switch components[position] {
+            case .anyDirectories:
+                next.append(position)
+                // At the end, it stands for at least one component.
+                if position == components.count - 1 { next.append(position + 1) }
+            case .name(let elements):
+                if Self.matches(elements[...], scalars[...]) { next.append(position + 1) }
+            }
+        }
+        return closure(next)
+    }
+
+    /// Whether a path that leads to the state is matched.
+    func accepts(_ state: State) -> Bool { state.contains(components.count) }
+
+    /// The state with what comes after a `**` that stands for nothing.
+    private func closure(_ state: State) -> State {
+        var all = state
+        var index = 0
+        while index < all.count {
+            let position = all[index]
+            if position < components.count - 1, components[position] == .anyDirectories,
+                !all.contains(position + 1)
+            {
+                all.append(position + 1)
+            }
+            index += 1
+        }
+        return all
+    }
+
+    private static func matches(
+        _ elements: ArraySlice<Element>,
+        _ name: ArraySlice<Unicode.Scalar>
+    ) -> Bool {
+        var elements = elements
+        var name = name
+        // Where to go on when the last '*' takes one character more.
+        var retry: (elements: ArraySlice<Element>, name: ArraySlice<Unicode.Scalar>)?
+        while true {
+            if elements.first == .any {
+                elements = elements.dropFirst()
+                retry = (elements, name)
+            } else if let element = elements.first, let scalar = name.first,
+                matches(element, scalar)
+            {
+                elements = elements.dropFirst()
+                name = name.dropFirst()
+            } else if elements.isEmpty, name.isEmpty {
+                return true
+            } else if let last = retry, !last.name.isEmpty {
+                retry = (last.elements, last.name.dropFirst())
+                (elements, name) = (last.elements, last.name.dropFirst())
+            } else {
+                return false
+            }
+        }
+    }
+
+    private static func matches(_ element: Element, _ scalar: Unicode.Scalar) -> Bool {
+        switch element {
+        case .any: false
+        case .one: true
+        case .character(let character): character == scalar
+        case .set(let ranges, let isInverted):
+            ranges.contains { $0.contains(scalar) } != isInverted
+        }
+    }
+
+    private static func elements(
+        _ component: Substring,
+        of text: String
+    ) throws(ValueError) -> [Element] {
+        var elements: [Element] = []
+        var rest = component.unicodeScalars[...]
+        while let scalar = rest.popFirst() {
+            switch scalar {
+            case "*": elements.append(.any)
+            case "?": elements.append(.one)
+            case "\\": elements.append(.character(rest.popFirst() ?? scalar))
+            case "[":
+                guard let set = Self.set(&rest) else {
+                    throw ValueError(expected: "a pattern with a ']' for each '['", text: text)
+                }
+                elements.append(set)
+            default: elements.append(.character(scalar))
+            }
+        }
+        return elements
+    }
+
+    /// Reads what follows a `[` up to its `]`, which may be the first character of the set.
+    private static func set(_ rest: inout Substring.UnicodeScalarView) -> Element? {
+        var ranges: [ClosedRange<Unicode.Scalar>] = []
+        let isInverted = rest.first == "!" || rest.first == "^"
+        if isInverted { rest.removeFirst() }
+        while let scalar = rest.popFirst() {
+            if scalar == "]", !ranges.isEmpty { return .set(ranges, isInverted: isInverted) }
+            let second = rest.dropFirst().first
+            if rest.first == "-", let second, second != "]", scalar <= second {
+                rest = rest.dropFirst(2)
+                ranges.append(scalar...second)
+            } else {
+                ranges.append(scalar...scalar)
+            }
+        }
+        return nil
+    }
+}

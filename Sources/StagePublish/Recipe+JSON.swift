@@ -1,0 +1,172 @@
+public import StageModel
+import SystemPackage
+
+extension Recipe {
+    /// The most bytes of a recipe: 1 MiB.
+    public static let byteLimit = 1 << 20
+
+    /// Reads a recipe: JSON in which comments, and commas after the last element, are allowed.
+    ///
+    /// - Throws: ``ManifestError`` that names the first member that is wrong. A member that is not
+    ///   known is wrong, too: most often it is misspelt.
+    public init(json: [UInt8]) throws(ManifestError) {
+        guard json.count <= Self.byteLimit else {
+            throw .tooLarge(limit: ByteCount(Self.byteLimit), found: ByteCount(json.count))
+        }
+        self = try ManifestError.decode(
+            RecipeDocument.self,
+            from: RelaxedJSON.strict(json),
+            limit: Self.byteLimit
+        ).recipe
+    }
+}
+
+/// A recipe as it is written.
+private struct RecipeDocument: JSONReadable {
+    var recipe: Recipe
+
+    enum Key: String, CodingKey, CaseIterable {
+        case assetPackID, downloadPolicy, fileSelectors, platforms, language, sourceRoot, userInfo
+    }
+
+    init(reading node: JSONNode) throws(ManifestError) {
+        let members = try JSONMembers(node, keyedBy: Key.self)
+        try members.refuseOthers()
+        recipe = Recipe(
+            pack: try members.text(.assetPackID) { text throws(ValueError) in try PackID(text) },
+            policy: try members.value(PolicyDocument.self, .downloadPolicy).policy,
+            selectors: try members.values(
+                SelectorDocument.self,
+                .fileSelectors,
+                expected: "an array of selectors",
+                atMost: 10_000
+            ).map(\.selector)
+        )
+        guard !recipe.selectors.isEmpty else {
+            throw members.fault(
+                .fileSelectors,
+                ValueError(expected: "at least one selector", found: "none")
+            )
+        }
+        recipe.platforms = try members.strings(.platforms, atMost: 16)
+        if members.has(.language) {
+            recipe.language = try members.text(.language, SelectorText.language)
+        }
+        if members.has(.sourceRoot) {
+            recipe.sourceRoot = try members.text(.sourceRoot, SelectorText.source)
+        }
+        if members.has(.userInfo) { recipe.userInfo = try Self.userInfo(members) }
+    }
+
+    private static func userInfo(_ members: JSONMembers<Key>) throws(ManifestError) -> String {
+        let text = try members.node(.userInfo, expected: "a value").value.text
+        guard text.utf8.count <= ManifestLimits.userInfoLength else {
+            let expected = "at most \(ManifestLimits.userInfoLength) bytes as compact JSON"
+            throw members.fault(
+                .userInfo,
+                ValueError(expected: expected, found: "\(text.utf8.count)")
+            )
+        }
+        return text
+    }
+}
+
+/// A selector as it is written.
+private struct SelectorDocument: JSONReadable {
+    var selector: FileSelector
+
+    enum Key: String, CodingKey, CaseIterable {
+        case file, directory, filePattern, fileSource, fileDestination, directorySource
+        case directoryDestination, fileExclusion
+    }
+
+    init(reading node: JSONNode) throws(ManifestError) {
+        let members = try JSONMembers(node, keyedBy: Key.self)
+        try members.refuseOthers()
+        let keys = Key.allCases.filter { members.has($0) }
+        switch keys {
+        case [.file]:
+            let path = try members.text(.file, SelectorText.filePath)
+            selector = .file(source: path.text, destination: path)
+        case [.directory]:
+            let path = try members.text(.directory, SelectorText.directoryPath)
+            selector = .directory(source: path?.text ?? ".", destination: path)
+        case [.fileSource, .fileDestination]:
+            selector = .file(
+                source: try members.text(.fileSource, SelectorText.source),
+                destination: try members.text(.fileDestination, SelectorText.filePath)
+            )
+        case [.directorySource, .directoryDestination]:
+            selector = .directory(
+                source: try members.text(.directorySource, SelectorText.source),
+                destination: try members.text(.directoryDestination, SelectorText.directoryPath)
+            )
+        case [.filePattern]:
+            selector = .pattern(try members.text(.filePattern, SelectorText.pattern))
+        case [.fileExclusion]:
+            selector = .exclusion(
+                try members.text(.fileExclusion) { text throws(ValueError) in
+                    try GlobPattern(text)
+                }
+            )
+        default:
+            let found = keys.map { "'\($0.rawValue)'" }.joined(separator: " and ")
+            throw node.fault(
+                ValueError(expected: Self.forms, found: found.isEmpty ? "none" : found)
+            )
+        }
+    }
+
+    private static let forms = """
+        one of 'file', 'directory', 'filePattern', 'fileSource' with 'fileDestination', \
+        'directorySource' with 'directoryDestination', 'fileExclusion'
+        """
+}
+
+/// The rules for texts in a recipe.
+private enum SelectorText {
+    /// A path that is the same on disk and in the pack.
+    static func filePath(_ text: String) throws(ValueError) -> ContentPath {
+        guard text.utf8.last != UInt8(ascii: "/"), let path = try ContentPath.normalizing(text)
+        else {
+            throw ValueError(expected: "the path of a file", text: text)
+        }
+        return path
+    }
+
+    /// A path that is the same on disk and in the pack; `nil` for the root.
+    static func directoryPath(_ text: String) throws(ValueError) -> ContentPath? {
+        try ContentPath.normalizing(text)
+    }
+
+    /// A path on disk, which may lead anywhere.
+    static func source(_ text: String) throws(ValueError) -> String {
+        guard !text.isEmpty, !text.utf8.contains(0) else {
+            throw ValueError(expected: "a path", text: text)
+        }
+        let path = FilePath(text).lexicallyNormalized()
+        return path.isEmpty ? "." : path.string
+    }
+
+    /// A pattern for paths below the root.
+    static func pattern(_ text: String) throws(ValueError) -> GlobPattern {
+        let pattern = try GlobPattern(text)
+        guard !pattern.isAbsolute, !text.split(separator: "/").contains("..") else {
+            throw ValueError(expected: "a relative pattern without '..' components", text: text)
+        }
+        return pattern
+    }
+
+    /// The tag of a language: subtags of letters and digits, joined by '-'.
+    static func language(_ text: String) throws(ValueError) -> String {
+        let subtags = text.split(separator: "-", omittingEmptySubsequences: false)
+        let areSubtags = subtags.allSatisfy { subtag in
+            (1...8).contains(subtag.utf8.count)
+                && subtag.allSatisfy { $0.isASCII && ($0.isLetter || $0.isNumber) }
+        }
+        guard areSubtags, text.utf8.count <= 35 else {
+            throw ValueError(expected: "the tag of a language, such as 'pt-BR'", text: text)
+        }
+        return text
+    }
+}

@@ -1,0 +1,250 @@
+import StageModel
+import StageSystem
+import SystemPackage
+
+/// Finds what selectors select, one selector after the other.
+struct SelectorWalk {
+    /// What was found, in the order in which it was.
+    private(set) var found: [RecipeEvaluation.Entry] = []
+    private let root: FilePath
+    private var exclusions: [(pattern: GlobPattern, isUsed: Bool)]
+
+    init(root: FilePath, _ selectors: [FileSelector]) {
+        self.root = root
+        exclusions = selectors.compactMap { selector in
+            guard case .exclusion(let pattern) = selector else { return nil }
+            return (pattern, false)
+        }
+    }
+
+    /// The exclusions of one path that have not been met.
+    var idleExclusions: [String] {
+        exclusions.filter { !$0.isUsed && $0.pattern.isLiteral }.map(\.pattern.text)
+    }
+
+    /// Adds what a selector selects, and returns how much that was.
+    mutating func select(_ selector: FileSelector) throws(PackagingError) -> Int {
+        let before = found.count
+        switch selector {
+        case .file(let source, let destination):
+            try addFile(source, as: destination)
+        case .directory(let source, let destination):
+            try addDirectory(source, as: destination)
+        case .pattern(let pattern):
+            try addMatches(of: pattern, in: try open("."), at: "", pattern.start)
+        case .exclusion:
+            break
+        }
+        return found.count - before
+    }
+
+    private mutating func addFile(
+        _ source: String,
+        as destination: ContentPath
+    ) throws(PackagingError) {
+        let path = FilePath(source)
+        guard let name = path.lastComponent, !isExcluded(source),
+            let directory = try openIfThere(path.removingLastComponent().string)
+        else { return }
+        let status = try PackagingError.wrapping { () throws(FileError) in
+            try directory.status(FilePath(name))
+        }
+        guard let status else { return }
+        if status.kind == .directory {
+            throw .notAllowed(
+                source: source,
+                ValueError(expected: "a file, as the selector says", found: "a directory")
+            )
+        }
+        try add(Leaf(name: name, kind: status.kind, source: source), in: directory, as: destination)
+    }
+
+    private mutating func addDirectory(
+        _ source: String,
+        as destination: ContentPath?
+    ) throws(PackagingError) {
+        guard !isExcluded(source), let directory = try openIfThere(source) else { return }
+        if let destination { add(directory: destination, source) }
+        try addTree(directory, at: source, as: destination)
+    }
+
+    private mutating func addTree(
+        _ directory: Directory,
+        at source: String,
+        as destination: ContentPath?
+    ) throws(PackagingError) {
+        for entry in try entries(of: directory) {
+            let name = try text(of: entry.name, in: source)
+            let below = Self.join(source, name)
+            if isExcluded(below) { continue }
+            let target = try path(destination.map { "\($0.text)/\(name)" } ?? name, of: below)
+            guard entry.kind == .directory else {
+                let leaf = Leaf(name: entry.name, kind: entry.kind, source: below)
+                try add(leaf, in: directory, as: target)
+                continue
+            }
+            add(directory: target, below)
+            try addTree(try open(entry.name, in: directory), at: below, as: target)
+        }
+    }
+
+    private mutating func addMatches(
+        of pattern: GlobPattern,
+        in directory: Directory,
+        at source: String,
+        _ state: GlobPattern.State
+    ) throws(PackagingError) {
+        for entry in try entries(of: directory) {
+            // What is not Unicode is only in the way if it is selected.
+            let name = entry.name.string
+            let next = pattern.advance(state, over: name[...])
+            let below = source.isEmpty ? name : Self.join(source, name)
+            if next.isEmpty || isExcluded(below) { continue }
+            if entry.kind == .directory {
+                let inside = try open(entry.name, in: directory)
+                try addMatches(of: pattern, in: inside, at: below, next)
+            } else if pattern.accepts(next) {
+                _ = try text(of: entry.name, in: source)
+                let leaf = Leaf(name: entry.name, kind: entry.kind, source: below)
+                try add(leaf, in: directory, as: try path(below, of: below))
+            }
+        }
+    }
+
+    private mutating func isExcluded(_ source: String) -> Bool {
+        for index in exclusions.indices where exclusions[index].pattern.matches(source) {
+            exclusions[index].isUsed = true
+            return true
+        }
+        return false
+    }
+}
+
+extension SelectorWalk {
+    /// Something that is no directory.
+    private struct Leaf {
+        var name: FilePath.Component
+        var kind: FileStatus.Kind
+        var source: String
+    }
+
+    private mutating func add(directory destination: ContentPath, _ source: String) {
+        found.append(
+            RecipeEvaluation.Entry(
+                content: ContentEntry(path: destination, kind: .directory),
+                size: .zero,
+                source: source,
+                file: located(source)
+            )
+        )
+    }
+
+    private mutating func add(
+        _ leaf: Leaf,
+        in directory: Directory,
+        as destination: ContentPath
+    ) throws(PackagingError) {
+        let name = FilePath(leaf.name)
+        var size = ByteCount.zero
+        var mode: UInt32 = 0
+        let claim: ContentEntry.Claim
+        switch leaf.kind {
+        case .file:
+            let status = try PackagingError.wrapping { () throws(FileError) in
+                try directory.file(reading: name)?.status()
+            }
+            guard let status else { throw .changed(source: leaf.source) }
+            (size, mode, claim) = (ByteCount(status.size), status.mode, .file)
+        case .link:
+            let target = try PackagingError.wrapping { () throws(FileError) in
+                try directory.link(leaf.name)
+            }
+            claim = .symbolicLink(target: target ?? "")
+        case .directory, .other:
+            claim = .other(noun: "a device, a fifo or a socket")
+        }
+        do throws(ValueError) {
+            // A file's path is never that of the root.
+            guard
+                let content = try ContentEntry.judge(
+                    name: destination.text,
+                    claim: claim,
+                    mode: mode
+                )
+            else { return }
+            found.append(
+                RecipeEvaluation.Entry(
+                    content: content,
+                    size: size,
+                    source: leaf.source,
+                    file: located(leaf.source)
+                )
+            )
+        } catch {
+            throw .notAllowed(source: leaf.source, error)
+        }
+    }
+}
+
+extension SelectorWalk {
+    private func located(_ source: String) -> FilePath {
+        source == "." && !root.isEmpty ? root : root.pushing(FilePath(source))
+    }
+
+    private func open(_ source: String) throws(PackagingError) -> Directory {
+        try PackagingError.wrapping { () throws(FileError) in
+            try Directory.open(located(source.isEmpty ? "." : source))
+        }
+    }
+
+    /// Opens a directory that a selector names, or returns `nil` if nothing is there.
+    private func openIfThere(_ source: String) throws(PackagingError) -> Directory? {
+        do {
+            return try open(source)
+        } catch .file(let error) where error.errno == .noSuchFileOrDirectory {
+            return nil
+        }
+    }
+
+    private func open(
+        _ name: FilePath.Component,
+        in directory: Directory
+    ) throws(PackagingError) -> Directory {
+        let opened = try PackagingError.wrapping { () throws(FileError) in
+            try directory.directory(FilePath(name))
+        }
+        guard let opened else { throw .changed(source: directory.path.appending(name).string) }
+        return opened
+    }
+
+    private func entries(of directory: Directory) throws(PackagingError) -> [DirectoryEntry] {
+        try PackagingError.wrapping { () throws(FileError) in try directory.entries() }
+            .sorted { $0.name.string.utf8.lexicographicallyPrecedes($1.name.string.utf8) }
+    }
+
+    private func text(
+        of name: FilePath.Component,
+        in source: String
+    ) throws(PackagingError) -> String {
+        guard let text = String(validating: name) else {
+            throw .notAllowed(
+                source: Self.join(source, name.string),
+                ValueError(expected: "a name in UTF-8", found: "other bytes")
+            )
+        }
+        return text
+    }
+
+    private func path(_ text: String, of source: String) throws(PackagingError) -> ContentPath {
+        do {
+            return try ContentPath(text)
+        } catch {
+            throw .notAllowed(source: source, error)
+        }
+    }
+
+    private static func join(_ source: String, _ name: String) -> String {
+        if source == "." || source.isEmpty { return name }
+        return source.hasSuffix("/") ? source + name : "\(source)/\(name)"
+    }
+}

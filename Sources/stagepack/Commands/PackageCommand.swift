@@ -1,0 +1,173 @@
+import ArgumentParser
+import FoundationEssentials
+import StageArchive
+import StageModel
+import StagePublish
+import StageSystem
+import SystemPackage
+
+/// Makes a pack of what a recipe selects.
+struct PackageCommand: StagePackSubcommand {
+    static let configuration = CommandConfiguration(
+        commandName: "package",
+        abstract: "Make a pack's archive from a packaging recipe.",
+        discussion: """
+            Reads the recipes of Apple's 'ba-package' ('stagepack template' writes one). The same \
+            files give the same bytes, whenever and wherever. Prints what a manifest has to say of \
+            the archive; 'stagepack manifest add' puts it there.
+            """
+    )
+
+    @Argument(help: "The recipe.", completion: .file())
+    var recipe: String
+
+    @Option(
+        name: [.customShort("o"), .customLong("output-path")],
+        help: ArgumentHelp(
+            "The archive to write. Without it: in the current directory, named after the pack.",
+            valueName: "file"
+        ),
+        completion: .file()
+    )
+    var output: String?
+
+    @Option(
+        help: ArgumentHelp(
+            "tar.zst, tar.gz, tar.xz or tar. Without it: what the archive's name ends with, else "
+                + "tar.zst.",
+            valueName: "format"
+        ),
+        completion: .list(["tar.zst", "tar.gz", "tar.xz", "tar"]),
+        transform: Self.format
+    )
+    var format: ArchiveFormat?
+
+    @Option(
+        help: ArgumentHelp(
+            "How hard to compress: up to 19 for tar.zst, 9 for the others.",
+            valueName: "number"
+        )
+    )
+    var level: Int?
+
+    @Flag(help: "Print what the recipe selects, and write nothing.") var evaluate = false
+    @Flag(help: "Print the result as JSON.") var json = false
+    @Flag(name: .shortAndLong, help: "Print nothing but errors.") var quiet = false
+
+    var printsJSON: Bool { json }
+
+    mutating func validate() throws {
+        let levels = ArchiveWriter.levels(of: archiveFormat) ?? 0...0
+        guard let level, !levels.contains(level) else { return }
+        throw ValidationError(
+            levels == 0...0
+                ? "'\(archiveFormat.rawValue)' has no '--level'."
+                : "'--level' of '\(archiveFormat.rawValue)' is a number from "
+                    + "\(levels.lowerBound) to \(levels.upperBound)."
+        )
+    }
+
+    func perform() async throws(CommandFailure) -> ExitStatus {
+        let evaluation = try await RecipeFile(recipe).evaluation()
+        if !quiet, !json {
+            for warning in evaluation.warnings { Console.note("stagepack: warning: \(warning)") }
+        }
+        if evaluate {
+            Console.print(EvaluationReport(evaluation), asJSON: json)
+        } else {
+            let report = try await packArchive(evaluation)
+            if json || !quiet { Console.print(report, asJSON: json) }
+        }
+        return .success
+    }
+
+    private func packArchive(
+        _ evaluation: RecipeEvaluation
+    ) async throws(CommandFailure) -> PackageReport {
+        let pack = evaluation.recipe.pack
+        let file = output ?? "\(pack).\(archiveFormat.rawValue)"
+        let display = PackagingDisplay(pack, total: evaluation.installedSize)
+        var packager = ArchivePackager(
+            format: archiveFormat,
+            level: level,
+            // Each takes some 100 MB at the highest level.
+            threads: min(ProcessInfo.processInfo.activeProcessorCount, 8)
+        )
+        packager.progress = { display.take($0) }
+        let configured = packager
+        let (result, _) = await withInterruption(after: nil) {
+            () async -> Result<PackagedArchive, PackagingError> in
+            await display.whileShown(isShown: !json && !quiet && Console.isInteractive) {
+                do throws(PackagingError) {
+                    return .success(try await configured.write(evaluation, to: FilePath(file)))
+                } catch {
+                    return .failure(error)
+                }
+            }
+        }
+        do {
+            return PackageReport(file: file, try result.get())
+        } catch {
+            throw CommandFailure(error, recipe: recipe)
+        }
+    }
+
+    private var archiveFormat: ArchiveFormat {
+        let implied = output.flatMap { ManifestLint.format(of: $0) }
+            .flatMap { ArchiveWriter.canWrite($0) ? $0 : nil }
+        return format ?? implied ?? .tarZstandard
+    }
+
+    private static func format(_ text: String) throws -> ArchiveFormat {
+        guard let format = ArchiveFormat(rawValue: text), ArchiveWriter.canWrite(format) else {
+            throw ValidationError(
+                "expected tar.zst, tar.gz, tar.xz or tar, found '\(text.forDisplay(atMost: 60))'"
+            )
+        }
+        return format
+    }
+}
+
+/// A recipe on disk.
+struct RecipeFile {
+    private let path: String
+
+    init(_ path: String) { self.path = path }
+
+    /// Reads the recipe.
+    func read() throws(CommandFailure) -> Recipe {
+        let bytes: [UInt8]
+        do throws(FileError) {
+            // One byte more than is accepted, so that the error is about the size.
+            bytes = try File.open(reading: FilePath(path)).readAll(limit: Recipe.byteLimit + 1)
+        } catch {
+            throw .usage(error.description)
+        }
+        do throws(ManifestError) {
+            return try Recipe(json: bytes)
+        } catch {
+            var failure = CommandFailure(
+                status: .manifestInvalid,
+                message: "\(path.forDisplay()): \(error)",
+                hint: nil,
+                retry: .never
+            )
+            if case .invalid = error {
+                failure.hint = "'stagepack template' prints a recipe that says what there is"
+            }
+            throw failure
+        }
+    }
+
+    /// Reads the recipe, and finds what it selects from the current directory.
+    func evaluation() async throws(CommandFailure) -> RecipeEvaluation {
+        let recipe = try read()
+        do throws(PackagingError) {
+            return try await withBlockingThread { () throws(PackagingError) in
+                try RecipeEvaluation(recipe)
+            }
+        } catch {
+            throw CommandFailure(error, recipe: path)
+        }
+    }
+}

@@ -1,0 +1,54 @@
+import StageModel
+import StagePublish
+import StageSystem
+
+// What goes wrong on a publisher's side.
+
+extension CommandFailure {
+    /// What a failure of packaging means to the user; `recipe` is the recipe's file.
+    init(_ error: PackagingError, recipe: String) {
+        switch error {
+        case .file(let error):
+            self.init(output: error)
+        case .cancelled:
+            self.init(status: .interrupted, message: error.description, hint: nil, retry: .now)
+        case .changed:
+            self.init(
+                status: .packagingFailed,
+                message: error.description,
+                hint: "run it again when nothing writes to the files",
+                retry: .now
+            )
+        default:
+            self.init(
+                status: .packagingFailed,
+                message: "\(recipe.forDisplay()): \(error)",
+                hint: Self.hint(for: error),
+                retry: .never
+            )
+        }
+    }
+
+    private static func hint(for error: PackagingError) -> String? {
+        switch error {
+        case .nothingSelected:
+            "paths are relative to the current directory, or to 'sourceRoot' of the recipe"
+        case .collision:
+            "give one of them another destination, or exclude it with 'fileExclusion'"
+        case .notAllowed:
+            "change it, or exclude it with 'fileExclusion'"
+        case .overLimit, .changed, .file, .compressor, .cancelled:
+            nil
+        }
+    }
+
+    /// A file of the publisher's own that cannot be read or written.
+    init(output error: FileError) {
+        self.init(
+            status: error.isOutOfSpace ? .noSpace : .packagingFailed,
+            message: error.description,
+            hint: error.isOutOfSpace ? "free some space" : nil,
+            retry: error.isOutOfSpace ? .later : .never
+        )
+    }
+}

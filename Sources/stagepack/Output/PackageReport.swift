@@ -1,0 +1,100 @@
+import StageModel
+import StagePublish
+
+/// What `package` prints of an archive that it has written.
+struct PackageReport: Encodable, CustomStringConvertible {
+    var pack: PackID
+    var file: String
+    var format: String
+    var size: ByteCount
+    var sha256: Digest
+    var installedSize: ByteCount
+    var fileCount: Int
+
+    init(file: String, _ archive: PackagedArchive) {
+        pack = archive.pack
+        self.file = file
+        format = archive.format.rawValue
+        size = archive.size
+        sha256 = archive.digest
+        installedSize = archive.installedSize
+        fileCount = archive.fileCount
+    }
+
+    var description: String {
+        """
+        \(pack): \(file.forDisplay())
+          format         \(format)
+          size           \(size.rawValue) (\(size))
+          sha256         \(sha256)
+          installedSize  \(installedSize.rawValue) (\(installedSize))
+          fileCount      \(fileCount)
+        """
+    }
+}
+
+/// What `package --evaluate` prints.
+struct EvaluationReport: Encodable, CustomStringConvertible {
+    struct Entry: Encodable {
+        var path: ContentPath
+        var kind: String
+        var size: ByteCount?
+        var target: String?
+        var source: String
+    }
+
+    var pack: PackID
+    var installedSize: ByteCount
+    var fileCount: Int
+    var entries: [Entry]
+    var warnings: [String]
+
+    init(_ evaluation: RecipeEvaluation) {
+        pack = evaluation.recipe.pack
+        installedSize = evaluation.installedSize
+        fileCount = evaluation.fileCount
+        entries = evaluation.entries.map(Entry.init)
+        warnings = evaluation.warnings.map(\.description)
+    }
+
+    var description: String {
+        let width = max("\(installedSize.rawValue)".count, 1)
+        func line(_ size: String, _ text: String) -> String {
+            String(repeating: " ", count: max(width - size.count, 0)) + size + "  " + text
+        }
+        let lines = entries.map { entry in
+            line(entry.size.map { "\($0.rawValue)" } ?? "", entry.name)
+        }
+        let total = "total: \(fileCount) files, \(installedSize)"
+        return (lines + [line("\(installedSize.rawValue)", total)]).joined(separator: "\n")
+    }
+}
+
+extension EvaluationReport.Entry {
+    fileprivate init(_ entry: RecipeEvaluation.Entry) {
+        path = entry.content.path
+        source = entry.source
+        switch entry.content.kind {
+        case .file(let isExecutable):
+            kind = isExecutable ? "executable" : "file"
+            size = entry.size
+        case .directory: kind = "directory"
+        case .link(let link):
+            kind = "link"
+            target = link.text
+        case .copy: kind = "copy"
+        }
+    }
+
+    /// The path with a mark for its kind, and its source where that is another path.
+    fileprivate var name: String {
+        switch kind {
+        case "directory": return "\(path)/"
+        case "link": return "\(path) -> \((target ?? "").forDisplay())"
+        default:
+            let mark = kind == "executable" ? "*" : ""
+            let origin = source == path.text ? "" : " (from \(source.forDisplay()))"
+            return "\(path)\(mark)\(origin)"
+        }
+    }
+}

@@ -1,0 +1,185 @@
+import Glibc
+import StageArchive
+import StageDigest
+import StageModel
+import StagePublish
+import StageSystem
+import StageTesting
+import Subprocess
+import SystemPackage
+import Testing
+
+@Suite(.directory) struct ArchivePackagerTests {
+    static let formats: [ArchiveFormat] = [.tar, .tarGzip, .tarXZ, .tarZstandard]
+
+    /// Bytes that compress a little, the same for the same seed.
+    private func content(_ count: Int, _ seed: UInt64) -> [UInt8] {
+        var state = seed
+        return (0..<count).map { _ in
+            state = state &* 6_364_136_223_846_793_005 &+ 1_442_695_040_888_963_407
+            return UInt8(state >> 60)
+        }
+    }
+
+    private static let files = ["b.bin", "d/a", "d/Nordlicht über Tromsø.svg", "tool"]
+
+    /// Makes the same tree, its files in some order.
+    private func tree(_ name: String, _ order: [String] = files) throws -> SourceTree {
+        let tree = try SourceTree(name)
+        for file in order {
+            let size = file == "b.bin" ? 3_000_000 : file.utf8.count
+            let mode: mode_t = file == "tool" ? 0o755 : 0o644
+            try tree.file(file, content(size, UInt64(file.utf8.count)), mode: mode)
+        }
+        let long = "d/" + String(repeating: "long name ", count: 20)
+        try tree.file(long, "long")
+        try tree.link("d/link", to: "../b.bin")
+        try tree.directory("empty")
+        return tree
+    }
+
+    private func pack(
+        _ tree: SourceTree,
+        _ format: ArchiveFormat,
+        threads: Int = 2,
+        to name: String = "out"
+    ) async throws -> (PackagedArchive, [UInt8]) {
+        let output = try TemporaryDirectory.required().path.appending(name)
+        var packager = ArchivePackager(format: format, threads: threads)
+        if format != .tar { packager.level = 1 }
+        let evaluation = try tree.evaluate(#"{"directory": "."}"#)
+        let archive = try await packager.write(evaluation, to: output)
+        return (archive, try File.open(reading: output).readAll(limit: 1 << 24))
+    }
+
+    @Test(arguments: formats) func theSameFilesGiveTheSameBytes(format: ArchiveFormat) async throws
+    {
+        let (_, first) = try await pack(try tree("one"), format, threads: 1)
+        let other = try tree("two", Self.files.reversed())
+        try other.set(0o600, of: "d/a")
+        try other.set(0o700, of: "tool")
+        try other.set(0o2775, of: "empty")
+        let file = other.path.appending("d").appending("a").string
+        var times = [timeval(tv_sec: 1, tv_usec: 0), timeval(tv_sec: 2, tv_usec: 0)]
+        let status = unsafe utimes(file, &times)
+        #expect(status == 0)
+        let (_, second) = try await pack(other, format, threads: 5)
+        #expect(first == second)
+        // And what matters makes a difference.
+        try other.set(0o755, of: "d/a")
+        let (_, third) = try await pack(other, format)
+        #expect(third != second)
+    }
+
+    @Test(arguments: formats) func theFactsAreThoseOfTheFile(format: ArchiveFormat) async throws {
+        let (archive, bytes) = try await pack(try tree("one"), format)
+        let sizes = Self.files.map { $0 == "b.bin" ? 3_000_000 : $0.utf8.count }
+        let expected = Pack(
+            id: try PackID("aurora"),
+            version: 7,
+            policy: .onDemand,
+            archive: PackArchive(
+                url: "x",
+                format: format,
+                size: ByteCount(bytes.count),
+                digest: Digest(of: bytes)
+            ),
+            installedSize: ByteCount(sizes.reduce(4, +)),
+            fileCount: 6
+        )
+        #expect(archive.pack(version: 7, url: "x") == expected)
+        let output = try TemporaryDirectory.required().path.appending("out")
+        let inventory = try ArchiveInventory(
+            FileDescriptor.open(output, .readOnly),
+            format: format
+        )
+        #expect(inventory.fileCount == archive.fileCount)
+        #expect(inventory.installedSize == archive.installedSize)
+    }
+
+    @Test(arguments: formats, ["bsdtar", "tar"])
+    func otherProgramsUnpackTheSameTree(format: ArchiveFormat, program: String) async throws {
+        let tree = try tree("one")
+        _ = try await pack(tree, format, to: "out.\(format.rawValue)")
+        let directory = try TemporaryDirectory.required()
+        let target = try directory.makeDirectory("unpacked")
+        let result = try await Subprocess.run(
+            .name("sh"),
+            arguments: [
+                "-ec",
+                """
+                "$1" -xf "$2" -C "$3"
+                diff -r --no-dereference "$4" "$3"
+                stat -c '%a %Y %u' "$3/tool" "$3/d/a" "$3/empty"
+                """,
+                "sh", program, directory.path.appending("out.\(format.rawValue)").string,
+                target.path.string, tree.path.string,
+            ],
+            output: .string(limit: 1 << 16),
+            error: .string(limit: 1 << 16)
+        )
+        let user = getuid()
+        #expect(result.standardOutput == "755 0 \(user)\n644 0 \(user)\n755 0 \(user)\n")
+        #expect(result.standardError == "")
+    }
+
+    @Test func aFileThatChangesIsAnErrorAndNothingIsLeft() async throws {
+        let tree = try tree("one")
+        let directory = try TemporaryDirectory.required()
+        let evaluation = try tree.evaluate(#"{"directory": "."}"#)
+        let packager = ArchivePackager(format: .tar, threads: 1)
+        try directory.write(Array("old".utf8), to: "out", durably: false)
+        for content in ["longer than before", ""] {
+            try tree.file("tool", content, mode: 0o755)
+            await #expect(throws: PackagingError.changed(source: "tool")) {
+                try await packager.write(evaluation, to: directory.path.appending("out"))
+            }
+        }
+        #expect(try directory.entries().map(\.name.string).sorted() == ["one", "out"])
+        #expect(try text(of: directory.path.appending("out")) == "old")
+    }
+
+    @Test func aCancelledArchiveLeavesNothing() async throws {
+        let tree = try tree("one")
+        let directory = try TemporaryDirectory.required()
+        let evaluation = try tree.evaluate(#"{"directory": "."}"#)
+        let (stream, continuation) = AsyncStream.makeStream(of: Void.self)
+        var packager = ArchivePackager(format: .tarZstandard, threads: 1)
+        packager.progress = { _ in continuation.yield() }
+        let configured = packager
+        let ending = await withTaskGroup(of: PackagingError?.self) { group in
+            group.addTask {
+                do throws(PackagingError) {
+                    for _ in 0..<1000 {
+                        let output = directory.path.appending("out")
+                        _ = try await configured.write(evaluation, to: output)
+                    }
+                    return nil
+                } catch {
+                    return error
+                }
+            }
+            for await _ in stream { break }
+            group.cancelAll()
+            return await group.next() ?? nil
+        }
+        #expect(ending == .cancelled)
+        let names = try directory.entries().map(\.name.string)
+        #expect(names.allSatisfy { !$0.hasSuffix(".tmp") })
+    }
+
+    @Test func anOutputThatCannotBeIsAnErrorOfTheFileSystem() async throws {
+        let tree = try tree("one")
+        let evaluation = try tree.evaluate(#"{"directory": "."}"#)
+        let packager = ArchivePackager(format: .tar, threads: 1)
+        await #expect(throws: PackagingError.file(FileError("create", tree.path, .isDirectory))) {
+            try await packager.write(evaluation, to: tree.path)
+        }
+        let missing = tree.path.appending("no").appending("where")
+        await #expect(
+            throws: PackagingError.file(
+                FileError("open", missing.removingLastComponent(), .noSuchFileOrDirectory)
+            )
+        ) { try await packager.write(evaluation, to: missing) }
+    }
+}

@@ -1,0 +1,50 @@
+import StageModel
+import Testing
+
+@testable import StagePublish
+
+@Suite struct GlobPatternTests {
+    @Test(arguments: [
+        ("a", "a", true), ("a", "b", false), ("a", "a/b", false), ("a", "A", false),
+        ("*", "abc", true), ("*", ".hidden", true), ("*", "a/b", false),
+        ("*.png", "a.png", true), ("*.png", ".png", true), ("*.png", "a.pngx", false),
+        ("*.png", "d/a.png", false), ("a*b*c", "aXbYbZc", true), ("a*b*c", "aXcYb", false),
+        ("a?c", "abc", true), ("a?c", "aüc", true), ("a?c", "ac", false), ("a?c", "a/c", false),
+        ("[a-c]x", "bx", true), ("[a-c]x", "dx", false), ("[!a-c]x", "dx", true),
+        ("[^a-c]x", "ax", false), ("[]]", "]", true), ("[a-]", "-", true), ("[*]", "*", true),
+        ("[*]", "a", false), ("\\*", "*", true), ("\\*", "a", false), ("[ä-ü]", "ö", true),
+        ("**", "a", true), ("**", "a/b/c", true),
+        ("**/a", "a", true), ("**/a", "x/y/a", true), ("**/a", "x/ya", false),
+        ("a/**", "a/b", true), ("a/**", "a/b/c", true), ("a/**", "a", false),
+        ("a/**/b", "a/b", true), ("a/**/b", "a/x/y/b", true), ("a/**/b", "a/x/b/y", false),
+        ("**/x/**/*.t", "a/x/b/x/c.t", true), ("**/x/**", "a/x", false),
+        ("a**b", "axxb", true), ("a**b", "a/b", false),
+        ("./a//b", "a/b", true), ("/a/*", "/a/b", true), ("/a/*", "a/b", false),
+        ("../x/*", "../x/y", true),
+    ])
+    func aPatternMatchesWhatItSays(pattern: String, path: String, isMatch: Bool) throws {
+        #expect(try GlobPattern(pattern).matches(path) == isMatch)
+    }
+
+    @Test func aPatternOfManyWildcardsIsQuick() throws {
+        let pattern = try GlobPattern(String(repeating: "*a", count: 50) + "b")
+        #expect(!pattern.matches(String(repeating: "a", count: 500)))
+        let deep = try GlobPattern(String(repeating: "**/", count: 30) + "b")
+        #expect(!deep.matches(String(repeating: "a/", count: 500) + "a"))
+    }
+
+    @Test func whatCannotMatchIsNotEntered() throws {
+        let pattern = try GlobPattern("a/*/c")
+        let inside = pattern.advance(pattern.start, over: "a")
+        #expect(!inside.isEmpty)
+        #expect(pattern.advance(pattern.start, over: "b").isEmpty)
+        let below = pattern.advance(pattern.advance(inside, over: "x"), over: "c")
+        #expect(pattern.accepts(below))
+        #expect(pattern.advance(below, over: "d").isEmpty)
+    }
+
+    @Test(arguments: [("a/b", true), ("a/\\*", true), ("a/*", false), ("**/a", false)])
+    func aPathIsLiteral(pattern: String, isLiteral: Bool) throws {
+        #expect(try GlobPattern(pattern).isLiteral == isLiteral)
+    }
+}

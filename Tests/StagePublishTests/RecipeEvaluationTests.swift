@@ -1,0 +1,224 @@
+import Glibc
+import StageModel
+import StagePublish
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+@Suite(.directory) struct RecipeEvaluationTests {
+    /// A tree with something for every selector.
+    private func tree() throws -> SourceTree {
+        let tree = try SourceTree()
+        try tree.file("a/one.txt", "1")
+        try tree.file("a/two.png", "22")
+        try tree.file("a/deep/three.png", "333")
+        try tree.file("a/deep/.DS_Store", "x")
+        try tree.file("b/run", "#!", mode: 0o700)
+        try tree.link("b/link", to: "../a/one.txt")
+        try tree.directory("empty/inner")
+        try tree.file("top.png", "t")
+        return tree
+    }
+
+    @Test(arguments: [
+        (#"{"file": "a/one.txt"}"#, ["a/", "a/one.txt"]),
+        (#"{"file": "b/link"}, {"file": "a/one.txt"}"#, ["a/", "a/one.txt", "b/", "b/link@"]),
+        (
+            #"{"directory": "a"}"#,
+            ["a/", "a/deep/", "a/deep/.DS_Store", "a/deep/three.png", "a/one.txt", "a/two.png"]
+        ),
+        (#"{"directory": "empty"}"#, ["empty/", "empty/inner/"]),
+        (#"{"filePattern": "*.png"}"#, ["top.png"]),
+        (
+            #"{"filePattern": "**/*.png"}"#,
+            ["a/", "a/deep/", "a/deep/three.png", "a/two.png", "top.png"]
+        ),
+        (#"{"filePattern": "a/t*"}"#, ["a/", "a/two.png"]),
+        (#"{"filePattern": "b/*"}"#, ["b/", "b/link@", "b/run*"]),
+        (#"{"fileSource": "b/run", "fileDestination": "bin/go"}"#, ["bin/", "bin/go*"]),
+        (
+            #"{"directorySource": "a/deep", "directoryDestination": "x/y"}"#,
+            ["x/", "x/y/", "x/y/.DS_Store", "x/y/three.png"]
+        ),
+        (
+            #"{"directorySource": "./a/../a/deep", "directoryDestination": "."}"#,
+            [".DS_Store", "three.png"]
+        ),
+        (
+            #"{"directory": "a"}, {"fileExclusion": "**/.DS_Store"}"#,
+            ["a/", "a/deep/", "a/deep/three.png", "a/one.txt", "a/two.png"]
+        ),
+        (
+            #"{"fileExclusion": "a/deep"}, {"filePattern": "**/*.png"}"#,
+            ["a/", "a/two.png", "top.png"]
+        ),
+        (#"{"file": "top.png"}, {"filePattern": "*.png"}"#, ["top.png"]),
+    ])
+    func selectorsSelect(selectors: String, expected: [String]) throws {
+        #expect(try tree().names(selectors) == expected)
+    }
+
+    @Test func sourcesAreRelativeToTheRoot() throws {
+        let tree = try tree()
+        #expect(try tree.names(#"{"file": "one.txt"}"#, root: "a") == ["one.txt"])
+        let outside = #"{"fileSource": "../b/run", "fileDestination": "run"}"#
+        #expect(try tree.names(outside, root: "a") == ["run*"])
+        #expect(
+            try tree.names(#"{"directory": "."}"#, root: "a/deep") == [".DS_Store", "three.png"]
+        )
+        let absolute = tree.path.appending("empty").string
+        #expect(try tree.names(#"{"directory": "."}"#, root: absolute) == ["inner/"])
+    }
+
+    @Test func figuresAreThoseOfAManifest() throws {
+        let evaluation = try tree().evaluate(#"{"directory": "a"}, {"filePattern": "b/*"}"#)
+        #expect(evaluation.fileCount == 6)
+        #expect(evaluation.installedSize == ByteCount(9))
+        #expect(evaluation.sizes["a/deep/three.png"] == 3)
+        #expect(evaluation.sizes["b/link"] == 0)
+        #expect(evaluation.warnings.isEmpty)
+    }
+
+    @Test func everySelectorThatSelectsNothingIsNamed() throws {
+        let tree = try tree()
+        #expect(
+            throws: PackagingError.nothingSelected([
+                "fileSelectors[0]: file 'no'", "fileSelectors[1]: directory 'no/where'",
+                "fileSelectors[3]: filePattern '*.jpg'",
+                "fileSelectors[4]: fileSource '../no'", "fileSelectors[5]: directorySource 'no'",
+                "fileSelectors[6]: file 'b/run'",
+            ])
+        ) {
+            try tree.evaluate(
+                """
+                {"file": "no"}, {"directory": "no/where"}, {"file": "top.png"},
+                {"filePattern": "*.jpg"}, {"fileSource": "../no", "fileDestination": "x"},
+                {"directorySource": "no", "directoryDestination": "y"}, {"file": "b/run"},
+                {"fileExclusion": "b/run"}, {"fileExclusion": "no"}
+                """
+            )
+        }
+    }
+
+    @Test(arguments: [
+        (
+            #"{"file": "top.png"}, {"fileSource": "a/two.png", "fileDestination": "top.png"}"#,
+            "top.png", "top.png", "a/two.png"
+        ),
+        (
+            #"{"fileSource": "b/run", "fileDestination": "a"}, {"file": "a/one.txt"}"#,
+            "a", "b/run", "a/one.txt"
+        ),
+        (
+            #"{"fileSource": "b/link", "fileDestination": "a/x"}, {"directory": "a"}, "#
+                + #"{"fileSource": "top.png", "fileDestination": "a/x"}"#,
+            "a/x", "b/link", "top.png"
+        ),
+    ])
+    func twoSourcesForOneDestinationAreRefused(
+        selectors: String,
+        path: String,
+        first: String,
+        second: String
+    ) throws {
+        let tree = try tree()
+        #expect(
+            throws: PackagingError.collision(
+                path: try ContentPath(path),
+                first: first,
+                second: second
+            )
+        ) { try tree.evaluate(selectors) }
+    }
+
+    @Test(arguments: [
+        ("x", "/etc/passwd"), ("x", "../out"), ("x", "d/../../out"), ("d/x", "../../out"),
+    ])
+    func linksThatLeadOutsideAreRefused(name: String, target: String) throws {
+        let tree = try SourceTree()
+        try tree.file("d/file")
+        try tree.link(name, to: target)
+        #expect(throws: PackagingError.self) { try tree.names(#"{"directory": "."}"#) }
+    }
+
+    @Test func aLinkThatLeadsOutThroughAnotherIsRefused() throws {
+        let tree = try SourceTree()
+        try tree.link("here", to: ".")
+        try tree.link("inside", to: "here/d")
+        try tree.file("d/file")
+        #expect(try tree.names(#"{"directory": "."}"#).count == 4)
+        try tree.link("outside", to: "here/../d")
+        #expect(
+            throws: PackagingError.notAllowed(
+                source: "outside",
+                ValueError(expected: "a link that stays inside the pack", text: "here/../d")
+            )
+        ) { try tree.names(#"{"directory": "."}"#) }
+    }
+
+    @Test func whatIsNoFileIsRefusedAndNotWaitedFor() throws {
+        let tree = try SourceTree()
+        let fifo = tree.path.appending("fifo").string
+        let status = unsafe mkfifo(fifo, 0o600)
+        try #require(status == 0)
+        let expected = PackagingError.notAllowed(
+            source: "fifo",
+            ValueError(
+                expected: "a file, a directory or a link",
+                found: "a device, a fifo or a socket"
+            )
+        )
+        for selector in [#"{"file": "fifo"}"#, #"{"directory": "."}"#, #"{"filePattern": "*"}"#] {
+            #expect(throws: expected) { try tree.names(selector) }
+        }
+        #expect(throws: PackagingError.self) { try tree.names(#"{"file": "x"}"#, root: "fifo") }
+    }
+
+    @Test func namesThatAPackMayNotHaveAreRefused() throws {
+        let tree = try SourceTree()
+        try tree.file("back\\slash")
+        #expect(throws: PackagingError.self) { try tree.names(#"{"directory": "."}"#) }
+        let renamed = #"{"fileSource": "back\\slash", "fileDestination": "x"}"#
+        #expect(try tree.names(renamed) == ["x"])
+    }
+
+    @Test func aSetUserIDFileIsRefusedAndASharedDirectoryIsNot() throws {
+        let tree = try SourceTree()
+        try tree.file("shared/file")
+        try tree.set(0o2775, of: "shared")
+        #expect(try tree.names(#"{"directory": "shared"}"#) == ["shared/", "shared/file"])
+        try tree.set(0o4755, of: "shared/file")
+        #expect(throws: PackagingError.self) { try tree.names(#"{"directory": "shared"}"#) }
+    }
+
+    @Test(.enabled(if: getuid() != 0)) func anUnreadableFileIsFound() throws {
+        let tree = try SourceTree()
+        try tree.file("secret", mode: 0)
+        #expect(
+            throws: PackagingError.file(
+                FileError("open", tree.path.appending("secret"), .permissionDenied)
+            )
+        ) { try tree.names(#"{"directory": "."}"#) }
+    }
+
+    @Test func whatIsHardlyMeantIsTold() throws {
+        let tree = try SourceTree()
+        try tree.file("Readme")
+        try tree.file("README")
+        try tree.file("n\u{FC}")
+        try tree.file("nu\u{308}")
+        try tree.link("dangling", to: "sub/none")
+        try tree.link("fine", to: "Readme")
+        let evaluation = try tree.evaluate(#"{"directory": "."}, {"fileExclusion": "gone"}"#)
+        #expect(
+            evaluation.warnings.map(\.description) == [
+                "'README' and 'Readme' are one name where the file system ignores case",
+                "'nu\u{308}' and 'n\u{FC}' are one name where the file system ignores case",
+                "the link 'dangling' leads to 'sub/none', which the pack does not have",
+                "fileExclusion 'gone' excludes nothing",
+            ]
+        )
+        #expect(evaluation.entries.count == 6)
+    }
+}
