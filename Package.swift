@@ -167,6 +167,7 @@ let package = Package(
             name: "stagepack",
             dependencies: [
                 "StageArchive", "StageContainer", "StageControl", "StageEngine", "StageExtension",
+                "StageIndex",
                 "StageModel", "StageOrigin", "StagePack", "StagePublish", "StageSystem",
                 "StageTransfer", arguments, logging, system,
             ],

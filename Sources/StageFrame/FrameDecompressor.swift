@@ -33,6 +33,18 @@ extension FrameError: CustomStringConvertible {
 
     deinit { unsafe _ = ZSTD_freeDCtx(context) }
 
+    /// Returns how many bytes a frame says that it stands for.
+    public static func contentSize(of frame: Span<UInt8>) throws(FrameError) -> Int {
+        let size = unsafe frame.withUnsafeBufferPointer {
+            unsafe ZSTD_getFrameContentSize($0.baseAddress, $0.count)
+        }
+        // The two highest numbers stand for 'unknown' and 'not a frame'.
+        guard size < UInt64.max - 1, let count = Int(exactly: size) else {
+            throw .damaged(detail: "it does not say its length")
+        }
+        return count
+    }
+
     /// Returns the `count` bytes that `frame` stands for; never takes memory for more.
     public mutating func decompress(
         _ frame: Span<UInt8>,

@@ -43,7 +43,8 @@ struct StagePackCommand: AsyncParsableCommand {
             CommandGroup(
                 name: "Publishing",
                 subcommands: [
-                    PackageCommand.self, TemplateCommand.self, ManifestCommand.self,
+                    PackageCommand.self,
+                    DiffCommand.self, TemplateCommand.self, ManifestCommand.self,
                     ServeCommand.self,
                 ]
             ),

@@ -10,11 +10,15 @@ import SystemPackage
 struct PackageCommand: StagePackSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "package",
-        abstract: "Make a pack's archive from a packaging recipe.",
+        abstract: "Make a pack from a packaging recipe.",
         discussion: """
             Reads the recipes of Apple's 'ba-package' ('stagepack template' writes one). The same \
             files give the same bytes, whenever and wherever. Prints what a manifest has to say of \
-            the archive; 'stagepack manifest add' puts it there.
+            the pack; 'stagepack manifest add' puts it there.
+
+            With '--indexed' the pack is an index with bundles, in a store that any web server can \
+            serve: an update then costs about the bytes that changed. '--base' names the index of \
+            the version before.
             """
     )
 
@@ -24,8 +28,9 @@ struct PackageCommand: StagePackSubcommand {
     @Option(
         name: [.customShort("o"), .customLong("output-path")],
         help: ArgumentHelp(
-            "The archive to write. Without it: in the current directory, named after the pack.",
-            valueName: "file"
+            "The archive to write, or the store. Without it: in the current directory, the archive "
+                + "named after the pack.",
+            valueName: "path"
         ),
         completion: .file()
     )
@@ -50,6 +55,19 @@ struct PackageCommand: StagePackSubcommand {
     )
     var level: Int?
 
+    @Flag(help: "Make an index and bundles, in a store, instead of an archive.")
+    var indexed = false
+
+    @Option(
+        help: ArgumentHelp(
+            "With '--indexed': the index of the version before, as 'package' named it, or a manifest "
+                + "that has it.",
+            valueName: "file"
+        ),
+        completion: .file()
+    )
+    var base: String?
+
     @Flag(help: "Print what the recipe selects, and write nothing.") var evaluate = false
     @Flag(help: "Print the result as JSON.") var json = false
     @Flag(name: .shortAndLong, help: "Print nothing but errors.") var quiet = false
@@ -57,6 +75,12 @@ struct PackageCommand: StagePackSubcommand {
     var printsJSON: Bool { json }
 
     mutating func validate() throws {
+        if indexed {
+            if format != nil { throw ValidationError("'--format' is for archives.") }
+            guard let level, !(1...22).contains(level) else { return }
+            throw ValidationError("'--level' of an indexed pack is a number from 1 to 22.")
+        }
+        if base != nil { throw ValidationError("'--base' is for '--indexed'.") }
         let levels = ArchiveWriter.levels(of: archiveFormat) ?? 0...0
         guard let level, !levels.contains(level) else { return }
         throw ValidationError(
@@ -74,6 +98,9 @@ struct PackageCommand: StagePackSubcommand {
         }
         if evaluate {
             Console.print(EvaluationReport(evaluation), asJSON: json)
+        } else if indexed {
+            let report = try await packIndexed(evaluation)
+            if json || !quiet { Console.print(report, asJSON: json) }
         } else {
             let report = try await packArchive(evaluation)
             if json || !quiet { Console.print(report, asJSON: json) }

@@ -1,3 +1,4 @@
+import StageIndex
 import StageModel
 import StagePublish
 
@@ -27,6 +28,41 @@ struct PackageReport: Encodable, CustomStringConvertible {
           format         \(format)
           size           \(size.rawValue) (\(size))
           sha256         \(sha256)
+          installedSize  \(installedSize.rawValue) (\(installedSize))
+          fileCount      \(fileCount)
+        """
+    }
+}
+
+/// What `package --indexed` prints.
+struct IndexedPackageReport: Encodable, CustomStringConvertible {
+    var pack: PackID
+    /// The index in the store, which `manifest add` and `--base` take.
+    var file: String
+    var size: ByteCount
+    var sha256: Digest
+    var bundleSize: ByteCount
+    var newBytes: ByteCount
+    var installedSize: ByteCount
+    var fileCount: Int
+
+    init(file: String, _ packaged: IndexedPack) {
+        pack = packaged.pack
+        self.file = file
+        size = packaged.reference.size
+        sha256 = packaged.reference.digest
+        bundleSize = packaged.reference.bundleSize
+        newBytes = packaged.newBytes
+        installedSize = packaged.index.installedSize
+        fileCount = packaged.index.fileCount
+    }
+
+    var description: String {
+        """
+        \(pack): \(file.forDisplay())
+          size           \(size.rawValue) (\(size))
+          sha256         \(sha256)
+          bundleSize     \(bundleSize.rawValue) (\(bundleSize)), of which new: \(newBytes)
           installedSize  \(installedSize.rawValue) (\(installedSize))
           fileCount      \(fileCount)
         """

@@ -1,0 +1,93 @@
+import StageDigest
+import StageFrame
+public import StageIndex
+public import StageModel
+public import StageSystem
+public import SystemPackage
+
+/// The index of a pack as it lies in a publisher's store.
+public struct StoredIndex: Equatable, Sendable {
+    /// The index.
+    public var index: ContentIndex
+    /// What a manifest says of it, with the deltas that lie beside it.
+    public var reference: PackIndex
+
+    /// Why a file is not the index of a pack.
+    public enum Fault: Error, Equatable, Sendable {
+        /// It cannot be read.
+        case file(FileError)
+        /// It is something else.
+        case notAnIndex(FilePath, reason: String)
+    }
+
+    /// Reads an index of a store, `…/i/<SHA-256>`.
+    public init(at path: FilePath) throws(Fault) {
+        let stored: [UInt8]
+        let names: [String]
+        do throws(FileError) {
+            stored = try File.open(readingRegular: path).readAll(limit: IndexLimits.byteCount)
+            let directory = path.removingLastComponent()
+            names = try Directory.open(directory.isEmpty ? "." : directory).entries().map(
+                \.name.string
+            )
+        } catch {
+            throw .file(error)
+        }
+        let content: [UInt8]
+        do throws(FrameError) {
+            let count = try FrameDecompressor.contentSize(of: stored.span)
+            guard count <= IndexLimits.byteCount else {
+                throw FrameError.wrongLength(expected: IndexLimits.byteCount, actual: count)
+            }
+            var decompressor = FrameDecompressor()
+            content = try decompressor.decompress(stored.span, to: count)
+        } catch {
+            throw .notAnIndex(path, reason: error.description)
+        }
+        do throws(IndexError) {
+            index = try ContentIndex(decoding: content)
+        } catch {
+            throw .notAnIndex(path, reason: error.description)
+        }
+        let digest = Digest(of: stored)
+        let contentDigest = Digest(of: content)
+        reference = PackIndex(
+            url: "i/\(digest)",
+            size: ByteCount(stored.count),
+            digest: digest,
+            contentSize: ByteCount(content.count),
+            contentDigest: contentDigest,
+            bundleSize: index.storedSize
+        )
+        for name in names.sorted() where name.hasPrefix("\(contentDigest).from.") {
+            let base = try? Digest(hexadecimal: String(name.suffix(2 * Digest.byteCount)))
+            guard let base, let component = FilePath.Component(name) else { continue }
+            do throws(FileError) {
+                let delta = try File.open(
+                    readingRegular: path.removingLastComponent().appending(component)
+                )
+                .readAll(limit: IndexLimits.byteCount)
+                reference.deltas.append(
+                    PackIndex.Delta(
+                        base: base,
+                        url: "i/\(name)",
+                        size: ByteCount(delta.count),
+                        digest: Digest(of: delta)
+                    )
+                )
+            } catch {
+                throw .file(error)
+            }
+        }
+    }
+}
+
+extension StoredIndex.Fault: CustomStringConvertible {
+    /// The reason, as a sentence fragment a person can read.
+    public var description: String {
+        switch self {
+        case .file(let error): error.description
+        case .notAnIndex(let path, let reason): "'\(path)' is not the index of a pack: \(reason)"
+        }
+    }
+}

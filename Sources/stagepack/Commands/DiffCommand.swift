@@ -1,0 +1,79 @@
+import ArgumentParser
+import StageIndex
+import StageModel
+import StagePublish
+
+/// Shows what an update between versions of an indexed pack would transfer.
+struct DiffCommand: StagePackSubcommand {
+    static let configuration = CommandConfiguration(
+        commandName: "diff",
+        abstract: "Show what updates to an indexed pack transfer.",
+        discussion: """
+            Compares indexes of a store ('package --indexed' names them): each older version with \
+            the newest, which is the last argument. Nothing has to be published.
+            """
+    )
+
+    @Argument(
+        help: ArgumentHelp("The indexes, the newest last.", valueName: "index"),
+        completion: .file()
+    )
+    var indexes: [String]
+
+    @Flag(help: "Print the result as JSON.") var json = false
+
+    var printsJSON: Bool { json }
+
+    mutating func validate() throws {
+        if indexes.count < 2 { throw ValidationError("'diff' compares two indexes or more.") }
+    }
+
+    func perform() async throws(CommandFailure) -> ExitStatus {
+        var versions: [StoredIndex] = []
+        for path in indexes { versions.append(try IndexFile(path).read()) }
+        let newest = versions.removeLast()
+        let updates = zip(indexes, versions).map { UpdateReport(from: $0, $1, to: newest) }
+        Console.print(
+            DiffReport(downloadSize: newest.reference.bundleSize, updates: updates),
+            asJSON: json
+        )
+        return .success
+    }
+}
+
+/// What `diff` prints.
+private struct DiffReport: Encodable, CustomStringConvertible {
+    var downloadSize: ByteCount
+    var updates: [UpdateReport]
+
+    var description: String {
+        updates.map(\.description).joined(separator: "\n")
+            + "\na first installation transfers \(downloadSize)"
+    }
+}
+
+/// What the update from one version transfers.
+private struct UpdateReport: Encodable, CustomStringConvertible {
+    var from: String
+    var downloadSize: ByteCount
+    var requests: Int
+    var reusedFiles: Int
+    var changedFiles: Int
+    var removedFiles: Int
+
+    init(from path: String, _ old: StoredIndex, to new: StoredIndex) {
+        let estimate = UpdateEstimate(from: old.index, to: new.index)
+        let delta = new.reference.deltas.first { $0.base == old.reference.contentDigest }
+        from = path
+        downloadSize = estimate.bundleBytes + (delta?.size ?? new.reference.size)
+        requests = estimate.requests + 1
+        reusedFiles = estimate.reusedFiles
+        changedFiles = estimate.changedFiles
+        removedFiles = estimate.removedFiles
+    }
+
+    var description: String {
+        "\(from.forDisplay()): \(downloadSize) in \(requests) requests; \(reusedFiles) files are "
+            + "reused, \(changedFiles) change or are new, \(removedFiles) go"
+    }
+}
