@@ -293,9 +293,9 @@ let package = Package(
             "StagePackCommand",
             [
                 "stagepack", "stagepackd", "StageContainer", "StageControl", "StageDigest",
-                "StageEngine", "StageModel",
-                "StageOnDemand", "StagePack", "StageSystem", "StageTesting", "StageTransfer",
-                "WallpaperStore", logging, subprocess, system,
+                "StageEngine", "StageIndex", "StageModel", "StageOnDemand", "StagePack",
+                "StagePublish", "StageSystem", "StageTesting", "StageTransfer", "WallpaperStore",
+                logging, subprocess, system,
             ],
             exclude: ["Golden"]
         ),

@@ -10,6 +10,7 @@ public import SystemPackage
 /// generations/<id>/<generation>/files       their digests
 /// generations/<id>/<generation>/lease       locked shared by readers
 /// shared/                        what the group's applications and extensions put there
+/// files/<digest>/content/…       single files of packs that are not staged
 /// staging/ downloads/ locks/ manifest/ history/ extension/   not for readers
 /// container.json                            the version of all this
 /// ```
@@ -21,6 +22,8 @@ public enum ContainerLayout {
     static let packs: FilePath.Component = "packs"
     static let generations: FilePath.Component = "generations"
     static let staging: FilePath.Component = "staging"
+    /// Single files of packs that are not staged.
+    public static let files: FilePath.Component = "files"
     static let downloads: FilePath.Component = "downloads"
     static let locks: FilePath.Component = "locks"
     static let manifest: FilePath.Component = "manifest"

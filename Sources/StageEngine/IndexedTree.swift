@@ -59,6 +59,13 @@ struct IndexedTree: Sendable {
         }
     }
 
+    /// Makes the file at `position` if it has no bytes that would have made it.
+    func makeEmptyFile(_ position: Int) throws(FileError) {
+        if case .file(let file) = index.entries[position].kind, file.size == 0 {
+            _ = try open(position, file)
+        }
+    }
+
     /// Makes the links, when everything that they could lead through is there.
     func makeLinks() throws(FileError) {
         for entry in index.entries {

@@ -43,7 +43,7 @@ struct IndexedWork: Sendable {
             return try Self.storing { () throws(FileError) in try Base(lease) }
         }
         var figures = StagingFigures(transferred: .zero, reused: .zero, source: nil)
-        let index = try await index(for: area, base?.directory, &figures)
+        let index = try await index(for: area.directory, base?.directory, &figures)
         let declared = ContentFigures(fileCount: pack.fileCount, size: pack.installedSize)
         let found = ContentFigures(fileCount: index.fileCount, size: index.installedSize)
         guard found == declared else {
@@ -81,6 +81,7 @@ struct IndexedWork: Sendable {
         _ base: Directory?
     ) throws(FileError) -> IndexedTree.Inventory {
         var inventory = try tree.inventory()
+        try reuseFiles(in: tree, &inventory)
         guard let base else { return inventory }
         let listed = try ContentListing.files(in: base)
         guard let content = try base.directory(FilePath(ContainerLayout.content)) else {
@@ -97,6 +98,25 @@ struct IndexedWork: Sendable {
         }
         try reuseFrames(in: tree, of: base, content, &inventory)
         return inventory
+    }
+
+    /// Takes over files that were fetched one by one.
+    private func reuseFiles(
+        in tree: IndexedTree,
+        _ inventory: inout IndexedTree.Inventory
+    ) throws(FileError) {
+        let path = FilePath("\(ContainerLayout.files)/\(reference.contentDigest)/content")
+        guard let content = try container.root.directory(path) else { return }
+        var buffer = [UInt8](repeating: 0, count: 1 << 20)
+        for (position, file) in tree.index.files where !inventory.done[position] {
+            let name = FilePath(tree.index.entries[position].path.text)
+            guard try content.status(name) != nil, try tree.content.status(name) == nil else {
+                continue
+            }
+            let listed = ContentListing.ListedFile(path: name, mode: 0, size: file.size)
+            inventory.done[position] =
+                try tree.take(position, from: listed, in: content, using: &buffer)
+        }
     }
 
     /// Takes frames of files that have changed in part from the staged generation.
@@ -147,12 +167,12 @@ struct IndexedWork: Sendable {
 extension IndexedWork {
     /// Returns the index: the one in the area, or else from the manifest's server, as a delta if there
     /// is one from the staged generation's.
-    private func index(
-        for area: StagingArea,
+    func index(
+        for area: Directory,
         _ base: Directory?,
         _ figures: inout StagingFigures
     ) async throws(StageError) -> ContentIndex {
-        for place in [area.directory, base].compactMap(\.self) {
+        for place in [area, base].compactMap(\.self) {
             if let bytes = try await bytes(in: place), Digest(of: bytes) == reference.contentDigest
             {
                 return try await keep(bytes, in: area)
@@ -206,11 +226,11 @@ extension IndexedWork {
     /// Decodes an index whose digest is right, after putting it into the area.
     private func keep(
         _ bytes: [UInt8],
-        in area: StagingArea
+        in area: Directory
     ) async throws(StageError) -> ContentIndex {
         try await blocking { () throws(StageError) in
             try Self.storing { () throws(FileError) in
-                try area.directory.write(bytes, to: Self.indexName, durably: false)
+                try area.write(bytes, to: Self.indexName, durably: false)
             }
             do throws(IndexError) {
                 return try ContentIndex(decoding: bytes)

@@ -31,6 +31,9 @@ public enum StageError: Error, Equatable, Sendable {
     /// What describes the content of the pack cannot be read.
     case index(reason: String)
 
+    /// The pack has no file at the path.
+    case noSuchFile(ContentPath, in: PackID)
+
     /// The archive holds less than the manifest declares.
     case incompleteContent(declared: ContentFigures, actual: ContentFigures)
 
@@ -107,6 +110,8 @@ extension StageError: CustomStringConvertible {
             error.description
         case .index(let reason):
             "the index is not usable: \(reason)"
+        case .noSuchFile(let path, let id):
+            "the pack '\(id)' has no file '\(path)'"
         case .incompleteContent(let declared, let actual):
             "the pack holds \(actual), expected \(declared)"
         case .container(let error):

@@ -212,7 +212,7 @@ struct StagingRun: Sendable {
     }
 
     /// Opens the container, makes it where it is missing, and keeps the manifest in it.
-    private func openContainer(
+    func openContainer(
         _ path: FilePath,
         storing manifest: AcceptedManifest
     ) throws(CommandFailure) -> Container {
@@ -293,7 +293,7 @@ struct StagingRun: Sendable {
     }
 
     /// The manifest: the server's, or the stored one where the server is not asked or does not answer.
-    private func manifest(
+    func manifest(
         _ source: ManifestSource,
         _ reader: ContainerReader?,
         _ stager: Stager

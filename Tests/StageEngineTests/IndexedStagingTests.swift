@@ -94,6 +94,26 @@ struct IndexedStagingTests {
         #expect(world.server.counts(for: "/" + reference.deltas[0].url).requests == 1)
     }
 
+    @Test func eachOfFiveVersionsIsUpdatedToTheNewest() async throws {
+        var changing = tree
+        for version in 1...5 {
+            changing["small/1/\(version)"] = Array("version \(version)".utf8)
+            changing["large/noise"]?[version * 200_000] ^= 1
+            changing["only/\(version)"] = noise(70_000, seed: UInt64(100 + version))
+            changing["only/\(version - 2)"] = nil
+            try await world.publish(changing)
+            _ = try figures(await world.stage("container-\(version)"))
+        }
+        changing["last"] = noise(200_000, seed: 200)
+        try await world.publish(changing)
+        for version in 1...5 {
+            let before = world.bundleRequests
+            _ = try figures(await world.stage("container-\(version)"))
+            #expect(try world.staged("container-\(version)") == changing)
+            #expect(world.bundleRequests - before <= 20)
+        }
+    }
+
     @Test func anUpdateBackTakesEverythingFromHere() async throws {
         try await world.publish(tree)
         _ = try await world.stage()

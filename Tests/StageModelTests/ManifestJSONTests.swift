@@ -74,8 +74,7 @@ import Testing
         ),
         (
             #""archive": \#(Sample.archive)"#, #""index": {}"#,
-            "packs[0].archive: expected an archive, "
-                + "found only an index, which this version does not read"
+            "packs[0].index.url: expected a string, found nothing"
         ),
         (
             #""archive": \#(Sample.archive)"#, #""archive": []"#,

@@ -55,6 +55,11 @@ struct CollectGarbageCommand: StagePackSubcommand {
             report.add(
                 try container.sweep(now: now) { wanted?.contains(prefix(of: $0)) ?? true }
             )
+            if let wanted {
+                report.leftovers += try container.removePartialContent { digest in
+                    wanted.contains(digest.description)
+                }
+            }
             Console.print(report, asJSON: json)
             return .success
         } catch {

@@ -2,15 +2,27 @@ import ArgumentParser
 import StageEngine
 import StageModel
 import StagePack
+import StageSystem
+import SystemPackage
 
 struct LoadCommand: StagePackSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "load",
-        abstract: "Print the directory of a pack, fetching it first if need be."
+        abstract: "Print the directory of a pack, fetching it first if need be.",
+        discussion: """
+            With '--file' the path of one file of the pack is printed. Of an indexed pack that is not \
+            staged only that file is fetched, and stays until the manifest has another version.
+            """
     )
 
     @Argument(help: "The pack.", transform: PackArgument.parse)
     var pack: PackID
+
+    @Option(
+        help: ArgumentHelp("Print the path of this file of the pack.", valueName: "path"),
+        transform: Self.file
+    )
+    var file: ContentPath?
 
     @Option(help: ArgumentHelp("The seconds after which to stop.", valueName: "seconds"))
     var deadline: Seconds?
@@ -24,10 +36,12 @@ struct LoadCommand: StagePackSubcommand {
     func perform() async throws(CommandFailure) -> ExitStatus {
         let session = try Session(source, network)
         if let path = try session.stagedPath(of: pack) {
+            if let file { return try printStaged(file, below: path) }
             Console.print(PathReport(pack: pack, path: path), asJSON: output.json)
             return .success
         }
         guard !session.isOffline else { throw .notStaged(pack) }
+        if let file { return try await fetch(file, session) }
         let id = pack
         let run = StagingRun(session: session, output: output, wanted: .packs([id]))
         let body = { @Sendable () async throws(CommandFailure) in try await run.run() }
@@ -46,6 +60,44 @@ struct LoadCommand: StagePackSubcommand {
         }
         Console.print(PathReport(pack: pack, path: path), asJSON: output.json)
         return .success
+    }
+
+    private func printStaged(
+        _ file: ContentPath,
+        below path: String
+    ) throws(CommandFailure) -> ExitStatus {
+        let place = FilePath(path).pushing(FilePath(file.text))
+        guard FileStatus.exists(place) else { throw CommandFailure(.noSuchFile(file, in: pack)) }
+        Console.print(PathReport(pack: pack, path: place.string), asJSON: output.json)
+        return .success
+    }
+
+    private func fetch(
+        _ file: ContentPath,
+        _ session: Session
+    ) async throws(CommandFailure) -> ExitStatus {
+        let run = StagingRun(session: session, output: output, wanted: .packs([pack]))
+        let id = pack
+        let (result, interruption) = await withInterruption(after: deadline?.duration) {
+            () async -> Result<FilePath, CommandFailure> in
+            do throws(CommandFailure) {
+                return .success(try await run.fetchFile(file, of: id))
+            } catch {
+                return .failure(error)
+            }
+        }
+        _ = interruption
+        let path = try result.get()
+        Console.print(PathReport(pack: pack, path: path.string), asJSON: output.json)
+        return .success
+    }
+
+    private static func file(_ text: String) throws -> ContentPath {
+        do throws(ValueError) {
+            return try ContentPath(text)
+        } catch {
+            throw ValidationError(error.description)
+        }
     }
 }
 

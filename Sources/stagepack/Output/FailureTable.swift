@@ -126,6 +126,8 @@ extension CommandFailure {
             outcome(of: error)
         case .content(let error):
             outcome(of: error)
+        case .noSuchFile:
+            (.unknownPack, "run 'stagepack load' without '--file' to see what the pack has", .never)
         case .index:
             (.contentRefused, "tell the publisher: the index is damaged", .never)
         case .incompleteContent:

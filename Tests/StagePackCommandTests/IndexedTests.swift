@@ -1,0 +1,229 @@
+import FoundationEssentials
+import Glibc
+import StageDigest
+import StageIndex
+import StageModel
+import StagePublish
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+/// Indexed packs from a recipe to a reader, with the program alone.
+@Suite(.server, .directory)
+struct IndexedTests {
+    @Test func aPackIsPackagedServedStagedAndUpdated() async throws {
+        let world = try World()
+        let publisher = try Publisher(world)
+        try publisher.write(["a/large": content(3_000_000, 1), "b": Array("text".utf8), "c": []])
+        let first = try await publisher.package(version: 1)
+        try await world.succeed("fetch", "levels")
+        #expect(try world.staged(try PackID("levels")) == publisher.files())
+        var changed = content(3_000_000, 1)
+        changed[1_500_000] ^= 1
+        try publisher.write(["a/large": changed, "d": Array("new".utf8)])
+        let second = try await publisher.package(version: 2, base: first)
+        let told = try await world.program.run(["diff", first, second])
+        #expect(told.output.contains("2 files are reused, 2 change or are new, 0 go"), "\(told)")
+        let before = publisher.bytesSent
+        let json = try await world.succeed("fetch", "levels", "--json")
+        #expect(json.contains("\"staged\""))
+        #expect(try world.staged(try PackID("levels")) == publisher.files())
+        #expect(publisher.bytesSent - before < 300_000)
+        try await world.succeed("verify", "levels")
+    }
+
+    @Test func oneFileIsFetchedWithoutTheOthers() async throws {
+        let world = try World()
+        let publisher = try Publisher(world)
+        let large = content(500_000, 1)
+        try publisher.write(["a/large": large, "b": Array("text".utf8), "c": content(3_000_000, 2)])
+        let first = try await publisher.package(version: 1)
+        for (file, expected) in [("a/large", large), ("b", Array("text".utf8))] {
+            let path = try await world.succeed("load", "levels", "--file", file)
+            #expect(try bytes(of: FilePath(String(path.dropLast()))) == expected)
+        }
+        #expect(publisher.bytesSent < 600_000)
+        #expect(try world.staged(try PackID("levels")) == nil)
+        // What is here already is asked for nowhere.
+        let before = publisher.bytesSent
+        try await world.succeed("load", "levels", "--file", "a/large")
+        #expect(publisher.bytesSent == before)
+        let missing = try await world.run("load", "levels", "--file", "d")
+        #expect(missing.status != 0 && missing.error.contains("has no file 'd'"), "\(missing)")
+        // The whole pack takes from it what it has.
+        try await world.succeed("fetch", "levels")
+        #expect(publisher.bytesSent - before < 3_100_000)
+        #expect(try world.staged(try PackID("levels")) == publisher.files())
+        let staged = try await world.succeed("load", "levels", "--file", "b")
+        #expect(staged.hasSuffix("/content/b\n"))
+        // Files of versions that are offered no more go.
+        try publisher.write(["b": [1]])
+        _ = try await publisher.package(version: 2, base: first)
+        try await world.succeed("fetch", "levels")
+        try await world.succeed("gc")
+        #expect(try world.names(in: "files") == [])
+    }
+
+    @Test func whatIsNoIndexIsRefused() async throws {
+        let world = try World()
+        let publisher = try Publisher(world)
+        try publisher.write(["a": [1]])
+        let first = try await publisher.package(version: 1)
+        let recipe = world.directory.path.appending("recipe.json").string
+        for (arguments, words) in [
+            (["diff", recipe, first], "is not the index of a pack"),
+            (["package", recipe, "--base", first], "'--base' is for '--indexed'"),
+            (["package", recipe, "--indexed", "--base", recipe], "is not the index of a pack"),
+            (["package", recipe, "--indexed", "--format", "tar"], "'--format' is for archives"),
+        ] {
+            let ending = try await world.program.run(arguments)
+            #expect(ending.status == 64 && ending.error.contains(words), "\(arguments): \(ending)")
+        }
+    }
+
+    @Test(arguments: [1, 2] as [UInt64])
+    func anUpdateIsWholeOrNotThereWhereverItIsKilled(seed: UInt64) async throws {
+        let world = try World()
+        let publisher = try Publisher(world)
+        var random = SeededGenerator(seed: seed)
+        // Two trees that share half, taken in turns.
+        var trees: [StagedFiles] = []
+        var indexes: [String] = []
+        for number in 0...1 as ClosedRange<UInt64> {
+            try publisher.write(
+                ["same": content(6_000_000, 1), "other": content(12_000_000, 2 + number)]
+            )
+            indexes.append(try await publisher.package(version: 1, base: indexes.last))
+            trees.append(try publisher.files())
+        }
+        var version = 1
+        try publisher.publish(indexes[1], version: version, rate: 25 << 20)
+        var kills = 0
+        while kills < 50 {
+            let moment = Duration.milliseconds(Int.random(in: 0..<500, using: &random))
+            let ending = try await world.run("fetch", "levels", "--quiet") { running in
+                try await Task.sleep(for: moment)
+                running.send(SIGKILL)
+            }
+            let seen = try world.staged(try PackID("levels"))
+            let isNew = seen == trees[version % 2]
+            if ending.status == Program.killed {
+                kills += 1
+                #expect(isNew || seen == (version == 1 ? nil : trees[(version - 1) % 2]))
+            } else {
+                #expect(ending == Program.Ending(status: 0, output: "", error: ""))
+                #expect(isNew)
+            }
+            if isNew {
+                version += 1
+                try publisher.publish(indexes[version % 2], version: version, rate: 25 << 20)
+            }
+        }
+        #expect(version > 2)
+        // Six ranges of 4 MiB at most were on their way each time, and never all of them were lost.
+        let allowed = version * 13_000_000 + kills * (6 << 20)
+        #expect(publisher.bytesSent < allowed, "\(publisher.bytesSent) for \(version) versions")
+        try await world.succeed("fetch", "levels", "--quiet")
+        #expect(try world.staged(try PackID("levels")) == trees[version % 2])
+        try await world.succeed("gc", "--all")
+        #expect(try world.names(in: "staging") == [])
+        print(
+            "seed \(seed): \(kills) kills, \(version) versions, \(publisher.bytesSent) bytes sent"
+        )
+    }
+}
+
+/// Bytes that nothing compresses, the same each time.
+private func content(_ count: Int, _ seed: UInt64) -> [UInt8] {
+    var random = SeededGenerator(seed: seed)
+    var bytes: [UInt8] = []
+    bytes.reserveCapacity(count + 8)
+    while bytes.count < count {
+        withUnsafeBytes(of: UInt64.random(in: 0 ... .max, using: &random)) { unsafe bytes += $0 }
+    }
+    return Array(bytes.prefix(count))
+}
+
+/// A tree, a recipe and a store that the test's server serves.
+private struct Publisher {
+    let world: World
+    private let tree: FilePath
+    private let store: FilePath
+    private let recipe: FilePath.Component = "recipe.json"
+
+    init(_ world: World) throws {
+        self.world = world
+        tree = world.directory.path.appending("tree")
+        store = world.directory.path.appending("store")
+        let text = #"""
+            {
+              // What Apple's tool reads.
+              "assetPackID": "levels",
+              "downloadPolicy": {"onDemand": {}},
+              "fileSelectors": [{"directory": "."}],
+              "sourceRoot": "\#(tree)"
+            }
+            """#
+        try world.directory.write(Array(text.utf8), to: recipe, durably: false)
+    }
+
+    /// Writes files, in place of those that there are.
+    func write(_ files: [String: [UInt8]]) throws {
+        for (path, bytes) in files {
+            let place = FilePath("\(tree)/\(path)")
+            let name = try #require(place.lastComponent)
+            try Directory.make(place.removingLastComponent()).write(bytes, to: name, durably: false)
+        }
+    }
+
+    /// What the tree holds.
+    func files() throws -> StagedFiles { try StagedFiles(tree) }
+
+    /// Makes a pack of the tree and publishes it; returns the path of its index.
+    func package(version: Int, base: String? = nil) async throws -> String {
+        let path = world.directory.path.appending(recipe).string
+        let arguments = [
+            "package", path, "--indexed", "--level", "3", "--json", "-o", store.string,
+        ]
+        let ending = try await world.program.run(arguments + (base.map { ["--base", $0] } ?? []))
+        #expect(ending.status == 0, "\(ending)")
+        struct Report: Decodable { var file: String }
+        let report = try JSONDecoder().decode(Report.self, from: Data(ending.output.utf8))
+        try publish(report.file, version: version)
+        return report.file
+    }
+
+    /// Serves the store, and a manifest that offers an index of it.
+    func publish(_ index: String, version: Int, rate: Int? = nil) throws {
+        let stored = try StoredIndex(at: FilePath(index))
+        for folder in ["b", "i"] as [FilePath.Component] {
+            let place = store.appending(folder)
+            for name in try Directory.open(place).entries().map(\.name) {
+                let answer = Answer.content(try bytes(of: place.appending(name)))
+                world.server.answer("/\(folder)/\(name)", with: answer.with { $0.rate = rate })
+            }
+        }
+        let pack = Pack(
+            id: try PackID("levels"),
+            version: version,
+            policy: .onDemand,
+            archive: nil,
+            index: stored.reference,
+            installedSize: stored.index.installedSize,
+            fileCount: stored.index.fileCount
+        )
+        let manifest = Manifest(
+            application: try ApplicationID("net.example.wallpaper"),
+            revision: version,
+            packs: [pack]
+        )
+        world.server.answer("/manifest.json", with: .content(manifest.json()))
+    }
+
+    /// The bytes of bundles that were sent.
+    var bytesSent: Int {
+        let names = (try? Directory.open(store.appending("b")).entries()) ?? []
+        return names.reduce(0) { $0 + world.server.counts(for: "/b/\($1.name)").bytes }
+    }
+}
