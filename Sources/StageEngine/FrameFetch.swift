@@ -1,3 +1,4 @@
+import Dispatch
 import StageContainer
 import StageDigest
 import StageFrame
@@ -19,7 +20,7 @@ struct FrameFetch: Sendable {
     private static let width = 6
 
     /// What has come so far.
-    private final class Progress: Sendable {
+    fileprivate final class Progress: Sendable {
         private struct State {
             var received: Int64 = 0
             var written: Int64 = 0
@@ -114,6 +115,7 @@ struct FrameFetch: Sendable {
         _ bundles: BundleFiles,
         _ progress: Progress
     ) async throws(StageError) -> String {
+        let consumer = RangeConsumer(fetch: self, request: request, progress: progress)
         var fetch = ContentFetch(
             mirrors: mirrors,
             limit: ByteCount(Int64(request.range.count))
@@ -124,55 +126,139 @@ struct FrameFetch: Sendable {
         fetch.priority = work.pack.priority
         let report = work.report
         fetch.report = { event in StagingEvent(event).map(report) }
-        let bytes: [UInt8]
-        let url: String
+        fetch.take = { consumer.take($0) }
+        var url = mirrors.first ?? ""
         do throws(StageError) {
-            let document = try await work.fetch(fetch)
-            (bytes, url) = (document.bytes, document.url)
+            url = try await work.fetch(fetch).url
         } catch .transfer(.unacceptable(_, .ranges)) {
-            (bytes, url) = (try await bundles.part(request), fetch.mirrors[0])
+            consumer.take(.began)
+            consumer.take(.bytes(try await bundles.part(request)))
+        } catch {
+            // What has come whole is written, and not asked for again.
+            _ = try? await consumer.finish(url)
+            throw error
         }
-        let reused = progress.reused
-        report(.received(reused + progress.receive(bytes.count), reused: reused))
-        try await work.blocking { () throws(StageError) in
-            let written = try write(request, bytes, from: url)
-            report(.unpacked(progress.write(written)))
-        }
+        try await consumer.finish(url)
         return url
     }
 
-    /// Verifies, decompresses and writes the frames of a range; returns how many bytes were written.
-    private func write(
-        _ request: RangePlan.Request,
-        _ content: [UInt8],
-        from url: String
+    /// Verifies, decompresses and writes a frame; returns how many bytes were written.
+    fileprivate func write(
+        _ position: Int,
+        _ stored: [UInt8],
+        _ decompressor: inout FrameDecompressor
     ) throws(StageError) -> Int64 {
-        var decompressor = FrameDecompressor()
-        var written: Int64 = 0
-        for position in request.frames {
-            let frame = tree.index.frames[position]
-            let start = Int(frame.range.lowerBound - request.range.lowerBound)
-            let end = start + frame.storedLength
-            guard end <= content.count else { throw .transfer(.wrongDigest(url: url)) }
-            var bytes = Array(content[start..<end])
-            guard Digest(of: bytes) == frame.storedDigest else {
-                throw .transfer(.wrongDigest(url: url))
+        let frame = tree.index.frames[position]
+        var bytes = stored
+        guard Digest(of: bytes) == frame.storedDigest else {
+            throw .transfer(.wrongDigest(url: ""))
+        }
+        if frame.compressed != nil {
+            do throws(FrameError) {
+                bytes = try decompressor.decompress(bytes.span, to: frame.length)
+            } catch {
+                throw .index(reason: error.description)
             }
-            if frame.compressed != nil {
-                do throws(FrameError) {
-                    bytes = try decompressor.decompress(bytes.span, to: frame.length)
-                } catch {
-                    throw .index(reason: error.description)
-                }
-                guard Digest(of: bytes) == frame.digest else {
-                    throw .index(reason: "a frame decompresses to something else than it names")
-                }
-            }
-            written += try IndexedWork.storing { () throws(FileError) in
-                try tree.write(position, bytes, except: done)
+            guard Digest(of: bytes) == frame.digest else {
+                throw .index(reason: "a frame decompresses to something else than it names")
             }
         }
-        return written
+        return try IndexedWork.storing { () throws(FileError) in
+            try tree.write(position, bytes, except: done)
+        }
+    }
+}
+
+/// Takes the bytes of one range as they come, and writes each frame as soon as it is whole.
+private final class RangeConsumer: Sendable {
+    private struct State: ~Copyable {
+        var decompressor = FrameDecompressor()
+        /// What has come and is of no whole frame yet, from `start` of the bundle on.
+        var bytes: [UInt8] = []
+        var start: Int64 = 0
+        /// The frame that is awaited, by its place in the request.
+        var next = 0
+        var isWritten: [Bool]
+        var error: StageError?
+    }
+
+    private let fetch: FrameFetch
+    private let request: RangePlan.Request
+    private let progress: FrameFetch.Progress
+    private let queue = DispatchQueue(label: "stagepack.frames")
+    /// Only the jobs of `queue` use it, one after the other; the lock is never waited for.
+    private let state: Mutex<State>
+
+    init(fetch: FrameFetch, request: RangePlan.Request, progress: FrameFetch.Progress) {
+        self.fetch = fetch
+        self.request = request
+        self.progress = progress
+        state = Mutex(State(isWritten: [Bool](repeating: false, count: request.frames.count)))
+    }
+
+    /// Takes what comes next, and waits for nothing.
+    func take(_ piece: BodyPiece) {
+        queue.async { [self] in state.withLock { consume(piece, &$0) } }
+    }
+
+    /// Waits until everything that was taken is written.
+    ///
+    /// - Throws: What went wrong; an error that blames `url` where frames are missing.
+    func finish(_ url: String) async throws(StageError) {
+        let error = await withCheckedContinuation { continuation in
+            queue.async { [self] in
+                continuation.resume(
+                    returning: state.withLock { state -> StageError? in
+                        let isWhole = state.isWritten.allSatisfy { $0 }
+                        return state.error ?? (isWhole ? nil : .transfer(.wrongDigest(url: url)))
+                    }
+                )
+            }
+        }
+        if case .transfer(.wrongDigest) = error { throw .transfer(.wrongDigest(url: url)) }
+        if let error { throw error }
+    }
+
+    private func consume(_ piece: BodyPiece, _ state: inout State) {
+        switch piece {
+        case .began:
+            state.bytes = []
+            state.start = request.range.lowerBound
+            state.next = 0
+        case .bytes(let bytes):
+            guard state.error == nil else { return }
+            state.bytes += bytes
+            let reused = progress.reused
+            fetch.work.report(.received(reused + progress.receive(bytes.count), reused: reused))
+            do throws(StageError) {
+                try writeFrames(&state)
+            } catch {
+                state.error = error
+            }
+        }
+    }
+
+    /// Writes the frames that are whole.
+    private func writeFrames(_ state: inout State) throws(StageError) {
+        var used = 0
+        while state.next < request.frames.count {
+            let position = request.frames[state.next]
+            let range = fetch.tree.index.frames[position].range
+            let begin = Int(range.lowerBound - state.start)
+            let end = Int(range.upperBound - state.start)
+            used = min(begin, state.bytes.count)
+            guard end <= state.bytes.count else { break }
+            if !state.isWritten[state.next] {
+                let stored = Array(state.bytes[begin..<end])
+                let written = try fetch.write(position, stored, &state.decompressor)
+                state.isWritten[state.next] = true
+                fetch.work.report(.unpacked(progress.write(written)))
+            }
+            state.next += 1
+            used = end
+        }
+        state.bytes.removeFirst(used)
+        state.start += Int64(used)
     }
 }
 

@@ -15,6 +15,9 @@ public struct ContentFetch: Sendable {
     ///
     /// The mirrors must never have anything else there: parts are not compared with each other.
     public var part: (range: Range<Int64>, total: Int64)?
+    /// Takes the bytes as they come, on the engine's thread, instead of the document: it must return at
+    /// once.
+    public var take: (@Sendable (BodyPiece) -> Void)?
     /// Where the document may come from, redirects included; `nil` stands for everywhere.
     public var allowedDomains: AllowedDomains?
     /// Orders transfers that wait for a connection: higher comes first.
@@ -51,6 +54,14 @@ extension ContentFetch {
         else { return .distrustRanges("206 of something else") }
         return .begin
     }
+}
+
+/// What comes of a body.
+public enum BodyPiece: Equatable, Sendable {
+    /// A body begins, from its first byte: what came before is to be forgotten.
+    case began
+    /// The next bytes.
+    case bytes([UInt8])
 }
 
 /// What a server has for a ``ContentFetch``.

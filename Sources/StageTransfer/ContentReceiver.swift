@@ -12,6 +12,7 @@ final class ContentReceiver: ExchangeReceiver {
     private(set) var decision: ResponseRules.Decision?
     private var head: ResponseHead?
     private var bytes: [UInt8] = []
+    private var count: Int64 = 0
     private var isTooLarge = false
 
     init(_ request: ContentFetch, route: Route, source: String, rules: ResponseRules) {
@@ -37,21 +38,36 @@ final class ContentReceiver: ExchangeReceiver {
         self.head = head
         if decision.isFinal { report(.responded(ResponseSummary(head, at: route))) }
         guard decision == .begin else { return .skip }
-        bytes.reserveCapacity(Int(head.bodyLength ?? 0))
+        request.take?(.began)
+        bytes.reserveCapacity(request.take == nil ? Int(head.bodyLength ?? 0) : Self.pieceSize)
         return .take
     }
 
     func receive(_ body: Span<UInt8>) -> Bool {
-        guard Int64(bytes.count) + Int64(body.count) <= rules.limit else {
+        count += Int64(body.count)
+        guard count <= rules.limit else {
             isTooLarge = true
             return false
         }
         unsafe body.withUnsafeBufferPointer { unsafe bytes.append(contentsOf: $0) }
+        if bytes.count >= Self.pieceSize { giveAway() }
         return true
+    }
+
+    /// How many bytes are given away at once.
+    private static let pieceSize = 256 << 10
+
+    /// Gives away what has come, if somebody takes it.
+    private func giveAway() {
+        guard let take = request.take, !bytes.isEmpty else { return }
+        take(.bytes(bytes))
+        bytes.removeAll(keepingCapacity: true)
     }
 
     /// What the exchange comes to, once it has ended; `nil` stands for a redirect.
     func outcome(_ end: ExchangeEnd) -> DownloadMachine.Outcome? {
+        // What was cut off is of use as well.
+        giveAway()
         if isTooLarge { return .decided(.tooLarge, url: url.display, source: source, size: limit) }
         if end.code == nil, !end.isStalled { return .local(.cancelled) }
         guard let decision else { return .failed(end, url: url.display) }

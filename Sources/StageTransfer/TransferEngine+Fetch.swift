@@ -126,6 +126,11 @@ extension TransferEngine {
             } else {
                 bytes = try file.readAll(limit: Int(limit.rawValue))
             }
+            if let take = request.take {
+                take(.began)
+                take(.bytes(bytes))
+                bytes = []
+            }
             return .document(FetchedDocument(bytes: bytes, url: url.display))
         } catch  where error.errno == .fileTooLarge {
             throw .unacceptable(url: url.display, .size(limit: limit))

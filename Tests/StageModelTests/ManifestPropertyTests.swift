@@ -52,10 +52,32 @@ import Testing
             pack.policy = policies.randomElement(using: &random) ?? .onDemand
             pack.priority = Int.random(in: .min ... .max, using: &random)
             pack.userInfo = texts.randomElement(using: &random) ?? nil
-            pack.archive.fileName = Bool.random(using: &random) ? "Füssen.svg" : nil
-            pack.archive.format = ArchiveFormat.allCases.randomElement(using: &random) ?? .tar
+            pack.archive?.fileName = Bool.random(using: &random) ? "Füssen.svg" : nil
+            pack.archive?.format = ArchiveFormat.allCases.randomElement(using: &random) ?? .tar
+            if Bool.random(using: &random) { addIndex(to: &pack, &random) }
             return pack
         }
         return manifest
+    }
+
+    private static func addIndex(to pack: inout Pack, _ random: inout some RandomNumberGenerator) {
+        func digest() -> Digest {
+            Digest(bytes: (0..<32).map { _ in UInt8.random(in: .min ... .max, using: &random) })
+        }
+        func size() -> ByteCount {
+            ByteCount(Int64.random(in: 0...ManifestLimits.indexSize.rawValue, using: &random))
+        }
+        pack.index = PackIndex(
+            url: "i/1",
+            size: size(),
+            digest: digest(),
+            contentSize: size(),
+            contentDigest: digest(),
+            bundleSize: size(),
+            deltas: (0..<Int.random(in: 0...3, using: &random)).map { _ in
+                PackIndex.Delta(base: digest(), url: "i/2", size: size(), digest: digest())
+            }
+        )
+        if Bool.random(using: &random) { pack.archive = nil }
     }
 }

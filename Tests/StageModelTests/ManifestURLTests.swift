@@ -21,14 +21,30 @@ import Testing
     ])
     func urlsAreResolvedAgainstTheManifest(base: String, url: String, expected: String) throws {
         var manifest = try Sample.expected()
-        var archive = manifest.packs[0].archive
-        archive.url = url
         manifest.baseURLs = []
-        #expect(manifest.urls(for: archive, manifestURL: base) == [expected])
+        #expect(manifest.urls(for: url, manifestURL: base) == [expected])
         manifest.baseURLs = [base, "https://second/x/", base]
-        let urls = manifest.urls(for: archive, manifestURL: "https://unused/")
+        let urls = manifest.urls(for: url, manifestURL: "https://unused/")
         #expect(urls.first == expected)
         #expect(urls.count == (url.contains(":") ? 1 : 2))
+    }
+
+    @Test func bundlesLieBesideTheirIndex() throws {
+        var manifest = try Sample.expected()
+        let digest = Digest(bytes: [UInt8](repeating: 0x11, count: 32))
+        let index = PackIndex(
+            url: "objects/i/\(digest)",
+            size: .zero,
+            digest: digest,
+            contentSize: .zero,
+            contentDigest: digest,
+            bundleSize: .zero
+        )
+        manifest.baseURLs = ["https://a/x/", "https://b/"]
+        let urls = manifest.urls(forBundle: digest, of: index, manifestURL: "https://unused/")
+        #expect(
+            urls == ["https://a/x/objects/b/\(digest)", "https://b/objects/b/\(digest)"]
+        )
     }
 
     @Test(arguments: [

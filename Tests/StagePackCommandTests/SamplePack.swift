@@ -52,7 +52,7 @@ struct SamplePack: Sendable {
     }
 
     /// The path of the archive on the server.
-    var path: String { "/\(pack.archive.url)" }
+    var path: String { "/\(pack.archive?.url ?? "")" }
 
     /// The digests of the files, by their paths.
     var digests: [String: Digest] {
