@@ -226,7 +226,7 @@ let package = Package(
             "StagePublish",
             [
                 "StageArchive", "StageDigest", "StageModel", "StagePublish", "StageSystem",
-                "StageTesting", "StageTransfer", subprocess, system,
+                "StageTesting", "StageTransfer", logging, subprocess, system,
             ]
         ),
         tests("StageSystem", ["StageSystem", "StageTesting", system]),

@@ -63,7 +63,7 @@ extension ArchiveError: CustomStringConvertible {
 
 extension ArchiveError {
     /// Calls `body`, and wraps the error of a file system call.
-    static func wrapping<Result>(
+    static func wrapping<Result: ~Copyable>(
         _ body: () throws(FileError) -> Result
     ) throws(ArchiveError) -> Result {
         do {

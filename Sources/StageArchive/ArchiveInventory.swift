@@ -14,15 +14,22 @@ public struct ArchiveInventory: Hashable, Sendable {
     /// For archives of one's own: the decoder is not confined. Duplicates are not looked for.
     ///
     /// - Throws: ``ArchiveError``, for an archive that would not be unpacked.
-    public init(_ archive: FileDescriptor, format: ArchiveFormat) throws(ArchiveError) {
+    public init(_ path: FilePath, format: ArchiveFormat) throws(ArchiveError) {
+        let file = try ArchiveError.wrapping { () throws(FileError) in
+            try File.open(readingRegular: path)
+        }
+        try self.init(file, format: format)
+    }
+
+    private init(_ file: borrowing File, format: ArchiveFormat) throws(ArchiveError) {
         if format == .file {
             fileCount = 1
-            installedSize = ByteCount(FileStatus(of: archive)?.size ?? 0)
+            installedSize = ByteCount(FileStatus(of: file.descriptor)?.size ?? 0)
             return
         }
         var links = ContentLinks()
         var sizes: [String: ByteCount] = [:]
-        var reader = try ArchiveReader.open(archive, format: format)
+        var reader = try ArchiveReader.open(file.descriptor, format: format)
         while let header = try reader.nextEntry() {
             guard let entry = try Self.judge(header) else { continue }
             switch entry.kind {

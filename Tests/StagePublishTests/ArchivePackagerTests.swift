@@ -89,10 +89,7 @@ import Testing
         )
         #expect(archive.pack(version: 7, url: "x") == expected)
         let output = try TemporaryDirectory.required().path.appending("out")
-        let inventory = try ArchiveInventory(
-            FileDescriptor.open(output, .readOnly),
-            format: format
-        )
+        let inventory = try ArchiveInventory(output, format: format)
         #expect(inventory.fileCount == archive.fileCount)
         #expect(inventory.installedSize == archive.installedSize)
     }

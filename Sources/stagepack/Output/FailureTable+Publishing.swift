@@ -1,3 +1,4 @@
+import StageArchive
 import StageModel
 import StagePublish
 import StageSystem
@@ -50,5 +51,41 @@ extension CommandFailure {
             hint: error.isOutOfSpace ? "free some space" : nil,
             retry: error.isOutOfSpace ? .later : .never
         )
+    }
+}
+
+extension CommandFailure {
+    /// What it means to the user that a manifest was not changed.
+    init(_ error: ManifestEditError, manifest: String) {
+        let status: ExitStatus
+        let hint: String?
+        switch error {
+        case .manifest:
+            (status, hint) = (.manifestInvalid, "run 'stagepack manifest lint' on it")
+        case .unknownPack:
+            (status, hint) = (.unknownPack, "'stagepack manifest add' adds one")
+        case .versionWentBack:
+            (status, hint) = (.manifestRefused, "raise --pack-version: a version never goes back")
+        }
+        self.init(
+            status: status,
+            message: "\(manifest.forDisplay()): \(error)",
+            hint: hint,
+            retry: .never
+        )
+    }
+
+    /// What it means to the user that an archive cannot go into a manifest.
+    init(_ error: ArchiveError, archive: String) {
+        if case .fileSystem(let error) = error {
+            self.init(output: error)
+        } else {
+            self.init(
+                status: .contentRefused,
+                message: "'\(archive)': \(error)",
+                hint: "no application would unpack it; 'stagepack package' makes another",
+                retry: .never
+            )
+        }
     }
 }

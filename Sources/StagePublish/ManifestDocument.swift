@@ -1,0 +1,166 @@
+public import StageModel
+
+/// A publisher's manifest as a file: what is changed in it leaves everything else as it was, members
+/// that this version does not know included.
+public struct ManifestDocument {
+    /// What the document says.
+    public private(set) var manifest: Manifest
+    private var tree: JSONTree
+
+    /// Begins a manifest without packs, of revision 1.
+    ///
+    /// - Throws: ``ManifestError`` for a base URL that a manifest may not have.
+    public init(application: ApplicationID, baseURLs: [String]) throws(ManifestError) {
+        let urls: [JSONTree] = baseURLs.map { .string($0) }
+        let tree = JSONTree.object([
+            .init("manifestVersion", .integer(Int64(Manifest.formatVersion))),
+            .init("application", .string(application.text)),
+            .init("revision", .integer(1)),
+            .init("baseURLs", .array(urls)),
+            .init("packs", .array([])),
+        ])
+        self.tree =
+            baseURLs.isEmpty ? .object(tree.members.filter { $0.name != "baseURLs" }) : tree
+        manifest = try Manifest(json: Self.bytes(self.tree))
+    }
+
+    /// Reads a manifest.
+    public init(json: [UInt8]) throws(ManifestError) {
+        manifest = try Manifest(json: json)
+        var parser = JSONParser(json)
+        tree = try parser.document()
+    }
+
+    /// The document as JSON.
+    public func json() -> [UInt8] { Self.bytes(tree) }
+
+    /// Adds a pack, or puts it in the place of the one with its id, and raises the revision.
+    ///
+    /// The priority `nil` keeps the one that there was. Returns whether anything changed.
+    ///
+    /// - Throws: ``ManifestEditError``; the document is then as it was.
+    public mutating func add(
+        _ pack: Pack,
+        priority: Int? = nil
+    ) throws(ManifestEditError) -> Bool {
+        var pack = pack
+        let index = manifest.packs.firstIndex { $0.id == pack.id }
+        let present = index.map { manifest.packs[$0] }
+        if let present, pack.version < present.version {
+            throw .versionWentBack(pack.id, present: present.version, offered: pack.version)
+        }
+        pack.priority = priority ?? present?.priority ?? pack.priority
+        if pack == present { return false }
+        let fresh = try Self.tree(of: pack)
+        var packs = tree["packs"]?.elements ?? []
+        if let index {
+            packs[index] = Self.merge(packs[index], fresh)
+        } else {
+            packs.append(fresh)
+        }
+        try replacePacks(packs)
+        return true
+    }
+
+    /// Sets the policy of a pack, and raises the revision; returns whether anything changed.
+    ///
+    /// - Throws: ``ManifestEditError``; the document is then as it was.
+    public mutating func setPolicy(
+        _ policy: DownloadPolicy,
+        of id: PackID
+    ) throws(ManifestEditError) -> Bool {
+        guard let index = manifest.packs.firstIndex(where: { $0.id == id }) else {
+            throw .unknownPack(id)
+        }
+        var pack = manifest.packs[index]
+        guard pack.policy != policy else { return false }
+        pack.policy = policy
+        var packs = tree["packs"]?.elements ?? []
+        if let value = try Self.tree(of: pack)["policy"] {
+            packs[index] = packs[index].setting("policy", to: value)
+        }
+        try replacePacks(packs)
+        return true
+    }
+
+    private mutating func replacePacks(_ packs: [JSONTree]) throws(ManifestEditError) {
+        let revised = tree.setting("packs", to: .array(packs))
+            .setting("revision", to: .integer(Int64(manifest.revision) + 1))
+        do throws(ManifestError) {
+            manifest = try Manifest(json: Self.bytes(revised))
+            tree = revised
+        } catch {
+            throw .manifest(error)
+        }
+    }
+
+    /// The members of a pack that are known, in the order in which people read them.
+    private static let names = [
+        "id", "version", "policy", "archive", "index", "installedSize", "fileCount", "priority",
+        "userInfo", "url", "format", "size", "sha256", "fileName",
+    ]
+
+    /// The pack as a manifest has it.
+    private static func tree(of pack: Pack) throws(ManifestEditError) -> JSONTree {
+        // The application is only there because a manifest has one.
+        let application = ApplicationID(unchecked: pack.id.text)
+        let whole = Manifest(application: application, revision: 0, packs: [pack]).json()
+        do throws(ManifestError) {
+            var parser = JSONParser(whole)
+            let tree = sorted(try parser.document()["packs"]?.elements.first ?? .null)
+            return tree["archive"].map { tree.setting("archive", to: sorted($0)) } ?? tree
+        } catch {
+            throw .manifest(error)
+        }
+    }
+
+    private static func sorted(_ tree: JSONTree) -> JSONTree {
+        func rank(_ member: JSONTree.Member) -> Int {
+            names.firstIndex(of: member.name) ?? names.count
+        }
+        return .object(tree.members.sorted { rank($0) < rank($1) })
+    }
+
+    /// The new entry of a pack with what the old one has that is not known.
+    private static func merge(_ old: JSONTree, _ new: JSONTree) -> JSONTree {
+        var merged: JSONTree = .object([])
+        for member in old.members {
+            if let value = new[member.name] {
+                merged = merged.setting(member.name, to: value)
+            } else if !names.contains(member.name) {
+                merged = merged.setting(member.name, to: member.value)
+            }
+        }
+        for member in new.members where merged[member.name] == nil {
+            merged = merged.setting(member.name, to: member.value)
+        }
+        return merged
+    }
+
+    private static func bytes(_ tree: JSONTree) -> [UInt8] { Array("\(tree.indented())\n".utf8) }
+}
+
+/// Why a manifest was not changed.
+@nonexhaustive
+public enum ManifestEditError: Error, Equatable, Sendable {
+    /// It would not be a manifest any more.
+    case manifest(ManifestError)
+    /// It has no such pack.
+    case unknownPack(PackID)
+    /// It has a newer version of the pack than the one that was to be added.
+    case versionWentBack(PackID, present: Int, offered: Int)
+}
+
+extension ManifestEditError: CustomStringConvertible {
+    /// The reason, as a sentence fragment a person can read.
+    public var description: String {
+        switch self {
+        case .manifest(let error):
+            error.description
+        case .unknownPack(let id):
+            "there is no pack '\(id)'"
+        case .versionWentBack(let id, let present, let offered):
+            "pack '\(id)': expected a version of \(present) or more, found \(offered)"
+        }
+    }
+}

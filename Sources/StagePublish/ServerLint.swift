@@ -1,0 +1,206 @@
+public import StageModel
+public import StageTransfer
+
+/// Says what is wrong with the servers of a manifest's archives, and what keeps downloads from being
+/// continued there.
+public enum ServerLint {
+    /// Asks every mirror of every archive for the archive's last byte, and returns what there is to say
+    /// of the answers, in the order of the manifest.
+    ///
+    /// `manifestURL` is where the manifest is going to be; without it, archives whose URLs depend on
+    /// that are findings.
+    public static func findings(
+        about manifest: Manifest,
+        manifestURL: String?,
+        with engine: TransferEngine
+    ) async -> [LintFinding] {
+        await withTaskGroup(of: (Int, [LintFinding]).self) { group in
+            var count = 0
+            for (index, pack) in manifest.packs.enumerated() {
+                let member = "packs[\(index)].archive"
+                let urls = manifest.urls(for: pack.archive, manifestURL: manifestURL ?? "")
+                for url in urls {
+                    let place = count
+                    count += 1
+                    group.addTask {
+                        let check = ArchiveCheck(archive: pack.archive, url: url, member: member)
+                        return (place, await check.findings(with: engine))
+                    }
+                }
+            }
+            var findings: [Int: [LintFinding]] = [:]
+            for await (place, found) in group { findings[place] = found }
+            return (0..<count).flatMap { findings[$0] ?? [] }
+        }
+    }
+}
+
+/// An archive at one of its mirrors.
+struct ArchiveCheck: Sendable {
+    var archive: PackArchive
+    var url: String
+    /// The path of the archive's member.
+    var member: String
+
+    /// Asks the server, and judges its answer.
+    func findings(with engine: TransferEngine) async -> [LintFinding] {
+        guard url.contains(":") else {
+            return [
+                finding(
+                    .error,
+                    "depends on where the manifest is",
+                    hint: "pass --manifest-url, or add 'baseURLs' to the manifest"
+                )
+            ]
+        }
+        do throws(TransferError) {
+            return findings(on: try await engine.probe(url, fields: [field].compactMap { $0 }))
+        } catch {
+            return [LintFinding(severity: .error, member: "\(member).url", message: "\(error)")]
+        }
+    }
+
+    /// The header field that asks for the last byte; `nil` where there is none.
+    var field: String? {
+        let size = archive.size.rawValue
+        return size == 0 ? nil : "Range: bytes=\(size - 1)-\(size - 1)"
+    }
+
+    /// Judges an answer.
+    func findings(on answer: ProbeAnswer) -> [LintFinding] {
+        switch answer {
+        case .file(let size):
+            return sizeFindings(size.rawValue)
+        case .server(let summary, let hasStrongValidator):
+            let findings = contentFindings(summary)
+            guard findings.allSatisfy({ $0.severity != .error }) else { return findings }
+            return findings + validatorFindings(summary, hasStrongValidator)
+        }
+    }
+
+    private func contentFindings(_ summary: ResponseSummary) -> [LintFinding] {
+        let total = summary.value(of: "Content-Range")?.split(separator: "/").last.flatMap {
+            Int64($0)
+        }
+        switch summary.status {
+        case 206:
+            return sizeFindings(total) + bodyFindings(summary) + rangeFindings(summary)
+        case 200:
+            let length = summary.value(of: "Content-Length").flatMap { Int64($0) }
+            let body = bodyFindings(summary)
+            // The length of another body says nothing of the archive.
+            let size = body.isEmpty ? sizeFindings(length) : []
+            return size + body + (archive.size == .zero ? [] : [noRanges(summary)])
+        case 416:
+            return sizeFindings(total)
+        default:
+            return [
+                finding(
+                    .error,
+                    "is answered with status \(summary.status)",
+                    hint: summary.status == 404 ? "upload the archive before the manifest" : nil
+                )
+            ]
+        }
+    }
+
+    private func sizeFindings(_ found: Int64?) -> [LintFinding] {
+        guard let found, found != archive.size.rawValue else { return [] }
+        return [
+            LintFinding(
+                severity: .error,
+                member: "\(member).size",
+                message: "expected \(archive.size.rawValue) bytes, found \(found) "
+                    + "at '\(url.forDisplay())'",
+                hint: "upload the archive again, under a URL of its own for each version"
+            )
+        ]
+    }
+
+    private func bodyFindings(_ summary: ResponseSummary) -> [LintFinding] {
+        if let encoding = summary.value(of: "Content-Encoding"),
+            encoding.lowercased() != "identity"
+        {
+            return [
+                finding(
+                    .error,
+                    "is sent with the content encoding '\(encoding.forDisplay())', which is refused",
+                    hint: "send archives as they are; nginx: 'gzip off', Apache: 'SetEnv no-gzip 1'"
+                )
+            ]
+        }
+        if let type = summary.value(of: "Content-Type"), type.lowercased().hasPrefix("text/html") {
+            return [
+                finding(
+                    .error,
+                    "is answered with a web page",
+                    hint: "send archives as 'application/octet-stream'"
+                )
+            ]
+        }
+        return []
+    }
+
+    private func rangeFindings(_ summary: ResponseSummary) -> [LintFinding] {
+        let last = archive.size.rawValue - 1
+        let expected = "bytes \(last)-\(last)/\(archive.size.rawValue)"
+        let found = summary.value(of: "Content-Range")
+        // Another total is a finding of its own.
+        guard found?.hasSuffix("/\(archive.size.rawValue)") ?? true, found != expected else {
+            return []
+        }
+        return [
+            finding(
+                .warning,
+                "is answered with a range that was not asked for: expected '\(expected)', found "
+                    + (found.map { "'\($0.forDisplay())'" } ?? "nothing"),
+                hint: "see what a cache or a proxy before the server does with ranges"
+            )
+        ]
+    }
+
+    private func noRanges(_ summary: ResponseSummary) -> LintFinding {
+        finding(
+            .warning,
+            "has no ranges: what breaks off is fetched from its beginning",
+            hint: Self.isNginx(summary)
+                ? "nginx: no 'max_ranges 0', and 'gzip off' and no filters for archives"
+                : "let the server answer 'Range' with status 206"
+        )
+    }
+
+    private func validatorFindings(
+        _ summary: ResponseSummary,
+        _ hasStrongValidator: Bool
+    ) -> [LintFinding] {
+        guard !hasStrongValidator, !url.contains(archive.digest.description) else { return [] }
+        let tag = summary.value(of: "ETag").map { "the entity tag \($0.forDisplay()) is weak" }
+        return [
+            finding(
+                .warning,
+                "has no strong validator (\(tag ?? "there is no entity tag")): what breaks off may "
+                    + "be fetched from its beginning",
+                hint: Self.isNginx(summary)
+                    ? "nginx: 'etag on' and 'gzip off' for archives; or put the digest in the URL"
+                    : "let the server send a strong ETag, or put the digest in the URL"
+            )
+        ]
+    }
+
+    private static func isNginx(_ summary: ResponseSummary) -> Bool {
+        summary.value(of: "Server")?.lowercased().hasPrefix("nginx") ?? false
+    }
+
+    private func finding(
+        _ severity: LintFinding.Severity,
+        _ message: String,
+        hint: String? = nil
+    ) -> LintFinding {
+        LintFinding(
+            severity: severity,
+            member: "\(member).url",
+            message: "'\(url.forDisplay())' \(message)",
+            hint: hint
+        )
+    }
+}

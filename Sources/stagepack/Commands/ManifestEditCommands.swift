@@ -1,0 +1,221 @@
+import ArgumentParser
+import StageArchive
+import StageModel
+import StagePublish
+import StageSystem
+import SystemPackage
+
+struct ManifestCreateCommand: StagePackSubcommand {
+    static let configuration = CommandConfiguration(
+        commandName: "create",
+        abstract: "Begin a manifest without packs."
+    )
+
+    @Option(help: ArgumentHelp("The application that the packs are for.", valueName: "id"))
+    var application: String
+
+    @Option(
+        name: .customLong("base-url"),
+        help: ArgumentHelp(
+            "What the URLs of archives are relative to. Given more than once, the others are "
+                + "mirrors; without it, they are relative to the manifest.",
+            valueName: "url"
+        )
+    )
+    var baseURLs: [String] = []
+
+    @Option(
+        name: [.customShort("o"), .customLong("output-path")],
+        help: ArgumentHelp(
+            "The file to write, which must not exist. Without it: standard output.",
+            valueName: "file"
+        ),
+        completion: .file()
+    )
+    var output: String?
+
+    var printsJSON: Bool { false }
+
+    func perform() async throws(CommandFailure) -> ExitStatus {
+        let id: ApplicationID
+        do throws(ValueError) {
+            id = try ApplicationID(application)
+        } catch {
+            throw .usage("--application: \(error)")
+        }
+        let document: ManifestDocument
+        do throws(ManifestError) {
+            document = try ManifestDocument(application: id, baseURLs: baseURLs)
+        } catch {
+            throw .usage("--base-url: \(error)")
+        }
+        if let output {
+            try NewFile.create(output, document.json())
+        } else {
+            Console.write(String(decoding: document.json(), as: UTF8.self), to: 1)
+        }
+        return .success
+    }
+}
+
+struct ManifestAddCommand: StagePackSubcommand {
+    static let configuration = CommandConfiguration(
+        commandName: "add",
+        abstract: "Put a pack's archive into a manifest.",
+        discussion: """
+            The archive, which 'stagepack package' or another program has made, is read from its first \
+            byte to its last; the recipe says whose archive it is, its policy and 'userInfo'. A pack \
+            that is there already is replaced, by a version that is not lower, and the manifest's \
+            revision goes up. Whatever else the manifest has stays.
+            """
+    )
+
+    @Argument(help: "The manifest's file.", completion: .file()) var manifest: String
+    @Argument(help: "The archive.", completion: .file()) var archive: String
+
+    @Option(help: ArgumentHelp("The recipe of the pack.", valueName: "file"), completion: .file())
+    var recipe: String
+
+    @Option(help: ArgumentHelp("The version of the pack.", valueName: "number"))
+    var packVersion: Int
+
+    @Option(
+        help: ArgumentHelp(
+            "Where the archive is going to be, as the manifest has it. Without it: its path from the "
+                + "manifest's directory, or its name if it is elsewhere.",
+            valueName: "url"
+        )
+    )
+    var url: String?
+
+    @Option(
+        help: ArgumentHelp(
+            "The format of the archive. Without it: what its name ends with.",
+            valueName: "format"
+        )
+    )
+    var format: ArchiveFormatArgument?
+
+    @Option(
+        help: ArgumentHelp(
+            "Orders packs of one policy: higher comes first. Without it: as it was.",
+            valueName: "number"
+        )
+    )
+    var priority: Int?
+
+    @Flag(help: "Print the result as JSON.") var json = false
+
+    var printsJSON: Bool { json }
+
+    func perform() async throws(CommandFailure) -> ExitStatus {
+        let file = ManifestFile(manifest)
+        var document = try file.read()
+        let recipe = try RecipeFile(recipe).read()
+        guard let format = format?.format ?? ManifestLint.format(of: archive) else {
+            throw .usage("the name of '\(archive.forDisplay())' does not tell its format")
+        }
+        let (path, display) = (FilePath(archive), archive.forDisplay())
+        let packaged: PackagedArchive
+        do throws(ArchiveError) {
+            packaged = try await withBlockingThread { () throws(ArchiveError) in
+                try PackagedArchive(reading: path, format: format, for: recipe)
+            }
+        } catch {
+            throw CommandFailure(error, archive: display)
+        }
+        let pack = packaged.pack(version: packVersion, url: url ?? file.reference(to: path))
+        let isChanged: Bool
+        do throws(ManifestEditError) {
+            isChanged = try document.add(pack, priority: priority)
+        } catch {
+            throw CommandFailure(error, manifest: manifest)
+        }
+        if isChanged { try file.write(document) }
+        let report = ManifestEditReport(manifest, document, recipe.pack, isChanged: isChanged)
+        Console.print(report, asJSON: json)
+        return .success
+    }
+}
+
+struct ManifestSetPolicyCommand: StagePackSubcommand {
+    static let configuration = CommandConfiguration(
+        commandName: "set-policy",
+        abstract: "Say when a pack of a manifest is fetched.",
+        discussion: """
+            The manifest's revision goes up. 'stagepack manifest add' takes the policy of the recipe \
+            again.
+            """
+    )
+
+    /// The policies as they are on a command line.
+    enum Policy: String, ExpressibleByArgument, CaseIterable {
+        case essential
+        case prefetch
+        case onDemand = "on-demand"
+    }
+
+    /// The events as a manifest has them.
+    enum Event: String, ExpressibleByArgument, CaseIterable {
+        case firstInstallation
+        case subsequentUpdate
+    }
+
+    @Argument(help: "The manifest's file.", completion: .file()) var manifest: String
+    @Argument(help: "The pack.", transform: PackArgument.parse) var pack: PackID
+    @Argument(help: "The policy.") var policy: Policy
+
+    @Option(
+        help: ArgumentHelp("The event that it is for. Without it: all of them.", valueName: "event")
+    )
+    var event: [Event] = []
+
+    @Flag(help: "Print the result as JSON.") var json = false
+
+    var printsJSON: Bool { json }
+
+    mutating func validate() throws {
+        if policy == .onDemand, !event.isEmpty {
+            throw ValidationError("'on-demand' has no '--event'.")
+        }
+    }
+
+    func perform() async throws(CommandFailure) -> ExitStatus {
+        let file = ManifestFile(manifest)
+        var document = try file.read()
+        let isChanged: Bool
+        do throws(ManifestEditError) {
+            isChanged = try document.setPolicy(downloadPolicy, of: pack)
+        } catch {
+            throw CommandFailure(error, manifest: manifest)
+        }
+        if isChanged { try file.write(document) }
+        Console.print(
+            ManifestEditReport(manifest, document, pack, isChanged: isChanged),
+            asJSON: json
+        )
+        return .success
+    }
+
+    private var downloadPolicy: DownloadPolicy {
+        let named = Set(event.compactMap { InstallationEvent(rawValue: $0.rawValue) })
+        let events = named.isEmpty ? Set(InstallationEvent.allCases) : named
+        return switch policy {
+        case .essential: .essential(events)
+        case .prefetch: .prefetch(events)
+        case .onDemand: .onDemand
+        }
+    }
+}
+
+/// The format of an archive on the command line.
+struct ArchiveFormatArgument: ExpressibleByArgument {
+    let format: ArchiveFormat
+
+    init?(argument: String) {
+        guard let format = ArchiveFormat(rawValue: argument) else { return nil }
+        self.format = format
+    }
+
+    static var allValueStrings: [String] { ArchiveFormat.allCases.map(\.rawValue) }
+}

@@ -1,0 +1,106 @@
+import ArgumentParser
+import FoundationEssentials
+import StageModel
+import StagePublish
+import StageSystem
+import StageTransfer
+import SystemPackage
+
+struct ManifestLintCommand: StagePackSubcommand {
+    static let configuration = CommandConfiguration(
+        commandName: "lint",
+        abstract: "Say what is wrong with manifests, and what is hardly meant.",
+        discussion: """
+            With '--online', each URL is asked for the last byte of its archive: whether it is there, \
+            has the right size, and could be continued if it broke off.
+
+            Ends with status 3 if a manifest has an error, or a warning with '--strict'.
+            """
+    )
+
+    @Argument(help: "The manifests' files.")
+    var files: [String]
+
+    @Flag(help: "Ask the servers of the archives, too.") var online = false
+
+    @Option(
+        help: ArgumentHelp(
+            "Where the manifest is going to be, for URLs that are relative to it.",
+            valueName: "url"
+        )
+    )
+    var manifestURL: String?
+
+    @Flag(help: "Let warnings count as errors for the exit status.") var strict = false
+    @Flag(help: "Print the findings as JSON.") var json = false
+    @OptionGroup(title: "Network") var network: NetworkOptions
+
+    var printsJSON: Bool { json }
+
+    func perform() async throws(CommandFailure) -> ExitStatus {
+        var reports: [LintReport] = []
+        for file in files {
+            let bytes = try Self.read(file)
+            var findings = ManifestLint.findings(in: bytes)
+            if online, findings.allSatisfy({ $0.severity != .error }) {
+                findings += try await onlineFindings(bytes)
+            }
+            reports.append(LintReport(file: file, findings: findings))
+        }
+        Console.print(Listing(elements: reports.filter { json || !$0.isClean }), asJSON: json)
+        let severities = reports.flatMap { $0.findings.map(\.severity) }
+        return severities.contains { strict || $0 == .error } ? .findings : .success
+    }
+
+    private func onlineFindings(_ bytes: [UInt8]) async throws(CommandFailure) -> [LintFinding] {
+        let environment = ProcessInfo.processInfo.environment
+        guard !network.isOffline, !NetworkOptions.isOffline(environment) else {
+            throw .offline("the servers are to be asked")
+        }
+        let configuration = try network.configuration(environment)
+        // What is no manifest has been told already.
+        guard let manifest = try? Manifest(json: bytes) else { return [] }
+        let url = manifestURL
+        let (findings, interruption) = await withInterruption(after: nil) {
+            await withTransferEngine(configuration, logger: Log.logger) { engine in
+                await ServerLint.findings(about: manifest, manifestURL: url, with: engine)
+            }
+        }
+        guard interruption == nil else {
+            throw CommandFailure(
+                status: .interrupted,
+                message: "the servers were not all asked",
+                hint: nil,
+                retry: .now
+            )
+        }
+        return findings
+    }
+
+    private static func read(_ file: String) throws(CommandFailure) -> [UInt8] {
+        do throws(FileError) {
+            // One byte more than is accepted, so that the finding is about the size.
+            return try File.open(reading: FilePath(file))
+                .readAll(limit: ManifestLimits.byteCount + 1)
+        } catch {
+            throw CommandFailure(
+                status: .manifestUnavailable,
+                message: error.description,
+                hint: nil,
+                retry: .never
+            )
+        }
+    }
+}
+
+/// What `manifest lint` prints of one file.
+struct LintReport: Encodable, CustomStringConvertible {
+    var file: String
+    var findings: [LintFinding]
+
+    var isClean: Bool { findings.isEmpty }
+
+    var description: String {
+        findings.map { "\(file.forDisplay()): \($0)" }.joined(separator: "\n")
+    }
+}

@@ -1,0 +1,289 @@
+import FoundationEssentials
+import Glibc
+import StageDigest
+import StageModel
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+/// From a recipe to a staged pack, with the built program.
+@Suite(.server, .directory)
+struct PackageTests {
+    /// What `package --json` prints.
+    private struct Package: Decodable, Equatable {
+        var pack, file, format, sha256: String
+        var size, installedSize, fileCount: Int
+    }
+
+    private struct Edit: Decodable, Equatable {
+        var manifest, pack, policy: String
+        var revision, version: Int
+        var isChanged: Bool
+    }
+
+    private let directory: Directory
+    private let program: Program
+
+    init() throws {
+        directory = try TemporaryDirectory.required()
+        // Sources are relative to the current directory.
+        program = Program(wrapper: [
+            "/bin/sh", "-c", #"cd "$0" && exec "$@""#, directory.path.string,
+            try Program.path.string,
+        ])
+    }
+
+    private func write(_ name: String, _ text: String) throws {
+        let path = directory.path.pushing(FilePath(name))
+        let above = try Directory.make(path.removingLastComponent())
+        try above.write(Array(text.utf8), to: try #require(path.lastComponent), durably: false)
+    }
+
+    private func recipe(_ selectors: String) -> String {
+        """
+        { "assetPackID": "aurora", // a comment
+          "downloadPolicy": { "essential": { "installationEventTypes": ["firstInstallation"] } },
+          "fileSelectors": [ \(selectors) ], }
+        """
+    }
+
+    private func decode<Value: Decodable>(_ type: Value.Type, _ text: String) throws -> Value {
+        try JSONDecoder().decode(type, from: Data(text.utf8))
+    }
+
+    private func tree() throws {
+        try write("assets/one.txt", "one")
+        try write("assets/deep/two.txt", "two!")
+        try write("build/tool", "#!/bin/sh\n")
+        let tool = directory.path.appending("build/tool").string
+        let status = unsafe chmod(tool, 0o755)
+        try #require(status == 0)
+        try directory.createLink("assets/link", to: "deep/two.txt")
+        try write(
+            "recipe.json",
+            recipe(
+                #"{"directory": "assets"}, {"fileSource": "build/tool", "fileDestination": "go"}"#
+            )
+        )
+    }
+
+    @Test func whatIsSelectedIsListedAndNothingIsWritten() async throws {
+        try tree()
+        let ending = try await program.run(["package", "recipe.json", "--evaluate"])
+        #expect(
+            ending
+                == Program.Ending(
+                    status: 0,
+                    output: """
+                            assets/
+                            assets/deep/
+                         4  assets/deep/two.txt
+                            assets/link -> deep/two.txt
+                         3  assets/one.txt
+                        10  go* (from build/tool)
+                        17  total: 4 files, 17 B
+
+                        """,
+                    error: ""
+                )
+        )
+        let names = try directory.entries().map(\.name.string).sorted()
+        #expect(names == ["assets", "build", "recipe.json"])
+    }
+
+    @Test(arguments: ["tar.zst", "tar.gz", "tar.xz", "tar"])
+    func aPackagedPackIsStaged(format: String) async throws {
+        try tree()
+        try write("site/.keep", "")
+        let file = "site/aurora 1.\(format)"
+        let made = try await program.run(["package", "recipe.json", "-o", file, "--json"])
+        #expect(made.error == "")
+        let bytes = try bytes(of: directory.path.pushing(FilePath(file)))
+        #expect(
+            try decode(Package.self, made.output)
+                == Package(
+                    pack: "aurora",
+                    file: file,
+                    format: format,
+                    sha256: Digest(of: bytes).description,
+                    size: bytes.count,
+                    installedSize: 17,
+                    fileCount: 4
+                )
+        )
+        let server = TestServer.current
+        let create = [
+            "manifest", "create", "--application", "net.example.app", "-o", "site/manifest.json",
+        ]
+        #expect(try await program.run(create).status == 0)
+        #expect(try await program.run(create).status == 31)
+        let add = [
+            "manifest", "add", "site/manifest.json", file, "--recipe", "recipe.json",
+            "--pack-version", "1", "--json",
+        ]
+        let edit = Edit(
+            manifest: "site/manifest.json",
+            pack: "aurora",
+            policy: "essential",
+            revision: 2,
+            version: 1,
+            isChanged: true
+        )
+        let added = try await program.run(add)
+        #expect(try decode(Edit.self, added.output) == edit, "\(added.error)")
+        let manifest = try bytes(of: directory.path.pushing("site/manifest.json"))
+        #expect(try Manifest(json: manifest).packs.first?.archive.url == "aurora%201.\(format)")
+        server.answer("/manifest.json", with: .content(manifest))
+        server.answer("/aurora%201.\(format)", with: .content(bytes))
+        let lint = ["manifest", "lint", "site/manifest.json", "--strict", "--online"]
+        let url = server.url("/manifest.json")
+        let clean = try await program.run(lint + ["--manifest-url", url])
+        #expect(clean == Program.Ending(status: 0, output: "", error: ""))
+        let place = directory.path.appending("container")
+        let staged = try await program.run([
+            "prefetch", "--manifest", url, "--container", place.string,
+        ])
+        #expect(staged.status == 0, "\(staged.error)")
+        let path = try await program.run(["path", "aurora", "--container", place.string])
+        let content = try Directory.open(FilePath(String(path.output.dropLast())))
+        #expect(try content.status("go")?.mode == 0o755)
+        #expect(try text(of: content.path.pushing("assets/link")) == "two!")
+        #expect(try text(of: content.path.pushing("assets/one.txt")) == "one")
+    }
+
+    @Test func aManifestIsKept() async throws {
+        try tree()
+        _ = try await program.run(["package", "recipe.json", "-q"])
+        let created = try await program.run(["manifest", "create", "--application", "net.example"])
+        try write("manifest.json", created.output)
+        func add(_ version: String) async throws -> Program.Ending {
+            try await program.run([
+                "manifest", "add", "manifest.json", "aurora.tar.zst", "--recipe", "recipe.json",
+                "--pack-version", version, "--url", "https://cdn.example.org/aurora",
+            ])
+        }
+        #expect(
+            try await add("2").output
+                == "aurora: version 2, essential: in manifest.json, revision 2\n"
+        )
+        #expect(
+            try await add("2").output
+                == "aurora: version 2, essential: as it was in manifest.json, revision 2\n"
+        )
+        #expect(
+            try await add("1")
+                == Program.Ending(
+                    status: 12,
+                    output: "",
+                    error: """
+                        stagepack: error: manifest.json: pack 'aurora': expected a version of 2 or \
+                        more, found 1
+                        hint: raise --pack-version: a version never goes back
+
+                        """
+                )
+        )
+        let set = ["manifest", "set-policy", "manifest.json"]
+        #expect(
+            try await program.run(set + ["aurora", "prefetch", "--event", "subsequentUpdate"])
+                .output
+                == "aurora: version 2, prefetch: in manifest.json, revision 3\n"
+        )
+        #expect(try await program.run(set + ["no", "on-demand"]).status == 13)
+        #expect(
+            try await program.run(set + ["aurora", "on-demand", "--event", "firstInstallation"])
+                .status == 64
+        )
+        let manifest = try Manifest(json: bytes(of: directory.path.appending("manifest.json")))
+        #expect(manifest.packs.map(\.policy) == [.prefetch([.subsequentUpdate])])
+        #expect(try directory.entries().allSatisfy { !$0.name.string.hasSuffix(".tmp") })
+    }
+
+    @Test(arguments: [
+        (
+            #"{"file": "no"}"#, 31 as Int32,
+            "recipe.json: fileSelectors[0]: file 'no' selects nothing"
+        ),
+        (#"{"fil": "no"}"#, 11, "recipe.json: fileSelectors[0].fil: expected a member of "),
+        (
+            #"{"directory": "assets"}, {"fileSource": "recipe.json", "fileDestination": "assets/link"}"#,
+            31, "recipe.json: 'assets/link' has two sources: "
+        ),
+        ("} ", 11, "recipe.json: not JSON: line 3, column 22: expected a value, found '}'"),
+    ])
+    func aWrongRecipeIsAnError(selectors: String, status: Int32, message: String) async throws {
+        try tree()
+        try write("recipe.json", recipe(selectors))
+        let ending = try await program.run(["package", "recipe.json"])
+        #expect(ending.status == status)
+        #expect(ending.error.hasPrefix("stagepack: error: \(message)"), "\(ending.error)")
+        #expect(try directory.entries().count == 3)
+    }
+
+    @Test func theTemplateIsWrittenOnceAndPackaged() async throws {
+        try write("assets/one.txt", "one")
+        #expect(try await program.run(["template", "-o", "recipe.json"]).status == 0)
+        let again = try await program.run(["template", "-o", "recipe.json"])
+        #expect(again.status == 31)
+        #expect(again.error == "stagepack: error: cannot create 'recipe.json': File exists\n")
+        let made = try await program.run(["package", "recipe.json"])
+        #expect(made.status == 0, "\(made.error)")
+        #expect(
+            try bytes(of: directory.path.appending("my-pack.tar.zst")).prefix(4) == [
+                0x28, 0xB5, 0x2F, 0xFD,
+            ]
+        )
+    }
+
+    @Test func anInterruptedArchiveLeavesNothing() async throws {
+        try write("recipe.json", recipe(#"{"file": "large"}"#))
+        let large = try directory.file(creating: "large")
+        // Slow to compress at the highest level.
+        for part in 0..<16 {
+            try large.write(noise(1 << 20, seed: UInt64(part)).span, at: Int64(part) << 20)
+        }
+        let folder = directory
+        let ending = try await program.run(["package", "recipe.json"]) { running in
+            try await poll {
+                try folder.entries().contains { $0.name.string.hasSuffix(".tmp") }
+            }
+            running.send(SIGINT)
+        }
+        #expect(ending.status == 130)
+        #expect(ending.error == "stagepack: error: packaging was cancelled\n")
+        #expect(try directory.entries().map(\.name.string).sorted() == ["large", "recipe.json"])
+    }
+
+    @Test func lintSaysWhatAServerDoes() async throws {
+        let server = TestServer.current
+        let pack = try SamplePack.small(.aurora)
+        let manifest = try World().manifest(of: [pack])
+        try write("manifest.json", String(decoding: manifest, as: UTF8.self))
+        server.answer(pack.path, with: Answer.content(pack.archive).tagged(nil).ignoringRanges())
+        let lint = [
+            "manifest", "lint", "manifest.json", "--online", "--manifest-url", server.url("/m"),
+        ]
+        let ending = try await program.run(lint)
+        let url = server.url(pack.path)
+        #expect(
+            ending
+                == Program.Ending(
+                    status: 0,
+                    output: """
+                        manifest.json: warning: packs[0].archive.url: '\(url)' has no ranges: what \
+                        breaks off is fetched from its beginning
+                        hint: let the server answer 'Range' with status 206
+                        manifest.json: warning: packs[0].archive.url: '\(url)' has no strong \
+                        validator (there is no entity tag): what breaks off may be fetched from its \
+                        beginning
+                        hint: let the server send a strong ETag, or put the digest in the URL
+
+                        """,
+                    error: ""
+                )
+        )
+        #expect(try await program.run(lint + ["--strict"]).status == 3)
+        #expect(try await program.run(lint + ["--offline"]).status == 75)
+    }
+}

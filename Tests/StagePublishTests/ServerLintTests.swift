@@ -1,0 +1,161 @@
+import Logging
+import StageDigest
+import StageModel
+import StagePublish
+import StageSystem
+import StageTesting
+import StageTransfer
+import SystemPackage
+import Testing
+
+@Suite(.server, .directory) struct ServerLintTests {
+    private static let content = Array("0123456789".utf8)
+
+    private func manifest(_ url: String, base: [String] = []) throws -> Manifest {
+        let pack = Pack(
+            id: try PackID("aurora"),
+            version: 1,
+            policy: .onDemand,
+            archive: PackArchive(
+                url: url,
+                format: .tar,
+                size: ByteCount(Self.content.count),
+                digest: Digest(of: Self.content)
+            ),
+            installedSize: ByteCount(1),
+            fileCount: 1
+        )
+        return Manifest(
+            application: try ApplicationID("net.example.app"),
+            revision: 1,
+            baseURLs: base,
+            packs: [pack]
+        )
+    }
+
+    private func lint(_ manifest: Manifest, at url: String? = nil) async -> [LintFinding] {
+        let logger = Logger(label: "tests") { _ in SwiftLogNoOpLogHandler() }
+        return await withTransferEngine(TransferConfiguration(), logger: logger) { engine in
+            await ServerLint.findings(about: manifest, manifestURL: url, with: engine)
+        }
+    }
+
+    /// The findings about an archive that is answered so: severity, member, and the message without
+    /// the URL.
+    private func findings(_ answer: Answer, path: String = "/packs/a.tar") async throws -> [String]
+    {
+        let server = TestServer.current
+        server.answer(path, with: answer)
+        let found = await lint(try manifest(server.url(path)))
+        return found.map { finding in
+            let message = finding.message.replacing("'\(server.url(path))' ", with: "")
+            return "\(finding.severity.rawValue): \(finding.member): \(message)"
+        }
+    }
+
+    @Test func aGoodServerHasNoFindingsAndSendsOneByte() async throws {
+        let server = TestServer.current
+        #expect(try await findings(.content(Self.content)) == [])
+        let request = try #require(server.requests(for: "/packs/a.tar").first)
+        #expect(request.fields["range"] == "bytes=9-9")
+        #expect(server.requests(for: "/packs/a.tar").count == 1)
+    }
+
+    @Test func redirectsAreFollowed() async throws {
+        let server = TestServer.current
+        server.answer("/b", with: .content(Self.content))
+        #expect(try await findings(.redirect(to: "/b")) == [])
+        server.answer("/c", with: .status(403))
+        #expect(
+            try await findings(.redirect(to: "/c"))
+                == ["error: packs[0].archive.url: is answered with status 403"]
+        )
+    }
+
+    @Test(arguments: [9, 11]) func anotherSizeIsAnError(count: Int) async throws {
+        let content = Array(repeating: UInt8(ascii: "x"), count: count)
+        let url = TestServer.current.url("/packs/a.tar")
+        let expected = [
+            "error: packs[0].archive.size: expected 10 bytes, found \(count) at '\(url)'"
+        ]
+        #expect(try await findings(.content(content)) == expected)
+        let whole = try await findings(Answer.content(content).ignoringRanges())
+        #expect(whole.first == expected.first)
+    }
+
+    @Test func whatKeepsADownloadFromGoingOnIsTold() async throws {
+        let content = Answer.content(Self.content)
+        let ranges =
+            "warning: packs[0].archive.url: has no ranges: what breaks off is fetched from "
+            + "its beginning"
+        func validator(_ why: String) -> String {
+            "warning: packs[0].archive.url: has no strong validator (\(why)): what breaks off may be "
+                + "fetched from its beginning"
+        }
+        #expect(try await findings(content.ignoringRanges()) == [ranges])
+        #expect(
+            try await findings(content.tagged("W/\"x\""))
+                == [validator("the entity tag W/\"x\" is weak")]
+        )
+        #expect(try await findings(content.tagged(nil)) == [validator("there is no entity tag")])
+        let path = "/packs/\(Digest(of: Self.content)).tar"
+        #expect(try await findings(content.tagged(nil), path: path) == [])
+        let shifted = try await findings(content.with { $0.rangeShift = 1 })
+        #expect(shifted.count == 1)
+        #expect(shifted.first?.contains("a range that was not asked for") == true)
+    }
+
+    @Test func whatIsNoArchiveIsAnError() async throws {
+        let prefix = "error: packs[0].archive.url:"
+        #expect(try await findings(.status(404)) == ["\(prefix) is answered with status 404"])
+        #expect(try await findings(.portal).contains("\(prefix) is answered with a web page"))
+        let encoded = Answer.content(Self.content).field("Content-Encoding", "gzip")
+        #expect(
+            try await findings(encoded)
+                == ["\(prefix) is sent with the content encoding 'gzip', which is refused"]
+        )
+        let dropped = try await findings(.dropped)
+        #expect(dropped.count == 1)
+        #expect(dropped.first?.hasPrefix(prefix) == true)
+    }
+
+    @Test func nginxIsToldWhatToChange() async throws {
+        let server = TestServer.current
+        let answer = Answer.content(Self.content).tagged("W/\"x\"").field("Server", "nginx/1.22.1")
+        server.answer("/a", with: answer)
+        let found = await lint(try manifest(server.url("/a")))
+        #expect(
+            found.map(\.hint)
+                == ["nginx: 'etag on' and 'gzip off' for archives; or put the digest in the URL"]
+        )
+    }
+
+    @Test func everyMirrorIsAsked() async throws {
+        let server = TestServer.current
+        server.answer("/one/a", with: .content(Self.content))
+        server.answer("/two/a", with: .status(410))
+        let manifest = try manifest("a", base: [server.url("/one/"), server.url("/two/")])
+        let found = await lint(manifest)
+        #expect(found.map(\.message) == ["'\(server.url("/two/a"))' is answered with status 410"])
+    }
+
+    @Test func relativeURLsDependOnTheManifests() async throws {
+        let server = TestServer.current
+        server.answer("/x/a", with: .content(Self.content))
+        let found = await lint(try manifest("a"))
+        #expect(found.map(\.message) == ["'a' depends on where the manifest is"])
+        #expect(await lint(try manifest("a"), at: server.url("/x/manifest.json")) == [])
+    }
+
+    @Test func localFilesAreLookedAt() async throws {
+        let directory = try TemporaryDirectory.required()
+        try directory.write(Self.content, to: "good", durably: false)
+        try directory.write([1], to: "short", durably: false)
+        func severities(_ name: String) async throws -> [String] {
+            await lint(try manifest("file://\(directory.path)/\(name)")).map(\.member)
+        }
+        #expect(try await severities("good") == [])
+        #expect(try await severities("short") == ["packs[0].archive.size"])
+        #expect(try await severities("none") == ["packs[0].archive.url"])
+    }
+}
