@@ -31,29 +31,36 @@ extension Container {
 
     /// Removes a pack from sight, then its generations, except those that somebody reads.
     ///
-    /// Readers that hold a lease go on reading; what they hold is removed by a later ``sweep()``.
+    /// Readers that hold a lease go on reading; what they hold is removed by a later ``sweep()``. A
+    /// pin goes with the pack.
     public func remove(_ lock: PackLock) throws(ContainerError) -> Removal {
         try ContainerError.wrapping { () throws(FileError) in
             try packs.remove(lock.id.component)
             try packs.synchronize()
         }
+        try removePin(of: lock.id)
         return try removeObsoleteGenerations(lock, keeping: 0)
     }
 
-    /// Removes the generations of a pack that are neither current, nor read by anybody, nor among the
-    /// `keeping` newest of the others.
+    /// Removes the generations of a pack that are neither current, nor read by anybody, nor kept.
+    ///
+    /// As many are kept as `keeping` says: the previous one, then the newest. A pin that holds nothing
+    /// goes with the others.
     public func removeObsoleteGenerations(
         _ lock: PackLock,
         keeping: Int
     ) throws(ContainerError) -> Removal {
         let id = lock.id
         let current = try reader.currentGeneration(of: id)
+        let previous = try previousGeneration(of: id)
         var removal = Removal()
-        var obsolete: [(stagedAt: Int64, name: GenerationName)] = []
+        var obsolete: [(place: (Int, Int64), name: GenerationName)] = []
         for name in try generations(of: id) where name != current {
-            obsolete.append((try stagedAt(name, id), name))
+            // A damaged one counts as the oldest.
+            let stagedAt = try wholeRecord(of: name, id)?.stagedAt ?? 0
+            obsolete.append(((name == previous ? 1 : 0, stagedAt), name))
         }
-        obsolete.sort { $0.stagedAt > $1.stagedAt }
+        obsolete.sort { $0.place > $1.place }
         for (_, name) in obsolete.dropFirst(keeping) {
             let isGone = try ContainerError.wrapping { () throws(FileError) in
                 try removeGeneration(name, id)
@@ -65,17 +72,10 @@ extension Container {
                 try generations.removeDirectory(id.component)
             }
         }
-        return removal
-    }
-
-    /// When the generation was staged; a damaged one counts as the oldest.
-    private func stagedAt(_ name: GenerationName, _ id: PackID) throws(ContainerError) -> Int64 {
-        do throws(ContainerError) {
-            return try reader.record(of: name, id)?.stagedAt ?? 0
-        } catch {
-            guard case .damagedRecord = error else { throw error }
-            return 0
+        if try reader.recordedPin(of: id) != nil, try reader.pin(of: id) == nil {
+            try removePin(of: id)
         }
+        return removal
     }
 
     /// Removes a generation that no link names, and returns `false` if somebody reads it.
@@ -115,7 +115,8 @@ extension Container {
                 _ = consume alone
             }
             try removeDownloads(now, isWanted, &removal)
-            for directory in [root, packs, manifests, histories] {
+            let pins = try root.directory(FilePath(ContainerLayout.pins))
+            for directory in [root, packs, manifests, histories] + [pins].compactMap(\.self) {
                 for entry in try directory.entries()
                 where try isStale(entry.name, in: directory, now: now) {
                     if try directory.remove(entry.name) { removal.leftovers += 1 }

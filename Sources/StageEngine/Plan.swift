@@ -50,6 +50,8 @@ public struct Plan: Equatable, Sendable {
         case notSelected
         /// The application's downloader extension did not ask for it.
         case declined
+        /// It is held at the version that is staged.
+        case pinned(Planner.PinnedVersion)
     }
 
     /// Why a pack that ought to be staged cannot be.
@@ -60,6 +62,8 @@ public struct Plan: Equatable, Sendable {
         case exceedsAllowance(Allowance, needed: ByteCount, remaining: ByteCount)
         /// None of its hosts is one that content may come from before that.
         case disallowedDomain([String])
+        /// It was asked for by name, and is held at another version.
+        case pinned(Planner.PinnedVersion)
     }
 
     /// The packs that are staged, in order.
@@ -97,6 +101,8 @@ public struct Planner: Sendable {
     public var manifest: Manifest
     /// What the container holds.
     public var staged: [PackID: StagedVersion]
+    /// The staged packs that are held as they are.
+    public var pinned: [PackID: PinnedVersion] = [:]
     /// Bytes of archives that are in part files already.
     public var downloaded: [Digest: ByteCount]
     /// What the file system may still be filled with; `nil` stands for "not known".
@@ -120,6 +126,20 @@ public struct Planner: Sendable {
         public init(version: Int, archiveDigest: Digest) {
             self.version = version
             self.archiveDigest = archiveDigest
+        }
+    }
+
+    /// The version that a pack is held at.
+    public struct PinnedVersion: Equatable, Sendable {
+        /// The version that is held.
+        public var version: Int
+        /// The version that a rollback has replaced; `nil` where somebody asked for the pin.
+        public var rolledBackFrom: Int?
+
+        /// Creates the value from its parts.
+        public init(version: Int, rolledBackFrom: Int? = nil) {
+            self.version = version
+            self.rolledBackFrom = rolledBackFrom
         }
     }
 
@@ -224,10 +244,13 @@ public struct Planner: Sendable {
         switch selection {
         case .packs(let ids):
             guard ids.contains(pack.id) else { return .leave(.notSelected) }
+            if state != nil, let pin = pinned[pack.id] { return .refuse(.pinned(pin)) }
         case .repair(let ids):
             guard ids.contains(pack.id) else { return .leave(.notSelected) }
+            if state != nil, let pin = pinned[pack.id] { return .refuse(.pinned(pin)) }
             return .stage(state ?? .repair)
         case .event(let request, let essentialOnly):
+            if state != nil, let pin = pinned[pack.id] { return .leave(.pinned(pin)) }
             if let excuse = excuse(for: pack, request, essentialOnly: essentialOnly) {
                 let isThere = excuse == .declined && state == nil
                 return .leave(isThere ? .upToDate : excuse)

@@ -38,10 +38,21 @@ extension Planner {
                 )
             }
         }
+        for (id, pin) in try StageError.wrapping({ () throws(ContainerError) in try reader.pins() })
+        {
+            pinned[id] = PinnedVersion(pin)
+        }
         do throws(FileError) {
             freeSpace = ByteCount(try reader.root.freeSpace().bytes)
         } catch {
             throw .container(.file(error))
         }
+    }
+}
+
+extension Planner.PinnedVersion {
+    /// The version that a pin of a container holds.
+    public init(_ pin: Pin) {
+        self.init(version: pin.version, rolledBackFrom: pin.replaced?.content?.version)
     }
 }

@@ -96,12 +96,21 @@ extension CommandFailure {
                 hint: "tell the application's packager, or start the application",
                 retry: .later
             )
+        case .pinned(let pin):
+            self.init(
+                status: .pinned,
+                message: "\(what): it is \(pin.text)",
+                hint: Self.pinHint,
+                retry: .never
+            )
         }
     }
 
     init(_ error: ContainerError) {
         self.init(.container(error))
     }
+
+    private static let pinHint = "let it be updated first: 'stagepack pin --release PACK'"
 
     private static let inexactFiguresHint =
         "tell the publisher: installedSize and fileCount must be exact"
@@ -229,8 +238,16 @@ extension CommandFailure {
             (.containerUnusable, "use the version of stagepack that made it", .never)
         case .damagedRecord:
             (.containerUnusable, "run 'stagepack repair'", .never)
-        case .inUse:
-            (.inUse, "close the application that reads it, then run it again", .later)
+        case .busy:
+            (.inUse, "run it again when the other process has ended", .later)
+        case .notStaged:
+            (.notStaged, "run 'stagepack load' to fetch it", .later)
+        case .otherVersion:
+            (.notStaged, "run 'stagepack rollback' for the version before", .never)
+        case .noPrevious:
+            (.noPrevious, "run 'stagepack status' to see which packs have one", .never)
+        case .pinned:
+            (.pinned, pinHint, .never)
         case .file(let error) where error.isOutOfSpace:
             (.noSpace, "free some space, or run 'stagepack gc'", .later)
         case .file(let error):

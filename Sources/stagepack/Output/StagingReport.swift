@@ -140,6 +140,14 @@ extension DownloadPolicy {
     }
 }
 
+extension Planner.PinnedVersion {
+    /// What holds the pack, as a fragment.
+    var text: String {
+        let rollback = rolledBackFrom.map { ", rolled back from version \($0)" } ?? ""
+        return "pinned to version \(version)\(rollback)"
+    }
+}
+
 extension Plan.Decision {
     /// Why the decision was taken, as a fragment.
     var explanation: String {
@@ -157,6 +165,7 @@ extension Plan.Decision {
         case .leave(.notEssential): "not essential"
         case .leave(.notSelected): "not asked for"
         case .leave(.declined): "the application's downloader extension did not ask for it"
+        case .leave(.pinned(let pin)), .refuse(.pinned(let pin)): pin.text
         case .refuse(.noSpace): "does not fit"
         case .refuse(.exceedsAllowance(let allowance, _, _)): "exceeds '\(allowance.rawValue)'"
         case .refuse(.disallowedDomain): "its hosts are not in 'downloadDomainAllowList'"
