@@ -249,7 +249,7 @@ let package = Package(
                 system,
             ]
         ),
-        tests("StageEngine", ["StageEngine", "StageModel"]),
+        tests("StageEngine", ["StageContainer", "StageEngine", "StageModel", system]),
         tests(
             "StageExtension",
             [

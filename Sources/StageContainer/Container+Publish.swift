@@ -46,7 +46,7 @@ extension Container {
         // What replaces damaged content replaces what that had replaced.
         record.replaced =
             current.content.map { $0 == (record.version, record.archiveDigest) } ?? false
-            ? try wholeRecord(of: current, record.id)?.replaced : current.description
+            ? try reader.wholeRecord(of: current, record.id)?.replaced : current.description
         return record
     }
 

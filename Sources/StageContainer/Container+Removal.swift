@@ -1,4 +1,4 @@
-public import StageModel
+import StageModel
 import StageSystem
 public import SystemPackage
 
@@ -18,17 +18,6 @@ public struct Removal: Equatable, Sendable {
 }
 
 extension Container {
-    /// Returns the generations of a pack that are on disk, in no order that means anything.
-    public func generations(of id: PackID) throws(ContainerError) -> [GenerationName] {
-        try ContainerError.wrapping { () throws(FileError) in
-            guard let directory = try generations.directory(FilePath(id.component)) else {
-                return []
-            }
-            return try directory.entries().filter { $0.kind == .directory }
-                .map { GenerationName($0.name) }.sorted()
-        }
-    }
-
     /// Removes a pack from sight, then its generations, except those that somebody reads.
     ///
     /// Readers that hold a lease go on reading; what they hold is removed by a later ``sweep()``. A
@@ -52,12 +41,12 @@ extension Container {
     ) throws(ContainerError) -> Removal {
         let id = lock.id
         let current = try reader.currentGeneration(of: id)
-        let previous = try previousGeneration(of: id)
+        let previous = try reader.previousGeneration(of: id)
         var removal = Removal()
         var obsolete: [(place: (Int, Int64), name: GenerationName)] = []
-        for name in try generations(of: id) where name != current {
+        for name in try reader.generations(of: id) where name != current {
             // A damaged one counts as the oldest.
-            let stagedAt = try wholeRecord(of: name, id)?.stagedAt ?? 0
+            let stagedAt = try reader.wholeRecord(of: name, id)?.stagedAt ?? 0
             obsolete.append(((name == previous ? 1 : 0, stagedAt), name))
         }
         obsolete.sort { $0.place > $1.place }
@@ -78,12 +67,18 @@ extension Container {
         return removal
     }
 
-    /// Removes a generation that no link names, and returns `false` if somebody reads it.
-    private func removeGeneration(_ name: GenerationName, _ id: PackID) throws(FileError) -> Bool {
+    /// Removes a generation that no link names once `unlink` has returned, and returns `false` if
+    /// somebody reads it.
+    private func removeGeneration(
+        _ name: GenerationName,
+        _ id: PackID,
+        unlink: () throws(FileError) -> Void = {}
+    ) throws(FileError) -> Bool {
         guard let directory = try generations.directory(FilePath(id.component)) else { return true }
         let path = FilePath(name.component).appending(ContainerLayout.lease)
         let lease = try FileLock.attempt(try directory.file(updating: path), .exclusive)
         guard let lease else { return false }
+        try unlink()
         // Out of sight in one step, so that a crash leaves no half generation under its name.
         let trash = try makeUniqueName(id)
         try directory.rename(name.component, to: trash, in: staging, replacing: false)
@@ -186,11 +181,42 @@ extension Container {
 }
 
 extension Container {
-    /// Returns the packs that have generations on disk, staged or not, in order.
-    public func packsWithGenerations() throws(ContainerError) -> [PackID] {
-        try ContainerError.wrapping { () throws(FileError) in
-            // Names that are no pack's are none of ours.
-            try generations.entries().compactMap { try? PackID($0.name.string) }.sorted()
+    /// Removes a generation to make room, unless somebody reads it, the pack is pinned to it, or it is
+    /// not what it was when that was decided.
+    ///
+    /// The lease is taken before the link is removed, not after: a reader that comes in between is told
+    /// that the pack is not staged, which is about to be so, and one that came before keeps the pack
+    /// staged.
+    ///
+    /// - Parameters:
+    ///   - generation: What goes.
+    ///   - isCurrent: Whether it was the pack's current generation then.
+    ///   - lock: The lock on the pack.
+    /// - Returns: Whether it is gone.
+    /// - Throws: ``ContainerError/file(_:)`` if the container cannot be changed.
+    public func evict(
+        _ generation: GenerationName,
+        isCurrent: Bool,
+        _ lock: PackLock
+    ) throws(ContainerError) -> Bool {
+        let id = lock.id
+        guard (try reader.currentGeneration(of: id) == generation) == isCurrent else {
+            return false
         }
+        if isCurrent, try reader.pin(of: id) != nil { return false }
+        let isGone = try ContainerError.wrapping { () throws(FileError) in
+            try removeGeneration(generation, id) { () throws(FileError) in
+                guard isCurrent else { return }
+                try packs.remove(id.component)
+                try packs.synchronize()
+            }
+        }
+        if isGone, try reader.generations(of: id).isEmpty {
+            try removePin(of: id)
+            try ContainerError.wrapping { () throws(FileError) in
+                _ = try generations.removeDirectory(id.component)
+            }
+        }
+        return isGone
     }
 }

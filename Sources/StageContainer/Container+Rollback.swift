@@ -26,7 +26,9 @@ extension Container {
     public func rollBack(_ lock: PackLock, now: Int64) throws(ContainerError) -> Rollback {
         let id = lock.id
         guard let current = try reader.currentGeneration(of: id) else { throw .notStaged(id) }
-        guard let previous = try previousGeneration(of: id), let content = previous.content else {
+        guard let previous = try reader.previousGeneration(of: id),
+            let content = previous.content
+        else {
             throw .noPrevious(id)
         }
         if try reader.pin(of: id)?.replaced == previous {
@@ -42,19 +44,31 @@ extension Container {
         return Rollback(from: current, to: previous, pin: pin)
     }
 
+    private func setCurrent(
+        _ generation: GenerationName,
+        of id: PackID
+    ) throws(ContainerError) {
+        try ContainerError.wrapping { () throws(FileError) in
+            try packs.replaceLink(id.component, to: ContainerLayout.linkTarget(id, generation))
+            try packs.synchronize()
+        }
+    }
+}
+
+extension ContainerReader {
     /// Returns the generation that was current before the one that is, as far as it is on disk.
     ///
     /// That of other content: a damaged generation is not what its repaired copy is rolled back to.
     /// Where nothing tells what was current before, it is the one that was staged last.
     public func previousGeneration(of id: PackID) throws(ContainerError) -> GenerationName? {
-        guard let current = try reader.currentGeneration(of: id) else { return nil }
+        guard let current = try currentGeneration(of: id) else { return nil }
         var others: [(stagedAt: Int64, name: GenerationName)] = []
         for name in try generations(of: id) where name != current && !name.hasContent(of: current) {
             guard name.content != nil, let record = try wholeRecord(of: name, id) else { continue }
             others.append((record.stagedAt, name))
         }
         let before = [
-            try reader.pin(of: id)?.rolledBackFrom, try wholeRecord(of: current, id)?.replaced,
+            try pin(of: id)?.rolledBackFrom, try wholeRecord(of: current, id)?.replaced,
         ]
         for case let name? in before {
             if let known = others.first(where: { $0.name.description == name }) {
@@ -70,20 +84,10 @@ extension Container {
         _ id: PackID
     ) throws(ContainerError) -> StagedPack? {
         do throws(ContainerError) {
-            return try reader.record(of: name, id)
+            return try record(of: name, id)
         } catch {
             guard case .damagedRecord = error else { throw error }
             return nil
-        }
-    }
-
-    private func setCurrent(
-        _ generation: GenerationName,
-        of id: PackID
-    ) throws(ContainerError) {
-        try ContainerError.wrapping { () throws(FileError) in
-            try packs.replaceLink(id.component, to: ContainerLayout.linkTarget(id, generation))
-            try packs.synchronize()
         }
     }
 }

@@ -1,3 +1,4 @@
+import StageContainer
 public import StageModel
 
 /// What is to be done with each pack of a manifest, and why: a pure value that can be shown before
@@ -5,6 +6,8 @@ public import StageModel
 public struct Plan: Equatable, Sendable {
     /// The packs, in the order in which they are staged; those that are left alone come last.
     public var entries: [Entry]
+    /// What goes first, to make room for the packs that are staged.
+    public var evictions: [Eviction] = []
 
     /// One pack and what is done with it.
     public struct Entry: Equatable, Sendable {
@@ -22,6 +25,8 @@ public struct Plan: Equatable, Sendable {
         case leave(Excuse)
         /// It ought to be staged and cannot be.
         case refuse(Refusal)
+        /// It is staged, and goes to make room for others.
+        case evict(Eviction)
     }
 
     /// Why a pack is staged.
@@ -58,6 +63,8 @@ public struct Plan: Equatable, Sendable {
     public enum Refusal: Equatable, Sendable {
         /// It does not fit, with the packs before it, on the file system of the container.
         case noSpace(needed: ByteCount, available: ByteCount)
+        /// It does not fit, with the packs before it, into what the container may hold.
+        case exceedsQuota(needed: ByteCount, remaining: ByteCount)
         /// It exceeds what may be spent before the application has loaded a pack.
         case exceedsAllowance(Allowance, needed: ByteCount, remaining: ByteCount)
         /// None of its hosts is one that content may come from before that.
@@ -107,6 +114,10 @@ public struct Planner: Sendable {
     public var downloaded: [Digest: ByteCount]
     /// What the file system may still be filled with; `nil` stands for "not known".
     public var freeSpace: ByteCount?
+    /// What the container may hold; `nil` for whatever the file system has room for.
+    public var quota: ByteCount?
+    /// What may go from the container to make room; `nil` where nothing may.
+    public var retention: Retention?
     /// What may be spent; `nil` for whatever it takes.
     public var budget: InitialBudget?
     /// The installation or update that a periodic request completes; `nil` for none.
@@ -145,9 +156,6 @@ public struct Planner: Sendable {
 
     /// What is left free on the file system beside everything that is counted.
     public static let reserve = ByteCount.mebibytes(16)
-
-    /// What a file takes beyond its bytes, on the file systems in use: at most a block and an inode.
-    public static let overheadOfFile = ByteCount.kibibytes(4)
 
     /// Creates a planner for a manifest and what is staged.
     public init(
@@ -192,27 +200,49 @@ public struct Planner: Sendable {
         var budget = budget
         // What an application asks for by name is not restricted: it runs.
         if case .event = selection {} else { budget = nil }
-        var needed = ByteCount.zero
+        var room = Room(self, for: selection)
         for (_, pack) in order {
             var entry = Plan.Entry(pack: pack, decision: decision(on: pack, selection))
             guard case .stage = entry.decision else {
                 left.append(entry)
                 continue
             }
-            let space = space(for: pack)
             if let refusal = budget?.refusal(of: pack, isEssential: isEssential(pack)) {
                 entry.decision = .refuse(refusal)
-            } else if let freeSpace, needed + space + Self.reserve > freeSpace {
-                entry.decision = .refuse(
-                    .noSpace(needed: space + Self.reserve, available: freeSpace - needed)
-                )
+            } else if let refusal = room.take(pack) {
+                entry.decision = .refuse(refusal)
             } else {
-                needed += space
                 budget?.spend(pack, isEssential: isEssential(pack))
             }
             entries.append(entry)
         }
-        return Plan(entries: entries + left)
+        for index in left.indices {
+            let eviction = room.evictions.first { eviction in
+                eviction.isOfPack && eviction.generation.id == left[index].pack.id
+            }
+            if let eviction { left[index].decision = .evict(eviction) }
+        }
+        return Plan(entries: entries + left, evictions: room.evictions)
+    }
+
+    /// The packs that the selection asks for, staged or not: they do not go to make room for each other.
+    public func packsAskedFor(_ selection: PackSelection) -> Set<PackID> {
+        switch selection {
+        case .packs(let ids), .repair(let ids): ids
+        case .event(let request, _):
+            Set(
+                manifest.packs.filter { pack in
+                    if case .stage = decision(on: pack, selection) { return true }
+                    if let choices { return choices[pack.id] != nil }
+                    switch pack.policy {
+                    case .essential(let events), .prefetch(let events):
+                        return isNamed(request, by: events)
+                    case .onDemand: return false
+                    }
+                }
+                .map(\.id)
+            )
+        }
     }
 
     /// Whether the pack is one that the first launch waits for.
@@ -235,8 +265,8 @@ public struct Planner: Sendable {
     /// The generation that stays is counted as used already.
     public func space(for pack: Pack) -> ByteCount {
         let archive = pack.archive.size - (downloaded[pack.archive.digest] ?? .zero)
-        let overhead = ByteCount(Self.overheadOfFile.rawValue * Int64(pack.fileCount + 1))
-        return max(archive, .zero) + pack.installedSize + overhead
+        return max(archive, .zero)
+            + StoredGeneration.size(pack.installedSize, fileCount: pack.fileCount)
     }
 
     private func decision(on pack: Pack, _ selection: PackSelection) -> Plan.Decision {

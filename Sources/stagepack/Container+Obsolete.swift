@@ -60,7 +60,7 @@ extension Container {
         do throws(ContainerError) {
             guard try reader.applications().isEmpty else { return false }
             guard try reader.applicationsWithHistory().isEmpty else { return false }
-            return try packsWithGenerations().isEmpty
+            return try reader.packsWithGenerations().isEmpty
         } catch {
             throw CommandFailure(error)
         }

@@ -63,7 +63,7 @@ struct Session {
     }
 
     /// The container of a group: the system's for root, else the user's.
-    private func container(of group: ApplicationGroupID) -> FilePath {
+    func container(of group: ApplicationGroupID) -> FilePath {
         let user = ContainerLocations.user(group, environment: environment)
         return geteuid() == 0
             ? ContainerLocations.system(group) : user ?? ContainerLocations.system(group)

@@ -51,7 +51,7 @@ import Testing
         let lock = try #require(try container.attemptLock(.aurora))
         let removal = try container.removeObsoleteGenerations(lock, keeping: 1)
         #expect(removal.generations == 2)
-        let left = try container.generations(of: .aurora).map { $0.description.prefix(2) }
+        let left = try container.reader.generations(of: .aurora).map { $0.description.prefix(2) }
         #expect(left == ["3-", "4-"])
     }
 

@@ -21,7 +21,7 @@ import Testing
     }
 
     private func versions() throws -> [Int] {
-        try container.generations(of: .aurora).compactMap(\.content?.version)
+        try container.reader.generations(of: .aurora).compactMap(\.content?.version)
     }
 
     @Test func aRollbackBringsBackTheGenerationBeforeAndPinsIt() throws {

@@ -5,6 +5,7 @@ import StageModel
 import StageSystem
 import StageTesting
 import Subprocess
+import Synchronization
 import SystemPackage
 import Testing
 
@@ -132,6 +133,25 @@ struct RollbackTests {
         _ = lock.id
     }
 
+    @Test func aRollbackThatComesBetweenAPlanAndItsWorkHolds() async throws {
+        var world = try await updated()
+        let container = try #require(try Container.open(world.container))
+        let lock = Mutex(try container.attemptLock(.aurora))
+        try world.publish(versions[2])
+        let application = try ApplicationID("net.example.wallpaper")
+        let ending = try await world.run("prefetch", "--quiet") { _ in
+            // It plans now, or has, and waits for the pack.
+            try await poll { try container.storedManifest(for: application)?.revision == 3 }
+            try lock.withLock { lock in
+                _ = try container.rollBack(try #require(lock), now: 1)
+                lock = nil
+            }
+        }
+        #expect([0, 43].contains(ending.status))
+        #expect(try world.staged(.aurora) == StagedFiles(versions[0]))
+        #expect(try container.reader.pin(of: .aurora)?.version == 1)
+    }
+
     /// The calls that put something in place or make it durable, with numbers up to where they end.
     private static let places = [("rename,renameat,renameat2", 3), ("fsync,fdatasync", 6)]
         .flatMap { place in (1...place.1).map { (calls: place.0, number: $0) } }
@@ -178,4 +198,9 @@ struct RollbackTests {
         #expect(staged == StagedFiles(versions[isPinned ? 0 : 1]))
         return isPinned ? .rolledBack : .newer
     }
+}
+
+extension StoredManifest {
+    /// The revision of the manifest.
+    fileprivate var revision: Int? { try? Manifest(json: Array(text.utf8)).revision }
 }

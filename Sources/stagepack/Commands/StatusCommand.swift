@@ -134,7 +134,7 @@ extension StatusReport.PackStatus {
     fileprivate mutating func addGenerations(_ container: Container) throws(ContainerError) {
         guard state != .missing else { return }
         pin = try container.reader.pin(of: id).map { PinStatus(id, $0) }
-        previousVersion = try container.previousGeneration(of: id)?.content?.version
+        previousVersion = try container.reader.previousGeneration(of: id)?.content?.version
     }
 
     /// The state as a person reads it, with what holds it.

@@ -96,6 +96,14 @@ extension CommandFailure {
                 hint: "tell the application's packager, or start the application",
                 retry: .later
             )
+        case .exceedsQuota(let needed, let remaining):
+            self.init(
+                status: .noSpace,
+                message: "\(what): the quota of the container leaves "
+                    + "\(max(remaining, .zero)), and it takes \(needed)",
+                hint: "raise 'quota' in the registration, or remove packs",
+                retry: .later
+            )
         case .pinned(let pin):
             self.init(
                 status: .pinned,
