@@ -57,6 +57,8 @@ public struct Plan: Equatable, Sendable {
         case declined
         /// It is held at the version that is staged.
         case pinned(Planner.PinnedVersion)
+        /// It is for other versions of the application than the one that is installed.
+        case otherVersion(required: String, installed: String)
     }
 
     /// Why a pack that ought to be staged cannot be.
@@ -71,6 +73,8 @@ public struct Plan: Equatable, Sendable {
         case disallowedDomain([String])
         /// It was asked for by name, and is held at another version.
         case pinned(Planner.PinnedVersion)
+        /// It was asked for by name, and is for other versions of the application.
+        case otherVersion(required: String, installed: String)
     }
 
     /// The packs that are staged, in order.
@@ -118,6 +122,8 @@ public struct Planner: Sendable {
     public var quota: ByteCount?
     /// What may go from the container to make room; `nil` where nothing may.
     public var retention: Retention?
+    /// The version of the application that is installed; `nil` where it is not known.
+    public var applicationVersion: String?
     /// What may be spent; `nil` for whatever it takes.
     public var budget: InitialBudget?
     /// The installation or update that a periodic request completes; `nil` for none.
@@ -179,6 +185,7 @@ public struct Planner: Sendable {
         let isMissing = manifest.packs.contains { pack in
             guard case .essential(let events) = pack.policy else { return false }
             return events.contains(.firstInstallation) && staged[pack.id] == nil
+                && pack.isFor(applicationVersion: applicationVersion)
         }
         return isMissing || staged.isEmpty ? .install : .update
     }
@@ -274,19 +281,33 @@ public struct Planner: Sendable {
         switch selection {
         case .packs(let ids):
             guard ids.contains(pack.id) else { return .leave(.notSelected) }
-            if state != nil, let pin = pinned[pack.id] { return .refuse(.pinned(pin)) }
+            if state != nil, let refusal = refusal(of: pack) { return .refuse(refusal) }
         case .repair(let ids):
             guard ids.contains(pack.id) else { return .leave(.notSelected) }
-            if state != nil, let pin = pinned[pack.id] { return .refuse(.pinned(pin)) }
+            if state != nil, let refusal = refusal(of: pack) { return .refuse(refusal) }
             return .stage(state ?? .repair)
         case .event(let request, let essentialOnly):
-            if state != nil, let pin = pinned[pack.id] { return .leave(.pinned(pin)) }
+            switch state == nil ? nil : refusal(of: pack) {
+            case .pinned(let pin): return .leave(.pinned(pin))
+            case .otherVersion(let required, let installed):
+                return .leave(.otherVersion(required: required, installed: installed))
+            default: break
+            }
             if let excuse = excuse(for: pack, request, essentialOnly: essentialOnly) {
                 let isThere = excuse == .declined && state == nil
                 return .leave(isThere ? .upToDate : excuse)
             }
         }
         return state.map(Plan.Decision.stage) ?? .leave(.upToDate)
+    }
+
+    /// Why what is offered may not take the place of what is staged, or `nil` if it may.
+    private func refusal(of pack: Pack) -> Plan.Refusal? {
+        if let pin = pinned[pack.id] { return .pinned(pin) }
+        guard let installed = applicationVersion, let required = pack.applicationVersion,
+            !required.isMet(by: installed)
+        else { return nil }
+        return .otherVersion(required: required.text, installed: installed)
     }
 
     /// Why the pack would be staged, or `nil` if it is there.

@@ -58,6 +58,7 @@ public struct EngineFetcher: PackFetcher {
         let manifest = try await manifest(stager, container)
         guard manifest.manifest[id] != nil else { throw .unknownPack(id) }
         var planner = try Planner(manifest: manifest.manifest, container: container)
+        planner.applicationVersion = source.applicationVersion
         let plan = try planner.plan(for: .packs([id]), in: container.reader)
         if case .refuse(.noSpace(let needed, let available)) = plan.entries.first?.decision {
             throw .noSpace(needed: needed, available: available)

@@ -96,6 +96,7 @@ struct RunRecorder {
         else { return before.pending }
         planner.budget = before.budget
         planner.choices = before.choices
+        planner.applicationVersion = before.applicationVersion
         let plan = planner.plan(for: .event(event, essentialOnly: false))
         let isMissing = plan.entries.contains { entry in
             switch entry.decision {

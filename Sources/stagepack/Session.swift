@@ -57,6 +57,9 @@ struct Session {
         network?.isOffline ?? false || NetworkOptions.isOffline(environment)
     }
 
+    /// The version of the application that is installed; `nil` where nothing tells it.
+    var applicationVersion: String? { source.applicationVersion ?? registration?.version }
+
     /// The container, as far as it is known without a manifest.
     var knownContainer: FilePath? {
         source.container ?? registration.map { container(of: $0.group) }
@@ -86,7 +89,7 @@ struct Session {
                 ManifestSource(
                     urls: registration.manifestURLs,
                     application: registration.application,
-                    applicationVersion: source.applicationVersion ?? registration.version
+                    applicationVersion: applicationVersion
                 )
             ]
         }

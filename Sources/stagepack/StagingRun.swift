@@ -259,6 +259,7 @@ struct StagingRun: Sendable {
             if reader == nil { reader = try ContainerReader.reading(path) }
             let history = try reader?.rememberedHistory(of: planner.manifest.application)
             planner.quota = session.quota(of: path)
+            planner.applicationVersion = session.applicationVersion
             planner.pending = history?.pending ?? neverRecorded(history, planner)
             planner.budget = restrictions.map { restrictions in
                 InitialBudget(restrictions, manifest, planner, history?.spent ?? .init())

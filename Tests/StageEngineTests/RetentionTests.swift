@@ -210,6 +210,32 @@ struct PlannerRoomTests {
         )
     }
 
+    /// The version of the application, and whether a pack that requires 2 or later is staged.
+    @Test(arguments: [(nil, true), ("2.0", true), ("10", true), ("1.9", false), ("x", false)])
+    func aPackIsForVersionsOfTheApplication(installed: String?, isStaged: Bool) throws {
+        var planner = try planner()
+        let id = try PackID("level")
+        planner.manifest.packs[0].applicationVersion = try VersionRequirement(">=2")
+        planner.applicationVersion = installed
+        let named = planner.plan(for: .packs([id])).entries.first { $0.pack.id == id }?.decision
+        let event = planner.plan(for: .event(.update, essentialOnly: true)).entries.first?.decision
+        let found = installed ?? ""
+        #expect(
+            named
+                == (isStaged
+                    ? .stage(.outdated(staged: 1))
+                    : .refuse(.otherVersion(required: ">=2", installed: found)))
+        )
+        #expect(
+            event
+                == (isStaged
+                    ? .stage(.outdated(staged: 1))
+                    : .leave(.otherVersion(required: ">=2", installed: found)))
+        )
+        planner.staged[id] = nil
+        #expect(planner.request == (isStaged ? .install : .update))
+    }
+
     /// What each selection does with a pack that is held at version 1.
     @Test func aPinnedPackIsLeftAndNotFetched() throws {
         var planner = try planner()

@@ -104,6 +104,14 @@ extension CommandFailure {
                 hint: "raise 'quota' in the registration, or remove packs",
                 retry: .later
             )
+        case .otherVersion(let required, let installed):
+            self.init(
+                status: .manifestRefused,
+                message: "\(what): it requires application version '\(required)', "
+                    + "found '\(installed)'",
+                hint: "update the application",
+                retry: .never
+            )
         case .pinned(let pin):
             self.init(
                 status: .pinned,

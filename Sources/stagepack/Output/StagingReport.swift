@@ -172,6 +172,9 @@ extension Plan.Decision {
         case .leave(.notSelected): "not asked for"
         case .leave(.declined): "the application's downloader extension did not ask for it"
         case .leave(.pinned(let pin)), .refuse(.pinned(let pin)): pin.text
+        case .leave(.otherVersion(let required, let installed)),
+            .refuse(.otherVersion(let required, let installed)):
+            "for application version '\(required)', \(installed) is installed"
         case .refuse(.noSpace): "does not fit"
         case .refuse(.exceedsQuota): "does not fit into the quota"
         case .evict(let eviction): "makes room: \(eviction.explanation)"
