@@ -18,6 +18,7 @@
 // Linux's names that glibc declares for _GNU_SOURCE only. Defining that here would give fd_set other
 // members than in Swift's own import of glibc, which the compiler refuses.
 #ifndef F_OFD_SETLK
+#define F_OFD_GETLK 36
 #define F_OFD_SETLK 37
 #define F_OFD_SETLKW 38
 #endif
@@ -53,6 +54,13 @@ STAGE_CHECKED static inline int stage_renameat2(
 STAGE_CHECKED static inline int stage_ofd_lock(int file, short type, int wait) {
     struct flock lock = {.l_type = type, .l_whence = SEEK_SET};
     return fcntl(file, wait ? F_OFD_SETLKW : F_OFD_SETLK, &lock);
+}
+
+/// Tells whether somebody holds a lock that forbids an exclusive one (fcntl(2)): 1 if so, else 0.
+STAGE_CHECKED static inline int stage_ofd_is_locked(int file) {
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    if (fcntl(file, F_OFD_GETLK, &lock) == -1) return -1;
+    return lock.l_type != F_UNLCK;
 }
 
 /// Writes everything the file system of `file` holds in memory (syncfs(2)).

@@ -16,7 +16,7 @@ extension Container {
     ) throws(ContainerError) {
         for (area, record) in packs {
             try JSONRecord.write(
-                record,
+                try recordWithPrevious(record),
                 to: ContainerLayout.packRecord,
                 in: area.directory,
                 durably: false
@@ -37,6 +37,17 @@ extension Container {
             }
             try self.packs.synchronize()
         }
+    }
+
+    /// The record with the generation that the new one replaces, so that a rollback knows it.
+    private func recordWithPrevious(_ record: StagedPack) throws(ContainerError) -> StagedPack {
+        var record = record
+        guard let current = try reader.currentGeneration(of: record.id) else { return record }
+        // What replaces damaged content replaces what that had replaced.
+        record.replaced =
+            current.content.map { $0 == (record.version, record.archiveDigest) } ?? false
+            ? try reader.wholeRecord(of: current, record.id)?.replaced : current.description
+        return record
     }
 
     /// Moves the area to a name of its own below `generations/`, which no link names yet.

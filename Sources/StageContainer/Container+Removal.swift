@@ -1,4 +1,4 @@
-public import StageModel
+import StageModel
 import StageSystem
 public import SystemPackage
 
@@ -18,42 +18,38 @@ public struct Removal: Equatable, Sendable {
 }
 
 extension Container {
-    /// Returns the generations of a pack that are on disk, in no order that means anything.
-    public func generations(of id: PackID) throws(ContainerError) -> [GenerationName] {
-        try ContainerError.wrapping { () throws(FileError) in
-            guard let directory = try generations.directory(FilePath(id.component)) else {
-                return []
-            }
-            return try directory.entries().filter { $0.kind == .directory }
-                .map { GenerationName($0.name) }.sorted()
-        }
-    }
-
     /// Removes a pack from sight, then its generations, except those that somebody reads.
     ///
-    /// Readers that hold a lease go on reading; what they hold is removed by a later ``sweep()``.
+    /// Readers that hold a lease go on reading; what they hold is removed by a later ``sweep()``. A
+    /// pin goes with the pack.
     public func remove(_ lock: PackLock) throws(ContainerError) -> Removal {
         try ContainerError.wrapping { () throws(FileError) in
             try packs.remove(lock.id.component)
             try packs.synchronize()
         }
+        try removePin(of: lock.id)
         return try removeObsoleteGenerations(lock, keeping: 0)
     }
 
-    /// Removes the generations of a pack that are neither current, nor read by anybody, nor among the
-    /// `keeping` newest of the others.
+    /// Removes the generations of a pack that are neither current, nor read by anybody, nor kept.
+    ///
+    /// As many are kept as `keeping` says: the previous one, then the newest. A pin that holds nothing
+    /// goes with the others.
     public func removeObsoleteGenerations(
         _ lock: PackLock,
         keeping: Int
     ) throws(ContainerError) -> Removal {
         let id = lock.id
         let current = try reader.currentGeneration(of: id)
+        let previous = try reader.previousGeneration(of: id)
         var removal = Removal()
-        var obsolete: [(stagedAt: Int64, name: GenerationName)] = []
-        for name in try generations(of: id) where name != current {
-            obsolete.append((try stagedAt(name, id), name))
+        var obsolete: [(place: (Int, Int64), name: GenerationName)] = []
+        for name in try reader.generations(of: id) where name != current {
+            // A damaged one counts as the oldest.
+            let stagedAt = try reader.wholeRecord(of: name, id)?.stagedAt ?? 0
+            obsolete.append(((name == previous ? 1 : 0, stagedAt), name))
         }
-        obsolete.sort { $0.stagedAt > $1.stagedAt }
+        obsolete.sort { $0.place > $1.place }
         for (_, name) in obsolete.dropFirst(keeping) {
             let isGone = try ContainerError.wrapping { () throws(FileError) in
                 try removeGeneration(name, id)
@@ -65,25 +61,24 @@ extension Container {
                 try generations.removeDirectory(id.component)
             }
         }
+        if try reader.recordedPin(of: id) != nil, try reader.pin(of: id) == nil {
+            try removePin(of: id)
+        }
         return removal
     }
 
-    /// When the generation was staged; a damaged one counts as the oldest.
-    private func stagedAt(_ name: GenerationName, _ id: PackID) throws(ContainerError) -> Int64 {
-        do throws(ContainerError) {
-            return try reader.record(of: name, id)?.stagedAt ?? 0
-        } catch {
-            guard case .damagedRecord = error else { throw error }
-            return 0
-        }
-    }
-
-    /// Removes a generation that no link names, and returns `false` if somebody reads it.
-    private func removeGeneration(_ name: GenerationName, _ id: PackID) throws(FileError) -> Bool {
+    /// Removes a generation that no link names once `unlink` has returned, and returns `false` if
+    /// somebody reads it.
+    private func removeGeneration(
+        _ name: GenerationName,
+        _ id: PackID,
+        unlink: () throws(FileError) -> Void = {}
+    ) throws(FileError) -> Bool {
         guard let directory = try generations.directory(FilePath(id.component)) else { return true }
         let path = FilePath(name.component).appending(ContainerLayout.lease)
         let lease = try FileLock.attempt(try directory.file(updating: path), .exclusive)
         guard let lease else { return false }
+        try unlink()
         // Out of sight in one step, so that a crash leaves no half generation under its name.
         let trash = try makeUniqueName(id)
         try directory.rename(name.component, to: trash, in: staging, replacing: false)
@@ -117,7 +112,8 @@ extension Container {
                 _ = consume alone
             }
             try removeDownloads(now, isWanted, &removal)
-            for directory in [root, packs, manifests, histories] {
+            let pins = try root.directory(FilePath(ContainerLayout.pins))
+            for directory in [root, packs, manifests, histories] + [pins].compactMap(\.self) {
                 for entry in try directory.entries()
                 where try isStale(entry.name, in: directory, now: now) {
                     if try directory.remove(entry.name) { removal.leftovers += 1 }
@@ -198,11 +194,42 @@ extension Container {
 }
 
 extension Container {
-    /// Returns the packs that have generations on disk, staged or not, in order.
-    public func packsWithGenerations() throws(ContainerError) -> [PackID] {
-        try ContainerError.wrapping { () throws(FileError) in
-            // Names that are no pack's are none of ours.
-            try generations.entries().compactMap { try? PackID($0.name.string) }.sorted()
+    /// Removes a generation to make room, unless somebody reads it, the pack is pinned to it, or it is
+    /// not what it was when that was decided.
+    ///
+    /// The lease is taken before the link is removed, not after: a reader that comes in between is told
+    /// that the pack is not staged, which is about to be so, and one that came before keeps the pack
+    /// staged.
+    ///
+    /// - Parameters:
+    ///   - generation: What goes.
+    ///   - isCurrent: Whether it was the pack's current generation then.
+    ///   - lock: The lock on the pack.
+    /// - Returns: Whether it is gone.
+    /// - Throws: ``ContainerError/file(_:)`` if the container cannot be changed.
+    public func evict(
+        _ generation: GenerationName,
+        isCurrent: Bool,
+        _ lock: PackLock
+    ) throws(ContainerError) -> Bool {
+        let id = lock.id
+        guard (try reader.currentGeneration(of: id) == generation) == isCurrent else {
+            return false
         }
+        if isCurrent, try reader.pin(of: id) != nil { return false }
+        let isGone = try ContainerError.wrapping { () throws(FileError) in
+            try removeGeneration(generation, id) { () throws(FileError) in
+                guard isCurrent else { return }
+                try packs.remove(id.component)
+                try packs.synchronize()
+            }
+        }
+        if isGone, try reader.generations(of: id).isEmpty {
+            try removePin(of: id)
+            try ContainerError.wrapping { () throws(FileError) in
+                _ = try generations.removeDirectory(id.component)
+            }
+        }
+        return isGone
     }
 }

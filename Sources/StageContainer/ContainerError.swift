@@ -14,8 +14,20 @@ public enum ContainerError: Error, Equatable, Sendable {
     /// A file that StagePack wrote into the container does not hold what it wrote.
     case damagedRecord(FilePath, detail: String)
 
-    /// A pack that was to be removed is being read.
-    case inUse(PackID, generation: String)
+    /// Another process works on the pack.
+    case busy(PackID)
+
+    /// The pack is not staged, and was to be kept or replaced.
+    case notStaged(PackID)
+
+    /// There is no generation that a pack could be rolled back to.
+    case noPrevious(PackID)
+
+    /// The pack is pinned to the version that is staged.
+    case pinned(PackID, version: Int)
+
+    /// Another version of the pack is staged than the one that was to be kept.
+    case otherVersion(PackID, expected: Int, staged: Int)
 
     /// The file system refused.
     case file(FileError)
@@ -31,8 +43,16 @@ extension ContainerError: CustomStringConvertible {
             "the container '\(path)' has format \(found), expected \(known)"
         case .damagedRecord(let path, let detail):
             "the record '\(path)' is damaged: \(detail)"
-        case .inUse(let id, let generation):
-            "generation '\(generation)' of pack '\(id)' is being read"
+        case .busy(let id):
+            "another process works on pack '\(id)'"
+        case .notStaged(let id):
+            "pack '\(id)' is not staged"
+        case .noPrevious(let id):
+            "pack '\(id)' has no previous generation"
+        case .pinned(let id, let version):
+            "pack '\(id)' is pinned to version \(version)"
+        case .otherVersion(let id, let expected, let staged):
+            "pack '\(id)': expected version \(expected), version \(staged) is staged"
         case .file(let error):
             error.description
         }

@@ -11,6 +11,7 @@ public import SystemPackage
 /// generations/<id>/<generation>/lease       locked shared by readers
 /// shared/                        what the group's applications and extensions put there
 /// files/<digest>/content/…       single files of packs that are not staged
+/// pins/<id>.json                what holds a pack at its generation
 /// staging/ downloads/ locks/ manifest/ history/ extension/   not for readers
 /// container.json                            the version of all this
 /// ```
@@ -28,6 +29,7 @@ public enum ContainerLayout {
     static let locks: FilePath.Component = "locks"
     static let manifest: FilePath.Component = "manifest"
     static let history: FilePath.Component = "history"
+    static let pins: FilePath.Component = "pins"
     /// What extensions need while they run.
     public static let extensions: FilePath.Component = "extension"
     /// The folder that the applications of the group and their extensions share, for what they like.

@@ -24,6 +24,8 @@ public struct StagedPack: Hashable, Sendable, Codable {
     public var source: String
     /// When the content was staged, in seconds since 1970.
     public var stagedAt: Int64
+    /// The name of the generation of other content that was current before; `nil` for none.
+    public internal(set) var replaced: String?
 
     /// Creates the record of a pack that `manifest` names.
     public init(_ pack: Pack, of manifest: Manifest, source: String, stagedAt: Int64) {
@@ -37,6 +39,7 @@ public struct StagedPack: Hashable, Sendable, Codable {
         manifestRevision = manifest.revision
         self.source = source
         self.stagedAt = stagedAt
+        replaced = nil
     }
 
     /// Whether the staged content is that of `pack`.
@@ -69,8 +72,11 @@ public struct GenerationName: Hashable, Sendable, Comparable, CustomStringConver
 
     private static let fallback = FilePath.Component(stringLiteral: "unnamed")
 
+    /// What a generation was made from.
+    public typealias Content = (version: Int, archiveDigest: Digest)
+
     /// The version and the digest of the archive, or `nil` if the name is not one of ours.
-    public var content: (version: Int, archiveDigest: Digest)? {
+    public var content: Content? {
         let parts = component.string.split(separator: "-")
         guard parts.count >= 2, let version = Int(parts[0]),
             // Any other text is not a digest.
@@ -85,6 +91,12 @@ public struct GenerationName: Hashable, Sendable, Comparable, CustomStringConver
     public func holds(_ pack: Pack) -> Bool {
         guard let content else { return false }
         return content.version == pack.version && content.archiveDigest == pack.contentDigest
+    }
+
+    /// Whether both were made from one archive: the one is a repaired copy of the other.
+    func hasContent(of other: GenerationName) -> Bool {
+        guard let content, let others = other.content else { return false }
+        return content == others
     }
 
     /// The name itself.

@@ -41,6 +41,7 @@ struct PackWork: Sendable {
             let lock = try await lock(pack.id, report)
             // Damaged content is staged again though its record says that it is there.
             if reason != .repair, try await isStaged(pack) { return .alreadyStaged }
+            try await checkPin(pack)
             if let index = pack.index { return try await stage(pack, index, lock, report) }
             if let archive = pack.archive { return await stage(pack, archive, lock, report) }
             preconditionFailure("a pack is fetched from somewhere")
@@ -149,6 +150,14 @@ struct PackWork: Sendable {
     private func isStaged(_ pack: Pack) async throws(StageError) -> Bool {
         try StageError.wrapping { () throws(ContainerError) in
             try container.reader.currentGeneration(of: pack.id)?.holds(pack) ?? false
+        }
+    }
+
+    /// A pack that was pinned after the plan was made is left as it is.
+    private func checkPin(_ pack: Pack) async throws(StageError) {
+        try StageError.wrapping { () throws(ContainerError) in
+            guard let pin = try container.reader.pin(of: pack.id), !pin.holds(pack) else { return }
+            throw .pinned(pack.id, version: pin.version)
         }
     }
 

@@ -1,3 +1,4 @@
+import StageContainer
 public import StageModel
 
 /// What is to be done with each pack of a manifest, and why: a pure value that can be shown before
@@ -5,6 +6,8 @@ public import StageModel
 public struct Plan: Equatable, Sendable {
     /// The packs, in the order in which they are staged; those that are left alone come last.
     public var entries: [Entry]
+    /// What goes first, to make room for the packs that are staged.
+    public var evictions: [Eviction] = []
 
     /// One pack and what is done with it.
     public struct Entry: Equatable, Sendable {
@@ -22,6 +25,8 @@ public struct Plan: Equatable, Sendable {
         case leave(Excuse)
         /// It ought to be staged and cannot be.
         case refuse(Refusal)
+        /// It is staged, and goes to make room for others.
+        case evict(Eviction)
     }
 
     /// Why a pack is staged.
@@ -50,16 +55,26 @@ public struct Plan: Equatable, Sendable {
         case notSelected
         /// The application's downloader extension did not ask for it.
         case declined
+        /// It is held at the version that is staged.
+        case pinned(Planner.PinnedVersion)
+        /// It is for other versions of the application than the one that is installed.
+        case otherVersion(required: String, installed: String)
     }
 
     /// Why a pack that ought to be staged cannot be.
     public enum Refusal: Equatable, Sendable {
         /// It does not fit, with the packs before it, on the file system of the container.
         case noSpace(needed: ByteCount, available: ByteCount)
+        /// It does not fit, with the packs before it, into what the container may hold.
+        case exceedsQuota(needed: ByteCount, remaining: ByteCount)
         /// It exceeds what may be spent before the application has loaded a pack.
         case exceedsAllowance(Allowance, needed: ByteCount, remaining: ByteCount)
         /// None of its hosts is one that content may come from before that.
         case disallowedDomain([String])
+        /// It was asked for by name, and is held at another version.
+        case pinned(Planner.PinnedVersion)
+        /// It was asked for by name, and is for other versions of the application.
+        case otherVersion(required: String, installed: String)
     }
 
     /// The packs that are staged, in order.
@@ -97,10 +112,18 @@ public struct Planner: Sendable {
     public var manifest: Manifest
     /// What the container holds.
     public var staged: [PackID: StagedVersion]
+    /// The staged packs that are held as they are.
+    public var pinned: [PackID: PinnedVersion] = [:]
     /// Bytes of archives that are in part files already.
     public var downloaded: [Digest: ByteCount]
     /// What the file system may still be filled with; `nil` stands for "not known".
     public var freeSpace: ByteCount?
+    /// What the container may hold; `nil` for whatever the file system has room for.
+    public var quota: ByteCount?
+    /// What may go from the container to make room; `nil` where nothing may.
+    public var retention: Retention?
+    /// The version of the application that is installed; `nil` where it is not known.
+    public var applicationVersion: String?
     /// What may be spent; `nil` for whatever it takes.
     public var budget: InitialBudget?
     /// The installation or update that a periodic request completes; `nil` for none.
@@ -123,11 +146,22 @@ public struct Planner: Sendable {
         }
     }
 
+    /// The version that a pack is held at.
+    public struct PinnedVersion: Equatable, Sendable {
+        /// The version that is held.
+        public var version: Int
+        /// The version that a rollback has replaced; `nil` where somebody asked for the pin.
+        public var rolledBackFrom: Int?
+
+        /// Creates the value from its parts.
+        public init(version: Int, rolledBackFrom: Int? = nil) {
+            self.version = version
+            self.rolledBackFrom = rolledBackFrom
+        }
+    }
+
     /// What is left free on the file system beside everything that is counted.
     public static let reserve = ByteCount.mebibytes(16)
-
-    /// What a file takes beyond its bytes, on the file systems in use: at most a block and an inode.
-    public static let overheadOfFile = ByteCount.kibibytes(4)
 
     /// Creates a planner for a manifest and what is staged.
     public init(
@@ -151,6 +185,7 @@ public struct Planner: Sendable {
         let isMissing = manifest.packs.contains { pack in
             guard case .essential(let events) = pack.policy else { return false }
             return events.contains(.firstInstallation) && staged[pack.id] == nil
+                && pack.isFor(applicationVersion: applicationVersion)
         }
         return isMissing || staged.isEmpty ? .install : .update
     }
@@ -172,27 +207,49 @@ public struct Planner: Sendable {
         var budget = budget
         // What an application asks for by name is not restricted: it runs.
         if case .event = selection {} else { budget = nil }
-        var needed = ByteCount.zero
+        var room = Room(self, for: selection)
         for (_, pack) in order {
             var entry = Plan.Entry(pack: pack, decision: decision(on: pack, selection))
             guard case .stage = entry.decision else {
                 left.append(entry)
                 continue
             }
-            let space = space(for: pack)
             if let refusal = budget?.refusal(of: pack, isEssential: isEssential(pack)) {
                 entry.decision = .refuse(refusal)
-            } else if let freeSpace, needed + space + Self.reserve > freeSpace {
-                entry.decision = .refuse(
-                    .noSpace(needed: space + Self.reserve, available: freeSpace - needed)
-                )
+            } else if let refusal = room.take(pack) {
+                entry.decision = .refuse(refusal)
             } else {
-                needed += space
                 budget?.spend(pack, isEssential: isEssential(pack))
             }
             entries.append(entry)
         }
-        return Plan(entries: entries + left)
+        for index in left.indices {
+            let eviction = room.evictions.first { eviction in
+                eviction.isOfPack && eviction.generation.id == left[index].pack.id
+            }
+            if let eviction { left[index].decision = .evict(eviction) }
+        }
+        return Plan(entries: entries + left, evictions: room.evictions)
+    }
+
+    /// The packs that the selection asks for, staged or not: they do not go to make room for each other.
+    public func packsAskedFor(_ selection: PackSelection) -> Set<PackID> {
+        switch selection {
+        case .packs(let ids), .repair(let ids): ids
+        case .event(let request, _):
+            Set(
+                manifest.packs.filter { pack in
+                    if case .stage = decision(on: pack, selection) { return true }
+                    if let choices { return choices[pack.id] != nil }
+                    switch pack.policy {
+                    case .essential(let events), .prefetch(let events):
+                        return isNamed(request, by: events)
+                    case .onDemand: return false
+                    }
+                }
+                .map(\.id)
+            )
+        }
     }
 
     /// Whether the pack is one that the first launch waits for.
@@ -218,8 +275,8 @@ public struct Planner: Sendable {
         let archive =
             pack.index == nil
             ? pack.downloadSize - (downloaded[pack.contentDigest] ?? .zero) : .zero
-        let overhead = ByteCount(Self.overheadOfFile.rawValue * Int64(pack.fileCount + 1))
-        return max(archive, .zero) + pack.installedSize + overhead
+        return max(archive, .zero)
+            + StoredGeneration.size(pack.installedSize, fileCount: pack.fileCount)
     }
 
     private func decision(on pack: Pack, _ selection: PackSelection) -> Plan.Decision {
@@ -227,16 +284,33 @@ public struct Planner: Sendable {
         switch selection {
         case .packs(let ids):
             guard ids.contains(pack.id) else { return .leave(.notSelected) }
+            if state != nil, let refusal = refusal(of: pack) { return .refuse(refusal) }
         case .repair(let ids):
             guard ids.contains(pack.id) else { return .leave(.notSelected) }
+            if state != nil, let refusal = refusal(of: pack) { return .refuse(refusal) }
             return .stage(state ?? .repair)
         case .event(let request, let essentialOnly):
+            switch state == nil ? nil : refusal(of: pack) {
+            case .pinned(let pin): return .leave(.pinned(pin))
+            case .otherVersion(let required, let installed):
+                return .leave(.otherVersion(required: required, installed: installed))
+            default: break
+            }
             if let excuse = excuse(for: pack, request, essentialOnly: essentialOnly) {
                 let isThere = excuse == .declined && state == nil
                 return .leave(isThere ? .upToDate : excuse)
             }
         }
         return state.map(Plan.Decision.stage) ?? .leave(.upToDate)
+    }
+
+    /// Why what is offered may not take the place of what is staged, or `nil` if it may.
+    private func refusal(of pack: Pack) -> Plan.Refusal? {
+        if let pin = pinned[pack.id] { return .pinned(pin) }
+        guard let installed = applicationVersion, let required = pack.applicationVersion,
+            !required.isMet(by: installed)
+        else { return nil }
+        return .otherVersion(required: required.text, installed: installed)
     }
 
     /// Why the pack would be staged, or `nil` if it is there.

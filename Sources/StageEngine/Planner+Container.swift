@@ -38,10 +38,47 @@ extension Planner {
                 )
             }
         }
+        for (id, pin) in try StageError.wrapping({ () throws(ContainerError) in try reader.pins() })
+        {
+            pinned[id] = PinnedVersion(pin)
+        }
         do throws(FileError) {
             freeSpace = ByteCount(try reader.root.freeSpace().bytes)
         } catch {
             throw .container(.file(error))
         }
+    }
+}
+
+extension Planner {
+    /// Decides what is done with each pack, and what goes from the container where there is no room for
+    /// them.
+    ///
+    /// What there is in the container is looked at only where that matters: where there is a quota, or
+    /// something does not fit.
+    public mutating func plan(
+        for selection: PackSelection,
+        in reader: ContainerReader
+    ) throws(StageError) -> Plan {
+        let plan = plan(for: selection)
+        guard quota != nil || plan.lacksSpace else { return plan }
+        retention = try Retention(reader, offering: manifest)
+        return self.plan(for: selection)
+    }
+}
+
+extension Plan {
+    /// Whether a pack does not fit on the file system.
+    fileprivate var lacksSpace: Bool {
+        entries.contains { entry in
+            if case .refuse(.noSpace) = entry.decision { true } else { false }
+        }
+    }
+}
+
+extension Planner.PinnedVersion {
+    /// The version that a pin of a container holds.
+    public init(_ pin: Pin) {
+        self.init(version: pin.version, rolledBackFrom: pin.replaced?.content?.version)
     }
 }

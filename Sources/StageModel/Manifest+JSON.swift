@@ -69,8 +69,8 @@ private enum ManifestKey: String, CodingKey {
     case manifestVersion, application, revision, requires, baseURLs, packs
 }
 
-/// The member `requires`.
-private struct RequirementsDocument: JSONReadable, Encodable {
+/// The member `requires` of a manifest or of a pack.
+struct RequirementsDocument: JSONReadable, Encodable {
     var applicationVersion: VersionRequirement?
 
     enum Key: String, CodingKey { case applicationVersion }

@@ -55,8 +55,16 @@ public struct Pack: Hashable, Sendable {
     public var fileCount: Int
     /// Orders packs of one policy: higher comes first.
     public var priority: Int
+    /// Which versions of the application the pack is for; `nil` stands for every version.
+    public var applicationVersion: VersionRequirement?
     /// Whatever the publisher wants to tell the application, as JSON text; `nil` for nothing.
     public var userInfo: String?
+
+    /// Whether the pack is for this version of the application; where that is not known, it is.
+    public func isFor(applicationVersion version: String?) -> Bool {
+        guard let version, let applicationVersion else { return true }
+        return applicationVersion.isMet(by: version)
+    }
 
     /// Creates a pack from its parts; it has to have an archive or an index.
     public init(
@@ -77,6 +85,7 @@ public struct Pack: Hashable, Sendable {
         self.installedSize = installedSize
         self.fileCount = fileCount
         priority = 0
+        applicationVersion = nil
         userInfo = nil
     }
 }

@@ -3,7 +3,8 @@ struct PackDocument: JSONReadable, Encodable {
     var pack: Pack
 
     enum Key: String, CodingKey {
-        case id, version, policy, archive, index, installedSize, fileCount, priority, userInfo
+        case id, version, policy, archive, index, installedSize, fileCount, priority, requires
+        case userInfo
     }
 
     init(_ pack: Pack) { self.pack = pack }
@@ -26,6 +27,10 @@ struct PackDocument: JSONReadable, Encodable {
         )
         if members.has(.priority) {
             pack.priority = try members.number(.priority, in: .min ... .max)
+        }
+        if members.has(.requires) {
+            pack.applicationVersion =
+                try members.value(RequirementsDocument.self, .requires).applicationVersion
         }
         if members.has(.userInfo) { pack.userInfo = try Self.userInfo(members) }
     }
@@ -52,6 +57,10 @@ struct PackDocument: JSONReadable, Encodable {
         try container.encode(pack.installedSize, forKey: .installedSize)
         try container.encode(pack.fileCount, forKey: .fileCount)
         if pack.priority != 0 { try container.encode(pack.priority, forKey: .priority) }
+        try container.encodeIfPresent(
+            RequirementsDocument(pack.applicationVersion),
+            forKey: .requires
+        )
         if let userInfo = pack.userInfo {
             try container.encode(JSONValue(text: userInfo) ?? .string(userInfo), forKey: .userInfo)
         }

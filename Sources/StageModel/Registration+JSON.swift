@@ -32,7 +32,7 @@ extension Registration {
 
     private enum Key: String, CodingKey {
         case registrationVersion, application, version, applicationGroup, manifestURLs, trust
-        case restrictions, downloaderExtension, backgroundEventsHandler
+        case restrictions, quota, downloaderExtension, backgroundEventsHandler
     }
 
     private init(members node: JSONNode) throws(ManifestError) {
@@ -60,6 +60,9 @@ extension Registration {
         try checkManifestURLs(members)
         if members.has(.restrictions) {
             restrictions = try members.value(Restrictions.Document.self, .restrictions).restrictions
+        }
+        if members.has(.quota) {
+            quota = ByteCount(try members.number(.quota, in: 0...Int.max))
         }
         func program(_ key: Key) throws(ManifestError) -> Program? {
             guard members.has(key) else { return nil }
@@ -105,6 +108,7 @@ extension Registration {
             restrictions.map(Restrictions.Document.init),
             forKey: .restrictions
         )
+        try container.encodeIfPresent(quota, forKey: .quota)
         try container.encodeIfPresent(
             downloaderExtension.map(Program.Document.init),
             forKey: .downloaderExtension

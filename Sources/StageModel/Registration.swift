@@ -16,6 +16,10 @@ public struct Registration: Hashable, Sendable {
     public var trust: Trust
     /// What may be spent, and where content may come from; `nil` for no restriction.
     public var restrictions: Restrictions?
+    /// The most bytes that the group's container may hold in packs; `nil` for no limit.
+    ///
+    /// Where several applications of a group have one, the smallest counts.
+    public var quota: ByteCount?
     /// The program that decides about downloads; `nil` for none.
     public var downloaderExtension: Program?
     /// The program that is told what happened in the background; `nil` for none.
@@ -35,6 +39,7 @@ public struct Registration: Hashable, Sendable {
         self.manifestURLs = manifestURLs
         self.trust = trust
         restrictions = nil
+        quota = nil
         downloaderExtension = nil
         backgroundEventsHandler = nil
     }

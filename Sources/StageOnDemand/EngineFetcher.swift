@@ -57,11 +57,13 @@ public struct EngineFetcher: PackFetcher {
         let container = try container(path)
         let manifest = try await manifest(stager, container)
         guard manifest.manifest[id] != nil else { throw .unknownPack(id) }
-        let planner = try Planner(manifest: manifest.manifest, container: container)
-        let plan = planner.plan(for: .packs([id]))
+        var planner = try Planner(manifest: manifest.manifest, container: container)
+        planner.applicationVersion = source.applicationVersion
+        let plan = try planner.plan(for: .packs([id]), in: container.reader)
         if case .refuse(.noSpace(let needed, let available)) = plan.entries.first?.decision {
             throw .noSpace(needed: needed, available: available)
         }
+        _ = try container.evict(plan.evictions)
         let progress = Mutex(StagingProgress(plan))
         let outcomes = await stager.stage(plan, of: manifest, in: container) { id, event in
             let pack = progress.withLock { progress in

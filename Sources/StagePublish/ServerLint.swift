@@ -17,14 +17,20 @@ public enum ServerLint {
         await withTaskGroup(of: (Int, [LintFinding]).self) { group in
             var count = 0
             for (index, pack) in manifest.packs.enumerated() {
-                let member = "packs[\(index)].archive"
-                let urls = manifest.urls(for: pack.archive, manifestURL: manifestURL ?? "")
-                for url in urls {
-                    let place = count
-                    count += 1
-                    group.addTask {
-                        let check = ArchiveCheck(archive: pack.archive, url: url, member: member)
-                        return (place, await check.findings(with: engine))
+                for object in Self.objects(of: pack, at: "packs[\(index)]") {
+                    let urls = manifest.urls(for: object.url, manifestURL: manifestURL ?? "")
+                    for url in urls {
+                        let place = count
+                        count += 1
+                        group.addTask {
+                            let check = ObjectCheck(
+                                size: object.size,
+                                digest: object.digest,
+                                url: url,
+                                member: object.member
+                            )
+                            return (place, await check.findings(with: engine))
+                        }
                     }
                 }
             }
@@ -33,13 +39,39 @@ public enum ServerLint {
             return (0..<count).flatMap { findings[$0] ?? [] }
         }
     }
+
+    /// What the manifest names of a pack: its archive, its index, and the deltas to that.
+    private static func objects(
+        of pack: Pack,
+        at member: String
+    ) -> [ManifestObject] {
+        var objects: [ManifestObject] = []
+        if let archive = pack.archive {
+            objects.append(
+                (archive.url, archive.size, archive.digest, "\(member).archive")
+            )
+        }
+        if let index = pack.index {
+            objects.append((index.url, index.size, index.digest, "\(member).index"))
+            for (place, delta) in index.deltas.enumerated() {
+                let path = "\(member).index.deltas[\(place)]"
+                objects.append((delta.url, delta.size, delta.digest, path))
+            }
+        }
+        return objects
+    }
 }
 
-/// An archive at one of its mirrors.
-struct ArchiveCheck: Sendable {
-    var archive: PackArchive
+/// Something that a manifest names.
+private typealias ManifestObject = (url: String, size: ByteCount, digest: Digest, member: String)
+
+/// An archive or an index at one of its mirrors.
+struct ObjectCheck: Sendable {
+    /// The size that it has.
+    var size: ByteCount
+    var digest: Digest
     var url: String
-    /// The path of the archive's member.
+    /// The path of the manifest's member that names it.
     var member: String
 
     /// Asks the server, and judges its answer.
@@ -62,7 +94,7 @@ struct ArchiveCheck: Sendable {
 
     /// The header field that asks for the last byte; `nil` where there is none.
     var field: String? {
-        let size = archive.size.rawValue
+        let size = self.size.rawValue
         return size == 0 ? nil : "Range: bytes=\(size - 1)-\(size - 1)"
     }
 
@@ -89,8 +121,8 @@ struct ArchiveCheck: Sendable {
             let length = summary.value(of: "Content-Length").flatMap { Int64($0) }
             let body = bodyFindings(summary)
             // The length of another body says nothing of the archive.
-            let size = body.isEmpty ? sizeFindings(length) : []
-            return size + body + (archive.size == .zero ? [] : [noRanges(summary)])
+            let sizes = body.isEmpty ? sizeFindings(length) : []
+            return sizes + body + (size == .zero ? [] : [noRanges(summary)])
         case 416:
             return sizeFindings(total)
         default:
@@ -105,12 +137,12 @@ struct ArchiveCheck: Sendable {
     }
 
     private func sizeFindings(_ found: Int64?) -> [LintFinding] {
-        guard let found, found != archive.size.rawValue else { return [] }
+        guard let found, found != size.rawValue else { return [] }
         return [
             LintFinding(
                 severity: .error,
                 member: "\(member).size",
-                message: "expected \(archive.size.rawValue) bytes, found \(found) "
+                message: "expected \(size.rawValue) bytes, found \(found) "
                     + "at '\(url.forDisplay())'",
                 hint: "upload the archive again, under a URL of its own for each version"
             )
@@ -142,11 +174,11 @@ struct ArchiveCheck: Sendable {
     }
 
     private func rangeFindings(_ summary: ResponseSummary) -> [LintFinding] {
-        let last = archive.size.rawValue - 1
-        let expected = "bytes \(last)-\(last)/\(archive.size.rawValue)"
+        let last = size.rawValue - 1
+        let expected = "bytes \(last)-\(last)/\(size.rawValue)"
         let found = summary.value(of: "Content-Range")
         // Another total is a finding of its own.
-        guard found?.hasSuffix("/\(archive.size.rawValue)") ?? true, found != expected else {
+        guard found?.hasSuffix("/\(size.rawValue)") ?? true, found != expected else {
             return []
         }
         return [
@@ -173,7 +205,7 @@ struct ArchiveCheck: Sendable {
         _ summary: ResponseSummary,
         _ hasStrongValidator: Bool
     ) -> [LintFinding] {
-        guard !hasStrongValidator, !url.contains(archive.digest.description) else { return [] }
+        guard !hasStrongValidator, !url.contains(digest.description) else { return [] }
         let tag = summary.value(of: "ETag").map { "the entity tag \($0.forDisplay()) is weak" }
         return [
             finding(

@@ -82,6 +82,32 @@ public struct StoredIndex: Equatable, Sendable {
     }
 }
 
+extension StoredIndex {
+    /// The pack of a recipe as a manifest offers it, whose index is at a URL; what lies beside it is
+    /// beside that.
+    public func pack(of recipe: Recipe, version: Int, url: String) -> Pack {
+        var index = reference
+        let folder = url.prefix(through: url.lastIndex(of: "/") ?? url.startIndex)
+        let isInFolder = url.contains("/")
+        index.url = url
+        for position in index.deltas.indices {
+            let name = index.deltas[position].url.dropFirst("i/".count)
+            index.deltas[position].url = String(isInFolder ? folder + name : name)
+        }
+        var pack = Pack(
+            id: recipe.pack,
+            version: version,
+            policy: recipe.policy,
+            archive: nil,
+            index: index,
+            installedSize: self.index.installedSize,
+            fileCount: self.index.fileCount
+        )
+        pack.userInfo = recipe.userInfo
+        return pack
+    }
+}
+
 extension StoredIndex.Fault: CustomStringConvertible {
     /// The reason, as a sentence fragment a person can read.
     public var description: String {

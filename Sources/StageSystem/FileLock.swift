@@ -44,6 +44,14 @@ import SystemPackage
         _ = unsafe pread(file.descriptor.rawValue, &byte, 1, 0)
     }
 
+    /// Whether somebody holds a lock on the file, shared or exclusive, at this moment.
+    ///
+    /// Takes none itself, so that nobody is ever refused because of the question.
+    public static func isHeld(on file: borrowing File) throws(FileError) -> Bool {
+        let descriptor = file.descriptor.rawValue
+        return try Directory.attempt("lock", file.path) { stage_ofd_is_locked(descriptor) } > 0
+    }
+
     private static func take(
         _ file: borrowing File,
         _ mode: Mode,

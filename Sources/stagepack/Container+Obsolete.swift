@@ -7,7 +7,10 @@ extension Container {
     /// Removes the packs that no manifest of the container's applications offers any more.
     ///
     /// A pack that is being staged is left alone, and so is everything while a manifest cannot be read.
-    func removeObsoletePacks() async throws(CommandFailure) -> [PackID] {
+    /// So are packs that are pinned, unless their application is gone (`includingPinned`).
+    func removeObsoletePacks(
+        includingPinned: Bool = false
+    ) async throws(CommandFailure) -> [PackID] {
         do throws(ContainerError) {
             var offered: Set<PackID> = []
             for application in try reader.applications() {
@@ -20,6 +23,7 @@ extension Container {
             var removed: [PackID] = []
             for id in try reader.stagedPacks() where !offered.contains(id) {
                 guard let lock = try attemptLock(id) else { continue }
+                if !includingPinned, try reader.pin(of: id) != nil { continue }
                 _ = try remove(lock)
                 removed.append(id)
             }
@@ -46,7 +50,9 @@ extension Container {
         } catch {
             throw CommandFailure(error)
         }
-        return (forgotten, forgotten.isEmpty ? [] : try await removeObsoletePacks())
+        return (
+            forgotten, forgotten.isEmpty ? [] : try await removeObsoletePacks(includingPinned: true)
+        )
     }
 
     /// Whether nothing is in the container that anybody could want.
@@ -54,7 +60,7 @@ extension Container {
         do throws(ContainerError) {
             guard try reader.applications().isEmpty else { return false }
             guard try reader.applicationsWithHistory().isEmpty else { return false }
-            return try packsWithGenerations().isEmpty
+            return try reader.packsWithGenerations().isEmpty
         } catch {
             throw CommandFailure(error)
         }

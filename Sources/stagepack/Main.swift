@@ -25,8 +25,9 @@ struct StagePackCommand: AsyncParsableCommand {
             CommandGroup(
                 name: "Upkeep",
                 subcommands: [
-                    VerifyCommand.self, RepairCommand.self, RemoveCommand.self,
-                    CollectGarbageCommand.self, DoctorCommand.self, WhyCommand.self,
+                    VerifyCommand.self, RepairCommand.self, RollbackCommand.self,
+                    PinCommand.self, RemoveCommand.self, CollectGarbageCommand.self,
+                    DoctorCommand.self, WhyCommand.self,
                 ]
             ),
             CommandGroup(

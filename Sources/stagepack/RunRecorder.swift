@@ -96,12 +96,13 @@ struct RunRecorder {
         else { return before.pending }
         planner.budget = before.budget
         planner.choices = before.choices
+        planner.applicationVersion = before.applicationVersion
         let plan = planner.plan(for: .event(event, essentialOnly: false))
         let isMissing = plan.entries.contains { entry in
             switch entry.decision {
-            case .stage, .refuse(.noSpace): true
+            case .stage, .refuse(.noSpace), .refuse(.exceedsQuota): true
             // Waiting does not help: the next launch lifts the restriction.
-            case .refuse, .leave: false
+            case .refuse, .leave, .evict: false
             }
         }
         let isFileMissing = files.contains { file in

@@ -57,13 +57,16 @@ struct Session {
         network?.isOffline ?? false || NetworkOptions.isOffline(environment)
     }
 
+    /// The version of the application that is installed; `nil` where nothing tells it.
+    var applicationVersion: String? { source.applicationVersion ?? registration?.version }
+
     /// The container, as far as it is known without a manifest.
     var knownContainer: FilePath? {
         source.container ?? registration.map { container(of: $0.group) }
     }
 
     /// The container of a group: the system's for root, else the user's.
-    private func container(of group: ApplicationGroupID) -> FilePath {
+    func container(of group: ApplicationGroupID) -> FilePath {
         let user = ContainerLocations.user(group, environment: environment)
         return geteuid() == 0
             ? ContainerLocations.system(group) : user ?? ContainerLocations.system(group)
@@ -86,7 +89,7 @@ struct Session {
                 ManifestSource(
                     urls: registration.manifestURLs,
                     application: registration.application,
-                    applicationVersion: source.applicationVersion ?? registration.version
+                    applicationVersion: applicationVersion
                 )
             ]
         }

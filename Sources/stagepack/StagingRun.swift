@@ -128,7 +128,7 @@ struct StagingRun: Sendable {
         defer { program?.end() }
         let answer = try await ask(program, manifest.manifest)
         if case .success(let choice) = answer { planner.choices = choice.packs }
-        let plan = planner.plan(for: selection)
+        let plan = try plan(&planner, selection, container, path)
         var report = report(planner, plan, path, problem)
         if case .failure(let failure) = answer {
             report.extensionProblem = FailureReport(failure)
@@ -137,6 +137,7 @@ struct StagingRun: Sendable {
         if session.isOffline {
             report.refuseOffline()
         } else {
+            report.settle(await makeRoom(plan.evictions, in: container))
             let outcomes = await stage(plan, manifest, container, stager)
             report.add(outcomes)
             if let program, case .success(let choice) = answer {
@@ -154,6 +155,7 @@ struct StagingRun: Sendable {
         if case .event(.periodic, essentialOnly: false) = selection {
             report.removed = try await container.removeObsoletePacks()
         }
+        report.add(await keepQuota(planner, selection, in: container))
         RunRecorder(self, container).record(report, selection, planner)
         return report
     }
@@ -256,6 +258,8 @@ struct StagingRun: Sendable {
             var reader = container?.reader
             if reader == nil { reader = try ContainerReader.reading(path) }
             let history = try reader?.rememberedHistory(of: planner.manifest.application)
+            planner.quota = session.quota(of: path)
+            planner.applicationVersion = session.applicationVersion
             planner.pending = history?.pending ?? neverRecorded(history, planner)
             planner.budget = restrictions.map { restrictions in
                 InitialBudget(restrictions, manifest, planner, history?.spent ?? .init())
@@ -332,7 +336,7 @@ extension PackSelection {
 
 extension ContainerReader {
     /// The container as a reader sees it, or `nil` if there is none.
-    fileprivate static func reading(_ path: FilePath) throws(StageError) -> ContainerReader? {
+    static func reading(_ path: FilePath) throws(StageError) -> ContainerReader? {
         do throws(ContainerError) {
             return try open(path)
         } catch {

@@ -51,7 +51,7 @@ import Testing
         let lock = try #require(try container.attemptLock(.aurora))
         let removal = try container.removeObsoleteGenerations(lock, keeping: 1)
         #expect(removal.generations == 2)
-        let left = try container.generations(of: .aurora).map { $0.description.prefix(2) }
+        let left = try container.reader.generations(of: .aurora).map { $0.description.prefix(2) }
         #expect(left == ["3-", "4-"])
     }
 
@@ -139,68 +139,6 @@ import Testing
                 }
             }
             try await group.waitForAll()
-        }
-    }
-}
-
-extension PackID {
-    fileprivate static let aurora = PackID(unchecked: "aurora")
-}
-
-extension StagedPack {
-    fileprivate static func aurora(version: Int) -> StagedPack {
-        let digest = Digest(bytes: [UInt8](repeating: 7, count: Digest.byteCount))
-        let archive = PackArchive(url: "aurora.tar", format: .tar, size: .zero, digest: digest)
-        let pack = Pack(
-            id: .aurora,
-            version: version,
-            policy: .onDemand,
-            archive: archive,
-            installedSize: .zero,
-            fileCount: 1
-        )
-        let manifest = Manifest(
-            application: ApplicationID(unchecked: "net.example"),
-            revision: 1,
-            packs: [pack]
-        )
-        return StagedPack(pack, of: manifest, source: "file:", stagedAt: Int64(version))
-    }
-}
-
-extension Container {
-    fileprivate func publishAurora(version: Int, _ text: String) throws {
-        let lock = try waitForLock(.aurora)
-        let area = try makeStagingArea(lock)
-        try area.write("sky.svg", text)
-        try publish([(area, .aurora(version: version))])
-    }
-}
-
-extension StagingArea {
-    fileprivate func write(_ name: FilePath.Component, _ text: String) throws {
-        try content.leave(name, text)
-    }
-}
-
-extension Directory {
-    fileprivate func leave(_ name: FilePath.Component, _ text: String) throws {
-        try file(creating: FilePath(name)).write(Array(text.utf8).span, at: 0)
-    }
-}
-
-extension Lease {
-    fileprivate func text(of name: String) throws -> String {
-        try String(contentsOfFile: content.appending(name).string, encoding: .utf8)
-    }
-}
-
-extension Container {
-    /// Takes the lock on a pack as soon as nobody else has it.
-    fileprivate func waitForLock(_ id: PackID) throws -> PackLock {
-        while true {
-            if let lock = try attemptLock(id) { return lock }
-            sched_yield()
         }
     }
 }

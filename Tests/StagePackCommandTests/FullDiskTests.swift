@@ -115,4 +115,48 @@ struct FullDiskTests {
         #expect(ending.output == Self.left)
         #expect(ending.status == 41)
     }
+
+    /// Runs each command in turn, with the manifest of its packs, on a disk of 44 MiB, and prints the
+    /// generations after each.
+    private func run(
+        _ steps: [(command: String, packs: [SamplePack])]
+    ) async throws -> Program.Ending {
+        var world = try World()
+        var answers: [Answer] = []
+        for step in steps {
+            answers.append(.content(try world.manifest(of: step.packs)))
+            try world.publish(step.packs)
+        }
+        world.server.answer("/manifest.json", with: answers)
+        let text = """
+            C='\(world.container)'; P='\(try Program.path)'
+            mkdir -p "$C"; mount -t tmpfs -o size=44m none "$C"
+            for command in \(steps.map { "'\($0.command)'" }.joined(separator: " ")); do
+                $P $command "$@" || exit 99
+                (cd "$C/generations" && ls -d */* | cut -d- -f1 | tr '\\n' ' '; echo)
+            done
+            """
+        world.program.wrapper = ["/usr/bin/unshare", "-m", "/bin/sh", "-c", text, "sh"]
+        let arguments = ["--quiet", "--progress", "none", "--attempts", "1"]
+        return try await world.program.run(arguments + world.source)
+    }
+
+    @Test func thePreviousGenerationGoesFirstWhereAnUpdateDoesNotFit() async throws {
+        let versions = try (1...3).map { try SamplePack.large(.aurora, version: $0, mebibytes: 8) }
+        let ending = try await run(versions.map { ("prefetch", [$0]) })
+        let output = "aurora/1 \naurora/1 aurora/2 \naurora/2 aurora/3 \n"
+        #expect(ending == Program.Ending(status: 0, output: output, error: ""))
+    }
+
+    @Test func aPackOnDemandGoesWhereAnUpdateDoesNotFit() async throws {
+        let versions = try (1...2).map { try SamplePack.large(.aurora, version: $0, mebibytes: 8) }
+        var other = try SamplePack.large(try PackID("oceans"), version: 1, mebibytes: 8)
+        other.pack.policy = .onDemand
+        let ending = try await run([
+            ("prefetch", [versions[0], other]), ("fetch oceans", [versions[0], other]),
+            ("prefetch", [versions[1], other]),
+        ])
+        let output = "aurora/1 \naurora/1 oceans/1 \naurora/1 aurora/2 \n"
+        #expect(ending == Program.Ending(status: 0, output: output, error: ""))
+    }
 }

@@ -163,7 +163,7 @@ import Testing
             try document.setPolicy(.onDemand, of: try PackID("no"))
         }
         var wrong = try pack("borealis", 1)
-        wrong.archive.url = "a b"
+        wrong.archive?.url = "a b"
         #expect(
             throws: ManifestEditError.manifest(
                 .invalid(

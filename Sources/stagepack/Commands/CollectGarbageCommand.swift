@@ -1,21 +1,44 @@
 import ArgumentParser
 import FoundationEssentials
 import StageContainer
+import StageEngine
 import StageModel
+import StageSystem
 import SystemPackage
 
 struct CollectGarbageCommand: StagePackSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "gc",
-        abstract: "Remove what nobody needs any more.",
+        abstract: "Remove what nobody needs any more, and keep a container within its quota.",
         discussion: """
             Removes generations that are neither current nor read, except the previous one of each \
             pack, what a crash left behind, and downloads that no manifest names any more.
+
+            Where there is a quota, previous generations go next, then packs of the policy \
+            'onDemand', then those of 'prefetch'; first what was not loaded for the longest time. \
+            What is essential, pinned or read never goes, nor a pack that no manifest offers. Ends \
+            with status 40 if the quota cannot be kept.
             """
     )
 
-    @Flag(help: "Remove the previous generation of each pack, too.")
-    var all = false
+    @Flag(
+        name: [.customLong("previous"), .customLong("all")],
+        help: "Remove the previous generation of each pack, too."
+    )
+    var previous = false
+
+    @Option(
+        help: ArgumentHelp(
+            "The bytes that packs may take, as 500M or 20G; without it, the smallest 'quota' of "
+                + "the group's registrations.",
+            valueName: "size"
+        ),
+        transform: ByteSize.parse
+    )
+    var quota: ByteCount?
+
+    @Flag(help: "Say what would be removed, and why; downloads are not looked at.")
+    var dryRun = false
 
     @Flag(
         help: ArgumentHelp(
@@ -34,6 +57,9 @@ struct CollectGarbageCommand: StagePackSubcommand {
         if unregistered, source.app != nil || !source.manifest.isEmpty {
             throw ValidationError("--unregistered excludes --app and --manifest.")
         }
+        if unregistered, dryRun || previous || quota != nil {
+            throw ValidationError("--unregistered excludes --dry-run, --previous and --quota.")
+        }
     }
 
     func perform() async throws(CommandFailure) -> ExitStatus {
@@ -43,12 +69,54 @@ struct CollectGarbageCommand: StagePackSubcommand {
             return .success
         }
         let container = try session.existingContainer()
-        do throws(ContainerError) {
+        let quota = quota ?? session.quota(of: container.root.path)
+        let report = try await dryRun ? plan(container, quota) : collect(container, quota)
+        Console.print(report, asJSON: json)
+        guard let excess = report.excess else { return .success }
+        let failure = CommandFailure(
+            status: .noSpace,
+            message: "the container is \(excess) over its quota: what is left is essential, pinned "
+                + "or read, or no manifest offers it",
+            hint: "raise the quota, or remove packs with 'stagepack remove'",
+            retry: .later
+        )
+        // As JSON there is one value, which says it.
+        if !json { throw failure }
+        return failure.status
+    }
+
+    /// What would go.
+    private func plan(
+        _ container: Container,
+        _ quota: ByteCount?
+    ) throws(CommandFailure) -> GarbageReport {
+        do throws(StageError) {
+            var retention = try Retention(container.reader)
             var report = GarbageReport()
-            for id in try container.packsWithGenerations() {
+            report.isDryRun = true
+            report.add(retention.collect(includingPrevious: previous))
+            if let quota { report.add(retention.evict(retention.size - quota)) }
+            report.generations = report.evicted?.count { $0.isGeneration } ?? 0
+            report.inUse = retention.generations.count { $0.role != .current && $0.isLeased }
+            report.compare(retention.size, with: quota)
+            return report
+        } catch {
+            throw CommandFailure(error)
+        }
+    }
+
+    private func collect(
+        _ container: Container,
+        _ quota: ByteCount?
+    ) async throws(CommandFailure) -> GarbageReport {
+        var report = GarbageReport()
+        do throws(ContainerError) {
+            for id in try container.reader.packsWithGenerations() {
                 // A pack that is being staged is left to the process that stages it.
                 guard let lock = try container.attemptLock(id) else { continue }
-                report.add(try container.removeObsoleteGenerations(lock, keeping: all ? 0 : 1))
+                report.add(
+                    try container.removeObsoleteGenerations(lock, keeping: previous ? 0 : 1)
+                )
             }
             let wanted = try Self.wantedDownloads(container)
             let now = Int64(Date().timeIntervalSince1970)
@@ -60,8 +128,18 @@ struct CollectGarbageCommand: StagePackSubcommand {
                     wanted.contains(digest.description)
                 }
             }
-            Console.print(report, asJSON: json)
-            return .success
+        } catch {
+            throw CommandFailure(error)
+        }
+        guard let quota else { return report }
+        do throws(StageError) {
+            var retention = try Retention(container.reader)
+            let evictions = retention.evict(retention.size - quota)
+            let gone = try await container.evictAndRemember(evictions)
+            report.add(gone)
+            report.generations += gone.count { !$0.isOfPack }
+            report.compare(try Retention(container.reader).size, with: quota)
+            return report
         } catch {
             throw CommandFailure(error)
         }
@@ -94,6 +172,14 @@ struct GarbageReport: Codable, CustomStringConvertible {
     var inUse = 0
     var leftovers = 0
     var downloads = 0
+    /// What went to keep the quota; of a dry run everything that would go.
+    var evicted: [EvictionReport]?
+    /// What the packs take, where there is a quota.
+    var size: ByteCount?
+    /// What they may take.
+    var quota: ByteCount?
+    /// Whether nothing was done.
+    var isDryRun: Bool?
 
     mutating func add(_ removal: Removal) {
         generations += removal.generations
@@ -102,10 +188,38 @@ struct GarbageReport: Codable, CustomStringConvertible {
         downloads += removal.downloads
     }
 
+    mutating func add(_ evictions: [Eviction]) {
+        guard !evictions.isEmpty else { return }
+        evicted = (evicted ?? []) + evictions.map(EvictionReport.init)
+    }
+
+    mutating func compare(_ size: ByteCount, with quota: ByteCount?) {
+        guard let quota else { return }
+        self.size = size
+        self.quota = quota
+    }
+
+    /// How much more there is than there may be; `nil` for nothing.
+    var excess: ByteCount? {
+        guard let size, let quota, size > quota else { return nil }
+        return size - quota
+    }
+
     var description: String {
-        var text =
-            "removed \(generations) generations, \(downloads) downloads, \(leftovers) leftovers"
-        if inUse > 0 { text += "; \(inUse) generations are being read" }
-        return text
+        let evicted = evicted ?? []
+        let packs = evicted.count { !$0.isGeneration }
+        var lines = evicted.map { "\(isDryRun == true ? "would evict" : "evicted") \($0)" }
+        if isDryRun == true {
+            lines.append("would remove \(generations) generations, \(packs) packs")
+        } else {
+            let packs = packs == 0 ? "" : "\(packs) packs, "
+            lines.append(
+                "removed \(generations) generations, \(packs)\(downloads) downloads, "
+                    + "\(leftovers) leftovers"
+            )
+        }
+        if inUse > 0 { lines[lines.count - 1] += "; \(inUse) generations are being read" }
+        if let size, let quota { lines.append("packs take \(size) of \(quota)") }
+        return lines.joined(separator: "\n")
     }
 }

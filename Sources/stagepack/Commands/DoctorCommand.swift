@@ -106,7 +106,7 @@ extension DoctorReport {
         } else {
             add(.good, "space", "\(free) free")
         }
-        for id in try container.packsWithGenerations() {
+        for id in try container.reader.packsWithGenerations() {
             if try container.reader.currentGeneration(of: id) != nil,
                 try container.reader.lease(id, marksUse: false) == nil
             {

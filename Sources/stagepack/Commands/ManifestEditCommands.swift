@@ -61,9 +61,9 @@ struct ManifestCreateCommand: StagePackSubcommand {
 struct ManifestAddCommand: StagePackSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "add",
-        abstract: "Put a pack's archive into a manifest.",
+        abstract: "Put a pack into a manifest.",
         discussion: """
-            The archive, which 'stagepack package' or another program has made, is read from its first \
+            The archive, or the index, which 'stagepack package' or another program has made, is read from its first \
             byte to its last; the recipe says whose archive it is, its policy and 'userInfo'. A pack \
             that is there already is replaced, by a version that is not lower, and the manifest's \
             revision goes up. Whatever else the manifest has stays.
@@ -71,7 +71,8 @@ struct ManifestAddCommand: StagePackSubcommand {
     )
 
     @Argument(help: "The manifest's file.", completion: .file()) var manifest: String
-    @Argument(help: "The archive.", completion: .file()) var archive: String
+    @Argument(help: "The archive, or the index of an indexed pack.", completion: .file())
+    var archive: String
 
     @Option(help: ArgumentHelp("The recipe of the pack.", valueName: "file"), completion: .file())
     var recipe: String
@@ -113,7 +114,10 @@ struct ManifestAddCommand: StagePackSubcommand {
         var document = try file.read()
         let recipe = try RecipeFile(recipe).read()
         guard let format = format?.format ?? ManifestLint.format(of: archive) else {
-            throw .usage("the name of '\(archive.forDisplay())' does not tell its format")
+            let stored = try IndexFile(archive).read()
+            let reference = url ?? file.reference(to: FilePath(archive))
+            let pack = stored.pack(of: recipe, version: packVersion, url: reference)
+            return try put(pack, into: &document, of: file)
         }
         let (path, display) = (FilePath(archive), archive.forDisplay())
         let packaged: PackagedArchive
@@ -125,6 +129,14 @@ struct ManifestAddCommand: StagePackSubcommand {
             throw CommandFailure(error, archive: display)
         }
         let pack = packaged.pack(version: packVersion, url: url ?? file.reference(to: path))
+        return try put(pack, into: &document, of: file)
+    }
+
+    private func put(
+        _ pack: Pack,
+        into document: inout ManifestDocument,
+        of file: ManifestFile
+    ) throws(CommandFailure) -> ExitStatus {
         let isChanged: Bool
         do throws(ManifestEditError) {
             isChanged = try document.add(pack, priority: priority)
@@ -132,7 +144,7 @@ struct ManifestAddCommand: StagePackSubcommand {
             throw CommandFailure(error, manifest: manifest)
         }
         if isChanged { try file.write(document) }
-        let report = ManifestEditReport(manifest, document, recipe.pack, isChanged: isChanged)
+        let report = ManifestEditReport(manifest, document, pack.id, isChanged: isChanged)
         Console.print(report, asJSON: json)
         return .success
     }

@@ -25,8 +25,9 @@ struct RemoveCommand: StagePackSubcommand {
         var reports: [RemovalReport] = []
         for id in packs {
             do throws(ContainerError) {
-                guard let lock = try container.attemptLock(id) else {
-                    throw .inUse(id, generation: "that is being staged")
+                guard let lock = try container.attemptLock(id) else { throw .busy(id) }
+                if let pin = try container.reader.pin(of: id) {
+                    throw .pinned(id, version: pin.version)
                 }
                 reports.append(RemovalReport(pack: id, removal: try container.remove(lock)))
             } catch {

@@ -66,6 +66,10 @@ struct StatusReport: Codable {
         var downloadSize: ByteCount?
         var stagedAt: Date?
         var source: String?
+        /// What holds the pack at its version.
+        var pin: PinStatus?
+        /// The version that 'rollback' would bring back.
+        var previousVersion: Int?
     }
 
     init(
@@ -88,13 +92,17 @@ struct StatusReport: Codable {
             )
             for pack in manifest.packs {
                 let present = try container.reader.record(of: pack.id)
-                packs.append(PackStatus(pack, present, downloaded[pack.contentDigest]))
+                var status = PackStatus(pack, present, downloaded[pack.contentDigest])
+                try status.addGenerations(container)
+                packs.append(status)
                 staged.remove(pack.id)
             }
         }
         for id in staged.sorted() {
             guard let record = try container.reader.record(of: id) else { continue }
-            packs.append(PackStatus(obsolete: record))
+            var status = PackStatus(obsolete: record)
+            try status.addGenerations(container)
+            packs.append(status)
         }
     }
 }
@@ -122,8 +130,21 @@ extension StatusReport.PackStatus {
         source = record.source
     }
 
-    /// The state as a person reads it.
+    /// Adds what else is known of the pack's generations.
+    fileprivate mutating func addGenerations(_ container: Container) throws(ContainerError) {
+        guard state != .missing else { return }
+        pin = try container.reader.pin(of: id).map { PinStatus(id, $0) }
+        previousVersion = try container.reader.previousGeneration(of: id)?.content?.version
+    }
+
+    /// The state as a person reads it, with what holds it.
     fileprivate var text: String {
+        let pin = pin.map { ", \($0.text)" } ?? ""
+        let previous = previousVersion.map { " (version \($0) is kept)" } ?? ""
+        return stateText + pin + previous
+    }
+
+    private var stateText: String {
         switch state {
         case .staged: "staged"
         case .outdated: "outdated, version \(offeredVersion ?? 0) is offered"

@@ -87,7 +87,12 @@ struct WhyCommand: StagePackSubcommand {
                     history.packs.removeAll { $0.id != pack }
                     if history.packs.isEmpty { continue }
                 }
-                reports.append(HistoryReport(path, id, history))
+                var report = HistoryReport(path, id, history)
+                for index in report.packs.indices {
+                    let id = report.packs[index].id
+                    report.packs[index].pin = try reader.pin(of: id).map { PinStatus(id, $0) }
+                }
+                reports.append(report)
             }
             return reports
         } catch {
@@ -137,6 +142,8 @@ struct HistoryReport: Codable {
         /// How many runs in a row could not stage it.
         var failures: Int
         var problem: StagingHistory.Problem?
+        /// What holds the pack now.
+        var pin: PinStatus?
     }
 
     init(_ path: FilePath, _ id: ApplicationID, _ history: StagingHistory) {
@@ -206,6 +213,10 @@ extension HistoryReport.Entry: CustomStringConvertible {
             "  decided: \(decided.formatted(.iso8601)), \(rule)",
         ]
         if let source { lines.append("  from: \(source)") }
+        if let pin {
+            lines.append("  held: \(pin.text), since \(pin.since.formatted(.iso8601))")
+            lines.append("  to do: 'stagepack pin --release \(id)' lets it be updated")
+        }
         if let problem {
             let runs = failures == 1 ? "1 run" : "\(failures) runs in a row"
             lines.append("  tried: \(runs), \(problem.message)")

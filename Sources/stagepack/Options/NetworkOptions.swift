@@ -131,12 +131,29 @@ struct NetworkOptions: ParsableArguments {
 /// Reads rates such as `500K` and `4M`: multiples of 1,024 bytes a second.
 enum ByteRate {
     static func parse(_ text: String) throws -> ByteCount {
+        guard let rate = ByteSize.read(text), rate > .zero else {
+            throw ValidationError("expected a rate such as 500K or 4M, found '\(text)'")
+        }
+        return rate
+    }
+}
+
+/// Reads sizes such as `500M` and `20G`: multiples of 1,024 bytes.
+enum ByteSize {
+    static func parse(_ text: String) throws -> ByteCount {
+        guard let size = read(text) else {
+            throw ValidationError("expected a size such as 500M or 20G, found '\(text)'")
+        }
+        return size
+    }
+
+    /// The number of bytes, or `nil` if the text is no such number.
+    fileprivate static func read(_ text: String) -> ByteCount? {
         let units: [Character: Int64] = ["K": 1 << 10, "M": 1 << 20, "G": 1 << 30]
         let unit = text.last.flatMap { units[Character($0.uppercased())] }
         let digits = unit == nil ? text[...] : text.dropLast()
-        guard let count = Int64(digits), count > 0, count <= 1 << 32 else {
-            throw ValidationError("expected a rate such as 500K or 4M, found '\(text)'")
-        }
+        let limit: Int64 = unit == nil ? 1 << 62 : 1 << 32
+        guard let count = Int64(digits), (0...limit).contains(count) else { return nil }
         return ByteCount(count * (unit ?? 1))
     }
 }

@@ -41,8 +41,12 @@ enum ExitStatus: Int32, CaseIterable {
     case noSpace = 40
     /// The container cannot be read or written.
     case containerUnusable = 41
-    /// A pack that is being read cannot be removed.
+    /// A pack that another process works on cannot be changed.
     case inUse = 42
+    /// A pack that is pinned is not changed.
+    case pinned = 43
+    /// There is no generation that a pack could be rolled back to.
+    case noPrevious = 44
 
     /// The daemon does not answer.
     case daemonUnavailable = 50
@@ -79,7 +83,9 @@ enum ExitStatus: Int32, CaseIterable {
         case .packagingFailed: "a pack cannot be made, or its files cannot be read or written"
         case .noSpace: "not enough space for the container or the output"
         case .containerUnusable: "the container cannot be read or written"
-        case .inUse: "a pack is being read and cannot be removed"
+        case .inUse: "another process works on a pack"
+        case .pinned: "a pack is pinned (fetch, repair, remove)"
+        case .noPrevious: "there is no previous generation (rollback)"
         case .daemonUnavailable: "the daemon does not answer (tasks, watch, cancel, pause, resume)"
         case .daemonRefused: "the daemon refused (tasks, watch, cancel, pause, resume)"
         case .usage: "the command line cannot be carried out as it is written"

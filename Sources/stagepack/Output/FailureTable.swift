@@ -96,12 +96,37 @@ extension CommandFailure {
                 hint: "tell the application's packager, or start the application",
                 retry: .later
             )
+        case .exceedsQuota(let needed, let remaining):
+            self.init(
+                status: .noSpace,
+                message: "\(what): the quota of the container leaves "
+                    + "\(max(remaining, .zero)), and it takes \(needed)",
+                hint: "raise 'quota' in the registration, or remove packs",
+                retry: .later
+            )
+        case .otherVersion(let required, let installed):
+            self.init(
+                status: .manifestRefused,
+                message: "\(what): it requires application version '\(required)', "
+                    + "found '\(installed)'",
+                hint: "update the application",
+                retry: .never
+            )
+        case .pinned(let pin):
+            self.init(
+                status: .pinned,
+                message: "\(what): it is \(pin.text)",
+                hint: Self.pinHint,
+                retry: .never
+            )
         }
     }
 
     init(_ error: ContainerError) {
         self.init(.container(error))
     }
+
+    private static let pinHint = "let it be updated first: 'stagepack pin --release PACK'"
 
     private static let inexactFiguresHint =
         "tell the publisher: installedSize and fileCount must be exact"
@@ -233,8 +258,16 @@ extension CommandFailure {
             (.containerUnusable, "use the version of stagepack that made it", .never)
         case .damagedRecord:
             (.containerUnusable, "run 'stagepack repair'", .never)
-        case .inUse:
-            (.inUse, "close the application that reads it, then run it again", .later)
+        case .busy:
+            (.inUse, "run it again when the other process has ended", .later)
+        case .notStaged:
+            (.notStaged, "run 'stagepack load' to fetch it", .later)
+        case .otherVersion:
+            (.notStaged, "run 'stagepack rollback' for the version before", .never)
+        case .noPrevious:
+            (.noPrevious, "run 'stagepack status' to see which packs have one", .never)
+        case .pinned:
+            (.pinned, pinHint, .never)
         case .file(let error) where error.isOutOfSpace:
             (.noSpace, "free some space, or run 'stagepack gc'", .later)
         case .file(let error):

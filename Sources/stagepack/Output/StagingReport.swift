@@ -16,6 +16,8 @@ struct StagingReport: Codable {
     var transferred = ByteCount.zero
     /// Packs that no manifest offers any more and that were removed; `nil` where nobody looked.
     var removed: [PackID]?
+    /// What went to make room, or would go: a plan; `nil` for nothing.
+    var evicted: [EvictionReport]?
     /// Files that the application's extension asked for; `nil` where none was asked.
     var files: [FileReport]?
     /// What went wrong with the extension; policies decided instead.
@@ -29,6 +31,7 @@ struct StagingReport: Codable {
         revision = manifest.revision
         // Of a run for packs by name nobody wants to hear of thousands of others.
         packs = plan.entries.filter { $0.decision != .leave(.notSelected) }.map(PackReport.init)
+        if !plan.evictions.isEmpty { evicted = plan.evictions.map(EvictionReport.init) }
     }
 
     /// Adds how each pack ended.
@@ -81,6 +84,8 @@ struct PackReport: Codable {
         case left
         /// It could not be staged.
         case failed
+        /// It was staged, and went to make room, or would go: a plan.
+        case evicted
     }
 
     var id: PackID
@@ -106,6 +111,7 @@ struct PackReport: Codable {
         case .stage: outcome = .planned
         case .leave(.upToDate): outcome = .present
         case .leave: outcome = .left
+        case .evict: outcome = .evicted
         case .refuse(let refusal):
             outcome = .failed
             error = FailureReport(CommandFailure(refusal, pack: id))
@@ -140,6 +146,14 @@ extension DownloadPolicy {
     }
 }
 
+extension Planner.PinnedVersion {
+    /// What holds the pack, as a fragment.
+    var text: String {
+        let rollback = rolledBackFrom.map { ", rolled back from version \($0)" } ?? ""
+        return "pinned to version \(version)\(rollback)"
+    }
+}
+
 extension Plan.Decision {
     /// Why the decision was taken, as a fragment.
     var explanation: String {
@@ -157,7 +171,13 @@ extension Plan.Decision {
         case .leave(.notEssential): "not essential"
         case .leave(.notSelected): "not asked for"
         case .leave(.declined): "the application's downloader extension did not ask for it"
+        case .leave(.pinned(let pin)), .refuse(.pinned(let pin)): pin.text
+        case .leave(.otherVersion(let required, let installed)),
+            .refuse(.otherVersion(let required, let installed)):
+            "for application version '\(required)', \(installed) is installed"
         case .refuse(.noSpace): "does not fit"
+        case .refuse(.exceedsQuota): "does not fit into the quota"
+        case .evict(let eviction): "makes room: \(eviction.explanation)"
         case .refuse(.exceedsAllowance(let allowance, _, _)): "exceeds '\(allowance.rawValue)'"
         case .refuse(.disallowedDomain): "its hosts are not in 'downloadDomainAllowList'"
         }
@@ -176,8 +196,22 @@ extension StagingReport: CustomStringConvertible {
             text += ", \(files.count { $0.outcome == .staged }) of \(files.count) files"
         }
         if let removed, !removed.isEmpty { text += ", \(removed.count) removed" }
+        if let evicted, !evicted.isEmpty { text += ", \(evicted.count) evicted" }
         if transferred > .zero { text += " (\(transferred) transferred)" }
-        return text + " in \(container)"
+        let lines = (evicted ?? []).map { "\nevicted to make room: \($0)" }
+        return text + " in \(container)" + lines.joined()
+    }
+}
+
+extension PackReport.Outcome {
+    /// What is to be done, as a plan says it.
+    fileprivate var word: String {
+        switch self {
+        case .planned: "stage"
+        case .failed: "refuse"
+        case .evicted: "evict"
+        case .staged, .present, .left: "leave"
+        }
     }
 }
 
@@ -189,8 +223,7 @@ struct PlanReport: Codable, CustomStringConvertible {
         plans.map { plan in
             let rows = plan.packs.map { pack in
                 [
-                    pack.outcome == .planned
-                        ? "stage" : pack.outcome == .failed ? "refuse" : "leave",
+                    pack.outcome.word,
                     pack.id.text, "\(pack.version)", pack.policy, "\(pack.downloadSize)",
                     pack.reason,
                 ]
@@ -199,8 +232,9 @@ struct PlanReport: Codable, CustomStringConvertible {
                 head: ["", "pack", "version", "policy", "download", "why"],
                 rows: rows
             )
-            return
-                "\(plan.application), revision \(plan.revision), into \(plan.container)\n\(table)"
+            let lines = (plan.evicted ?? []).map { "\nto make room: \($0)" }
+            return "\(plan.application), revision \(plan.revision), into \(plan.container)\n"
+                + "\(table)\(lines.joined())"
         }.joined(separator: "\n\n")
     }
 }

@@ -1,0 +1,209 @@
+public import StageContainer
+public import StageModel
+
+/// What may go from a container to make room, and in which order: a pure value.
+///
+/// First generations that are not current, the obsolete ones before the previous ones. Then packs that
+/// an application fetches when it wants them, then packs of the policy `prefetch`; of each kind those
+/// that were not loaded for the longest time, then those of lower priority. Never what somebody reads,
+/// what is pinned, what is essential to any application, and what no manifest tells the policy of.
+public struct Retention: Equatable, Sendable {
+    /// What is on disk.
+    public private(set) var generations: [StoredGeneration]
+    private let offers: [PackID: Offer]
+
+    /// What the manifests of all applications together say of a pack.
+    private struct Offer: Equatable {
+        var rank: Rank
+        var priority: Int
+    }
+
+    /// How much a pack matters: the higher, the longer it stays.
+    private enum Rank: Int {
+        case onDemand
+        case prefetch
+        case essential
+    }
+
+    /// Creates the value of what is on disk and what is offered.
+    ///
+    /// - Parameters:
+    ///   - generations: All generations of the container.
+    ///   - manifests: The manifests of all applications of the container; `nil` where one of them cannot
+    ///     be read, so that no pack's policy is known.
+    public init(generations: [StoredGeneration], manifests: [Manifest]?) {
+        self.generations = generations
+        var offers: [PackID: Offer] = [:]
+        for pack in (manifests ?? []).flatMap(\.packs) {
+            let rank: Rank =
+                switch pack.policy {
+                case .essential: .essential
+                case .prefetch: .prefetch
+                case .onDemand: .onDemand
+                }
+            let known = offers[pack.id]
+            offers[pack.id] = Offer(
+                rank: known.map { $0.rank.rawValue > rank.rawValue ? $0.rank : rank } ?? rank,
+                priority: max(known?.priority ?? .min, pack.priority)
+            )
+        }
+        self.offers = offers
+    }
+
+    /// What all generations take on disk.
+    public var size: ByteCount { generations.reduce(.zero) { $0 + $1.size } }
+
+    /// The current generation of a pack, if it is staged.
+    public func current(_ id: PackID) -> StoredGeneration? {
+        generations.first { $0.id == id && $0.role == .current }
+    }
+
+    /// Takes out what goes so that at least `amount` is freed, in the order in which it goes.
+    ///
+    /// Where that much cannot be freed, it is everything that may go.
+    ///
+    /// - Parameters:
+    ///   - amount: What is to be freed; nothing goes if it is not above zero.
+    ///   - spared: Packs that stay staged, because they are asked for.
+    /// - Returns: What goes.
+    public mutating func evict(
+        _ amount: ByteCount,
+        sparing spared: Set<PackID> = []
+    ) -> [Eviction] {
+        var freed = ByteCount.zero
+        var evictions: [Eviction] = []
+        for eviction in candidates(sparing: spared) {
+            guard freed < amount else { break }
+            freed += eviction.generation.size
+            evictions.append(eviction)
+        }
+        generations.removeAll { stored in evictions.contains { $0.generation == stored } }
+        return evictions
+    }
+
+    /// Takes out the generations that nobody needs, the previous ones among them if that is wanted.
+    public mutating func collect(includingPrevious: Bool) -> [Eviction] {
+        let evictions = candidates(sparing: []).filter { eviction in
+            eviction.reason == .obsolete || includingPrevious && eviction.reason == .previous
+        }
+        generations.removeAll { stored in evictions.contains { $0.generation == stored } }
+        return evictions
+    }
+
+    /// Everything that may go, first what goes first.
+    private func candidates(sparing spared: Set<PackID>) -> [Eviction] {
+        generations.compactMap { stored -> (place: Place, eviction: Eviction)? in
+            guard !stored.isLeased, let reason = reason(for: stored, spared) else { return nil }
+            let priority = stored.role == .current ? offers[stored.id]?.priority ?? 0 : 0
+            let place = Place(
+                key: (reason.rawValue, stored.lastUsed, priority, stored.id, stored.name)
+            )
+            return (place, Eviction(generation: stored, reason: reason))
+        }
+        .sorted { $0.place.key < $1.place.key }.map(\.eviction)
+    }
+
+    /// The place of a candidate: by reason, last use, priority, and then in any fixed order.
+    private struct Place {
+        var key: (Int, Int64, Int, PackID, GenerationName)
+    }
+
+    /// Why the generation may go, or `nil` if it may not.
+    private func reason(
+        for stored: StoredGeneration,
+        _ spared: Set<PackID>
+    ) -> Eviction.Reason? {
+        switch stored.role {
+        case .obsolete: return .obsolete
+        case .previous: return .previous
+        case .current:
+            guard !stored.isPinned, !spared.contains(stored.id) else { return nil }
+            switch offers[stored.id]?.rank {
+            case .onDemand: return .onDemand
+            case .prefetch: return .prefetch
+            case .essential, nil: return nil
+            }
+        }
+    }
+}
+
+/// A generation that goes to make room, and the pack with it where it is the current one.
+public struct Eviction: Equatable, Sendable {
+    /// Why something may go, in the order in which it does.
+    public enum Reason: Int, Equatable, Sendable {
+        /// It is neither current nor what a rollback brings back.
+        case obsolete
+        /// It is what a rollback would bring back.
+        case previous
+        /// The application fetches the pack when it wants it.
+        case onDemand
+        /// The pack is not essential.
+        case prefetch
+    }
+
+    /// What goes.
+    public var generation: StoredGeneration
+    /// Why it may.
+    public var reason: Reason
+
+    /// Creates the value from its parts.
+    public init(generation: StoredGeneration, reason: Reason) {
+        self.generation = generation
+        self.reason = reason
+    }
+
+    /// Whether the pack is not staged any more then.
+    public var isOfPack: Bool { generation.role == .current }
+}
+
+extension [Eviction] {
+    /// What is freed.
+    public var size: ByteCount { reduce(.zero) { $0 + $1.generation.size } }
+}
+
+extension Retention {
+    /// What is on disk in a container, and what its manifests say, at this moment.
+    ///
+    /// - Parameters:
+    ///   - reader: The container.
+    ///   - offered: What holds for its application in the place of the manifest that is stored.
+    /// - Throws: ``StageError/container(_:)`` if the container cannot be read.
+    public init(
+        _ reader: ContainerReader,
+        offering offered: Manifest? = nil
+    ) throws(StageError) {
+        let (generations, manifests) = try StageError.wrapping { () throws(ContainerError) in
+            var manifests: [Manifest]? = offered.map { [$0] } ?? []
+            for application in try reader.applications()
+            where application != offered?.application {
+                // One that cannot be read means that nothing is known; it is told of elsewhere.
+                let manifest = try reader.storedManifest(for: application).flatMap { record in
+                    try? Manifest(json: Array(record.text.utf8))
+                }
+                if let manifest { manifests?.append(manifest) } else { manifests = nil }
+            }
+            return (try reader.inventory(), manifests)
+        }
+        self.init(generations: generations, manifests: manifests)
+    }
+}
+
+extension Container {
+    /// Removes what was decided to go, in its order, and returns what is gone.
+    ///
+    /// What somebody has begun to read, pinned or changed since then stays, and so does a pack that
+    /// another process works on.
+    public func evict(_ evictions: [Eviction]) throws(StageError) -> [Eviction] {
+        try StageError.wrapping { () throws(ContainerError) in
+            var gone: [Eviction] = []
+            for eviction in evictions {
+                let stored = eviction.generation
+                guard let lock = try attemptLock(stored.id),
+                    try evict(stored.name, isCurrent: eviction.isOfPack, lock)
+                else { continue }
+                gone.append(eviction)
+            }
+            return gone
+        }
+    }
+}

@@ -1,0 +1,100 @@
+import ArgumentParser
+import FoundationEssentials
+import StageContainer
+import StageEngine
+import StageModel
+
+struct PinCommand: StagePackSubcommand {
+    static let configuration = CommandConfiguration(
+        commandName: "pin",
+        abstract: "Hold a pack at the version that is staged, or list the packs that are held.",
+        discussion: """
+            A pack that is pinned is not updated, repaired with other content, evicted or removed, \
+            until '--release'. Uses no network.
+            """
+    )
+
+    @Argument(
+        help: "The pack; without it, the packs that are held are listed.",
+        transform: PackArgument.parse
+    )
+    var pack: PackID?
+
+    @Argument(help: "The version that has to be the one that is staged.")
+    var version: Int?
+
+    @Flag(help: "Let the pack be updated again.")
+    var release = false
+
+    @OptionGroup(title: "Source") var source: SourceOptions
+    @Flag(help: "Print the result as JSON.") var json = false
+
+    var printsJSON: Bool { json }
+
+    mutating func validate() throws {
+        if release, pack == nil { throw ValidationError("--release takes a pack.") }
+        if release, version != nil { throw ValidationError("--release takes no version.") }
+    }
+
+    func perform() async throws(CommandFailure) -> ExitStatus {
+        let container = try Session(source).existingContainer()
+        do throws(ContainerError) {
+            guard let pack else {
+                let pins = try container.reader.pins().sorted { $0.key < $1.key }
+                let rows = pins.map { PinStatus($0.key, $0.value) }
+                Console.print(Listing(elements: rows), asJSON: json)
+                return .success
+            }
+            guard let lock = try container.attemptLock(pack) else { throw .busy(pack) }
+            if release {
+                let report = ReleaseReport(
+                    pack: pack,
+                    version: try container.release(lock)?.version
+                )
+                Console.print(report, asJSON: json)
+            } else {
+                let now = Int64(Date().timeIntervalSince1970)
+                let pin = try container.pin(lock, version: version, now: now)
+                Console.print(PinStatus(pack, pin), asJSON: json)
+            }
+            return .success
+        } catch {
+            throw CommandFailure(error)
+        }
+    }
+}
+
+/// What holds a pack, as `pin`, `status` and `why` print it.
+struct PinStatus: Codable, CustomStringConvertible {
+    var pack: PackID
+    /// The version that is held.
+    var version: Int
+    var since: Date
+    /// The version that a rollback has replaced; `nil` where somebody asked for the pin.
+    var rolledBackFrom: Int?
+
+    init(_ pack: PackID, _ pin: Pin) {
+        self.pack = pack
+        version = pin.version
+        since = Date(timeIntervalSince1970: Double(pin.pinnedAt))
+        rolledBackFrom = pin.replaced?.content?.version
+    }
+
+    /// What holds the pack, as a fragment.
+    var text: String {
+        Planner.PinnedVersion(version: version, rolledBackFrom: rolledBackFrom).text
+    }
+
+    var description: String { "\(pack): \(text), since \(since.formatted(.iso8601))" }
+}
+
+/// What `pin --release` prints.
+struct ReleaseReport: Codable, CustomStringConvertible {
+    var pack: PackID
+    /// The version that was held; `nil` if none was.
+    var version: Int?
+
+    var description: String {
+        version.map { "\(pack): not pinned to version \($0) any more" } ?? "\(pack): was not pinned"
+    }
+}

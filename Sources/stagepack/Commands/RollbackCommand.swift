@@ -1,0 +1,71 @@
+import ArgumentParser
+import FoundationEssentials
+import StageContainer
+import StageModel
+
+struct RollbackCommand: StagePackSubcommand {
+    static let configuration = CommandConfiguration(
+        commandName: "rollback",
+        abstract: "Switch packs back to the generation before the one that is staged.",
+        discussion: """
+            Uses no network. The pack is pinned to the version it is switched to, so that no run \
+            updates it, until 'pin --release'. A second rollback takes the first one back, and its \
+            pin. An application that has the pack open goes on reading what it has.
+            """
+    )
+
+    @Argument(help: "The packs.", transform: PackArgument.parse)
+    var packs: [PackID]
+
+    @OptionGroup(title: "Source") var source: SourceOptions
+    @Flag(help: "Print the result as JSON.") var json = false
+
+    var printsJSON: Bool { json }
+
+    func perform() async throws(CommandFailure) -> ExitStatus {
+        let container = try Session(source).existingContainer()
+        var reports: [RollbackReport] = []
+        var failure: CommandFailure?
+        for id in packs {
+            do throws(ContainerError) {
+                guard let lock = try container.attemptLock(id) else { throw .busy(id) }
+                let now = Int64(Date().timeIntervalSince1970)
+                reports.append(RollbackReport(id, try container.rollBack(lock, now: now)))
+            } catch {
+                failure = CommandFailure(error)
+                break
+            }
+        }
+        // What was switched back before another pack could not be is told in any case.
+        if failure == nil || !json, !reports.isEmpty {
+            Console.print(Listing(elements: reports), asJSON: json)
+        }
+        if let failure { throw failure }
+        return .success
+    }
+}
+
+/// What `rollback` prints of one pack.
+struct RollbackReport: Codable, CustomStringConvertible {
+    var pack: PackID
+    /// The version that was staged before.
+    var from: Int?
+    /// The version that is staged now.
+    var version: Int?
+    /// Whether it is pinned to that; not where a rollback was taken back.
+    var isPinned: Bool
+
+    init(_ pack: PackID, _ rollback: Rollback) {
+        self.pack = pack
+        from = rollback.from.content?.version
+        version = rollback.to.content?.version
+        isPinned = rollback.pin != nil
+    }
+
+    var description: String {
+        let versions = "version \(version ?? 0) in the place of version \(from ?? 0)"
+        return isPinned
+            ? "\(pack): \(versions), and pinned to it; 'stagepack pin --release \(pack)' lets it be updated"
+            : "\(pack): \(versions) again, and not pinned any more"
+    }
+}

@@ -1,0 +1,152 @@
+import Foundation
+import StageContainer
+import StageModel
+import StageSystem
+import SystemPackage
+import Testing
+
+@Suite(.container) struct RollbackTests {
+    let container: Container
+
+    init() throws {
+        container = try Container.make(ContainerTrait.path)
+    }
+
+    private func text() throws -> String? {
+        try container.reader.lease(.aurora)?.text(of: "sky.svg")
+    }
+
+    private func rollBack() throws -> Rollback {
+        try container.rollBack(try container.waitForLock(.aurora), now: 7)
+    }
+
+    private func versions() throws -> [Int] {
+        try container.reader.generations(of: .aurora).compactMap(\.content?.version)
+    }
+
+    @Test func aRollbackBringsBackTheGenerationBeforeAndPinsIt() throws {
+        try container.publishAurora(version: 1, "old")
+        try container.publishAurora(version: 2, "new")
+        let lease = try #require(try container.reader.lease(.aurora))
+
+        let rollback = try rollBack()
+
+        #expect(rollback.from.content?.version == 2)
+        #expect(rollback.to.content?.version == 1)
+        #expect(try text() == "old")
+        #expect(try lease.text(of: "sky.svg") == "new")
+        let pin = try #require(try container.reader.pin(of: .aurora))
+        #expect(pin == rollback.pin)
+        #expect(pin.version == 1)
+        #expect(pin.pinnedAt == 7)
+        #expect(pin.replaced == rollback.from)
+        #expect(try container.reader.pins() == [.aurora: pin])
+    }
+
+    @Test func aSecondRollbackTakesTheFirstOneBack() throws {
+        try container.publishAurora(version: 1, "old")
+        try container.publishAurora(version: 2, "new")
+        let first = try rollBack()
+        let second = try rollBack()
+        #expect([second.from, second.to] == [first.to, first.from])
+        #expect(second.pin == nil)
+        #expect(try text() == "new")
+        #expect(try container.reader.pins() == [:])
+        #expect(try rollBack() == first)
+    }
+
+    @Test func thereHasToBeAPreviousGenerationOfOtherContent() throws {
+        #expect(throws: ContainerError.notStaged(.aurora)) { try rollBack() }
+        try container.publishAurora(version: 1, "damaged")
+        try container.publishAurora(version: 1, "repaired")
+        #expect(throws: ContainerError.noPrevious(.aurora)) { try rollBack() }
+        #expect(try text() == "repaired")
+        try container.publishAurora(version: 2, "new")
+        _ = try rollBack()
+        #expect(try text() == "repaired")
+    }
+
+    @Test func theGenerationThatWasLeftForGoodIsNotThePreviousOne() throws {
+        try container.publishAurora(version: 1, "good")
+        try container.publishAurora(version: 2, "bad")
+        _ = try rollBack()
+        _ = try container.release(try container.waitForLock(.aurora))
+        try container.publishAurora(version: 3, "better")
+        let lock = try container.waitForLock(.aurora)
+        _ = try container.removeObsoleteGenerations(lock, keeping: 1)
+        #expect(try versions() == [1, 3])
+        #expect(try container.rollBack(lock, now: 9).to.content?.version == 1)
+    }
+
+    @Test func aRepairedCopyIsRolledBackToWhatTheDamagedOneReplaced() throws {
+        for version in 1...2 { try container.publishAurora(version: version, "\(version)") }
+        try container.publishAurora(version: 2, "repaired")
+        let lock = try container.waitForLock(.aurora)
+        _ = try container.removeObsoleteGenerations(lock, keeping: 1)
+        #expect(try versions() == [1, 2])
+        #expect(try container.rollBack(lock, now: 9).to.content?.version == 1)
+    }
+
+    @Test func aPinHoldsOnlyWhatIsStaged() throws {
+        try container.publishAurora(version: 1, "old")
+        let lock = try container.waitForLock(.aurora)
+        let wrong = ContainerError.otherVersion(.aurora, expected: 2, staged: 1)
+        #expect(throws: wrong) { try container.pin(lock, version: 2, now: 5) }
+        #expect(try container.reader.pin(of: .aurora) == nil)
+        let pin = try container.pin(lock, version: 1, now: 5)
+        #expect(try container.pin(lock, now: 6) == pin)
+        #expect(try container.reader.pin(of: .aurora) == pin)
+        #expect(pin.replaced == nil)
+
+        // As a crash between the pin of a rollback and its switch leaves it.
+        let area = try container.makeStagingArea(lock)
+        try area.content.leave("sky.svg", "new")
+        try container.publish([(area, .aurora(version: 2))])
+        #expect(try container.reader.pins() == [:])
+        _ = try container.removeObsoleteGenerations(lock, keeping: 1)
+        #expect(try container.root.directory("pins")?.entries().isEmpty == true)
+        #expect(try container.release(lock) == nil)
+    }
+
+    @Test func aRollbackTakesThePlaceOfAPinThatWasAskedFor() throws {
+        for version in 1...2 { try container.publishAurora(version: version, "\(version)") }
+        let lock = try container.waitForLock(.aurora)
+        _ = try container.pin(lock, now: 5)
+        let pin = try #require(try container.rollBack(lock, now: 6).pin)
+        #expect(pin.version == 1)
+        #expect(try container.release(lock) == pin)
+        #expect(try container.reader.pins() == [:])
+    }
+
+    @Test func removalTakesThePinWithThePack() throws {
+        try container.publishAurora(version: 1, "1")
+        let lock = try container.waitForLock(.aurora)
+        _ = try container.pin(lock, now: 5)
+        _ = try container.remove(lock)
+        #expect(throws: ContainerError.notStaged(.aurora)) { try container.pin(lock, now: 5) }
+        #expect(try container.root.directory("pins")?.entries().isEmpty == true)
+    }
+
+    @Test func readersMeetWholeGenerationsWhileOneIsSwitchedBackAndForth() async throws {
+        for version in 1...2 { try container.publishAurora(version: version, "\(version)") }
+        let container = container
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask {
+                for _ in 0..<200 {
+                    _ = try container.rollBack(try container.waitForLock(.aurora), now: 1)
+                }
+            }
+            for _ in 0..<2 {
+                group.addTask {
+                    for _ in 0..<400 {
+                        let lease = try #require(try container.reader.lease(.aurora))
+                        let version = try lease.text(of: "sky.svg")
+                        #expect(lease.generation.content?.version.description == version)
+                        await Task.yield()
+                    }
+                }
+            }
+            try await group.waitForAll()
+        }
+    }
+}

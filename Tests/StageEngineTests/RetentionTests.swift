@@ -1,0 +1,321 @@
+import StageContainer
+import StageEngine
+import StageModel
+import Testing
+
+/// What goes to make room, as a table, and how a plan makes use of it.
+struct RetentionTests {
+    private static let events: Set<InstallationEvent> = [.firstInstallation]
+
+    /// A pack's policy and priority; when it was used last; and what keeps it, if anything does.
+    private struct Row {
+        var id: String
+        var policy: DownloadPolicy?
+        var priority = 0
+        var lastUsed: Int64 = 5
+        var role = StoredGeneration.Role.current
+        var isLeased = false
+        var isPinned = false
+    }
+
+    /// First what goes first, then what never goes.
+    private static let table: (going: [Row], staying: [Row]) = (
+        going: [
+            Row(id: "obsolete", policy: .essential(events), lastUsed: 9, role: .obsolete),
+            Row(id: "unoffered-previous", lastUsed: 8, role: .previous),
+            Row(id: "previous", policy: .essential(events), lastUsed: 9, role: .previous),
+            Row(id: "demand-old", policy: .onDemand, priority: 9, lastUsed: 1),
+            Row(id: "demand-low", policy: .onDemand, priority: -1),
+            Row(id: "demand-a", policy: .onDemand),
+            Row(id: "demand-b", policy: .onDemand),
+            Row(id: "demand-high", policy: .onDemand, priority: 1),
+            Row(id: "demand-new", policy: .onDemand, priority: -9, lastUsed: 9),
+            Row(id: "prefetch-old", policy: .prefetch(events), priority: 9, lastUsed: 0),
+            Row(id: "prefetch-low", policy: .prefetch([]), priority: -1),
+            Row(id: "prefetch-high", policy: .prefetch(events), priority: 1),
+        ],
+        staying: [
+            Row(id: "essential", policy: .essential(events), lastUsed: 0),
+            Row(id: "essential-of-no-event", policy: .essential([]), lastUsed: 0),
+            Row(id: "unoffered", lastUsed: 0),
+            Row(id: "leased", policy: .onDemand, lastUsed: 0, isLeased: true),
+            Row(id: "pinned", policy: .onDemand, lastUsed: 0, isPinned: true),
+            Row(id: "leased-prefetch", policy: .prefetch(events), lastUsed: 0, isLeased: true),
+            Row(id: "leased-previous", lastUsed: 0, role: .previous, isLeased: true),
+            Row(id: "leased-obsolete", lastUsed: 0, role: .obsolete, isLeased: true),
+        ]
+    )
+
+    private func retention(_ rows: [Row]) throws -> Retention {
+        let packs = try rows.compactMap { row in
+            try row.policy.map { try Pack.of(row.id, $0, priority: row.priority) }
+        }
+        return Retention(
+            generations: try rows.map { row in
+                try .of(row.id, row.role, row.lastUsed, isLeased: row.isLeased, row.isPinned)
+            },
+            manifests: [try .of(packs)]
+        )
+    }
+
+    @Test(arguments: [1, 2, 3] as [UInt64])
+    func itIsTheTableThatDecides(seed: UInt64) throws {
+        var rows = Self.table.going + Self.table.staying
+        // Whatever the order on disk.
+        rows = seed == 1 ? rows : seed == 2 ? rows.reversed() : rows.sorted { $0.id < $1.id }
+        var retention = try retention(rows)
+        let all = retention.evict(ByteCount(Int64.max))
+        #expect(all.map(\.generation.id.text) == Self.table.going.map(\.id))
+        let left = Set(retention.generations.map(\.id.text))
+        #expect(left == Set(Self.table.staying.map(\.id)))
+        #expect(retention.evict(ByteCount(Int64.max)) == [])
+    }
+
+    @Test(
+        arguments: [
+            (-1, 0), (0, 0), (1, 1), (100, 1), (101, 2), (1200, 12), (1201, 12),
+        ] as [(Int64, Int)]
+    )
+    func noMoreGoesThanIsNeeded(amount: Int64, count: Int) throws {
+        var retention = try retention(Self.table.going + Self.table.staying)
+        let evictions = retention.evict(ByteCount(amount))
+        #expect(evictions.map(\.generation.id.text) == Self.table.going.prefix(count).map(\.id))
+        #expect(evictions.size + retention.size == ByteCount(Int64(2000)))
+    }
+
+    @Test func whatIsAskedForStays() throws {
+        var retention = try retention(Self.table.going)
+        let spared = Set(try ["demand-old", "prefetch-old"].map { try PackID($0) })
+        _ = retention.evict(ByteCount(Int64.max), sparing: spared)
+        #expect(Set(retention.generations.map(\.id)) == spared)
+    }
+
+    @Test func whatIsEssentialToAnyApplicationStays() throws {
+        let policies: [DownloadPolicy] = [.onDemand, .essential(Self.events), .prefetch([])]
+        for order in [[0, 1, 2], [1, 2, 0], [2, 0, 1]] {
+            var retention = Retention(
+                generations: [try .of("shared", .current, 1)],
+                manifests: try order.map { try .of([.of("shared", policies[$0])]) }
+            )
+            #expect(retention.evict(ByteCount(Int64.max)) == [])
+        }
+    }
+
+    @Test func whereAManifestCannotBeReadNoPackGoes() throws {
+        var retention = Retention(
+            generations: [try .of("demand", .current, 1), try .of("other", .previous, 1)],
+            manifests: nil
+        )
+        #expect(retention.evict(ByteCount(Int64.max)).map(\.reason) == [.previous])
+    }
+
+    @Test func aCollectionTakesGenerationsAlone() throws {
+        var first = try retention(Self.table.going + Self.table.staying)
+        #expect(first.collect(includingPrevious: false).map(\.reason) == [.obsolete])
+        var second = try retention(Self.table.going + Self.table.staying)
+        let reasons = second.collect(includingPrevious: true).map(\.reason)
+        #expect(reasons == [.obsolete, .previous, .previous])
+    }
+}
+
+/// Plans for which there is no room without what is there.
+struct PlannerRoomTests {
+    private static let install: Set<InstallationEvent> = [.firstInstallation]
+    /// What a pack of these tests takes while it is staged: 100 bytes of archive, 100 of files.
+    private static let space = ByteCount(Int64(200)) + .kibibytes(8) + Planner.reserve
+
+    /// Level 2 is offered and level 1 staged; there are a previous generation of it, a pack on demand
+    /// and one of the policy `prefetch`.
+    private func planner() throws -> Planner {
+        let packs: [Pack] = [
+            try .of("level", .essential(Self.install), version: 2),
+            try .of("demand", .onDemand), try .of("early", .prefetch(Self.install)),
+        ]
+        var planner = Planner(manifest: try .of(packs))
+        planner.staged = try [
+            PackID("level"): .init(version: 1, archiveDigest: .sample(9)),
+            PackID("demand"): .init(version: 1, archiveDigest: packs[1].contentDigest),
+            PackID("early"): .init(version: 1, archiveDigest: packs[2].contentDigest),
+        ]
+        planner.retention = Retention(
+            generations: [
+                try .of("level", .current, 1), try .of("level", .previous, 1),
+                try .of("demand", .current, 1), try .of("early", .current, 1),
+            ],
+            manifests: [planner.manifest]
+        )
+        return planner
+    }
+
+    /// What is missing on the disk, and what goes for it; `nil` where nothing helps.
+    private static let rows: [(missing: Int64, reasons: [Eviction.Reason]?)] = [
+        (0, []), (1, [.previous]), (100, [.previous]), (101, [.previous, .onDemand]),
+        (200, [.previous, .onDemand]), (201, [.previous, .onDemand, .prefetch]),
+        (301, nil),
+    ]
+
+    @Test(arguments: rows)
+    func aPlanEvictsWhatItLacksBeforeItRefuses(
+        row: (missing: Int64, reasons: [Eviction.Reason]?)
+    ) throws {
+        var planner = try planner()
+        let free = Self.space - ByteCount(row.missing)
+        planner.freeSpace = free
+        let plan = planner.plan(for: .event(.update, essentialOnly: false))
+        #expect(plan.evictions.map(\.reason) == row.reasons ?? [])
+        let refusal = Plan.Refusal.noSpace(needed: Self.space, available: free)
+        #expect(
+            plan.entries[0].decision
+                == (row.reasons == nil ? .refuse(refusal) : .stage(.outdated(staged: 1)))
+        )
+        for entry in plan.entries.dropFirst() {
+            let eviction = plan.evictions.first {
+                $0.isOfPack && $0.generation.id == entry.pack.id
+            }
+            #expect(entry.decision == (eviction.map(Plan.Decision.evict) ?? .leave(.upToDate)))
+        }
+    }
+
+    @Test func whatTheEventNamesDoesNotGoForIt() throws {
+        var planner = try planner()
+        planner.freeSpace = Self.space - ByteCount(Int64(201))
+        let plan = planner.plan(for: .event(.install, essentialOnly: false))
+        #expect(plan.evictions == [])
+        let one = planner.plan(for: .packs([try PackID("level"), try PackID("demand")]))
+        #expect(one.evictions == [])
+        planner.freeSpace = Self.space - ByteCount(Int64(101))
+        let other = planner.plan(for: .packs([try PackID("level"), try PackID("demand")]))
+        #expect(other.evictions.map(\.reason) == [.previous, .prefetch])
+    }
+
+    /// The quota, and what goes; without what the update replaces, and 8 KiB of blocks, 400 are there.
+    @Test(
+        arguments: [
+            (8592, []), (8591, [.previous]), (8392, [.previous, .onDemand]),
+            (8292, [.previous, .onDemand, .prefetch]), (8291, nil),
+        ] as [(Int64, [Eviction.Reason]?)]
+    )
+    func aQuotaIsForWhatStaysInTheEnd(quota: Int64, reasons: [Eviction.Reason]?) throws {
+        var planner = try planner()
+        planner.quota = ByteCount(quota)
+        let plan = planner.plan(for: .event(.update, essentialOnly: false))
+        #expect(plan.evictions.map(\.reason) == reasons ?? [])
+        let refusal = Plan.Refusal.exceedsQuota(
+            needed: ByteCount(Int64(8192)),
+            remaining: ByteCount(quota - 400)
+        )
+        #expect(
+            plan.entries[0].decision
+                == (reasons == nil ? .refuse(refusal) : .stage(.outdated(staged: 1)))
+        )
+    }
+
+    /// The version of the application, and whether a pack that requires 2 or later is staged.
+    @Test(arguments: [(nil, true), ("2.0", true), ("10", true), ("1.9", false), ("x", false)])
+    func aPackIsForVersionsOfTheApplication(installed: String?, isStaged: Bool) throws {
+        var planner = try planner()
+        let id = try PackID("level")
+        planner.manifest.packs[0].applicationVersion = try VersionRequirement(">=2")
+        planner.applicationVersion = installed
+        let named = planner.plan(for: .packs([id])).entries.first { $0.pack.id == id }?.decision
+        let event = planner.plan(for: .event(.update, essentialOnly: true)).entries.first?.decision
+        let found = installed ?? ""
+        #expect(
+            named
+                == (isStaged
+                    ? .stage(.outdated(staged: 1))
+                    : .refuse(.otherVersion(required: ">=2", installed: found)))
+        )
+        #expect(
+            event
+                == (isStaged
+                    ? .stage(.outdated(staged: 1))
+                    : .leave(.otherVersion(required: ">=2", installed: found)))
+        )
+        planner.staged[id] = nil
+        #expect(planner.request == (isStaged ? .install : .update))
+    }
+
+    /// What each selection does with a pack that is held at version 1.
+    @Test func aPinnedPackIsLeftAndNotFetched() throws {
+        var planner = try planner()
+        let pin = Planner.PinnedVersion(version: 1, rolledBackFrom: 2)
+        let id = try PackID("level")
+        planner.pinned = [id: pin]
+        for request in [ContentRequest.install, .update, .periodic] {
+            let plan = planner.plan(for: .event(request, essentialOnly: true))
+            #expect(plan.entries.first?.decision == .leave(.pinned(pin)))
+        }
+        for selection in [PackSelection.packs([id]), .repair([id])] {
+            let plan = planner.plan(for: selection)
+            #expect(plan.entries.first { $0.pack.id == id }?.decision == .refuse(.pinned(pin)))
+        }
+        planner.manifest.packs[0].version = 1
+        planner.manifest.packs[0].archive?.digest = .sample(9)
+        #expect(planner.plan(for: .packs([id])).entries.first?.decision == .leave(.upToDate))
+        #expect(planner.plan(for: .repair([id])).packsToStage.map(\.id) == [id])
+    }
+}
+
+extension StoredGeneration {
+    /// A generation that takes 100 bytes.
+    fileprivate static func of(
+        _ id: String,
+        _ role: Role,
+        _ lastUsed: Int64,
+        isLeased: Bool = false,
+        _ isPinned: Bool = false
+    ) throws -> StoredGeneration {
+        StoredGeneration(
+            id: try PackID(id),
+            name: GenerationName(version: role == .current ? 2 : 1, digest: .sample(1)),
+            role: role,
+            size: ByteCount(Int64(100)),
+            lastUsed: lastUsed,
+            isLeased: isLeased,
+            isPinned: isPinned
+        )
+    }
+}
+
+extension Pack {
+    /// A pack with an archive of 100 bytes and one file of 100.
+    fileprivate static func of(
+        _ id: String,
+        _ policy: DownloadPolicy,
+        version: Int = 1,
+        priority: Int = 0
+    ) throws -> Pack {
+        var pack = Pack(
+            id: try PackID(id),
+            version: version,
+            policy: policy,
+            archive: PackArchive(
+                url: "\(id).tar",
+                format: .tar,
+                size: ByteCount(Int64(100)),
+                digest: .sample(1)
+            ),
+            installedSize: ByteCount(Int64(100)),
+            fileCount: 1
+        )
+        pack.priority = priority
+        return pack
+    }
+}
+
+extension Manifest {
+    fileprivate static func of(_ packs: [Pack]) throws -> Manifest {
+        Manifest(application: try ApplicationID("net.example.game"), revision: 1, packs: packs)
+    }
+}
+
+extension Digest {
+    /// A digest that is like no other's.
+    fileprivate static func sample(_ byte: UInt8) -> Digest {
+        guard let digest = try? Digest(hexadecimal: String(repeating: "0\(byte)", count: 32)) else {
+            preconditionFailure("64 hexadecimal digits are a digest")
+        }
+        return digest
+    }
+}

@@ -1,0 +1,224 @@
+import FoundationEssentials
+import StageContainer
+import StageModel
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+/// What goes where a container has a quota, and what stays.
+@Suite(.server, .directory)
+struct EvictionTests {
+    private static let events: Set<InstallationEvent> = [.firstInstallation, .subsequentUpdate]
+
+    /// One pack of each policy, and a second one on demand.
+    private func packs(essential version: Int = 1) throws -> [SamplePack] {
+        [
+            try .small(try PackID("essential"), version: version),
+            try .small(try PackID("prefetch"), policy: .prefetch([.firstInstallation])),
+            try .small(try PackID("rare"), policy: .onDemand),
+            try .small(try PackID("often"), policy: .onDemand),
+        ]
+    }
+
+    /// What a pack takes: some 20,025 bytes of files, and four blocks, rounded up.
+    private static let size = 36_600
+
+    /// A world in which everything is staged, the essential pack with a previous generation.
+    private func full() async throws -> World {
+        var world = try World()
+        try world.publish(try packs())
+        try await world.succeed("prefetch", "--quiet")
+        try await world.succeed("fetch", "rare", "often", "--quiet")
+        try world.publish(try packs(essential: 2))
+        try await world.succeed("prefetch", "--quiet")
+        try use("often", in: world.container, at: .distantFuture)
+        return world
+    }
+
+    /// Makes a pack look as if it had been loaded at a time.
+    private func use(_ id: String, in container: FilePath, at date: Date) throws {
+        let reader = try #require(try ContainerReader.open(container))
+        let lease = try #require(try reader.lease(try PackID(id), marksUse: false))
+        let generation = try Directory.open(lease.content.removingLastComponent())
+        guard let file = try generation.file(updatingExisting: "lease") else {
+            throw NeverHappened()
+        }
+        try file.setAccessTime(Int64(min(date.timeIntervalSince1970, 4e9)))
+    }
+
+    private func staged(_ world: World) throws -> [String] {
+        try world.names(in: "packs")
+    }
+
+    /// How many packs may stay, and which ones do.
+    private static let quotas: [(count: Int, status: Int32, staying: [String])] = [
+        (5, 0, ["essential", "often", "prefetch", "rare"]),
+        (4, 0, ["essential", "often", "prefetch", "rare"]),
+        (3, 0, ["essential", "often", "prefetch"]),
+        (2, 0, ["essential", "prefetch"]),
+        (1, 0, ["essential"]),
+        (0, 40, ["essential"]),
+    ]
+
+    @Test(arguments: quotas)
+    func aCollectionKeepsTheQuota(
+        row: (count: Int, status: Int32, staying: [String])
+    ) async throws {
+        let world = try await full()
+        let quota = "\(row.count * Self.size)"
+        let before = try world.names(in: "packs")
+        let dry = try await world.run("gc", "--quota", quota, "--dry-run")
+        #expect(dry.status == row.status)
+        #expect(try world.names(in: "packs") == before)
+        #expect(try world.names(in: "generations/essential").count == 2)
+
+        let ending = try await world.run("gc", "--quota", quota)
+        #expect(ending.status == row.status)
+        #expect(try staged(world) == row.staying)
+        #expect(try world.names(in: "generations/essential").count == (row.count == 5 ? 2 : 1))
+        #expect(Set(try world.names(in: "generations")) == Set(row.staying))
+        func evicted(_ text: String, _ word: String) -> [Substring] {
+            text.split(separator: "\n").filter { $0.hasPrefix(word) }
+                .map { $0.dropFirst(word.count) }
+        }
+        #expect(evicted(dry.output, "would evict ") == evicted(ending.output, "evicted "))
+        #expect(evicted(dry.output, "would evict ").count == min(5 - row.count, 4))
+        if row.count < 3 {
+            let why = try await world.succeed("why", "often")
+            #expect(why.contains("often, version 1: evicted, policy 'onDemand', last used "))
+        }
+    }
+
+    @Test func whatIsReadOrPinnedStays() async throws {
+        let world = try await full()
+        let reader = try #require(try ContainerReader.open(world.container))
+        let lease = try #require(try reader.lease(try PackID("rare")))
+        let files = try StagedFiles(lease.content)
+        try await world.succeed("pin", "prefetch")
+        let ending = try await world.run("gc", "--quota", "0", "--json")
+        #expect(ending.status == 40)
+        #expect(ending.error == "")
+        #expect(try staged(world) == ["essential", "prefetch", "rare"])
+        #expect(try StagedFiles(lease.content) == files)
+        #expect(try world.staged(try PackID("rare")) == files)
+    }
+
+    @Test func whatNoManifestOffersStays() async throws {
+        var world = try await full()
+        try world.publish(try Array(packs(essential: 2).prefix(1)))
+        try await world.succeed("plan")
+        try await world.succeed("prefetch", "--quiet")
+        #expect(try await world.run("gc", "--quota", "0").status == 40)
+        #expect(try staged(world) == ["essential", "often", "prefetch", "rare"])
+    }
+
+    @Test func aDryRunNamesWhatGCWouldRemoveWithoutAQuota() async throws {
+        let world = try await full()
+        let nothing = "would remove 0 generations, 0 packs\n"
+        #expect(try await world.succeed("gc", "--dry-run") == nothing)
+        let dry = try await world.succeed("gc", "--dry-run", "--previous")
+        #expect(dry.hasPrefix("would evict essential 1 (36.4 kB, the previous generation)\n"))
+        #expect(dry.hasSuffix("would remove 1 generations, 0 packs\n"))
+        let done = "removed 1 generations, 0 downloads, 0 leftovers\n"
+        #expect(try await world.succeed("gc", "--previous") == done)
+        #expect(try await world.succeed("gc", "--previous", "--dry-run") == nothing)
+    }
+
+    /// The calls that put something out of sight, with numbers up to where they end.
+    private static let places = [("rename,renameat,renameat2", 2), ("fsync", 2), ("unlinkat", 9)]
+        .flatMap { place in (1...place.1).map { (calls: place.0, number: $0) } }
+
+    @Test(
+        .enabled("killing at system calls takes strace") {
+            FileStatus.exists("/usr/bin/strace")
+        },
+        arguments: places
+    )
+    func aKilledEvictionLeavesAWholePackOrNone(calls: String, number: Int) async throws {
+        var world = try World()
+        let pack = try SamplePack.small(.aurora, policy: .onDemand)
+        try world.publish(pack)
+        try await world.succeed("fetch", "aurora", "--quiet")
+        var killed = world
+        killed.program.wrapper = [
+            "/usr/bin/strace", "-f", "-qq", "-o", "/dev/null", "-e", "signal=none", "-e",
+            "trace=\(calls)", "-e", "inject=\(calls):signal=KILL:when=\(number)",
+            try Program.path.string,
+        ]
+        _ = try await killed.run("gc", "--quota", "0")
+        let seen = try world.staged(.aurora)
+        #expect(seen == nil || seen == StagedFiles(pack))
+        try await world.succeed("gc", "--quota", "0")
+        for name in ["packs", "generations", "staging"] {
+            #expect(try world.names(in: name) == [])
+        }
+        try await world.succeed("fetch", "aurora", "--quiet")
+        #expect(try world.staged(.aurora) == StagedFiles(pack))
+    }
+}
+
+/// A quota that a registration has.
+@Suite(
+    .server,
+    .directory,
+    .enabled("root needs a '/var/lib' of its own") { await Program.canMount }
+)
+struct QuotaTests {
+    private func pack(
+        _ id: String,
+        _ policy: DownloadPolicy,
+        version: Int = 1
+    ) throws -> SamplePack {
+        try .small(try PackID(id), version: version, policy: policy)
+    }
+
+    @Test func aRunKeepsTheQuotaOfTheGroup() async throws {
+        let both: Set<InstallationEvent> = [.firstInstallation, .subsequentUpdate]
+        var installed = try await Installed()
+        // Two packs and a half.
+        installed.registration.quota = ByteCount(Int64(91_500))
+        try installed.install()
+        func packs(_ version: Int) throws -> [SamplePack] {
+            [
+                try pack("essential", .essential(both), version: version),
+                try pack("rare", .onDemand),
+                try pack("often", .onDemand),
+            ]
+        }
+        let app = "net.example.wallpaper"
+        try installed.world.publish(try packs(1))
+        #expect(try await installed.run("prefetch", "--app", app, "--quiet").status == 0)
+        #expect(try await installed.run("load", "rare", "--app", app, "--quiet").status == 0)
+        #expect(try installed.staged() == ["essential": 1, "rare": 1])
+
+        // A third one: the one that was asked for before goes, and it is said.
+        let third = try await installed.run("fetch", "often", "--app", app)
+        #expect(third.status == 0)
+        #expect(third.output.contains("\nevicted to make room: rare 1 (36.4 kB, policy 'onDemand'"))
+        #expect(try installed.staged() == ["essential": 1, "often": 1])
+
+        // An update: what it replaces goes first, and nothing else has to.
+        try installed.world.publish(try packs(2))
+        let update = try await installed.run("prefetch", "--app", app)
+        #expect(update.status == 0)
+        #expect(
+            update.output.contains("\nevicted to make room: essential 1 (36.4 kB, the previous")
+        )
+        #expect(try installed.staged() == ["essential": 2, "often": 1])
+
+        // One that does not fit whatever goes.
+        installed.registration.quota = ByteCount(Int64(50_000))
+        try installed.install()
+        let refused = try await installed.run("fetch", "rare", "--app", app, "--quiet")
+        #expect(refused.status == 40)
+        #expect(
+            refused.error == """
+                stagepack: error: pack 'rare': the quota of the container leaves 0 B, and it takes \
+                36.4 kB
+                hint: raise 'quota' in the registration, or remove packs
+
+                """
+        )
+    }
+}

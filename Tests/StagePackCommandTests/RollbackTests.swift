@@ -1,0 +1,206 @@
+import FoundationEssentials
+import Glibc
+import StageContainer
+import StageModel
+import StageSystem
+import StageTesting
+import Subprocess
+import Synchronization
+import SystemPackage
+import Testing
+
+/// What `rollback` and `pin` do, and that nothing updates a pack that is held.
+@Suite(.server, .directory)
+struct RollbackTests {
+    private let versions: [SamplePack]
+
+    init() throws {
+        versions = try (1...3).map { try .small(.aurora, version: $0) }
+    }
+
+    /// A world in which version 2 was staged over version 1.
+    private func updated() async throws -> World {
+        var world = try World()
+        for version in versions.prefix(2) {
+            try world.publish(version)
+            try await world.succeed("prefetch", "--quiet")
+        }
+        return world
+    }
+
+    @Test func aPackThatWasRolledBackIsNotUpdatedUntilItsPinIsReleased() async throws {
+        var world = try await updated()
+        let reader = try #require(try ContainerReader.open(world.container))
+        let lease = try #require(try reader.lease(.aurora))
+        let said = try await world.succeed("rollback", "aurora")
+        #expect(said.hasPrefix("aurora: version 1 in the place of version 2, and pinned to it; "))
+        #expect(try world.staged(.aurora) == StagedFiles(versions[0]))
+        #expect(try StagedFiles(lease.content) == StagedFiles(versions[1]))
+        #expect(try await world.succeed("verify") == "aurora: as it was staged\n")
+
+        try world.publish(versions[2])
+        for event in ["install", "update", "periodic"] {
+            try await world.succeed("prefetch", "--event", event)
+        }
+        #expect(try world.staged(.aurora) == StagedFiles(versions[0]))
+        #expect(world.server.counts(for: versions[2].path).requests == 0)
+        let held = "pinned to version 1, rolled back from version 2"
+        #expect(try await world.succeed("plan").contains(held))
+        let status = try await world.succeed("status")
+        #expect(status.contains("outdated, version 3 is offered, \(held) (version 2 is kept)"))
+        let why = try await world.succeed("why", "aurora")
+        #expect(why.contains("aurora, version 3: left, \(held)\n"))
+        #expect(why.contains("  to do: 'stagepack pin --release aurora' lets it be updated"))
+
+        let released = try await world.succeed("pin", "aurora", "--release")
+        #expect(released == "aurora: not pinned to version 1 any more\n")
+        try await world.succeed("prefetch", "--event", "periodic")
+        #expect(try world.staged(.aurora) == StagedFiles(versions[2]))
+        // The version that was rolled back from is not what is gone back to.
+        try await world.succeed("rollback", "aurora")
+        #expect(try world.staged(.aurora) == StagedFiles(versions[0]))
+    }
+
+    @Test func aSecondRollbackTakesTheFirstOneBack() async throws {
+        let world = try await updated()
+        try await world.succeed("rollback", "aurora")
+        let said = try await world.succeed("rollback", "aurora")
+        #expect(
+            said
+                == "aurora: version 2 in the place of version 1 again, and not pinned any more\n"
+        )
+        #expect(try world.staged(.aurora) == StagedFiles(versions[1]))
+        #expect(try await world.succeed("pin") == "")
+    }
+
+    @Test func whatIsHeldIsNotFetchedRepairedOrRemoved() async throws {
+        var world = try await updated()
+        #expect(try await world.run("pin", "aurora", "1").status == 2)
+        let pin = try await world.succeed("pin", "aurora", "2")
+        #expect(pin.hasPrefix("aurora: pinned to version 2, since "))
+        #expect(try await world.succeed("pin") == pin)
+        try world.publish(versions[2])
+        let problem = """
+            stagepack: error: pack 'aurora': it is pinned to version 2
+            hint: let it be updated first: 'stagepack pin --release PACK'
+
+            """
+        let fetched = try await world.run("fetch", "aurora", "--quiet")
+        #expect(fetched == Program.Ending(status: 43, output: "", error: problem))
+        #expect(try await world.run("remove", "aurora").status == 43)
+
+        let reader = try #require(try ContainerReader.open(world.container))
+        let content = try #require(try reader.lease(.aurora)).content
+        _ = try Directory.open(content).remove("readme.txt")
+        let repaired = try await world.run("repair", "--quiet")
+        #expect(repaired == Program.Ending(status: 43, output: "", error: problem))
+        world.revision += 1
+        try world.publish(versions[1])
+        try await world.succeed("repair", "--quiet")
+        #expect(try world.staged(.aurora) == StagedFiles(versions[1]))
+        #expect(try await world.run("fetch", "aurora", "--quiet").status == 0)
+        #expect(try await world.succeed("pin").hasPrefix("aurora: pinned to version 2, since "))
+    }
+
+    @Test func aPinnedPackThatIsOfferedNoMoreStays() async throws {
+        var world = try await updated()
+        try await world.succeed("pin", "aurora")
+        try world.publish(try .small(try PackID("other")))
+        try await world.succeed("prefetch", "--event", "periodic", "--quiet")
+        #expect(try world.staged(.aurora) == StagedFiles(versions[1]))
+        try await world.succeed("pin", "--release", "aurora")
+        try await world.succeed("prefetch", "--event", "periodic", "--quiet")
+        #expect(try world.staged(.aurora) == nil)
+    }
+
+    @Test func whereThereIsNothingToGoBackToItIsSaid() async throws {
+        var world = try World()
+        try world.publish(versions[0])
+        let missing = try await world.run("prefetch", "--quiet")
+        #expect(missing.status == 0)
+        let ending = try await world.run("rollback", "aurora")
+        #expect(ending.status == 44)
+        #expect(
+            ending.error == """
+                stagepack: error: pack 'aurora' has no previous generation
+                hint: run 'stagepack status' to see which packs have one
+
+                """
+        )
+        #expect(try await world.run("rollback", "borealis").status == 2)
+        let lock = try #require(try Container.open(world.container)?.attemptLock(.aurora))
+        #expect(try await world.run("rollback", "aurora").status == 42)
+        _ = lock.id
+    }
+
+    @Test func aRollbackThatComesBetweenAPlanAndItsWorkHolds() async throws {
+        var world = try await updated()
+        let container = try #require(try Container.open(world.container))
+        let lock = Mutex(try container.attemptLock(.aurora))
+        try world.publish(versions[2])
+        let application = try ApplicationID("net.example.wallpaper")
+        let ending = try await world.run("prefetch", "--quiet") { _ in
+            // It plans now, or has, and waits for the pack.
+            try await poll { try container.storedManifest(for: application)?.revision == 3 }
+            try lock.withLock { lock in
+                _ = try container.rollBack(try #require(lock), now: 1)
+                lock = nil
+            }
+        }
+        #expect([0, 43].contains(ending.status))
+        #expect(try world.staged(.aurora) == StagedFiles(versions[0]))
+        #expect(try container.reader.pin(of: .aurora)?.version == 1)
+    }
+
+    /// The calls that put something in place or make it durable, with numbers up to where they end.
+    private static let places = [("rename,renameat,renameat2", 3), ("fsync,fdatasync", 6)]
+        .flatMap { place in (1...place.1).map { (calls: place.0, number: $0) } }
+
+    @Test(
+        .enabled("killing at system calls takes strace") {
+            FileStatus.exists("/usr/bin/strace")
+        },
+        arguments: places
+    )
+    func aKilledRollbackLeavesTheOldGenerationOrTheNewOneWithItsPin(
+        calls: String,
+        number: Int
+    ) async throws {
+        let world = try await updated()
+        var killed = world
+        killed.program.wrapper = [
+            "/usr/bin/strace", "-f", "-qq", "-o", "/dev/null", "-e", "signal=none", "-e",
+            "trace=\(calls)", "-e", "inject=\(calls):signal=KILL:when=\(number)",
+            try Program.path.string,
+        ]
+        // There, back, and there again: whatever was done before the kill.
+        for _ in 1...3 {
+            let before = try state(world)
+            let ending = try await killed.run("rollback", "aurora")
+            let after = try state(world)
+            #expect(after == before || after == (before == .newer ? .rolledBack : .newer))
+            if ending.status == 0 { #expect(after != before) }
+            try await world.succeed("prefetch", "--quiet")
+            #expect(try state(world) == after)
+        }
+    }
+
+    private enum PackState {
+        case newer
+        case rolledBack
+    }
+
+    /// What is staged; anything but the newer version unpinned and the older one pinned is an error.
+    private func state(_ world: World) throws -> PackState {
+        let reader = try #require(try ContainerReader.open(world.container))
+        let isPinned = try reader.pin(of: .aurora) != nil
+        let staged = try world.staged(.aurora)
+        #expect(staged == StagedFiles(versions[isPinned ? 0 : 1]))
+        return isPinned ? .rolledBack : .newer
+    }
+}
+
+extension StoredManifest {
+    /// The revision of the manifest.
+    fileprivate var revision: Int? { try? Manifest(json: Array(text.utf8)).revision }
+}
