@@ -12,6 +12,7 @@ extension AssetPackManager {
     ///   - path: The path of the file in its pack: relative, without `..`.
     ///   - assetPackID: The pack to look in; `nil` for all.
     ///   - options: How the file is read.
+    /// - Returns: the bytes of the file.
     /// - Throws: ``ManagedBackgroundAssetsError/fileNotFound(at:)`` if no pack has the file or the path leaves
     ///   the packs; ``ManagedBackgroundAssetsError/assetPackNotFound(withID:)`` if the pack is not here.
     public nonisolated func contents(

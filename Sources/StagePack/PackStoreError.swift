@@ -81,7 +81,9 @@ extension PackStoreError: CustomStringConvertible {
         case .notStaged(let id):
             "pack '\(id)' is not staged"
         case .fetchFailed(let id, let failure):
-            "pack '\(id)': \(failure.reason)"
+            // The command's own words name the pack.
+            failure.reason.contains("pack '\(id)'")
+                ? failure.reason : "pack '\(id)': \(failure.reason)"
         case .manifestUnavailable(let failure):
             failure.reason
         case .deadlineExceeded(let id, let duration):

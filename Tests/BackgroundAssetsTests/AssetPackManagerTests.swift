@@ -4,7 +4,7 @@ import StagePack
 import StageTesting
 import Testing
 
-@Suite(.server, .directory)
+@Suite(.server, .directory, .timeLimit(.minutes(3)))
 struct AssetPackManagerTests {
     private typealias Failure = ManagedBackgroundAssetsError
 

@@ -5,7 +5,7 @@ import StageTesting
 import Testing
 
 /// What is told while packs are fetched, and how a fetch is cancelled.
-@Suite(.server, .directory)
+@Suite(.server, .directory, .timeLimit(.minutes(3)))
 struct AssetPackUpdateTests {
     /// Reports that it waits, and that it goes on, before another fetcher does the work.
     private struct PausingFetcher: PackFetcher {
