@@ -149,8 +149,8 @@ let package = Package(
         library(
             "BackgroundAssets",
             [
-                "ExtensionFoundation", "StageControl", "StageExtension", "StageModel", "StagePack",
-                "StageSystem", system,
+                "ExtensionFoundation", "StageContainer", "StageControl", "StageExtension",
+                "StageModel", "StagePack", "StageSystem", system,
             ]
         ),
         library(
@@ -284,8 +284,9 @@ let package = Package(
         tests(
             "BackgroundAssets",
             [
-                "BackgroundAssets", "ExtensionFoundation", "StageControl", "StageExtension",
-                "StageModel", "StageSystem", "StageTesting", system,
+                "stagepack", "BackgroundAssets", "ExtensionFoundation", "StageContainer",
+                "StageControl", "StageDigest", "StageExtension", "StageModel", "StagePack",
+                "StageSystem", "StageTesting", system,
             ]
         ),
         tests("StageContainer", ["StageContainer", "StageModel", "StageSystem", system]),

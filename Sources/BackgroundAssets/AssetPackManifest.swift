@@ -9,6 +9,8 @@ public struct AssetPackManifest: Hashable, Sendable {
     /// The packs.
     public let assetPacks: Set<AssetPack>
 
+    init(_ assetPacks: Set<AssetPack>) { self.assetPacks = assetPacks }
+
     /// Reads the manifest that an extension was given.
     ///
     /// - Parameters:

@@ -2,3 +2,4 @@
 @_exported public import ExtensionFoundation
 @_exported public import Foundation
 @_exported public import FoundationNetworking
+@_exported public import SystemPackage

@@ -23,7 +23,7 @@ enum ExtensionSession {
     static var request: ExtensionRequest? { state.withLock { $0.message?.request } }
 
     /// The packs of the request, in the order of the manifest.
-    static var assetPacks: [AssetPack] { request?.packs.map(AssetPack.init) ?? [] }
+    static var assetPacks: [AssetPack] { request?.packs.map { AssetPack($0) } ?? [] }
 
     /// Remembers a download for the answer.
     ///

@@ -48,6 +48,23 @@ public struct EngineFetcher: PackFetcher {
         }
     }
 
+    /// Asks for the manifest and keeps it.
+    ///
+    /// - Throws: ``FetchFailure`` with the reason; `CancellationError`.
+    public func fetchManifest(into path: FilePath) async throws {
+        do {
+            try await withStager(options, logger: logger) { (stager) async throws(StageError) in
+                let container = try container(path)
+                let stored = try storedManifest(container)
+                _ = try await newManifest(stager, container, stored)
+            }
+        } catch .cancelled {
+            throw CancellationError()
+        } catch {
+            throw FetchFailure(reason: error.description, retry: error.retryAdvice)
+        }
+    }
+
     private func fetch(
         _ id: PackID,
         into path: FilePath,
@@ -89,13 +106,22 @@ public struct EngineFetcher: PackFetcher {
     ) async throws(StageError) -> AcceptedManifest {
         let stored = try storedManifest(container)
         do throws(StageError) {
-            let manifest = try await stager.manifest(from: source, stored: stored)
-            if !manifest.isUnchanged { try store(manifest, container) }
-            return manifest
+            return try await newManifest(stager, container, stored)
         } catch {
             guard case .manifestUnavailable = error, let stored else { throw error }
             return try AcceptedManifest(stored: stored, for: source)
         }
+    }
+
+    /// The manifest as the server has it, which is kept.
+    private func newManifest(
+        _ stager: Stager,
+        _ container: Container,
+        _ stored: StoredManifest?
+    ) async throws(StageError) -> AcceptedManifest {
+        let manifest = try await stager.manifest(from: source, stored: stored)
+        if !manifest.isUnchanged { try store(manifest, container) }
+        return manifest
     }
 
     private func store(

@@ -48,13 +48,37 @@ public struct CommandFetcher: PackFetcher {
         into container: FilePath,
         report: @escaping @Sendable (FetchProgress) -> Void
     ) async throws {
+        guard let ending = try await runCommand(id.text, container, report) else { return }
+        // The pack may be there and something else have failed: the manifest was the stored one,
+        // because its server did not answer.
+        let pack = ending.reports.lazy.compactMap(\.packs).joined().first { $0.id == id }
+        if let pack, pack.error == nil, ["staged", "present"].contains(pack.outcome) { return }
+        throw ending.failure(pack?.error)
+    }
+
+    /// Runs `stagepack fetch --manifest-only`.
+    ///
+    /// - Throws: ``FetchFailure`` with what the command said; `CancellationError`.
+    public func fetchManifest(into container: FilePath) async throws {
+        guard let ending = try await runCommand("--manifest-only", container, { _ in }) else {
+            return
+        }
+        throw ending.failure(ending.reports.lazy.compactMap(\.manifestProblem).first)
+    }
+
+    /// Runs the command, and returns how it ended, or `nil` if it succeeded.
+    private func runCommand(
+        _ wanted: String,
+        _ container: FilePath,
+        _ report: @escaping @Sendable (FetchProgress) -> Void
+    ) async throws -> CommandEnding? {
         var options = PlatformOptions()
         options.teardownSequence = [
             .send(signal: .interrupt, allowedDurationToNextStep: .seconds(5))
         ]
         let result = try await run(
             command.map { .path($0) } ?? .name("stagepack"),
-            arguments: Arguments(commandLine(id, container)),
+            arguments: Arguments(commandLine(wanted, container)),
             platformOptions: options,
             input: .none,
             output: .string(limit: 1 << 20),
@@ -67,24 +91,22 @@ public struct CommandFetcher: PackFetcher {
             return message
         }
         try Task.checkCancellation()
-        if case .exited(0) = result.terminationStatus { return }
-        let failure = Self.failure(
-            id,
-            output: result.standardOutput,
+        if case .exited(0) = result.terminationStatus { return nil }
+        return CommandEnding(
+            reports: CommandReport.reports(result.standardOutput),
             message: result.closureResult,
             status: "\(result.terminationStatus)"
         )
-        if let failure { throw failure }
     }
 
-    private func commandLine(_ id: PackID, _ container: FilePath) -> [String] {
+    private func commandLine(_ wanted: String, _ container: FilePath) -> [String] {
         let origin =
             switch source {
             case .manifest(let url): ["--manifest", url]
             case .application(let id): ["--app", id.text]
             case .container: [String]()
             }
-        return ["fetch", id.text, "--container", container.string, "--json", "--progress", "json"]
+        return ["fetch", wanted, "--container", container.string, "--json", "--progress", "json"]
             + origin + arguments
     }
 
@@ -93,37 +115,30 @@ public struct CommandFetcher: PackFetcher {
         // A line that is no progress is a message.
         return try? JSONDecoder().decode(FetchProgress.self, from: Data(line.utf8))
     }
+}
 
-    /// What the command says of the pack, or `nil` if the pack is there and something else failed:
-    /// the manifest was the stored one, because its server did not answer.
-    private static func failure(
-        _ id: PackID,
-        output: String,
-        message: String,
-        status: String
-    ) -> FetchFailure? {
-        let reports = reports(output)
-        let pack = reports.lazy.compactMap(\.packs).joined().first { $0.id == id }
-        if let pack, pack.error == nil, ["staged", "present"].contains(pack.outcome) { return nil }
-        guard let told = pack?.error ?? reports.lazy.compactMap(\.error).first else {
-            let reason = message.isEmpty ? "the command ended: \(status)" : message
-            return FetchFailure(reason: reason, retry: .later)
+/// How a command ended that did not succeed.
+private struct CommandEnding {
+    var reports: [CommandReport]
+    /// The last line of standard error that is no progress.
+    var message: String
+    var status: String
+
+    /// What the command said of the failure: `told` where it said that much, else what there is.
+    func failure(_ told: CommandReport.Failure?) -> FetchFailure {
+        if let told = told ?? reports.lazy.compactMap(\.error).first {
+            return FetchFailure(reason: told.message, retry: told.retry)
         }
-        return FetchFailure(reason: told.message, retry: told.retry)
-    }
-
-    /// What the command printed: a report for each manifest, or one of the command's own failure.
-    private static func reports(_ output: String) -> [CommandReport] {
-        let (decoder, data) = (JSONDecoder(), Data(output.utf8))
-        if let reports = try? decoder.decode([CommandReport].self, from: data) { return reports }
-        // A command that was killed printed nothing.
-        return (try? decoder.decode(CommandReport.self, from: data)).map { [$0] } ?? []
+        let reason = message.isEmpty ? "the command ended: \(status)" : message
+        return FetchFailure(reason: reason, retry: .later)
     }
 }
 
 /// What a fetcher reads of a report that `stagepack fetch --json` prints.
 private struct CommandReport: Decodable {
     var packs: [PackReport]?
+    /// Why the stored manifest was used instead of the server's.
+    var manifestProblem: Failure?
     var error: Failure?
 
     struct PackReport: Decodable {
@@ -135,5 +150,13 @@ private struct CommandReport: Decodable {
     struct Failure: Decodable {
         var message: String
         var retry: RetryAdvice
+    }
+
+    /// What the command printed: a report for each manifest, or one of the command's own failure.
+    static func reports(_ output: String) -> [CommandReport] {
+        let (decoder, data) = (JSONDecoder(), Data(output.utf8))
+        if let reports = try? decoder.decode([CommandReport].self, from: data) { return reports }
+        // A command that was killed printed nothing.
+        return (try? decoder.decode(CommandReport.self, from: data)).map { [$0] } ?? []
     }
 }

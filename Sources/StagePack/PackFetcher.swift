@@ -16,6 +16,12 @@ public protocol PackFetcher: Sendable {
         into container: FilePath,
         report: @escaping @Sendable (FetchProgress) -> Void
     ) async throws
+
+    /// Asks the server for the manifest and keeps it in the container; fetches no pack.
+    ///
+    /// - Throws: ``FetchFailure`` with the reason, also where the server does not answer and a manifest is
+    ///   kept from before; `CancellationError` if the task was cancelled.
+    func fetchManifest(into container: FilePath) async throws
 }
 
 /// How far the fetch of a pack has come.

@@ -32,7 +32,7 @@ public final class PackStore: Sendable {
     /// Where packs are looked for, in this order; the first is where fetched packs go.
     public let containers: [FilePath]
     let precedence: [PackID]
-    private let fetcher: (any PackFetcher)?
+    let fetcher: (any PackFetcher)?
     private let broadcast = UpdateBroadcast()
     private let state: Mutex<State>
 
@@ -101,12 +101,36 @@ public final class PackStore: Sendable {
     ) async throws(PackStoreError) -> URL {
         let id = try Self.packID(id)
         if let url = try localURL(for: id) { return url }
+        return try await updatePack(id, options: options)
+    }
+
+    /// Returns the directory of a pack in its newest version, which is fetched first where another or
+    /// none is staged.
+    ///
+    /// - Parameters:
+    ///   - id: The pack.
+    ///   - options: How it is fetched.
+    ///   - report: Told how far the fetch has come, one call after another.
+    /// - Returns: the directory.
+    /// - Throws: As ``loadPack(_:options:)``. The version that was staged before stays where a newer one
+    ///   cannot be had.
+    public func updatePack(
+        _ id: PackID,
+        options: LoadOptions = LoadOptions(),
+        report: @escaping @Sendable (FetchProgress) -> Void = { _ in }
+    ) async throws(PackStoreError) -> URL {
         guard let fetcher, !options.isOffline, let container = containers.first else {
             throw .notStaged(id)
         }
+        let broadcast = broadcast
         broadcast.send(.began(id))
         do throws(PackStoreError) {
-            try await fetch(id, with: fetcher, into: container, within: options.deadline)
+            try await Self.fetching(id, within: options.deadline) {
+                try await fetcher.fetch(id, into: container) { progress in
+                    broadcast.send(.downloading(id, progress))
+                    report(progress)
+                }
+            }
             guard let url = try localURL(for: id) else { throw .notStaged(id) }
             broadcast.send(.finished(id))
             return url
@@ -167,19 +191,16 @@ public final class PackStore: Sendable {
         return reader
     }
 
-    private func fetch(
+    /// Runs `body`, within the deadline if there is one, and tells its failure as the store's.
+    private static func fetching(
         _ id: PackID,
-        with fetcher: any PackFetcher,
-        into container: FilePath,
-        within deadline: Duration?
+        within deadline: Duration?,
+        _ body: @escaping @Sendable () async throws -> Void
     ) async throws(PackStoreError) {
-        let broadcast = broadcast
         do {
             try await withThrowingTaskGroup(of: Bool.self) { group in
                 group.addTask {
-                    try await fetcher.fetch(id, into: container) { progress in
-                        broadcast.send(.downloading(id, progress))
-                    }
+                    try await body()
                     return true
                 }
                 if let deadline {
@@ -202,6 +223,23 @@ public final class PackStore: Sendable {
             throw .cancelled
         } catch {
             throw .fetchFailed(id, FetchFailure(reason: "\(error)", retry: .later))
+        }
+    }
+
+    /// Returns the first value that `body` has for an open container, in the order of the containers.
+    func firstInContainers<Value>(
+        _ body: (ContainerReader) throws(ContainerError) -> Value?
+    ) throws(PackStoreError) -> Value? {
+        do throws(ContainerError) {
+            return try state.withLock { state throws(ContainerError) in
+                for index in containers.indices {
+                    guard let reader = try reader(index, &state) else { continue }
+                    if let value = try body(reader) { return value }
+                }
+                return nil
+            }
+        } catch {
+            throw .container(error)
         }
     }
 

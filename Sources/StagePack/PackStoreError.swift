@@ -14,6 +14,9 @@ public enum PackStoreError: Error, Equatable, Sendable {
     /// The pack could not be fetched.
     case fetchFailed(PackID, FetchFailure)
 
+    /// The manifest could not be fetched.
+    case manifestUnavailable(FetchFailure)
+
     /// The pack was not there in time; the fetch can be continued.
     case deadlineExceeded(PackID, after: Duration)
 
@@ -63,7 +66,7 @@ extension PackStoreError {
         switch self {
         case .invalidID, .fileNotFound, .container, .notConfigured, .unreadable: .never
         case .notStaged: .later
-        case .fetchFailed(_, let failure): failure.retry
+        case .fetchFailed(_, let failure), .manifestUnavailable(let failure): failure.retry
         case .deadlineExceeded, .cancelled: .now
         }
     }
@@ -78,7 +81,11 @@ extension PackStoreError: CustomStringConvertible {
         case .notStaged(let id):
             "pack '\(id)' is not staged"
         case .fetchFailed(let id, let failure):
-            "pack '\(id)': \(failure.reason)"
+            // The command's own words name the pack.
+            failure.reason.contains("pack '\(id)'")
+                ? failure.reason : "pack '\(id)': \(failure.reason)"
+        case .manifestUnavailable(let failure):
+            failure.reason
         case .deadlineExceeded(let id, let duration):
             "pack '\(id)' was not there within \(duration)"
         case .fileNotFound(let path):

@@ -17,6 +17,8 @@ public struct FileStatus: Equatable, Sendable {
     public var kind: Kind
     /// The size in bytes.
     public var size: Int64
+    /// The bytes that the file system has allocated.
+    public var allocatedSize: Int64
     /// The permission bits, set-id bits included.
     public var mode: UInt32
     /// The number of the file within its file system.
@@ -40,6 +42,7 @@ public struct FileStatus: Equatable, Sendable {
             default: .other
             }
         size = Int64(status.st_size)
+        allocatedSize = Int64(status.st_blocks) * 512
         mode = status.st_mode & 0o7777
         inode = UInt64(status.st_ino)
         linkCount = UInt64(status.st_nlink)

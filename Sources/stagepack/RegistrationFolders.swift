@@ -1,6 +1,7 @@
 import FoundationEssentials
 import Glibc
 import StageModel
+import StagePack
 import StageSystem
 import SystemPackage
 
@@ -20,13 +21,7 @@ struct RegistrationFolders {
     ///
     /// Root's home folder is left out: what hooks and timers do must not depend on who started them.
     init(environment: [String: String], isRoot: Bool = geteuid() == 0) {
-        var folders: [FilePath] = ["/usr/share/stagepack/apps.d", "/etc/stagepack/apps.d"]
-        if let path = environment["XDG_CONFIG_HOME"], path.hasPrefix("/") {
-            folders.append(FilePath(path).appending("stagepack/apps.d"))
-        } else if !isRoot, let home = environment["HOME"], home.hasPrefix("/") {
-            folders.append(FilePath(home).appending(".config/stagepack/apps.d"))
-        }
-        self.folders = folders
+        folders = RegistrationLocations.folders(environment: environment, isRoot: isRoot)
     }
 
     /// The folder that this user registers applications in: root the system's, others their own.

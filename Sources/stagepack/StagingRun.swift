@@ -153,7 +153,11 @@ struct StagingRun: Sendable {
             }
         }
         if case .event(.periodic, essentialOnly: false) = selection {
-            report.removed = try await container.removeObsoletePacks()
+            do throws(ContainerError) {
+                report.removed = try container.removeObsoletePacks()
+            } catch {
+                throw CommandFailure(error)
+            }
         }
         report.add(await keepQuota(planner, selection, in: container))
         RunRecorder(self, container).record(report, selection, planner)

@@ -1,5 +1,6 @@
 import FoundationEssentials
 import Logging
+import StageContainer
 import StageEngine
 import StageModel
 import StageOnDemand
@@ -123,6 +124,60 @@ struct OnDemandTests {
         world.server.answer("/manifest.json", with: .status(503))
         let url = try await store(world).loadPack("aurora")
         #expect(try StagedFiles(FilePath(url.path)) == StagedFiles(pack))
+    }
+
+    @Test(arguments: Fetching.allCases)
+    func theManifestIsAskedForAlone(by fetching: Fetching) async throws {
+        var world = try World()
+        let pack = try SamplePack.small(.aurora)
+        try world.publish(pack)
+        let store = try store(world, by: fetching)
+        #expect(try store.storedManifests().isEmpty)
+        try await store.fetchManifest()
+        let application = try ApplicationID("net.example.wallpaper")
+        let text = try #require(store.storedManifests()[application]?.text)
+        #expect(try Manifest(json: Array(text.utf8)).packs == [pack.pack])
+        #expect(try store.stagedPacks().isEmpty)
+        #expect(world.server.counts(for: pack.path).requests == 0)
+        world.server.answer("/manifest.json", with: .status(503))
+        let error = await #expect(throws: PackStoreError.self) { try await store.fetchManifest() }
+        guard case .manifestUnavailable(let failure) = error else {
+            Issue.record("found \(String(describing: error))")
+            return
+        }
+        #expect(failure.reason.contains("status 503") && failure.retry != .never)
+    }
+
+    @Test(arguments: Fetching.allCases)
+    func aPackIsUpdatedAndRemoved(by fetching: Fetching) async throws {
+        var world = try World()
+        try world.publish(try .small(.aurora))
+        let store = try store(world, by: fetching)
+        let old = try await store.loadPack("aurora")
+        let pack = try SamplePack.small(.aurora, version: 2)
+        try world.publish(pack)
+        #expect(try await store.loadPack("aurora") == old)
+        let new = try await store.updatePack(.aurora)
+        #expect(try StagedFiles(FilePath(new.path)) == StagedFiles(pack))
+        #expect(try store.record(of: .aurora)?.version == 2)
+        #expect(try await store.remove(.aurora))
+        #expect(try store.localURL(for: "aurora") == nil)
+        #expect(try await !store.remove(.aurora))
+    }
+
+    @Test func aPackThatIsOfferedNoMoreIsRemovedOnceThereIsAManifest() async throws {
+        var world = try World()
+        try world.publish(try .small(.aurora))
+        let store = try store(world)
+        #expect(try await store.removeObsoletePacks() == [])
+        let url = try await store.loadPack("aurora")
+        #expect(try await store.removeObsoletePacks() == [])
+        try world.publish()
+        try await store.fetchManifest()
+        #expect(try await store.removeObsoletePacks() == [try .aurora])
+        #expect(try store.stagedPacks() == [])
+        // The store holds it as long as it lives.
+        #expect(try StagedFiles(FilePath(url.path)) == StagedFiles(try .small(.aurora)))
     }
 
     @Test func wallpapersAreLoadedThroughTheStoreOfTheApplication() async throws {

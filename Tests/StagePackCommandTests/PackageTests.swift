@@ -99,15 +99,15 @@ struct PackageTests {
         let file = "site/aurora 1.\(format)"
         let made = try await program.run(["package", "recipe.json", "-o", file, "--json"])
         #expect(made.error == "")
-        let bytes = try bytes(of: directory.path.pushing(FilePath(file)))
+        let archive = try bytes(of: directory.path.pushing(FilePath(file)))
         #expect(
             try decode(Package.self, made.output)
                 == Package(
                     pack: "aurora",
                     file: file,
                     format: format,
-                    sha256: Digest(of: bytes).description,
-                    size: bytes.count,
+                    sha256: Digest(of: archive).description,
+                    size: archive.count,
                     installedSize: 17,
                     fileCount: 4
                 )
@@ -133,9 +133,9 @@ struct PackageTests {
         let added = try await program.run(add)
         #expect(try decode(Edit.self, added.output) == edit, "\(added.error)")
         let manifest = try bytes(of: directory.path.pushing("site/manifest.json"))
-        #expect(try Manifest(json: manifest).packs.first?.archive.url == "aurora%201.\(format)")
+        #expect(try Manifest(json: manifest).packs.first?.archive?.url == "aurora%201.\(format)")
         server.answer("/manifest.json", with: .content(manifest))
-        server.answer("/aurora%201.\(format)", with: .content(bytes))
+        server.answer("/aurora%201.\(format)", with: .content(archive))
         let lint = ["manifest", "lint", "site/manifest.json", "--strict", "--online"]
         let url = server.url("/manifest.json")
         let clean = try await program.run(lint + ["--manifest-url", url])

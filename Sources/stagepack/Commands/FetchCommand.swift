@@ -9,7 +9,10 @@ struct FetchCommand: StagePackSubcommand {
     )
 
     @Argument(help: "The packs.", transform: PackArgument.parse)
-    var packs: [PackID]
+    var packs: [PackID] = []
+
+    @Flag(help: "Instead of packs: ask for the manifest and keep it.")
+    var manifestOnly = false
 
     @Option(help: ArgumentHelp("The seconds after which to stop.", valueName: "seconds"))
     var deadline: Seconds?
@@ -20,9 +23,20 @@ struct FetchCommand: StagePackSubcommand {
 
     var printsJSON: Bool { output.json }
 
+    func validate() throws {
+        if manifestOnly, !packs.isEmpty {
+            throw ValidationError("--manifest-only and packs exclude each other.")
+        }
+        if !manifestOnly, packs.isEmpty {
+            throw ValidationError("expected the packs, or --manifest-only.")
+        }
+    }
+
     func perform() async throws(CommandFailure) -> ExitStatus {
+        let session = try Session(source, network)
+        if manifestOnly, session.isOffline { throw .offline("the manifest is asked for") }
         let run = StagingRun(
-            session: try Session(source, network),
+            session: session,
             output: output,
             wanted: .packs(Set(packs))
         )

@@ -1,0 +1,110 @@
+public import StageContainer
+public import StageModel
+import StageSystem
+
+extension PackStore {
+    /// Returns the manifests that were accepted last, by application: of several containers' the one that
+    /// was received last.
+    public func storedManifests() throws(PackStoreError) -> [ApplicationID: StoredManifest] {
+        var found: [ApplicationID: StoredManifest] = [:]
+        _ = try firstInContainers { (reader) throws(ContainerError) -> Void? in
+            for application in try reader.applications() {
+                guard let record = try reader.storedManifest(for: application),
+                    record.receivedAt > found[application]?.receivedAt ?? .min
+                else { continue }
+                found[application] = record
+            }
+            return nil
+        }
+        return found
+    }
+
+    /// Asks the server for the manifest, and keeps it beside the packs that are fetched.
+    ///
+    /// - Throws: ``PackStoreError/manifestUnavailable(_:)`` if it cannot be had, or the store has no
+    ///   fetcher; ``PackStoreError/cancelled``.
+    public func fetchManifest() async throws(PackStoreError) {
+        guard let fetcher, let container = containers.first else {
+            throw .manifestUnavailable(
+                FetchFailure(reason: "the store fetches nothing", retry: .never)
+            )
+        }
+        do {
+            try await fetcher.fetchManifest(into: container)
+        } catch let failure as FetchFailure {
+            throw .manifestUnavailable(failure)
+        } catch is CancellationError {
+            throw .cancelled
+        } catch {
+            throw .manifestUnavailable(FetchFailure(reason: "\(error)", retry: .later))
+        }
+    }
+
+    /// Returns the name of the generation of a pack that is read, or `nil` if the pack is not staged.
+    ///
+    /// Costs a readlink(2) for each container.
+    public func currentGeneration(of id: PackID) throws(PackStoreError) -> GenerationName? {
+        try firstInContainers { (reader) throws(ContainerError) in
+            try reader.currentGeneration(of: id)
+        }
+    }
+
+    /// Returns what is known of the generation of a pack that is read, or `nil` if the pack is not staged.
+    public func record(of id: PackID) throws(PackStoreError) -> StagedPack? {
+        try firstInContainers { (reader) throws(ContainerError) in try reader.record(of: id) }
+    }
+
+    /// Removes a staged pack from every container, and gives up this store's leases on it.
+    ///
+    /// Other processes that read the pack go on reading; what they hold is removed when they have ended,
+    /// by `stagepack gc`.
+    ///
+    /// - Returns: whether the pack was staged.
+    /// - Throws: ``PackStoreError/container(_:)`` if the pack is being staged, or a container that has it
+    ///   is not this user's to change.
+    @discardableResult
+    public func remove(_ id: PackID) async throws(PackStoreError) -> Bool {
+        release(id)
+        let paths = containers
+        return try await onBlockingThread { () throws(ContainerError) in
+            var wasStaged = false
+            for path in paths {
+                guard let reader = try ContainerReader.open(path),
+                    try reader.currentGeneration(of: id) != nil,
+                    let container = try Container.open(path)
+                else { continue }
+                guard let lock = try container.attemptLock(id) else {
+                    throw .busy(id)
+                }
+                _ = try container.remove(lock)
+                wasStaged = true
+            }
+            return wasStaged
+        }
+    }
+
+    /// Removes the packs that no manifest offers any more from the container that packs are fetched into.
+    ///
+    /// What this store has handed out of them stays. Nothing is removed while there is no manifest.
+    ///
+    /// - Returns: the packs that are removed.
+    public func removeObsoletePacks() async throws(PackStoreError) -> [PackID] {
+        guard let path = containers.first else { return [] }
+        return try await onBlockingThread { () throws(ContainerError) in
+            guard let container = try Container.open(path),
+                try !container.reader.applications().isEmpty
+            else { return [] }
+            return try container.removeObsoletePacks()
+        }
+    }
+
+    private func onBlockingThread<Value: Sendable>(
+        _ body: @escaping @Sendable () throws(ContainerError) -> Value
+    ) async throws(PackStoreError) -> Value {
+        do throws(ContainerError) {
+            return try await withBlockingThread(body)
+        } catch {
+            throw .container(error)
+        }
+    }
+}

@@ -1,0 +1,172 @@
+import BackgroundAssets
+import StageModel
+import StagePack
+import StageTesting
+import Testing
+
+/// What is told while packs are fetched, and how a fetch is cancelled.
+@Suite(.server, .directory, .timeLimit(.minutes(3)))
+struct AssetPackUpdateTests {
+    /// Reports that it waits, and that it goes on, before another fetcher does the work.
+    private struct PausingFetcher: PackFetcher {
+        var fetcher: CommandFetcher
+
+        func fetch(
+            _ id: PackID,
+            into container: FilePath,
+            report: @escaping @Sendable (FetchProgress) -> Void
+        ) async throws {
+            var progress = FetchProgress(
+                received: ByteCount(5),
+                downloadSize: ByteCount(10),
+                unpacked: .zero,
+                installedSize: ByteCount(10)
+            )
+            progress.waitingFor = "the network"
+            report(progress)
+            progress.waitingFor = nil
+            report(progress)
+            try await fetcher.fetch(id, into: container, report: { _ in })
+        }
+
+        func fetchManifest(into container: FilePath) async throws {
+            try await fetcher.fetchManifest(into: container)
+        }
+    }
+
+    private func expect(_ names: [String], of log: UpdateLog) async throws {
+        try await poll("expected \(names)") { await log.phases == names }
+    }
+
+    @Test func theUpdatesComeInOrderAndThoseOfOnePackEnd() async throws {
+        var world = try ManagedWorld()
+        let sample = try ManagedPack("aurora", byteCount: 1 << 20)
+        try world.publish(sample, try ManagedPack("cirrus"))
+        world.server.answer(sample.path, with: .content(sample.archive).slowed(to: 2 << 20))
+        let manager = try world.manager()
+        let pack = try await manager.assetPack(withID: "aurora")
+        let (log, all) = (UpdateLog(), UpdateLog())
+        let watching = Task { await all.record(manager.statusUpdates) }
+        let updates = manager.statusUpdates(forAssetPackWithID: "aurora")
+        async let recording: Void = log.record(updates) { progress in
+            #expect(progress.totalUnitCount == Int64(pack.downloadSize))
+        }
+        try await manager.ensureLocalAvailability(of: manager.assetPack(withID: "cirrus"))
+        try await manager.ensureLocalAvailability(of: pack)
+        await recording
+        #expect(await log.phases == ["began aurora", "downloading aurora", "finished aurora"])
+        try await poll { await all.names.last == "finished aurora" }
+        #expect(await all.names.first == "began cirrus")
+        watching.cancel()
+        await watching.value
+    }
+
+    @Test func aFetchThatWaitsIsPaused() async throws {
+        var world = try ManagedWorld()
+        try world.publish(try ManagedPack("aurora"))
+        let manager = try world.manager {
+            $0.fetcher = PausingFetcher(fetcher: try world.fetcher())
+        }
+        let log = UpdateLog()
+        let updates = manager.statusUpdates(forAssetPackWithID: "aurora")
+        async let recording: Void = log.record(updates)
+        try await manager.ensureLocalAvailability(of: manager.assetPack(withID: "aurora"))
+        await recording
+        let phases = ["began aurora", "paused aurora", "downloading aurora", "finished aurora"]
+        #expect(await log.phases == phases)
+    }
+
+    @Test func aFetchThatFailsIsToldOfWithItsReason() async throws {
+        var world = try ManagedWorld()
+        let sample = try ManagedPack("aurora")
+        try world.publish(sample)
+        world.server.answer(sample.path, with: .status(404))
+        let manager = try world.manager()
+        let log = UpdateLog()
+        let updates = manager.statusUpdates(forAssetPackWithID: "aurora")
+        async let recording: Void = log.record(updates)
+        let pack = try await manager.assetPack(withID: "aurora")
+        let error = await #expect(throws: PackStoreError.self) {
+            try await manager.ensureLocalAvailability(of: pack)
+        }
+        await recording
+        #expect(error?.localizedDescription.contains("status 404") ?? false)
+        #expect(await log.phases.last == "failed aurora")
+    }
+
+    @Test func theProgressCancelsAndTheNextCallGoesOn() async throws {
+        var world = try ManagedWorld()
+        let sample = try ManagedPack("aurora", byteCount: 4 << 20)
+        try world.publish(sample)
+        world.server.answer(sample.path, with: .content(sample.archive).slowed(to: 1 << 20))
+        let manager = try world.manager()
+        let pack = try await manager.assetPack(withID: "aurora")
+        let log = UpdateLog()
+        let updates = manager.statusUpdates(forAssetPackWithID: "aurora")
+        async let recording: Void = log.record(updates) { progress in
+            if progress.completedUnitCount > 100_000 { progress.cancel() }
+        }
+        await #expect(throws: CancellationError.self) {
+            try await manager.ensureLocalAvailability(of: pack)
+        }
+        await recording
+        #expect(await log.phases == ["began aurora", "downloading aurora", "cancelled aurora"])
+        #expect(await manager.localStatus(ofAssetPackWithID: "aurora") == [])
+        world.server.answer(sample.path, with: .content(sample.archive))
+        try await manager.ensureLocalAvailability(of: pack)
+        let starts = world.server.requests(for: sample.path).map { $0.rangeStart ?? 0 }
+        #expect(starts.count == 2 && starts.last ?? 0 > 0)
+    }
+
+    @Test func aCallerThatIsCancelledLeavesTheOthersTheirFetch() async throws {
+        var world = try ManagedWorld()
+        let sample = try ManagedPack("aurora", byteCount: 1 << 20)
+        try world.publish(sample)
+        world.server.answer(sample.path, with: .content(sample.archive).slowed(to: 1 << 20))
+        let manager = try world.manager()
+        let pack = try await manager.assetPack(withID: "aurora")
+        let first = Task { try await manager.ensureLocalAvailability(of: pack) }
+        let second = Task { try await manager.ensureLocalAvailability(of: pack) }
+        try await poll { world.server.counts(for: sample.path).requests == 1 }
+        #expect(await manager.localStatus(ofAssetPackWithID: "aurora") == .downloading)
+        first.cancel()
+        await #expect(throws: CancellationError.self) { try await first.value }
+        #expect(!manager.assetPackIsAvailableLocally(withID: "aurora"))
+        try await second.value
+        #expect(manager.assetPackIsAvailableLocally(withID: "aurora"))
+        #expect(world.server.counts(for: sample.path).requests == 1)
+    }
+
+    @Test func aFetchThatNobodyWaitsForAnyMoreEnds() async throws {
+        var world = try ManagedWorld()
+        let sample = try ManagedPack("aurora", byteCount: 1 << 20)
+        try world.publish(sample)
+        world.server.answer(sample.path, with: .content(sample.archive).stalled(after: 1 << 18))
+        let manager = try world.manager()
+        let pack = try await manager.assetPack(withID: "aurora")
+        let log = UpdateLog()
+        let updates = manager.statusUpdates(forAssetPackWithID: "aurora")
+        async let recording: Void = log.record(updates)
+        let only = Task { try await manager.ensureLocalAvailability(of: pack) }
+        try await poll { world.server.counts(for: sample.path).requests == 1 }
+        only.cancel()
+        await #expect(throws: CancellationError.self) { try await only.value }
+        await recording
+        #expect(await log.phases.last == "cancelled aurora")
+    }
+
+    @Test func moreThanAFewPacksWaitTheirTurn() async throws {
+        var world = try ManagedWorld()
+        let samples = try (1...6).map { try ManagedPack("pack\($0)") }
+        try world.publish(samples[0], samples[1], samples[2], samples[3], samples[4], samples[5])
+        for sample in samples {
+            world.server.answer(sample.path, with: .content(sample.archive).slowed(to: 4096))
+        }
+        let manager = try world.manager()
+        let packs = try await manager.allAssetPacks
+        try await manager.ensureLocalAvailability(of: packs)
+        for sample in samples {
+            #expect(manager.assetPackIsAvailableLocally(withID: sample.pack.id.text))
+        }
+    }
+}
