@@ -67,6 +67,8 @@ public struct ArchivePackager: Sendable {
         let digest: Digest
         do throws(PackagingError) {
             try fill(target, evaluation, isCancelled)
+            // Compressors take much in before they give anything: most of the time goes by at the end.
+            if isCancelled.isRaised { throw .cancelled }
             digest = try target.publish()
         } catch {
             target.discard()
