@@ -176,6 +176,16 @@ struct PlannerRoomTests {
         }
     }
 
+    @Test func nothingGoesForAPackThatDoesNotFitInTheEnd() throws {
+        var planner = try planner()
+        planner.manifest.packs[0].installedSize = .mebibytes(100)
+        planner.manifest.packs.append(try .of("small", .essential([.subsequentUpdate])))
+        planner.freeSpace = Self.space - ByteCount(Int64(1))
+        let plan = planner.plan(for: .event(.update, essentialOnly: false))
+        #expect(plan.packsToStage.map(\.id.text) == ["small"])
+        #expect(plan.evictions.map(\.reason) == [.previous])
+    }
+
     @Test func whatTheEventNamesDoesNotGoForIt() throws {
         var planner = try planner()
         planner.freeSpace = Self.space - ByteCount(Int64(201))

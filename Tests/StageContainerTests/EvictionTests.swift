@@ -1,0 +1,109 @@
+import Foundation
+import StageContainer
+import StageModel
+import StageSystem
+import SystemPackage
+import Testing
+
+/// That what was decided to go is looked at again before it does.
+@Suite(.container) struct EvictionTests {
+    let container: Container
+
+    init() throws {
+        container = try Container.make(ContainerTrait.path)
+        for version in 1...2 { try container.publishAurora(version: version, "\(version)") }
+    }
+
+    private func stored(_ role: StoredGeneration.Role) throws -> StoredGeneration {
+        try #require(try container.reader.inventory().first { $0.role == role })
+    }
+
+    private func evict(_ stored: StoredGeneration) throws -> Bool {
+        let lock = try container.waitForLock(.aurora)
+        return try container.evict(stored.name, isCurrent: stored.role == .current, lock)
+    }
+
+    @Test func theInventoryTellsWhatEachGenerationIs() throws {
+        let lease = try #require(try container.reader.lease(.aurora))
+        let before = Int64(Date().timeIntervalSince1970) - 60
+        let current = try stored(.current)
+        #expect(current.name == lease.generation)
+        #expect(current.isLeased)
+        #expect(current.lastUsed > before)
+        #expect(current.size == .kibibytes(8))
+        let previous = try stored(.previous)
+        #expect(previous.name.content?.version == 1)
+        #expect(!previous.isLeased)
+        // When it was staged: nobody has loaded it.
+        #expect(previous.lastUsed == 1)
+        // Asking has taken no lock, so a reader is refused none.
+        #expect(try container.reader.lease(.aurora)?.generation == current.name)
+    }
+
+    @Test func aCurrentGenerationGoesWithItsLink() throws {
+        #expect(try evict(try stored(.current)))
+        #expect(try container.reader.lease(.aurora) == nil)
+        #expect(try container.reader.stagedPacks() == [])
+        #expect(try evict(try stored(.obsolete)))
+        #expect(try container.reader.packsWithGenerations() == [])
+        #expect(try container.root.directory("staging")?.entries().isEmpty == true)
+    }
+
+    @Test func whatIsReadByNowStaysStaged() throws {
+        let current = try stored(.current)
+        let lease = try #require(try container.reader.lease(.aurora))
+        #expect(try !evict(current))
+        #expect(try lease.text(of: "sky.svg") == "2")
+        #expect(try container.reader.lease(.aurora)?.generation == current.name)
+        #expect(try container.reader.stagedPacks() == [.aurora])
+    }
+
+    @Test func whatIsPinnedByNowStays() throws {
+        let current = try stored(.current)
+        _ = try container.pin(try container.waitForLock(.aurora), now: 1)
+        #expect(try !evict(current))
+        #expect(try stored(.current).isPinned)
+    }
+
+    @Test func whatChangedPlacesSinceStays() throws {
+        let (current, previous) = (try stored(.current), try stored(.previous))
+        _ = try container.rollBack(try container.waitForLock(.aurora), now: 1)
+        _ = try container.release(try container.waitForLock(.aurora))
+        #expect(try !evict(previous))
+        #expect(try !evict(current))
+        #expect(try container.reader.lease(.aurora)?.text(of: "sky.svg") == "1")
+        #expect(try container.reader.generations(of: .aurora).count == 2)
+    }
+
+    @Test func whoGotALeaseKeepsWhatItReadsWhateverIsEvicted() async throws {
+        let container = container
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask {
+                for version in 3...30 {
+                    let lock = try container.waitForLock(.aurora)
+                    if let current = try container.reader.currentGeneration(of: .aurora) {
+                        _ = try container.evict(current, isCurrent: true, lock)
+                    }
+                    let area = try container.makeStagingArea(lock)
+                    try area.content.leave("sky.svg", "\(version)")
+                    try container.publish([(area, .aurora(version: version))])
+                }
+            }
+            for _ in 0..<2 {
+                group.addTask {
+                    var last = 0
+                    while last < 30 {
+                        // Between an eviction and the next publication nothing is staged.
+                        if let lease = try container.reader.lease(.aurora) {
+                            let version = try #require(Int(try lease.text(of: "sky.svg")))
+                            #expect(version == lease.generation.content?.version)
+                            last = version
+                        }
+                        await Task.yield()
+                    }
+                }
+            }
+            try await group.waitForAll()
+        }
+    }
+}
