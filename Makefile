@@ -15,7 +15,7 @@ LIB := $(DESTDIR)$(PREFIX)/lib
 PACKAGES := .build/deploy
 
 # Tests that wait for servers and processes, apart from those that keep every processor busy.
-WAITING := StagePackCommandTests|StageOriginTests
+WAITING := StagePackCommandTests|StageOriginTests|BackgroundAssetsTests.AssetPack
 # Tests that say within which time something happens, or kill in time: one after the other.
 TIMED := StageConditionsTests|StageDaemonTests|StagePackCommandTests.DaemonTests
 # Content of Debian's, some hundred megabytes of it.

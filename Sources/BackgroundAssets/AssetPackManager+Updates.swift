@@ -38,9 +38,9 @@ extension AssetPackManager {
         var updating: Set<String> = []
         for pack in try (source.offers() ?? [:]).values {
             guard let staged = try source.store.currentGeneration(of: pack.id),
-                !staged.holds(pack), let offer = try source.offer(of: pack.id)
+                !staged.holds(pack)
             else { continue }
-            download(pack.id, offer, source, isKept: true)
+            download(pack.id, try source.assetPack(pack), source, isKept: true)
             updating.insert(pack.id.text)
         }
         let removed = try await source.store.removeObsoletePacks()

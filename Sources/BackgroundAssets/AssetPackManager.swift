@@ -99,7 +99,7 @@ public actor AssetPackManager {
     ) async throws {
         let source = try source()
         if shouldUpdate { try await source.store.refresh() }
-        try await ensure(assetPack, isLatest: shouldUpdate, source)
+        try await ensure(assetPack, isLatest: shouldUpdate, source, source.offers)
     }
 
     /// Ensures that packs are here; one that cannot be had stops no other.
@@ -116,7 +116,9 @@ public actor AssetPackManager {
         var error = LocalAvailabilityError(successes: [], failures: [:])
         do {
             if shouldUpdate { try await source.store.refresh() }
-            error = await outcome(of: assetPacks, isLatest: shouldUpdate, source)
+            // Once for all: reading a manifest of thousands of packs takes its time.
+            let offers = try source.offers()
+            error = await outcome(of: assetPacks, isLatest: shouldUpdate, source, offers)
         } catch let failure {
             for pack in assetPacks { error.failures[pack] = failure }
         }
@@ -127,13 +129,14 @@ public actor AssetPackManager {
     private func outcome(
         of assetPacks: Set<AssetPack>,
         isLatest: Bool,
-        _ source: PackSource
+        _ source: PackSource,
+        _ offers: [PackID: Pack]?
     ) async -> LocalAvailabilityError {
         await withTaskGroup(of: (AssetPack, (any Error)?).self) { group in
             for pack in assetPacks {
                 group.addTask {
                     do {
-                        try await self.ensure(pack, isLatest: isLatest, source)
+                        try await self.ensure(pack, isLatest: isLatest, source) { offers }
                         return (pack, nil)
                     } catch {
                         return (pack, error)
@@ -155,13 +158,14 @@ public actor AssetPackManager {
     private func ensure(
         _ assetPack: AssetPack,
         isLatest: Bool,
-        _ source: PackSource
+        _ source: PackSource,
+        _ offers: () throws -> [PackID: Pack]?
     ) async throws {
         let id = try Self.packID(assetPack.id)
         // The URL is that of a lease: from here on the version cannot go.
         let isHere = try source.store.localURL(for: id) != nil
         if isHere, !isLatest { return }
-        let offer = try source.offer(of: id)
+        let offer = try offers()?[id].map { try source.assetPack($0) }
         if isHere, let staged = try source.store.currentGeneration(of: id),
             offer?.isHeld(by: staged) ?? true
         {
@@ -203,8 +207,11 @@ public actor AssetPackManager {
     private func beginFetches() {
         while fetching < Self.fetchLimit, !queue.isEmpty {
             let (download, source) = queue.removeFirst()
-            let hasBegun = download.begin { Task { await self.fetch(download, source) } }
-            if hasBegun { fetching += 1 }
+            if download.begin({ Task { await self.fetch(download, source) } }) {
+                fetching += 1
+            } else {
+                updates.send(.failed(download.assetPack, CancellationError()))
+            }
         }
     }
 

@@ -58,7 +58,8 @@ final class PackSource: Sendable {
         return try assetPack(pack)
     }
 
-    private func assetPack(_ pack: Pack) throws(PackStoreError) -> AssetPack {
+    /// Returns what the application sees of a pack that is offered.
+    func assetPack(_ pack: Pack) throws(PackStoreError) -> AssetPack {
         let staged = try store.currentGeneration(of: pack.id)
         return AssetPack(pack, stagedVersion: staged?.content?.version)
     }

@@ -92,3 +92,56 @@ struct ManagedHandler: ManagedDownloaderExtension {
 
 /// A program that does nothing of its own.
 struct IdleHandler: BADownloaderExtension {}
+
+/// An application that has its packs managed, likewise.
+struct TutorialLoader {
+    var manager = AssetPackManager.shared
+
+    /// Returns the tutorial's text, after the pack was fetched if need be, and how far that came.
+    func load(_ path: FilePath, of id: String) async -> (text: String, fraction: Double) {
+        let updates = manager.statusUpdates(forAssetPackWithID: id)
+        async let fraction = follow(updates)
+        do {
+            let pack = try await manager.assetPack(withID: id)
+            try await manager.ensureLocalAvailability(of: pack, requireLatestVersion: true)
+            guard try await manager.status(relativeTo: pack).contains(.upToDate) else {
+                return ("outdated", await fraction)
+            }
+            let file = try manager.descriptor(for: path, searchingInAssetPackWithID: id)
+            try file.close()
+            let data = try manager.contents(at: path)
+            return (String(decoding: data, as: UTF8.self), await fraction)
+        } catch ManagedBackgroundAssetsError.fileNotFound(let path) {
+            return ("no \(path)", await fraction)
+        } catch {
+            return (error.localizedDescription, 0)
+        }
+    }
+
+    private func follow(
+        _ updates: some AsyncSequence<AssetPackManager.DownloadStatusUpdate, Never>
+    ) async -> Double {
+        var fraction = 0.0
+        for await update in updates {
+            switch update {
+            case .began, .paused: break
+            case .downloading(_, let progress): fraction = progress.fractionCompleted
+            case .finished: fraction = 1
+            case .failed(let pack, let error): print("\(pack.id): \(error.localizedDescription)")
+            @unknown default: break
+            }
+        }
+        return fraction
+    }
+
+    /// Makes all packs available but those that cannot be had, whose names it returns.
+    func loadAll() async throws -> [String] {
+        do {
+            let manifest = try await manager.manifest
+            try await manager.ensureLocalAvailability(of: manifest.assetPacks)
+            return []
+        } catch let error as AssetPackManager.LocalAvailabilityError {
+            return error.failures.keys.map(\.id).sorted()
+        }
+    }
+}

@@ -27,6 +27,17 @@ struct AssetPackManagerTests {
         #expect(world.server.requests.count == count)
     }
 
+    @Test func anApplicationInApplesShapeLoadsItsPacks() async throws {
+        var world = try ManagedWorld()
+        let lost = try ManagedPack("borealis")
+        try world.publish(try ManagedPack("aurora"), lost)
+        world.server.answer(lost.path, with: .status(404))
+        let loader = TutorialLoader(manager: try world.manager())
+        let loaded = await loader.load("aurora/version.txt", of: "aurora")
+        #expect(loaded.text == "1" && loaded.fraction == 1)
+        #expect(try await loader.loadAll() == ["borealis"])
+    }
+
     @Test func aPackThatIsNotHereIsFetched() async throws {
         var world = try ManagedWorld()
         let sample = try ManagedPack("aurora", byteCount: 10_000)

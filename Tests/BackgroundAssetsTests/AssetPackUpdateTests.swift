@@ -5,7 +5,7 @@ import StageTesting
 import Testing
 
 /// What is told while packs are fetched, and how a fetch is cancelled.
-@Suite(.server, .directory, .timeLimit(.minutes(3)))
+@Suite(.server, .directory, .serialized, .timeLimit(.minutes(3)))
 struct AssetPackUpdateTests {
     /// Reports that it waits, and that it goes on, before another fetcher does the work.
     private struct PausingFetcher: PackFetcher {
@@ -34,8 +34,11 @@ struct AssetPackUpdateTests {
         }
     }
 
-    private func expect(_ names: [String], of log: UpdateLog) async throws {
-        try await poll("expected \(names)") { await log.phases == names }
+    /// Waits until the fetch of a pack is under way, however long a busy machine takes to start it.
+    private func begin(
+        _ updates: some AsyncSequence<AssetPackManager.DownloadStatusUpdate, Never>
+    ) async {
+        for await case .downloading in updates { return }
     }
 
     @Test func theUpdatesComeInOrderAndThoseOfOnePackEnd() async throws {
@@ -125,9 +128,10 @@ struct AssetPackUpdateTests {
         world.server.answer(sample.path, with: .content(sample.archive).slowed(to: 1 << 20))
         let manager = try world.manager()
         let pack = try await manager.assetPack(withID: "aurora")
+        let updates = manager.statusUpdates(forAssetPackWithID: "aurora")
         let first = Task { try await manager.ensureLocalAvailability(of: pack) }
         let second = Task { try await manager.ensureLocalAvailability(of: pack) }
-        try await poll { world.server.counts(for: sample.path).requests == 1 }
+        await begin(updates)
         #expect(await manager.localStatus(ofAssetPackWithID: "aurora") == .downloading)
         first.cancel()
         await #expect(throws: CancellationError.self) { try await first.value }
@@ -147,8 +151,9 @@ struct AssetPackUpdateTests {
         let log = UpdateLog()
         let updates = manager.statusUpdates(forAssetPackWithID: "aurora")
         async let recording: Void = log.record(updates)
+        let started = manager.statusUpdates(forAssetPackWithID: "aurora")
         let only = Task { try await manager.ensureLocalAvailability(of: pack) }
-        try await poll { world.server.counts(for: sample.path).requests == 1 }
+        await begin(started)
         only.cancel()
         await #expect(throws: CancellationError.self) { try await only.value }
         await recording
@@ -165,8 +170,39 @@ struct AssetPackUpdateTests {
         let manager = try world.manager()
         let packs = try await manager.allAssetPacks
         try await manager.ensureLocalAvailability(of: packs)
+        #expect(world.server.peakConcurrency <= 4)
         for sample in samples {
             #expect(manager.assetPackIsAvailableLocally(withID: sample.pack.id.text))
         }
+    }
+
+    @Test func aFetchThatIsQueuedIsCancelledAtOnce() async throws {
+        var world = try ManagedWorld()
+        let samples = try (1...5).map { try ManagedPack("pack\($0)") }
+        try world.publish(samples[0], samples[1], samples[2], samples[3], samples[4])
+        for sample in samples {
+            world.server.answer(sample.path, with: .content(sample.archive).stalled(after: 100))
+        }
+        let manager = try world.manager()
+        var fetches: [Task<Void, any Error>] = []
+        for sample in samples {
+            let pack = try await manager.assetPack(withID: sample.pack.id.text)
+            fetches.append(Task { try await manager.ensureLocalAvailability(of: pack) })
+            try await poll {
+                await manager.localStatus(ofAssetPackWithID: pack.id) == .downloading
+            }
+        }
+        let last = fetches.removeLast()
+        last.cancel()
+        await #expect(throws: CancellationError.self) { try await last.value }
+        #expect(await manager.localStatus(ofAssetPackWithID: "pack5") == [])
+        #expect(await manager.localStatus(ofAssetPackWithID: "pack4") == .downloading)
+        let log = UpdateLog()
+        let updates = manager.statusUpdates(forAssetPackWithID: "pack5")
+        async let recording: Void = log.record(updates)
+        for fetch in fetches { fetch.cancel() }
+        await recording
+        #expect(await log.names == ["cancelled pack5"])
+        #expect(world.server.counts(for: samples[4].path).requests == 0)
     }
 }
