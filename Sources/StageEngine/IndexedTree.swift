@@ -195,12 +195,16 @@ extension ContentIndex {
 
     /// All directories, those above others first.
     var directories: [ContentPath] {
-        var found: Set<ContentPath> = []
+        // By their bytes: two names that Unicode takes for one are two for the file system.
+        var found: [[UInt8]: ContentPath] = [:]
         for entry in entries {
             var path = entry.kind == .directory ? entry.path : entry.path.parent
-            while let next = path, found.insert(next).inserted { path = next.parent }
+            while let next = path {
+                guard found.updateValue(next, forKey: Array(next.text.utf8)) == nil else { break }
+                path = next.parent
+            }
         }
-        return found.sorted()
+        return found.values.sorted()
     }
 
     /// Writes the lines of a listing of the pack.

@@ -27,7 +27,7 @@ struct PackWork: Sendable {
     }
 
     /// A pack whose files are in a staging area, as many and as large as declared.
-    private struct UnpackedPack: ~Copyable {
+    struct UnpackedPack: ~Copyable {
         let area: StagingArea
         let record: StagedPack
     }
@@ -48,48 +48,6 @@ struct PackWork: Sendable {
         } catch {
             return .failed(error)
         }
-    }
-
-    /// Stages a pack from its index and bundles.
-    private func stage(
-        _ pack: Pack,
-        _ index: PackIndex,
-        _ lock: PackLock,
-        _ report: @escaping @Sendable (StagingEvent) -> Void
-    ) async throws(StageError) -> StagingOutcome {
-        let container = container
-        let area = try await StageError.blocking { () throws(ContainerError) in
-            try container.makeStagingArea(lock, continuing: index.contentDigest)
-        }
-        let work = IndexedWork(
-            stager: stager,
-            manifest: manifest,
-            container: container,
-            pack: pack,
-            reference: index,
-            report: report
-        )
-        let figures: StagingFigures
-        do throws(StageError) {
-            figures = try await work.fill(area)
-        } catch {
-            // What has come stays for the next run, unless it is of no use to any.
-            switch error {
-            case .index, .incompleteContent: await discard(area)
-            default: break
-            }
-            throw error
-        }
-        report(.publishing)
-        let record = StagedPack(
-            pack,
-            of: manifest.manifest,
-            source: figures.source ?? index.url,
-            stagedAt: stager.options.now()
-        )
-        try await publish(UnpackedPack(area: area, record: record))
-        await tidy(nil, lock)
-        return .staged(figures)
     }
 
     /// Stages a pack from its archive.
@@ -341,7 +299,7 @@ struct PackWork: Sendable {
         }
     }
 
-    private func publish(_ unpacked: consuming UnpackedPack) async throws(StageError) {
+    func publish(_ unpacked: consuming UnpackedPack) async throws(StageError) {
         let area = unpacked.area
         do throws(ContainerError) {
             try await publisher.publish(area, unpacked.record)
@@ -354,7 +312,7 @@ struct PackWork: Sendable {
     /// Removes what staging the pack has made superfluous.
     ///
     /// What cannot be removed now is removed by a sweep.
-    private func tidy(_ part: PartFile?, _ lock: PackLock) async {
+    func tidy(_ part: PartFile?, _ lock: PackLock) async {
         let (container, kept) = (container, stager.options.keptGenerations)
         let error = await withBlockingThread { () -> StageError? in
             do throws(StageError) {
@@ -374,7 +332,7 @@ struct PackWork: Sendable {
         )
     }
 
-    private func discard(_ area: StagingArea) async {
+    func discard(_ area: StagingArea) async {
         let error = await withBlockingThread { () -> ContainerError? in
             do throws(ContainerError) {
                 try area.discard()

@@ -48,7 +48,10 @@ extension IndexedWork {
         let name = FilePath("content/\(path)")
         var figures = StagingFigures(transferred: .zero, reused: .zero, source: nil)
         let index = try await index(for: place, nil, &figures)
-        guard let position = index.entries.firstIndex(where: { $0.path == path }),
+        guard
+            let position = index.entries.firstIndex(where: {
+                $0.path.text.utf8.elementsEqual(path.text.utf8)
+            }),
             case .file = index.entries[position].kind
         else { throw .noSuchFile(path, in: pack.id) }
         let isThere = try await blocking { () throws(StageError) in

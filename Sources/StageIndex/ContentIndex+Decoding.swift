@@ -248,7 +248,7 @@ extension ContentIndex {
     /// Checks what concerns entries together: nothing lies below what is no directory with content, and
     /// links stay inside.
     private func checkTree() throws(IndexError) {
-        let paths = Set(entries.lazy.map(\.path))
+        let paths = Set(entries.lazy.map { Array($0.path.text.utf8) })
         var links = ContentLinks()
         for entry in entries {
             if let parent = entry.path.parent, parent.isOrIsBelow(anyOf: paths) {
@@ -277,10 +277,10 @@ extension ContentIndex {
 
 extension ContentPath {
     /// Whether the path, or a directory above it, is one of `paths`.
-    fileprivate func isOrIsBelow(anyOf paths: Set<ContentPath>) -> Bool {
+    fileprivate func isOrIsBelow(anyOf paths: Set<[UInt8]>) -> Bool {
         var path = self
         while true {
-            if paths.contains(path) { return true }
+            if paths.contains(Array(path.text.utf8)) { return true }
             guard let parent = path.parent else { return false }
             path = parent
         }

@@ -190,10 +190,12 @@ struct IndexedPackRun: ~Copyable {
                 return resolve(original)
             }
         }
-        let parents = Set(entries.compactMap(\.path.parent))
+        let parents = Set(entries.compactMap(\.path.parent).map { Array($0.text.utf8) })
         for entry in entries {
             // A directory with something in it is told by that.
-            if case .directory = entry.kind, parents.contains(entry.path) { continue }
+            if case .directory = entry.kind, parents.contains(Array(entry.path.text.utf8)) {
+                continue
+            }
             let kind: ContentIndex.Kind =
                 switch entry.kind {
                 case .directory: .directory

@@ -20,6 +20,8 @@ struct IndexedStagingTests {
     /// A tree with small, large, empty, equal and executable files.
     private let tree: [String: [UInt8]] = {
         var tree: [String: [UInt8]] = [
+            // One name for Unicode, two for the file system.
+            "caf\u{E9}/a": [1, 2], "cafe\u{301}/b": [3, 4],
             "large/noise": noise(1_500_000), "large/zeros": [UInt8](repeating: 0, count: 700_000),
             "run.sh": Array("#!/bin/sh\n".utf8), "empty": [], "twin": noise(1_500_000),
             "medium": noise(65_536, seed: 9),

@@ -5,7 +5,8 @@ struct HelpTests {
     /// The commands, the program itself first.
     static let commands = [
         "", "prefetch", "fetch", "plan", "load", "path", "status", "verify", "repair", "rollback",
-        "pin", "remove", "gc", "doctor", "why", "tasks", "watch", "cancel", "pause", "resume", "app",
+        "pin", "remove", "gc", "doctor", "why", "tasks", "watch", "cancel", "pause", "resume",
+        "app",
         "simulate", "package", "diff", "template", "manifest", "manifest create", "manifest add",
         "manifest set-policy", "manifest lint", "serve",
     ]

@@ -140,7 +140,9 @@ private func content(_ count: Int, _ seed: UInt64) -> [UInt8] {
     var bytes: [UInt8] = []
     bytes.reserveCapacity(count + 8)
     while bytes.count < count {
-        unsafe withUnsafeBytes(of: UInt64.random(in: 0 ... .max, using: &random)) { unsafe bytes += $0 }
+        unsafe withUnsafeBytes(of: UInt64.random(in: 0 ... .max, using: &random)) {
+            unsafe bytes += $0
+        }
     }
     return Array(bytes.prefix(count))
 }
