@@ -64,13 +64,13 @@ import Testing
         let status = unsafe utimes(file, &times)
         #expect(status == 0)
         let (_, second) = try await pack(other, format, threads: 5)
-        #expect(first == second)
+        #expect(Digest(of: first) == Digest(of: second))
         // The time in a gzip header (RFC 1952, section 2.3).
         if format == .tarGzip { #expect(Array(first[4..<8]) == [0, 0, 0, 0]) }
         // And what matters makes a difference.
         try other.set(0o755, of: "d/a")
         let (_, third) = try await pack(other, format)
-        #expect(third != second)
+        #expect(Digest(of: third) != Digest(of: second))
     }
 
     @Test(arguments: formats) func theFactsAreThoseOfTheFile(format: ArchiveFormat) async throws {
