@@ -20,6 +20,8 @@ WAITING := StagePackCommandTests|StageOriginTests|BackgroundAssetsTests.AssetPac
 TIMED := StageConditionsTests|StageDaemonTests|StagePackCommandTests.DaemonTests
 # Content of Debian's, some hundred megabytes of it.
 LARGE := RealContentTests
+# Tests that keep the processors busy, so that those of time beside them would wait for them.
+BUSY := StageIndexTests|StageEngineTests.Indexed|UserProgramTests
 
 .PHONY: help demo test build bench bench-daemon format check install install-service uninstall dependencies \
     deb sample-deb test-deploy
@@ -33,7 +35,8 @@ demo: dependencies ## Stage sample packs from an origin on this machine.
 test: dependencies ## Build and run the tests.
 	Scripts/dependencies dbus-daemon python3-dbusmock strace
 	swift build --build-tests
-	swift test --skip-build --skip '$(WAITING)|$(TIMED)'
+	swift test --skip-build --skip '$(WAITING)|$(TIMED)|$(BUSY)'
+	swift test --skip-build --filter '$(BUSY)'
 	swift test --skip-build --filter '$(WAITING)' --skip '$(LARGE)|$(TIMED)'
 	swift test --skip-build --no-parallel --filter '$(TIMED)'
 	swift test --skip-build --filter '$(LARGE)'

@@ -97,12 +97,13 @@ public enum ContentListing {
         guard let file = try generation.file(reading: FilePath(name)) else {
             return [.missing("the listing '\(name)'")]
         }
-        let text = String(decoding: try file.readAll(limit: 1 << 30), as: UTF8.self)
-        var expected = Set(text.split(separator: "\n"))
-        var unexpected: [Substring] = []
+        // By their bytes: two names that Unicode takes for one are two for the file system.
+        var expected = Set(try file.readAll(limit: 1 << 30).split(separator: UInt8(ascii: "\n")))
+        var unexpected: [ArraySlice<UInt8>] = []
         var buffer = makeBuffer()
         try walk(content, "", &buffer) { line throws(FileError) in
-            if expected.remove(line[...]) == nil { unexpected.append(line[...]) }
+            let bytes = Array(line.utf8)[...]
+            if expected.remove(bytes) == nil { unexpected.append(bytes) }
         }
         let missing = Set(expected.map(path))
         let added = Set(unexpected.map(path))
@@ -115,8 +116,9 @@ public enum ContentListing {
         [UInt8](repeating: 0, count: 256 << 10)
     }
 
-    private static func path(ofLine line: Substring) -> String {
-        line.split(separator: "\t", omittingEmptySubsequences: false).last.map(String.init) ?? ""
+    private static func path(ofLine line: ArraySlice<UInt8>) -> String {
+        let fields = line.split(separator: UInt8(ascii: "\t"), omittingEmptySubsequences: false)
+        return String(decoding: fields.last ?? [], as: UTF8.self)
     }
 
     /// Calls `take` with the line of each entry below `directory`.

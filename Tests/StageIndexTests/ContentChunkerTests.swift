@@ -7,10 +7,11 @@ struct ContentChunkerTests {
     /// Bytes that are the same each time.
     private func content(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
         var state = seed
-        return (0..<count).map { _ in
+        let words = (0..<count / 4 + 1).map { _ in
             state = state &* 6_364_136_223_846_793_005 &+ 1_442_695_040_888_963_407
-            return UInt8(truncatingIfNeeded: state >> 33)
+            return UInt32(truncatingIfNeeded: state >> 32)
         }
+        return unsafe words.withUnsafeBytes { unsafe Array($0.prefix(count)) }
     }
 
     private func chunks(of bytes: [UInt8]) -> [Digest] {
@@ -44,7 +45,7 @@ struct ContentChunkerTests {
     @Test func theParametersAreFrozen() {
         #expect(
             Array(lengths(of: content(2 << 20)).prefix(6)) == [
-                68279, 71902, 43465, 66303, 20038, 71391,
+                67316, 96629, 73073, 73759, 89437, 78467,
             ]
         )
     }
