@@ -244,7 +244,7 @@ import Testing
         let durable = try await withEngine(configuration) { engine in
             await withTaskGroup(of: Void.self) { group in
                 group.addTask { _ = try? await engine.download(request, to: part) }
-                let deadline = ContinuousClock.now + .seconds(20)
+                let deadline = ContinuousClock.now + .seconds(120)
                 while record()?.durable != 1 << 19, ContinuousClock.now < deadline {
                     try? await Task.sleep(for: .milliseconds(5))
                 }
