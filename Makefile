@@ -15,7 +15,9 @@ LIB := $(DESTDIR)$(PREFIX)/lib
 PACKAGES := .build/deploy
 
 # Tests that wait for servers and processes, apart from those that keep every processor busy.
-WAITING := StagePackCommandTests|StageOriginTests|BackgroundAssetsTests.AssetPack
+WAITING := StagePackCommandTests|StageOriginTests
+# More of them, apart so that none waits for too many others.
+FURTHER := StagePackCommandTests.(IndexedTests|PackageTests|RollbackTests|EvictionTests)|BackgroundAssetsTests.AssetPack
 # Tests that say within which time something happens, or kill in time: one after the other.
 TIMED := StageConditionsTests|StageDaemonTests|StagePackCommandTests.DaemonTests
 # Content of Debian's, some hundred megabytes of it.
@@ -35,9 +37,10 @@ demo: dependencies ## Stage sample packs from an origin on this machine.
 test: dependencies ## Build and run the tests.
 	Scripts/dependencies dbus-daemon python3-dbusmock strace
 	swift build --build-tests
-	swift test --skip-build --skip '$(WAITING)|$(TIMED)|$(BUSY)'
+	swift test --skip-build --skip '$(WAITING)|$(FURTHER)|$(TIMED)|$(BUSY)'
 	swift test --skip-build --filter '$(BUSY)'
-	swift test --skip-build --filter '$(WAITING)' --skip '$(LARGE)|$(TIMED)'
+	swift test --skip-build --filter '$(WAITING)' --skip '$(FURTHER)|$(LARGE)|$(TIMED)'
+	swift test --skip-build --filter '$(FURTHER)'
 	swift test --skip-build --no-parallel --filter '$(TIMED)'
 	swift test --skip-build --filter '$(LARGE)'
 

@@ -256,7 +256,7 @@ struct FailureTests {
             status: 30,
             keepsDownload: true,
             """
-            stagepack: error: pack 'aurora': the archive holds 3 files with 20019 bytes, \
+            stagepack: error: pack 'aurora': the pack holds 3 files with 20019 bytes, \
             expected 4 files with 20019 bytes
             hint: tell the publisher: installedSize and fileCount must be exact
 
