@@ -19,7 +19,7 @@ WAITING := StagePackCommandTests|StageOriginTests
 # More of them, apart so that none waits for too many others.
 FURTHER := StagePackCommandTests.(IndexedTests|PackageTests|RollbackTests|EvictionTests)|BackgroundAssetsTests.AssetPack
 # Tests that say within which time something happens, or kill in time: one after the other.
-TIMED := StageConditionsTests|StageDaemonTests|StagePackCommandTests.DaemonTests
+TIMED := StageConditionsTests|StageDaemonTests|StagePackCommandTests.DaemonTests|HookTests|nobodyWhoHoldsALock|theDeadlineOfAHook
 # Content of Debian's, some hundred megabytes of it.
 LARGE := RealContentTests
 # Tests that keep the processors busy, so that those of time beside them would wait for them.

@@ -42,10 +42,23 @@ public struct TemporaryDirectoryTrait: TestTrait, SuiteTrait, TestScoping {
         do {
             try await TemporaryDirectory.$current.withValue(directory) { try await function() }
         } catch {
-            try parent.removeTree(component)
+            try await remove(component, from: parent)
             throw error
         }
-        try parent.removeTree(component)
+        try await remove(component, from: parent)
+    }
+
+    /// Removes a directory in which processes that were just told to end may still write.
+    private func remove(_ name: FilePath.Component, from parent: Directory) async throws {
+        for _ in 0..<100 {
+            do {
+                try parent.removeTree(name)
+                return
+            } catch  where error.errno == .directoryNotEmpty {
+                try await Task.sleep(for: .milliseconds(50))
+            }
+        }
+        try parent.removeTree(name)
     }
 }
 
