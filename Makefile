@@ -25,7 +25,7 @@ LARGE := RealContentTests
 # Tests that keep the processors busy, so that those of time beside them would wait for them.
 BUSY := StageIndexTests|StageEngineTests.Indexed|UserProgramTests
 
-.PHONY: help demo test build bench bench-daemon format check install install-service uninstall dependencies \
+.PHONY: help demo test build bench bench-daemon bench-updates format check install install-service uninstall dependencies \
     deb sample-deb test-deploy
 
 help: ## Show what there is to make.
@@ -56,6 +56,10 @@ bench: build ## Measure against curl, aria2 and wget2 with bsdtar (some 15 GB of
 bench-daemon: build ## Measure the daemon beside aria2 and curl: small files, long queues, idleness, recovery.
 	Scripts/dependencies aria2 curl dbus-daemon strace
 	Benchmarks/daemon
+
+bench-updates: build ## Measure updates of packs beside zsync, zchunk, casync and ostree (some 20 GB of disk).
+	Scripts/dependencies casync curl libarchive-tools ostree zchunk zsync
+	Benchmarks/updates
 
 format: ## Format the sources in place.
 	swift format format --in-place --parallel -r $(SOURCES)
