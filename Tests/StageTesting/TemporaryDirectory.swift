@@ -50,15 +50,24 @@ public struct TemporaryDirectoryTrait: TestTrait, SuiteTrait, TestScoping {
 
     /// Removes a directory in which processes that were just told to end may still write.
     private func remove(_ name: FilePath.Component, from parent: Directory) async throws {
-        for _ in 0..<100 {
-            do {
-                try parent.removeTree(name)
-                return
-            } catch  where error.errno == .directoryNotEmpty {
-                try await Task.sleep(for: .milliseconds(50))
-            }
+        for _ in 0..<100 where try !removes(name, from: parent) {
+            try await Task.sleep(for: .milliseconds(50))
         }
         try parent.removeTree(name)
+    }
+
+    /// Removes a directory, and returns `false` if somebody has put something into it meanwhile.
+    private func removes(
+        _ name: FilePath.Component,
+        from parent: Directory
+    ) throws(FileError) -> Bool {
+        do throws(FileError) {
+            try parent.removeTree(name)
+            return true
+        } catch {
+            guard error.errno == .directoryNotEmpty else { throw error }
+            return false
+        }
     }
 }
 
