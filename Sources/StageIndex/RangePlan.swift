@@ -16,12 +16,16 @@ public struct RangePlan: Equatable, Sendable {
 
     /// The bytes that are asked for and not wanted: gaps that cost less than another request.
     public static let gap = Int64(64 << 10)
-    /// The most bytes of a request.
-    public static let length = Int64(4 << 20)
+    /// The most bytes of a request: large transfers have larger ones, so that there are few.
+    public static let length = Int64(4 << 20)...Int64(8 << 20)
+    /// How many requests there are at most before they become larger.
+    public static let count = Int64(16)
 
     /// Plans the requests for `frames`, positions in `index`.
-    public init(_ frames: some Sequence<Int>, of index: ContentIndex) {
+    public init(_ frames: some Collection<Int>, of index: ContentIndex) {
         requests = []
+        let total = frames.reduce(Int64(0)) { $0 + Int64(index.frames[$1].storedLength) }
+        let most = min(max(total / Self.count, Self.length.lowerBound), Self.length.upperBound)
         let order = frames.map { (index.frames[$0].bundle, index.frames[$0].offset, $0) }.sorted(
             by: <
         )
@@ -29,7 +33,7 @@ public struct RangePlan: Equatable, Sendable {
             let range = index.frames[position].range
             if let last = requests.last, last.bundle == bundle,
                 range.lowerBound - last.range.upperBound <= Self.gap,
-                max(range.upperBound, last.range.upperBound) - last.range.lowerBound <= Self.length
+                max(range.upperBound, last.range.upperBound) - last.range.lowerBound <= most
             {
                 let end = max(range.upperBound, last.range.upperBound)
                 requests[requests.count - 1].range = last.range.lowerBound..<end

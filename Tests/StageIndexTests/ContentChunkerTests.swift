@@ -104,4 +104,11 @@ struct RangePlanTests {
         #expect(plan.requests.map(\.range.count) == [Int](repeating: 4 << 20, count: 5))
         #expect(plan.byteCount == 20 << 20)
     }
+
+    @Test func largeTransfersHaveLargerRequests() {
+        let index = index((0..<100).map { (0, Int64($0) << 20, 1 << 20) })
+        let plan = RangePlan(0..<100, of: index)
+        #expect(plan.requests.count == 17)
+        #expect(plan.requests.allSatisfy { $0.range.count <= 8 << 20 })
+    }
 }
