@@ -19,11 +19,11 @@ WAITING := StagePackCommandTests|StageOriginTests
 # More of them, apart so that none waits for too many others.
 FURTHER := StagePackCommandTests.(IndexedTests|PackageTests|RollbackTests|EvictionTests)|BackgroundAssetsTests.AssetPack
 # Tests that say within which time something happens, or kill in time: one after the other.
-TIMED := StageConditionsTests|StageDaemonTests|StagePackCommandTests.DaemonTests|HookTests|nobodyWhoHoldsALock|theDeadlineOfAHook
+TIMED := StageConditionsTests|StageDaemonTests|StagePackCommandTests.DaemonTests|HookTests|nobodyWhoHoldsALock|theDeadlineOfAHook|ExtensionZooTests|whatArrivesIsMadeDurable
 # Content of Debian's, some hundred megabytes of it.
 LARGE := RealContentTests
 # Tests that keep the processors busy, so that those of time beside them would wait for them.
-BUSY := StageIndexTests|StageEngineTests.Indexed|UserProgramTests
+BUSY := StageIndexTests|StageEngineTests.Indexed|UserProgramTests|StageContainerTests|StagePublishTests
 
 .PHONY: help demo test build bench bench-daemon bench-updates format check install install-service uninstall dependencies \
     deb sample-deb test-deploy
@@ -38,7 +38,7 @@ test: dependencies ## Build and run the tests.
 	Scripts/dependencies dbus-daemon python3-dbusmock strace
 	swift build --build-tests
 	swift test --skip-build --skip '$(WAITING)|$(FURTHER)|$(TIMED)|$(BUSY)'
-	swift test --skip-build --filter '$(BUSY)'
+	swift test --skip-build --filter '$(BUSY)' --skip '$(TIMED)'
 	swift test --skip-build --filter '$(WAITING)' --skip '$(FURTHER)|$(LARGE)|$(TIMED)'
 	swift test --skip-build --filter '$(FURTHER)'
 	swift test --skip-build --no-parallel --filter '$(TIMED)'
