@@ -1,13 +1,13 @@
 public import Testing
 
-/// Waits until `condition` holds; a test that waits for longer than ten seconds fails.
+/// Waits until `condition` holds; a test that waits for longer than a minute fails.
 public func poll(
     _ comment: Comment? = nil,
     sourceLocation: SourceLocation = #_sourceLocation,
     _ condition: () async throws -> Bool
 ) async throws {
     let clock = ContinuousClock()
-    let deadline = clock.now + .seconds(10)
+    let deadline = clock.now + .seconds(60)
     while try await !condition() {
         try #require(clock.now < deadline, comment, sourceLocation: sourceLocation)
         try await Task.sleep(for: .milliseconds(2))
