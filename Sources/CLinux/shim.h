@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <linux/landlock.h>
 #include <linux/openat2.h>
+#include <malloc.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <sys/ioctl.h>
@@ -117,3 +118,11 @@ STAGE_CHECKED static inline int stage_act_as(
 STAGE_CHECKED static inline int stage_duplicate(int file) {
     return fcntl(file, F_DUPFD_CLOEXEC, 0);
 }
+
+/// Lets the threads of the process share `count` heaps (mallopt(3)).
+STAGE_CHECKED static inline int stage_limit_arenas(int count) {
+    return mallopt(M_ARENA_MAX, count) == 1 ? 0 : -1;
+}
+
+/// Gives freed memory back to the system (malloc_trim(3)).
+static inline void stage_trim_memory(void) { malloc_trim(0); }

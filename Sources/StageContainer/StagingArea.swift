@@ -15,6 +15,8 @@ public final class StagingArea: Sendable {
     public let directory: Directory
     /// The directory that gets the pack's files.
     public let content: Directory
+    /// Whether another process was here before, and may have left something.
+    public let isContinued: Bool
     let name: FilePath.Component
     private let staging: Directory
     private let lock: Mutex<FileLock?>
@@ -30,7 +32,9 @@ public final class StagingArea: Sendable {
         self.staging = staging
         self.name = name
         self.directory = directory
-        content = try directory.makeDirectory(FilePath(ContainerLayout.content))
+        let content = FilePath(ContainerLayout.content)
+        isContinued = !(try directory.createDirectory(content))
+        self.content = try directory.makeDirectory(content)
         self.lock = Mutex(lock)
     }
 

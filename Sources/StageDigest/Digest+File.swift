@@ -20,11 +20,22 @@ extension Digest {
     ///
     /// For many files: making a buffer for each costs more than a small file does.
     public init(of file: borrowing File, using buffer: inout [UInt8]) throws(FileError) {
+        try self.init(of: file, size: .max, using: &buffer)
+    }
+
+    /// Computes the digest of the first `size` bytes of a file, or of all where it has fewer: a file whose
+    /// size is known is not asked for more at its end.
+    public init(
+        of file: borrowing File,
+        size: Int64,
+        using buffer: inout [UInt8]
+    ) throws(FileError) {
         var hasher = SHA256Hasher()
         var offset: Int64 = 0
-        while case let count = try file.read(into: &buffer, at: offset), count > 0 {
-            hasher.update(buffer.span.extracting(0..<count))
-            offset += Int64(count)
+        while offset < size, case let count = try file.read(into: &buffer, at: offset), count > 0 {
+            let part = Int(min(Int64(count), size - offset))
+            hasher.update(buffer.span.extracting(0..<part))
+            offset += Int64(part)
         }
         self = hasher.finish()
     }

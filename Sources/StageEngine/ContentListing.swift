@@ -62,28 +62,25 @@ public enum ContentListing {
         try writer.flush()
     }
 
-    /// Reads where files with which content are, as a listing has it.
-    static func files(in generation: Directory) throws(FileError) -> [Digest: ListedFile] {
-        guard let file = try generation.file(reading: FilePath(name)) else { return [:] }
-        let text = String(decoding: try file.readAll(limit: 1 << 30), as: UTF8.self)
-        var files: [Digest: ListedFile] = [:]
-        for line in text.split(separator: "\n") {
-            let fields = line.split(separator: "\t", omittingEmptySubsequences: false)
+    /// Tells the path and the digest of each file that the listing of a generation names.
+    static func forEachFile(
+        in generation: Directory,
+        _ take: (_ path: ArraySlice<UInt8>, _ digest: Digest) -> Void
+    ) throws(FileError) {
+        guard let file = try generation.file(reading: FilePath(name)) else { return }
+        var rest = try file.readAll(limit: 1 << 30)[...]
+        while let end = rest.firstIndex(of: UInt8(ascii: "\n")) {
+            let fields = rest[..<end].split(
+                separator: UInt8(ascii: "\t"),
+                omittingEmptySubsequences: false
+            )
+            rest = rest[(end + 1)...]
             // What is no line of a file is of no use here.
-            guard fields.count == 5, fields[0] == "f", let mode = UInt32(fields[1], radix: 8),
-                let size = Int64(fields[2]),
-                let digest = try? Digest(hexadecimal: String(fields[3]))
+            guard fields.count == 5, fields[0].elementsEqual("f".utf8),
+                let digest = try? Digest(hexadecimal: String(decoding: fields[3], as: UTF8.self))
             else { continue }
-            files[digest] = ListedFile(path: FilePath(String(fields[4])), mode: mode, size: size)
+            take(fields[4], digest)
         }
-        return files
-    }
-
-    /// A file as a listing has it.
-    struct ListedFile {
-        var path: FilePath
-        var mode: UInt32
-        var size: Int64
     }
 
     /// Compares the content of a generation with its listing, reading every file once.

@@ -146,7 +146,8 @@ struct FrameFetch: Sendable {
     fileprivate func write(
         _ position: Int,
         _ stored: [UInt8],
-        _ decompressor: inout FrameDecompressor
+        _ decompressor: inout FrameDecompressor,
+        _ cursor: inout DirectoryCursor
     ) throws(StageError) -> Int64 {
         let frame = tree.index.frames[position]
         var bytes = stored
@@ -164,7 +165,7 @@ struct FrameFetch: Sendable {
             }
         }
         return try IndexedWork.storing { () throws(FileError) in
-            try tree.write(position, bytes, except: done)
+            try tree.write(position, bytes, except: done, &cursor)
         }
     }
 }
@@ -173,6 +174,7 @@ struct FrameFetch: Sendable {
 private final class RangeConsumer: Sendable {
     private struct State: ~Copyable {
         var decompressor = FrameDecompressor()
+        var cursor: DirectoryCursor
         /// What has come and is of no whole frame yet, from `start` of the bundle on.
         var bytes: [UInt8] = []
         var start: Int64 = 0
@@ -180,6 +182,11 @@ private final class RangeConsumer: Sendable {
         var next = 0
         var isWritten: [Bool]
         var error: StageError?
+
+        init(_ request: RangePlan.Request, in content: Directory) {
+            cursor = DirectoryCursor(content)
+            isWritten = [Bool](repeating: false, count: request.frames.count)
+        }
     }
 
     private let fetch: FrameFetch
@@ -193,7 +200,7 @@ private final class RangeConsumer: Sendable {
         self.fetch = fetch
         self.request = request
         self.progress = progress
-        state = Mutex(State(isWritten: [Bool](repeating: false, count: request.frames.count)))
+        state = Mutex(State(request, in: fetch.tree.content))
     }
 
     /// Takes what comes next, and waits for nothing.
@@ -250,7 +257,12 @@ private final class RangeConsumer: Sendable {
             guard end <= state.bytes.count else { break }
             if !state.isWritten[state.next] {
                 let stored = Array(state.bytes[begin..<end])
-                let written = try fetch.write(position, stored, &state.decompressor)
+                let written = try fetch.write(
+                    position,
+                    stored,
+                    &state.decompressor,
+                    &state.cursor
+                )
                 state.isWritten[state.next] = true
                 fetch.work.report(.unpacked(progress.write(written)))
             }

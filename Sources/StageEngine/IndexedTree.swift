@@ -8,84 +8,122 @@ import SystemPackage
 
 /// The files of an indexed pack in a staging area, as frames and files of older generations arrive.
 ///
-/// Any number of threads may use it; no two write the same bytes.
+/// Any number of threads may use it, each with a cursor of its own; no two write the same bytes.
 struct IndexedTree: Sendable {
     let index: ContentIndex
     let content: Directory
-    /// For each frame, where its bytes go.
-    private let places: [[Place]]
+    /// Where the bytes of the frames go, frame by frame.
+    private let places: [Place]
+    /// Where in `places` those of a frame begin, and after the last one where they end.
+    private let starts: [Int]
 
     /// Where part of a frame goes.
     private struct Place {
-        var entry: Int
         var offset: Int64
-        var start: Int
-        var count: Int
+        var entry: Int32
+        var start: Int32
+        var count: Int32
     }
 
     init(index: ContentIndex, content: Directory) {
         self.index = index
         self.content = content
-        var places = [[Place]](repeating: [], count: index.frames.count)
-        for (position, file) in index.files where file.size > 0 {
-            switch file.content {
-            case .part(let frame, let start):
-                let count = Int(file.size)
-                places[frame].append(Place(entry: position, offset: 0, start: start, count: count))
-            case .frames(let list):
-                var offset: Int64 = 0
-                for frame in list {
-                    let count = index.frames[frame].length
-                    places[frame].append(
-                        Place(entry: position, offset: offset, start: 0, count: count)
-                    )
-                    offset += Int64(count)
-                }
-            }
+        var ends = [Int](repeating: 0, count: index.frames.count + 1)
+        Self.forEachPlace(of: index) { frame, _ in ends[frame + 1] += 1 }
+        for frame in index.frames.indices { ends[frame + 1] += ends[frame] }
+        starts = ends
+        let none = Place(offset: 0, entry: 0, start: 0, count: 0)
+        var places = [Place](repeating: none, count: ends.last ?? 0)
+        Self.forEachPlace(of: index) { frame, place in
+            places[ends[frame]] = place
+            ends[frame] += 1
         }
         self.places = places
     }
 
-    /// Makes the directories, and the files without content.
-    func prepare() throws(FileError) {
-        for directory in index.directories {
-            let path = FilePath(directory.text)
-            if try content.createDirectory(path), let made = try content.directory(path) {
-                try made.setMode(.directory)
+    private static func forEachPlace(of index: ContentIndex, _ take: (Int, Place) -> Void) {
+        for (position, _, file) in index.files where file.size > 0 {
+            switch file.content {
+            case .part(let frame, let start):
+                let place = Place(
+                    offset: 0,
+                    entry: Int32(position),
+                    start: Int32(start),
+                    count: Int32(file.size)
+                )
+                take(frame, place)
+            case .frames(let list):
+                var offset: Int64 = 0
+                for frame in list {
+                    let count = index.frames[frame].length
+                    let place = Place(
+                        offset: offset,
+                        entry: Int32(position),
+                        start: 0,
+                        count: Int32(count)
+                    )
+                    take(frame, place)
+                    offset += Int64(count)
+                }
             }
         }
-        for (position, file) in index.files where file.size == 0 {
-            _ = try open(position, file)
+    }
+
+    private func places(of frame: Int) -> ArraySlice<Place> {
+        places[starts[frame]..<starts[frame + 1]]
+    }
+
+    /// Makes the directories, and the files without content.
+    func prepare(_ cursor: inout DirectoryCursor) throws(FileError) {
+        for directory in index.directories {
+            let place = try cursor.existingPlace(of: directory.text)
+            if try place.directory.createDirectory(place.name) {
+                try place.directory.directory(place.name)?.setMode(.directory)
+            }
+        }
+        for (_, path, file) in index.files where file.size == 0 {
+            try makeFile(path, file, &cursor)
         }
     }
 
     /// Makes the file at `position` if it has no bytes that would have made it.
     func makeEmptyFile(_ position: Int) throws(FileError) {
+        var cursor = DirectoryCursor(content)
         if case .file(let file) = index.entries[position].kind, file.size == 0 {
-            _ = try open(position, file)
+            try makeFile(index.entries[position].path, file, &cursor)
         }
     }
 
     /// Makes the links, when everything that they could lead through is there.
-    func makeLinks() throws(FileError) {
+    func makeLinks(_ cursor: inout DirectoryCursor) throws(FileError) {
         for entry in index.entries {
             guard case .link(let target) = entry.kind else { continue }
-            let path = FilePath(entry.path.text)
-            if let status = try content.status(path) {
-                // An earlier run was here already: what it left was made of the same index.
-                if status.kind == .link { continue }
+            let place = try cursor.existingPlace(of: entry.path.text)
+            do throws(FileError) {
+                try place.directory.createLink(place.name, to: target.text)
+            } catch  where error.errno == .fileExists {
+                // An earlier run was here already.
+                if let name = place.name.lastComponent {
+                    try place.directory.replaceLink(name, to: target.text)
+                }
             }
-            try content.createLink(path, to: target.text)
         }
     }
 
     /// Writes a frame wherever it belongs, except into the files of `done`; returns how many bytes.
-    func write(_ frame: Int, _ bytes: [UInt8], except done: [Bool]) throws(FileError) -> Int64 {
+    func write(
+        _ frame: Int,
+        _ bytes: [UInt8],
+        except done: [Bool],
+        _ cursor: inout DirectoryCursor
+    ) throws(FileError) -> Int64 {
         var written: Int64 = 0
-        for place in places[frame] where !done[place.entry] {
-            guard case .file(let file) = index.entries[place.entry].kind else { continue }
-            let target = try open(place.entry, file)
-            let part = bytes.span.extracting(place.start..<place.start + place.count)
+        for place in places(of: frame) where !done[Int(place.entry)] {
+            let entry = index.entries[Int(place.entry)]
+            guard case .file(let file) = entry.kind else { continue }
+            let target = try makeFile(entry.path, file, &cursor)
+            let start = Int(place.start)
+            let part = bytes.span.extracting(start..<start + Int(place.count))
             try target.write(part, at: place.offset)
             written += Int64(place.count)
         }
@@ -94,15 +132,26 @@ struct IndexedTree: Sendable {
 
     /// The frames that the files that are not `done` need.
     func frames(except done: [Bool]) -> [Int] {
-        places.indices.filter { places[$0].contains { !done[$0.entry] } }
+        index.frames.indices.filter { frame in
+            places(of: frame).contains { !done[Int($0.entry)] }
+        }
     }
 
-    private func open(_ position: Int, _ file: ContentIndex.File) throws(FileError) -> File {
-        let path = FilePath(index.entries[position].path.text)
-        let mode: FilePermissions = file.isExecutable ? .executable : .file
-        if let open = try content.file(updatingExisting: path) { return open }
-        let made = try content.file(updating: path, permissions: mode)
-        try made.setMode(mode)
+    /// Opens the file of an entry for writing, after making it where it is not there.
+    @discardableResult
+    private func makeFile(
+        _ path: ContentPath,
+        _ file: ContentIndex.File,
+        _ cursor: inout DirectoryCursor
+    ) throws(FileError) -> File {
+        let (directory, name) = try cursor.existingPlace(of: path.text)
+        if case .frames(let list) = file.content, list.count > 1,
+            let open = try directory.file(updatingExisting: name)
+        {
+            return open
+        }
+        let made = try directory.file(updating: name, permissions: file.mode)
+        try made.setMode(file.mode)
         return made
     }
 }
@@ -116,80 +165,99 @@ extension IndexedTree {
         var frames: Set<Int> = []
     }
 
-    /// Finds out what an earlier run has left, reading all of it.
-    func inventory() throws(FileError) -> Inventory {
+    /// The inventory of an area in which nothing was but what ``prepare(_:)`` made.
+    func freshInventory() -> Inventory {
         var inventory = Inventory(done: [Bool](repeating: false, count: index.entries.count))
+        for (position, _, file) in index.files where file.size == 0 {
+            inventory.done[position] = true
+        }
+        return inventory
+    }
+
+    /// Finds out what an earlier run has left, reading all of it.
+    func inventory(_ cursor: inout DirectoryCursor) throws(FileError) -> Inventory {
+        var inventory = freshInventory()
         var buffer = [UInt8](repeating: 0, count: IndexLimits.frameLength)
-        var missing: [Int: Int] = [:]
-        for (position, file) in index.files {
-            let path = FilePath(index.entries[position].path.text)
-            if file.size == 0 {
-                inventory.done[position] = true
-                continue
-            }
-            guard let found = try content.file(reading: path) else { continue }
-            let status = try found.status()
-            if status.size == file.size, try Digest(of: found, using: &buffer) == file.digest {
+        var found: [Int: Int] = [:]
+        for (position, path, file) in index.files where file.size > 0 {
+            let (directory, name) = try cursor.existingPlace(of: path.text)
+            guard let source = try directory.file(reading: name) else { continue }
+            let status = try source.status()
+            if status.size == file.size, try Digest(of: source, using: &buffer) == file.digest {
                 inventory.done[position] = true
             } else if status.linkCount > 1 || status.size > file.size {
                 // Never written into: it is a file of another generation as well.
-                try content.removeFile(path)
+                try directory.removeFile(name)
             } else if case .frames(let list) = file.content {
                 var offset: Int64 = 0
                 for frame in list {
                     let length = index.frames[frame].length
                     var bytes = [UInt8](repeating: 0, count: length)
-                    let count = try found.read(into: &bytes, at: offset)
+                    let count = try source.read(into: &bytes, at: offset)
                     if count == length, Digest(of: bytes) == index.frames[frame].digest {
-                        missing[frame, default: 0] += 1
+                        found[frame, default: 0] += 1
                     }
                     offset += Int64(length)
                 }
             }
         }
-        for (frame, found) in missing {
-            let needed = places[frame].count { !inventory.done[$0.entry] }
+        for (frame, found) in found {
+            let needed = places(of: frame).count { !inventory.done[Int($0.entry)] }
             if found >= needed { inventory.frames.insert(frame) }
         }
         return inventory
     }
 
-    /// Takes the file at `position` over from an older generation, whose listing names it; returns
-    /// whether it is what it ought to be.
+    /// Takes the file at `position` over from an older generation, where `path` is said to have its
+    /// content; returns whether it has.
+    ///
+    /// What an earlier run began of it is replaced as a whole.
     func take(
         _ position: Int,
-        from old: ContentListing.ListedFile,
-        in generation: Directory,
+        from path: String,
+        _ generation: inout DirectoryCursor,
+        _ cursor: inout DirectoryCursor,
         using buffer: inout [UInt8]
     ) throws(FileError) -> Bool {
-        guard case .file(let file) = index.entries[position].kind, old.size == file.size,
-            let source = try generation.file(reading: old.path),
-            try Digest(of: source, using: &buffer) == file.digest
+        let entry = index.entries[position]
+        guard case .file(let file) = entry.kind,
+            let old = try generation.place(of: path),
+            let source = try old.directory.file(reading: old.name),
+            case let status = try source.status(), status.size == file.size,
+            try Digest(of: source, size: file.size, using: &buffer) == file.digest
         else { return false }
-        let path = FilePath(index.entries[position].path.text)
-        let mode: FilePermissions = file.isExecutable ? .executable : .file
-        if try source.status().mode == UInt32(mode.rawValue) {
+        let (directory, name) = try cursor.existingPlace(of: entry.path.text)
+        if status.mode == UInt32(file.mode.rawValue) {
             do throws(FileError) {
-                try content.createHardLink(path, to: old.path, in: generation)
+                try directory.createHardLink(name, to: old.name, in: old.directory)
                 return true
             } catch  where error.isOutOfSpace {
                 throw error
+            } catch  where error.errno == .fileExists {
+                try directory.removeFile(name)
+                return try take(position, from: path, &generation, &cursor, using: &buffer)
             } catch {
                 // A file system that has no links, or enough of them: a copy does as well.
             }
         }
-        let copy = try content.file(updating: path, permissions: mode)
-        try copy.setMode(mode)
+        let copy = try directory.file(updating: name, permissions: file.mode)
+        try copy.setMode(file.mode)
         try copy.copyContent(of: source)
         return true
     }
 }
 
+extension ContentIndex.File {
+    /// The permission bits of the file.
+    fileprivate var mode: FilePermissions { isExecutable ? .executable : .file }
+}
+
 extension ContentIndex {
-    /// The files with their positions among the entries.
-    var files: [(position: Int, file: File)] {
-        entries.enumerated().compactMap { position, entry in
-            if case .file(let file) = entry.kind { (position, file) } else { nil }
+    /// The files with their paths, and their positions among the entries.
+    var files: some Sequence<(position: Int, path: ContentPath, file: File)> {
+        entries.indices.lazy.compactMap { position in
+            guard case .file(let file) = entries[position].kind else { return nil }
+            return (position, entries[position].path, file)
         }
     }
 
@@ -197,8 +265,12 @@ extension ContentIndex {
     var directories: [ContentPath] {
         // By their bytes: two names that Unicode takes for one are two for the file system.
         var found: [[UInt8]: ContentPath] = [:]
+        var last: ContentPath?
         for entry in entries {
             var path = entry.kind == .directory ? entry.path : entry.path.parent
+            // What lies beside the entry before has the same directories above it.
+            if let path, let last, path.text.utf8.elementsEqual(last.text.utf8) { continue }
+            last = path
             while let next = path {
                 guard found.updateValue(next, forKey: Array(next.text.utf8)) == nil else { break }
                 path = next.parent

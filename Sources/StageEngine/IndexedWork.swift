@@ -42,6 +42,14 @@ struct IndexedWork: Sendable {
             }
             return try Self.storing { () throws(FileError) in try Base(lease) }
         }
+        // Before the index is there: what both take while they are read is not needed at once.
+        let held = try await blocking { () throws(StageError) in
+            try Self.storing { () throws(FileError) -> HeldContent? in
+                guard let base else { return nil }
+                defer { HeapMemory.release() }
+                return try HeldContent(of: base.directory)
+            }
+        }
         var figures = StagingFigures(transferred: .zero, reused: .zero, source: nil)
         let index = try await index(for: area.directory, base?.directory, &figures)
         let declared = ContentFigures(fileCount: pack.fileCount, size: pack.installedSize)
@@ -52,8 +60,7 @@ struct IndexedWork: Sendable {
         let tree = IndexedTree(index: index, content: area.content)
         let local = try await blocking { () throws(StageError) in
             try Self.storing { () throws(FileError) in
-                try tree.prepare()
-                return try reuse(in: tree, base?.directory)
+                try reuse(in: tree, area, held, base?.directory)
             }
         }
         let missing = tree.frames(except: local.done).filter { !local.frames.contains($0) }
@@ -66,7 +73,8 @@ struct IndexedWork: Sendable {
         report(.verified)
         try await blocking { () throws(StageError) in
             try Self.storing { () throws(FileError) in
-                try tree.makeLinks()
+                var cursor = DirectoryCursor(area.content)
+                try tree.makeLinks(&cursor)
                 try ContentListing.write(for: area) { take throws(FileError) in
                     try index.list(take)
                 }
@@ -78,85 +86,74 @@ struct IndexedWork: Sendable {
     /// What is here already: from an earlier run in the area, and from the staged generation.
     private func reuse(
         in tree: IndexedTree,
+        _ area: StagingArea,
+        _ held: HeldContent?,
         _ base: Directory?
     ) throws(FileError) -> IndexedTree.Inventory {
-        var inventory = try tree.inventory()
-        try reuseFiles(in: tree, &inventory)
-        guard let base else { return inventory }
-        let listed = try ContentListing.files(in: base)
-        guard let content = try base.directory(FilePath(ContainerLayout.content)) else {
-            return inventory
-        }
+        var cursor = DirectoryCursor(area.content)
+        try tree.prepare(&cursor)
+        var inventory =
+            area.isContinued ? try tree.inventory(&cursor) : tree.freshInventory()
+        try reuseFiles(in: tree, &inventory, &cursor)
+        guard let held, let base,
+            let content = try base.directory(FilePath(ContainerLayout.content))
+        else { return inventory }
+        var old = DirectoryCursor(content)
         var buffer = [UInt8](repeating: 0, count: 1 << 20)
-        for (position, file) in tree.index.files where !inventory.done[position] {
-            guard let old = listed[file.digest] else { continue }
-            let path = FilePath(tree.index.entries[position].path.text)
-            // What an earlier run began is replaced as a whole.
-            if try tree.content.status(path) != nil { try tree.content.removeFile(path) }
+        for (position, _, file) in tree.index.files where !inventory.done[position] {
+            guard let path = held.path(of: file) else { continue }
             inventory.done[position] =
-                try tree.take(position, from: old, in: content, using: &buffer)
+                try tree.take(position, from: path, &old, &cursor, using: &buffer)
         }
-        try reuseFrames(in: tree, of: base, content, &inventory)
+        try reuseFrames(in: tree, held, &old, &inventory, &cursor)
         return inventory
     }
 
     /// Takes over files that were fetched one by one.
     private func reuseFiles(
         in tree: IndexedTree,
-        _ inventory: inout IndexedTree.Inventory
+        _ inventory: inout IndexedTree.Inventory,
+        _ cursor: inout DirectoryCursor
     ) throws(FileError) {
         let path = FilePath("\(ContainerLayout.files)/\(reference.contentDigest)/content")
         guard let content = try container.root.directory(path) else { return }
+        var fetched = DirectoryCursor(content)
         var buffer = [UInt8](repeating: 0, count: 1 << 20)
-        for (position, file) in tree.index.files where !inventory.done[position] {
-            let name = FilePath(tree.index.entries[position].path.text)
-            guard try content.status(name) != nil, try tree.content.status(name) == nil else {
-                continue
-            }
-            let listed = ContentListing.ListedFile(path: name, mode: 0, size: file.size)
+        for (position, path, _) in tree.index.files where !inventory.done[position] {
             inventory.done[position] =
-                try tree.take(position, from: listed, in: content, using: &buffer)
+                try tree.take(position, from: path.text, &fetched, &cursor, using: &buffer)
         }
     }
 
     /// Takes frames of files that have changed in part from the staged generation.
     private func reuseFrames(
         in tree: IndexedTree,
-        of base: Directory,
-        _ content: Directory,
-        _ inventory: inout IndexedTree.Inventory
+        _ held: HeldContent,
+        _ old: inout DirectoryCursor,
+        _ inventory: inout IndexedTree.Inventory,
+        _ cursor: inout DirectoryCursor
     ) throws(FileError) {
-        guard let old = try Self.storedIndex(in: base) else { return }
-        let wanted = tree.frames(except: inventory.done).filter { !inventory.frames.contains($0) }
-        let positions = Dictionary(
-            wanted.map { (tree.index.frames[$0].digest, $0) },
-            uniquingKeysWith: { first, _ in first }
-        )
-        for (position, file) in old.files {
-            guard case .frames(let list) = file.content else { continue }
-            let path = FilePath(old.entries[position].path.text)
-            var source: File?
-            var offset: Int64 = 0
-            for frame in list {
-                let length = old.frames[frame].length
-                defer { offset += Int64(length) }
-                guard let target = positions[old.frames[frame].digest],
-                    !inventory.frames.contains(target)
-                else { continue }
-                if source == nil { source = try content.file(reading: path) }
-                var bytes = [UInt8](repeating: 0, count: length)
-                let count = try source?.read(into: &bytes, at: offset) ?? 0
-                guard count == length, Digest(of: bytes) == old.frames[frame].digest else {
-                    continue
-                }
-                _ = try tree.write(target, bytes, except: inventory.done)
-                inventory.frames.insert(target)
+        var path: String?
+        var source: File?
+        for position in tree.frames(except: inventory.done)
+        where !inventory.frames.contains(position) {
+            let frame = tree.index.frames[position]
+            guard let place = held.place(of: frame) else { continue }
+            if path != place.path {
+                path = place.path
+                let there = try old.place(of: place.path)
+                source = try there?.directory.file(reading: there?.name ?? FilePath())
             }
+            var bytes = [UInt8](repeating: 0, count: frame.length)
+            let count = try source?.read(into: &bytes, at: place.offset) ?? 0
+            guard count == frame.length, Digest(of: bytes) == frame.digest else { continue }
+            _ = try tree.write(position, bytes, except: inventory.done, &cursor)
+            inventory.frames.insert(position)
         }
     }
 
     /// The index that a generation was made from; `nil` if there is none, or it is not readable.
-    private static func storedIndex(in generation: Directory) throws(FileError) -> ContentIndex? {
+    static func storedIndex(in generation: Directory) throws(FileError) -> ContentIndex? {
         guard let file = try generation.file(reading: FilePath(indexName)) else { return nil }
         let bytes = try file.readAll(limit: IndexLimits.byteCount)
         // Each byte that it leads to is verified, and without it everything is fetched.
@@ -178,19 +175,8 @@ extension IndexedWork {
                 return try await keep(bytes, in: area)
             }
         }
-        if let base, let old = try await bytes(in: base),
-            let delta = reference.deltas.first(where: { $0.base == Digest(of: old) }),
-            let stored = try? await object(delta.url, delta.size, delta.digest, &figures)
-        {
-            var decompressor = FrameDecompressor()
-            let bytes = try? decompressor.decompress(
-                stored.span,
-                after: old.span,
-                to: Int(reference.contentSize.rawValue)
-            )
-            if let bytes, Digest(of: bytes) == reference.contentDigest {
-                return try await keep(bytes, in: area)
-            }
+        if let base, let bytes = try await updated(base, &figures) {
+            return try await keep(bytes, in: area)
         }
         let stored = try await object(
             reference.url,
@@ -212,6 +198,27 @@ extension IndexedWork {
             throw .index(reason: "it is not what the manifest names when it is decompressed")
         }
         return try await keep(bytes, in: area)
+    }
+
+    /// Makes the index from the one of the staged generation and what is published to change it; `nil`
+    /// where there is nothing, or it does not lead there.
+    private func updated(
+        _ base: Directory,
+        _ figures: inout StagingFigures
+    ) async throws(StageError) -> [UInt8]? {
+        guard !reference.deltas.isEmpty, let old = try await bytes(in: base),
+            case let digest = Digest(of: old),
+            let delta = reference.deltas.first(where: { $0.base == digest }),
+            let stored = try? await object(delta.url, delta.size, delta.digest, &figures)
+        else { return nil }
+        var decompressor = FrameDecompressor()
+        let bytes = try? decompressor.decompress(
+            stored.span,
+            after: old.span,
+            to: Int(reference.contentSize.rawValue)
+        )
+        guard let bytes, Digest(of: bytes) == reference.contentDigest else { return nil }
+        return bytes
     }
 
     private func bytes(in directory: Directory) async throws(StageError) -> [UInt8]? {

@@ -248,20 +248,38 @@ extension ContentIndex {
     /// Checks what concerns entries together: nothing lies below what is no directory with content, and
     /// links stay inside.
     private func checkTree() throws(IndexError) {
-        let paths = Set(entries.lazy.map { Array($0.path.text.utf8) })
         var links = ContentLinks()
+        var last: ContentPath?
         for entry in entries {
-            if let parent = entry.path.parent, parent.isOrIsBelow(anyOf: paths) {
-                throw IndexError(
-                    offset: 0,
-                    reason: "'\(entry.path)' lies below what is no directory"
-                )
-            }
             if case .link(let target) = entry.kind { links.add(entry.path, to: target) }
+            var above = entry.path.parent
+            // What lies beside the entry before has the same directories above it.
+            if let above, let last, above.text.utf8.elementsEqual(last.text.utf8) { continue }
+            last = above
+            while let path = above {
+                guard !holds(path) else {
+                    throw IndexError(
+                        offset: 0,
+                        reason: "'\(entry.path)' lies below what is no directory"
+                    )
+                }
+                above = path.parent
+            }
         }
         if let (path, fault) = links.firstFault() {
             throw IndexError(offset: 0, reason: "the link '\(path)': \(fault)")
         }
+    }
+
+    /// Whether an entry has this path; the entries are in order.
+    private func holds(_ path: ContentPath) -> Bool {
+        var (low, high) = (0, entries.count)
+        while low < high {
+            let middle = (low + high) / 2
+            if entries[middle].path < path { low = middle + 1 } else { high = middle }
+        }
+        return low < entries.count
+            && entries[low].path.text.utf8.elementsEqual(path.text.utf8)
     }
 
     private static func list<Value>(
@@ -272,17 +290,5 @@ extension ContentIndex {
         values.reserveCapacity(count)
         for _ in 0..<count { values.append(try next()) }
         return values
-    }
-}
-
-extension ContentPath {
-    /// Whether the path, or a directory above it, is one of `paths`.
-    fileprivate func isOrIsBelow(anyOf paths: Set<[UInt8]>) -> Bool {
-        var path = self
-        while true {
-            if paths.contains(Array(path.text.utf8)) { return true }
-            guard let parent = path.parent else { return false }
-            path = parent
-        }
     }
 }

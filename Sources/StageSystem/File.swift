@@ -61,6 +61,7 @@ public import SystemPackage
         let size = try status().size
         guard size <= limit else { throw FileError("read", path, .fileTooLarge) }
         var content: [UInt8] = []
+        content.reserveCapacity(Int(size))
         var buffer = [UInt8](repeating: 0, count: max(4096, min(Int(size) + 1, 1 << 20)))
         while true {
             let count = try read(into: &buffer, at: Int64(content.count))

@@ -1,5 +1,6 @@
 import ArgumentParser
 import Glibc
+import StageSystem
 
 @main
 struct StagePackCommand: AsyncParsableCommand {
@@ -55,6 +56,7 @@ struct StagePackCommand: AsyncParsableCommand {
     static func main() async {
         // A reader of our output that has gone away must not end a transfer.
         signal(SIGPIPE, SIG_IGN)
+        HeapMemory.shareHeaps()
         await main(nil)
     }
 }

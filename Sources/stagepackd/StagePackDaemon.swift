@@ -49,6 +49,7 @@ struct StagePackDaemon: AsyncParsableCommand {
         // What is private is made so; users come through the other directories, and handlers inherit this.
         umask(0o022)
         raiseFileLimit()
+        HeapMemory.shareHeaps()
         let file = FilePath(config ?? paths.configuration)
         let isRequired = config != nil
         do throws(DaemonError) {
