@@ -27,6 +27,8 @@ struct FrameFetch: Sendable {
         }
 
         private let state = Mutex(State())
+        /// What has come and is not yet written.
+        let backlog = Backlog(limit: .mebibytes(8))
         let reused: ByteCount
 
         init(reused: ByteCount) { self.reused = reused }
@@ -127,12 +129,15 @@ struct FrameFetch: Sendable {
         let report = work.report
         fetch.report = { event in StagingEvent(event).map(report) }
         fetch.take = { consumer.take($0) }
+        fetch.backlog = progress.backlog
         var url = mirrors.first ?? ""
         do throws(StageError) {
             url = try await work.fetch(fetch).url
         } catch .transfer(.unacceptable(_, .ranges)) {
             consumer.take(.began)
-            consumer.take(.bytes(try await bundles.part(request)))
+            let bytes = try await bundles.part(request)
+            progress.backlog.add(bytes.count)
+            consumer.take(.bytes(bytes))
         } catch {
             // What has come whole is written, and not asked for again.
             _ = try? await consumer.finish(url)
@@ -233,6 +238,7 @@ private final class RangeConsumer: Sendable {
             state.start = request.range.lowerBound
             state.next = 0
         case .bytes(let bytes):
+            defer { progress.backlog.remove(bytes.count) }
             guard state.error == nil else { return }
             state.bytes += bytes
             let reused = progress.reused

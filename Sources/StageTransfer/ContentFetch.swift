@@ -18,6 +18,9 @@ public struct ContentFetch: Sendable {
     /// Takes the bytes as they come, on the engine's thread, instead of the document: it must return at
     /// once.
     public var take: (@Sendable (BodyPiece) -> Void)?
+    /// What was taken and is not yet done with, which the taker removes it from; while it is full, nothing
+    /// more is taken.
+    public var backlog: Backlog?
     /// Where the document may come from, redirects included; `nil` stands for everywhere.
     public var allowedDomains: AllowedDomains?
     /// Orders transfers that wait for a connection: higher comes first.

@@ -60,6 +60,7 @@ final class ContentReceiver: ExchangeReceiver {
     /// Gives away what has come, if somebody takes it.
     private func giveAway() {
         guard let take = request.take, !bytes.isEmpty else { return }
+        request.backlog?.add(bytes.count)
         take(.bytes(bytes))
         bytes.removeAll(keepingCapacity: true)
     }

@@ -68,12 +68,14 @@ struct ExchangeEnd: Sendable {
     var continuation: CheckedContinuation<ExchangeEnd, Never>?
     /// The bytes that all exchanges together may take; `nil` for any number.
     var budget: BandwidthBudget?
+    /// What others must be done with before more is taken; `nil` where that is at once.
+    var backlog: Backlog?
     /// When the current window of the stall rule began, and the bytes moved by then.
     var window: (start: ContinuousClock.Instant, bytes: Int64)
 
     /// Whether the exchange has its connection.
     private(set) var isRunning = false
-    /// Whether the exchange waits for bandwidth.
+    /// Whether the exchange waits for bandwidth, or for who takes its bytes.
     private(set) var isPaused = false
     private(set) var bytes: Int64 = 0
     /// The bytes that moved in either direction, heads included.
@@ -124,8 +126,12 @@ struct ExchangeEnd: Sendable {
         unsafe _ = curl_multi_remove_handle(multi, pointer)
     }
 
-    /// Lets an exchange go on that waits for bandwidth.
-    func goOn() {
+    /// Whether the exchange may come to wait with its connection held.
+    var canPause: Bool { budget != nil || backlog != nil }
+
+    /// Lets an exchange go on that waits, if it need not wait any longer.
+    func goOn(at now: ContinuousClock.Instant) {
+        guard budget?.isOpen(at: now) ?? true, backlog?.isFull != true else { return }
         isPaused = false
         guard let pointer = unsafe easy?.pointer else { return }
         // A failure ends the transfer, which its message then tells.
@@ -170,6 +176,10 @@ extension Exchange {
 
     /// Takes bytes of the body; returns how many were taken, or what makes libcurl pause.
     fileprivate func take(body: UnsafeBufferPointer<UInt8>) -> Int {
+        if backlog?.isFull == true {
+            isPaused = true
+            return Int(CURL_WRITEFUNC_PAUSE)
+        }
         if let budget {
             guard budget.isOpen(at: .now) else {
                 isPaused = true

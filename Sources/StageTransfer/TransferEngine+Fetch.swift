@@ -101,6 +101,7 @@ extension TransferEngine {
                 receiver: receiver,
                 now: clock.now
             )
+            exchange.backlog = request.backlog
             let end = await perform(exchange)
             if let outcome = receiver.outcome(end) {
                 if outcome == .complete { content = receiver.fetched }
@@ -128,6 +129,7 @@ extension TransferEngine {
             }
             if let take = request.take {
                 take(.began)
+                request.backlog?.add(bytes.count)
                 take(.bytes(bytes))
                 bytes = []
             }

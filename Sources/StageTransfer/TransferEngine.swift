@@ -26,6 +26,8 @@ public actor TransferEngine {
     private var nextTag = 1
     private var slots: TransferSlots
     private var budget: BandwidthBudget?
+    /// How many exchanges may come to wait with their connections held.
+    private var pausable = 0
     private var lastTick: ContinuousClock.Instant
     /// How often is looked for transfers that stand still.
     private var tick: Duration
@@ -74,6 +76,7 @@ extension TransferEngine {
             await withCheckedContinuation { continuation in
                 exchange.continuation = continuation
                 exchanges[tag] = exchange
+                if exchange.canPause { pausable += 1 }
                 let request = exchange.request
                 if Task.isCancelled {
                     finish(tag, nil)
@@ -113,7 +116,7 @@ extension TransferEngine {
         if unsafe curl_multi_perform(executor.multi, &running) != CURLM_OK { shutDown() }
         completeExchanges()
         let now = clock.now
-        let isThrottled = budget != nil && resumePaused(now)
+        let isThrottled = pausable > 0 && resumePaused(now)
         if now - lastTick >= tick {
             lastTick = now
             findStalled(now)
@@ -141,6 +144,7 @@ extension TransferEngine {
 
     private func finish(_ tag: Int, _ code: CURLcode?, isStalled: Bool = false) {
         guard let exchange = exchanges.removeValue(forKey: tag) else { return }
+        if exchange.canPause { pausable -= 1 }
         var end = exchange.end(code)
         end.isStalled = isStalled
         if exchange.isRunning {
@@ -173,11 +177,10 @@ extension TransferEngine {
         }
     }
 
-    /// Lets exchanges that wait for bandwidth go on, and returns whether any still waits.
+    /// Lets exchanges go on that need not wait any longer, and returns whether any still waits.
     private func resumePaused(_ now: ContinuousClock.Instant) -> Bool {
         for exchange in Array(exchanges.values) where exchange.isPaused {
-            guard budget?.isOpen(at: now) ?? true else { return true }
-            exchange.goOn()
+            exchange.goOn(at: now)
         }
         return exchanges.values.contains { $0.isPaused }
     }

@@ -1,6 +1,7 @@
 import StageModel
 import StageSystem
 import StageTesting
+import Synchronization
 import SystemPackage
 import Testing
 
@@ -90,5 +91,32 @@ import Testing
         let url = "file://\(place.directory.path)/a%20b"
         let content = try await fetch { $0.mirrors = [url] }
         #expect(content == .document(FetchedDocument(bytes: Self.document, url: url)))
+    }
+
+    @Test func aServerWaitsForWhoTakesItsBytes() async throws {
+        let content = noise(6 << 20)
+        server.answer("/manifest", with: .content(content))
+        let backlog = Backlog(limit: .mebibytes(1))
+        let taken = Mutex<[UInt8]>([])
+        async let result = fetch {
+            $0.limit = .mebibytes(8)
+            $0.backlog = backlog
+            $0.take = { piece in
+                guard case .bytes(let bytes) = piece else { return }
+                taken.withLock { $0 += bytes }
+            }
+        }
+        var removed = 0
+        while removed < content.count {
+            try await poll("nothing more came") { taken.withLock { $0.count } > removed }
+            try await Task.sleep(for: .milliseconds(100))
+            let count = taken.withLock { $0.count }
+            // A limit, and the piece that goes beyond it.
+            #expect(count - removed <= 3 << 19)
+            backlog.remove(count - removed)
+            removed = count
+        }
+        _ = try await result
+        #expect(taken.withLock { $0 } == content)
     }
 }
