@@ -142,8 +142,8 @@ struct FramePacker: ~Copyable {
 
         init(_ bytes: [UInt8], _ compressor: inout FrameCompressor) {
             let frame = compressor.compress(bytes.span)
-            // Under two in a hundred are not worth decompressing for.
-            guard frame.count * 100 < bytes.count * 98 else { return }
+            // Under one in two hundred is not worth decompressing for.
+            guard frame.count * 200 < bytes.count * 199 else { return }
             compressed = frame
             digest = Digest(of: frame)
         }

@@ -9,13 +9,25 @@ struct IndexedPackRun: ~Copyable {
     private let writer: IndexedPackWriter
     private var packer: FramePacker
     private var entries: [Entry] = []
-    /// Small files that are gathered, and their bytes.
-    private var gathered: [(entry: Int, offset: Int)] = []
-    private var cluster: [UInt8] = []
+    /// Small files that are gathered: the new ones, and those whose frames are given up.
+    private var clusters = [Cluster(), Cluster()]
     /// What files with a content are made of: of the previous version, and of this one.
     private let known: [Digest: ContentIndex.File]
     private var contents: [Digest: Int] = [:]
     private var done: Int64 = 0
+    /// The digests of small files, by their sources, where they are known before their turn.
+    private var digests: [FilePath: Digest] = [:]
+    /// Frames of the previous version that are given up.
+    private var sparse: Set<Int> = []
+
+    /// Small files that share a frame, and their bytes.
+    private struct Cluster {
+        var members: [(entry: Int, offset: Int)] = []
+        var bytes: [UInt8] = []
+
+        /// The place among the clusters of what no version had so far, and of what is gathered again.
+        static let (new, moved) = (0, 1)
+    }
 
     /// An entry whose frames are known by their slots.
     private struct Entry {
@@ -49,6 +61,38 @@ struct IndexedPackRun: ~Copyable {
 
     consuming func abandon() { packer.abandon() }
 
+    /// Finds the frames of the previous version of which less than half is left: files in them are gathered
+    /// again, apart from what is new, so that a first installation does not fetch the rest for ever. Who has
+    /// the previous version has these files, and fetches none of that.
+    mutating func survey(_ entries: [RecipeEvaluation.Entry]) throws(PackagingError) {
+        guard !known.isEmpty else { return }
+        var left: [Int: Int64] = [:]
+        var seen: Set<Digest> = []
+        var buffer = [UInt8](repeating: 0, count: Int(IndexedPackWriter.smallSize))
+        for entry in entries {
+            let size = entry.size.rawValue
+            guard case .file = entry.content.kind, 1..<IndexedPackWriter.smallSize ~= size
+            else { continue }
+            if Task.isCancelled { throw .cancelled }
+            let digest: Digest
+            do throws(FileError) {
+                let file = try File.open(readingRegular: entry.file)
+                digest = try Digest(of: file, using: &buffer)
+            } catch {
+                throw .file(error)
+            }
+            guard let old = known[digest], old.size == size else { continue }
+            digests[entry.file] = digest
+            if case .part(let frame, _) = old.content, seen.insert(digest).inserted {
+                left[frame, default: 0] += size
+            }
+        }
+        for (frame, size) in left
+        where size * 2 < Int64(writer.previous.frames[frame].length) {
+            sparse.insert(frame)
+        }
+    }
+
     mutating func add(_ entry: RecipeEvaluation.Entry) async throws(PackagingError) {
         let path = entry.content.path
         switch entry.content.kind {
@@ -62,8 +106,12 @@ struct IndexedPackRun: ~Copyable {
             let size = entry.size.rawValue
             let (digest, content): (Digest, Content?)
             do throws(FileError) {
-                let file = try File.open(readingRegular: entry.file)
-                (digest, content) = try await add(file, size)
+                if let surveyed = digests[entry.file], let here = use(surveyed) {
+                    (digest, content) = (surveyed, here)
+                } else {
+                    let file = try File.open(readingRegular: entry.file)
+                    (digest, content) = try await add(file, size)
+                }
             } catch {
                 throw .file(error)
             }
@@ -99,35 +147,48 @@ struct IndexedPackRun: ~Copyable {
         let digest = hasher.finish()
         guard length == size else { return (digest, nil) }
         if size == 0 { return (digest, .nothing) }
-        if let entry = contents[digest] { return (digest, .same(entry: entry)) }
-        if let old = known[digest] {
-            switch old.content {
-            case .part(let frame, let offset):
-                return (digest, .part(packer.add(previous: frame), offset: offset))
-            case .frames(let list):
-                return (digest, .frames(list.map { packer.add(previous: $0) }))
-            }
-        }
+        if let content = use(digest) { return (digest, content) }
         if size < IndexedPackWriter.smallSize {
-            return (digest, try await gather(small))
+            let cluster = known[digest] == nil ? Cluster.new : Cluster.moved
+            return (digest, try await gather(small, into: cluster))
         }
         return (digest, try await chunk(file, size))
     }
 
+    /// What a content is made of that is in this version already, or was in the previous one.
+    private mutating func use(_ digest: Digest) -> Content? {
+        if let entry = contents[digest] { return .same(entry: entry) }
+        switch known[digest]?.content {
+        case .part(let frame, let offset) where !sparse.contains(frame):
+            return .part(packer.add(previous: frame), offset: offset)
+        case .frames(let list):
+            return .frames(list.map { packer.add(previous: $0) })
+        default:
+            return nil
+        }
+    }
+
     /// Adds a small file to those that share a frame.
-    private mutating func gather(_ bytes: [UInt8]) async throws(FileError) -> Content {
-        if cluster.count + bytes.count > IndexedPackWriter.clusterSize { try await closeCluster() }
-        gathered.append((entries.count, cluster.count))
-        cluster += bytes
+    private mutating func gather(
+        _ bytes: [UInt8],
+        into cluster: Int
+    ) async throws(FileError) -> Content {
+        if clusters[cluster].bytes.count + bytes.count > IndexedPackWriter.clusterSize {
+            try await close(cluster)
+        }
+        clusters[cluster].members.append((entries.count, clusters[cluster].bytes.count))
+        clusters[cluster].bytes += bytes
         // The frame is known when it is full.
         return .nothing
     }
 
-    private mutating func closeCluster() async throws(FileError) {
-        guard !gathered.isEmpty else { return }
-        let length = cluster.count
-        let slot = try await packer.add(cluster)
-        for (position, offset) in gathered {
+    private mutating func close(_ cluster: Int) async throws(FileError) {
+        let gathered = clusters[cluster]
+        guard !gathered.members.isEmpty else { return }
+        clusters[cluster] = Cluster()
+        let length = gathered.bytes.count
+        let slot = try await packer.add(gathered.bytes)
+        for (position, offset) in gathered.members {
             guard case .file(let isExecutable, let size, let digest, _) = entries[position].kind
             else { continue }
             let content: Content =
@@ -139,8 +200,6 @@ struct IndexedPackRun: ~Copyable {
                 content
             )
         }
-        gathered = []
-        cluster = []
     }
 
     /// Cuts a large file into frames.
@@ -173,7 +232,7 @@ struct IndexedPackRun: ~Copyable {
 
     /// Makes the index of what was added.
     consuming func finish() async throws(FileError) -> (ContentIndex, newBytes: Int64) {
-        try await closeCluster()
+        for cluster in clusters.indices { try await close(cluster) }
         let entries = entries
         let packed = try await packer.finish()
         var index = ContentIndex(bundles: packed.bundles, frames: packed.frames)

@@ -83,6 +83,7 @@ public struct IndexedPackWriter: Sendable {
             )
         )
         do throws(PackagingError) {
+            try run.survey(evaluation.entries)
             for entry in evaluation.entries {
                 if Task.isCancelled { throw PackagingError.cancelled }
                 try await run.add(entry)

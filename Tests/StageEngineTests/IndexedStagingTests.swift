@@ -96,6 +96,31 @@ struct IndexedStagingTests {
         #expect(world.server.counts(for: "/" + reference.deltas[0].url).requests == 1)
     }
 
+    @Test func filesOfWhichFewAreLeftAreGatheredApartFromNewOnes() async throws {
+        let names = (100..<300).map { "small/\($0)" }
+        var tree: [String: [UInt8]] = [:]
+        for (seed, name) in names.enumerated() { tree[name] = noise(1000, seed: UInt64(seed)) }
+        try await world.publish(tree)
+        _ = try figures(await world.stage())
+        for name in names.prefix(150) { tree[name] = nil }
+        tree["small/new"] = noise(1000, seed: 1000)
+        let before = world.bundleBytes
+        let packaged = try await world.publish(tree)
+        // A first installation does not fetch what is gone.
+        #expect(packaged.index.storedSize == ByteCount(51_000))
+        #expect(packaged.newBytes == ByteCount(51_000))
+        _ = try figures(await world.stage("first"))
+        #expect(try world.staged("first") == tree)
+        #expect(world.bundleBytes - before == 51_000)
+        // An update fetches what is new.
+        _ = try figures(await world.stage())
+        #expect(try world.staged() == tree)
+        #expect(world.bundleBytes - before == 52_000)
+        // As long as half is left, nothing is stored anew.
+        for name in names[150..<165] { tree[name] = nil }
+        #expect(try await world.publish(tree).newBytes == .zero)
+    }
+
     @Test func eachOfFiveVersionsIsUpdatedToTheNewest() async throws {
         var changing = tree
         for version in 1...5 {
