@@ -67,7 +67,9 @@ struct LoadCommand: StagePackSubcommand {
         below path: String
     ) throws(CommandFailure) -> ExitStatus {
         let place = FilePath(path).pushing(FilePath(file.text))
-        guard FileStatus.exists(place) else { throw CommandFailure(.noSuchFile(file, in: pack)) }
+        guard FileStatus.exists(place) else {
+            throw CommandFailure(.noSuchFile(file, .isMissing), pack: pack)
+        }
         Console.print(PathReport(pack: pack, path: place.string), asJSON: output.json)
         return .success
     }
@@ -86,10 +88,13 @@ struct LoadCommand: StagePackSubcommand {
                 return .failure(error)
             }
         }
-        _ = interruption
-        let path = try result.get()
-        Console.print(PathReport(pack: pack, path: path.string), asJSON: output.json)
-        return .success
+        switch result {
+        case .success(let path):
+            Console.print(PathReport(pack: pack, path: path.string), asJSON: output.json)
+            return .success
+        case .failure(let failure):
+            throw failure.asInterrupted(by: interruption)
+        }
     }
 
     private static func file(_ text: String) throws -> ContentPath {
