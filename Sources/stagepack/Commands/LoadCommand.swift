@@ -40,7 +40,13 @@ struct LoadCommand: StagePackSubcommand {
             Console.print(PathReport(pack: pack, path: path), asJSON: output.json)
             return .success
         }
-        guard !session.isOffline else { throw .notStaged(pack) }
+        guard !session.isOffline else {
+            guard let file, let path = try session.fetchedPath(of: file, in: pack) else {
+                throw .notStaged(pack)
+            }
+            Console.print(PathReport(pack: pack, path: path), asJSON: output.json)
+            return .success
+        }
         if let file { return try await fetch(file, session) }
         let id = pack
         let run = StagingRun(session: session, output: output, wanted: .packs([id]))
