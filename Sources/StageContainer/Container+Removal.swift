@@ -10,15 +10,24 @@ public struct Removal: Equatable, Sendable {
     public var leftovers = 0
     /// Part files that nothing will continue.
     public var downloads = 0
-    /// The generations that stay because somebody reads them.
+    /// The generations, and the versions with single files, that stay because somebody reads them.
     public var inUse = 0
 
     /// Creates the value of a removal that freed nothing.
     public init() {}
+
+    /// Counts another one in.
+    mutating func add(_ other: Removal) {
+        generations += other.generations
+        leftovers += other.leftovers
+        downloads += other.downloads
+        inUse += other.inUse
+    }
 }
 
 extension Container {
-    /// Removes a pack from sight, then its generations, except those that somebody reads.
+    /// Removes a pack from sight, then its generations and single files, except those that somebody
+    /// reads.
     ///
     /// Readers that hold a lease go on reading; what they hold is removed by a later ``sweep()``. A
     /// pin goes with the pack.
@@ -28,7 +37,9 @@ extension Container {
             try packs.synchronize()
         }
         try removePin(of: lock.id)
-        return try removeObsoleteGenerations(lock, keeping: 0)
+        var removal = try removePartialContent(of: lock.id)
+        removal.add(try removeObsoleteGenerations(lock, keeping: 0))
+        return removal
     }
 
     /// Removes the generations of a pack that are neither current, nor read by anybody, nor kept.
@@ -80,7 +91,7 @@ extension Container {
         guard let lease else { return false }
         try unlink()
         // Out of sight in one step, so that a crash leaves no half generation under its name.
-        let trash = try makeUniqueName(id)
+        let trash = try makeUniqueName(id.text)
         try directory.rename(name.component, to: trash, in: staging, replacing: false)
         // Locked to the end, so that no sweep takes it for a dead process's.
         try staging.removeTree(trash)

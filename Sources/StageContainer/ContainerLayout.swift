@@ -11,6 +11,7 @@ public import SystemPackage
 /// generations/<id>/<generation>/lease       locked shared by readers
 /// shared/                        what the group's applications and extensions put there
 /// files/<digest>/content/…       single files of packs that are not staged
+/// files/<digest>/lease           locked shared by who uses them
 /// pins/<id>.json                what holds a pack at its generation
 /// staging/ downloads/ locks/ manifest/ history/ extension/   not for readers
 /// container.json                            the version of all this

@@ -87,7 +87,7 @@ extension Container {
                 ),
                 .shared
             )
-            let area = try area(named: try makeUniqueName(lock.id), for: lock.id)
+            let area = try area(named: try makeUniqueName(lock.id.text), for: lock.id)
             _ = consume birth
             return area
         }
@@ -115,9 +115,9 @@ extension Container {
         )
     }
 
-    func makeUniqueName(_ id: PackID) throws(FileError) -> FilePath.Component {
+    func makeUniqueName(_ prefix: String) throws(FileError) -> FilePath.Component {
         let mark = String(UInt64.random(in: 0...UInt64.max), radix: 36)
-        guard let name = FilePath.Component("\(id.text.prefix(64)).\(mark)") else {
+        guard let name = FilePath.Component("\(prefix.prefix(64)).\(mark)") else {
             throw FileError("create", staging.path, .invalidArgument)
         }
         return name

@@ -174,12 +174,16 @@ extension IndexedTree {
         return inventory
     }
 
-    /// Finds out what an earlier run has left, reading all of it.
-    func inventory(_ cursor: inout DirectoryCursor) throws(FileError) -> Inventory {
-        var inventory = freshInventory()
+    /// Finds out what an earlier run has left of the files that are not `done`, reading all of it.
+    func inventory(
+        except done: [Bool]? = nil,
+        _ cursor: inout DirectoryCursor
+    ) throws(FileError) -> Inventory {
+        var inventory = done.map { Inventory(done: $0) } ?? freshInventory()
         var buffer = [UInt8](repeating: 0, count: IndexLimits.frameLength)
         var found: [Int: Int] = [:]
-        for (position, path, file) in index.files where file.size > 0 {
+        for (position, path, file) in index.files
+        where file.size > 0 && !inventory.done[position] {
             let (directory, name) = try cursor.existingPlace(of: path.text)
             guard let source = try directory.file(reading: name) else { continue }
             let status = try source.status()

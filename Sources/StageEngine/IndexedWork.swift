@@ -172,6 +172,7 @@ extension IndexedWork {
         for place in [area, base].compactMap(\.self) {
             if let bytes = try await bytes(in: place), Digest(of: bytes) == reference.contentDigest
             {
+                if place === area { return try await decode(bytes) }
                 return try await keep(bytes, in: area)
             }
         }
@@ -239,6 +240,12 @@ extension IndexedWork {
             try Self.storing { () throws(FileError) in
                 try area.write(bytes, to: Self.indexName, durably: false)
             }
+        }
+        return try await decode(bytes)
+    }
+
+    private func decode(_ bytes: [UInt8]) async throws(StageError) -> ContentIndex {
+        try await blocking { () throws(StageError) in
             do throws(IndexError) {
                 return try ContentIndex(decoding: bytes)
             } catch {

@@ -31,8 +31,8 @@ public enum StageError: Error, Equatable, Sendable {
     /// What describes the content of the pack cannot be read.
     case index(reason: String)
 
-    /// The pack has no file at the path.
-    case noSuchFile(ContentPath, in: PackID)
+    /// No file of the pack is to be had by itself at the path.
+    case noSuchFile(ContentPath, FileFault)
 
     /// The archive holds less than the manifest declares.
     case incompleteContent(declared: ContentFigures, actual: ContentFigures)
@@ -56,6 +56,18 @@ public enum ManifestRefusal: Error, Equatable, Sendable {
     case localContent(url: String)
     /// It does not hold for the version of the application that is installed.
     case otherVersion(required: String, installed: String)
+}
+
+/// Why a file of a pack is not to be had by itself.
+public enum FileFault: Equatable, Sendable {
+    /// The pack has nothing at the path.
+    case isMissing
+    /// The pack has a directory there.
+    case isDirectory
+    /// The pack is an archive, which is fetched as a whole.
+    case packHasNoIndex
+    /// The pack does not hold for the version of the application that is installed.
+    case isForOtherVersion(required: String, installed: String)
 }
 
 /// How much a pack holds.
@@ -110,14 +122,30 @@ extension StageError: CustomStringConvertible {
             error.description
         case .index(let reason):
             "the index is not usable: \(reason)"
-        case .noSuchFile(let path, let id):
-            "the pack '\(id)' has no file '\(path)'"
+        case .noSuchFile(let path, let fault):
+            fault.description(of: path)
         case .incompleteContent(let declared, let actual):
             "the pack holds \(actual), expected \(declared)"
         case .container(let error):
             error.description
         case .cancelled:
             "interrupted"
+        }
+    }
+}
+
+extension FileFault {
+    /// The reason, as a sentence fragment a person can read.
+    func description(of path: ContentPath) -> String {
+        switch self {
+        case .isMissing:
+            "it has no file '\(path)'"
+        case .isDirectory:
+            "'\(path)' is a directory, and files are fetched one by one"
+        case .packHasNoIndex:
+            "it has no index, so '\(path)' is not to be had without the whole pack"
+        case .isForOtherVersion(let required, let installed):
+            "it requires application version '\(required)', found '\(installed)'"
         }
     }
 }

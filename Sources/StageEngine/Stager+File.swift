@@ -1,4 +1,5 @@
 public import StageContainer
+import StageDigest
 import StageIndex
 public import StageModel
 import StageSystem
@@ -9,22 +10,39 @@ extension Stager {
     /// those of a pack are.
     ///
     /// The file stays in the container until the manifest offers the version no longer, and what is
-    /// staged later takes it from there. Any number of processes may ask for it at once.
+    /// staged later takes it from there. Any number of processes and tasks may ask for it at once: one
+    /// fetches it, and the others wait. What was received when the task is cancelled or the process
+    /// dies stays, and the next call goes on there. After a power cut the file is there whole or not
+    /// at all.
     ///
+    /// - Parameters:
+    ///   - path: The file; links of the pack are followed.
+    ///   - id: The pack.
+    ///   - manifest: What offers it.
+    ///   - container: Where the file goes.
+    ///   - applicationVersion: What the pack's requirement is compared with; `nil` where nothing tells.
+    ///   - report: Told what happens.
     /// - Returns: The path of the file.
-    /// - Throws: ``StageError/unknownPack(_:)``, ``StageError/noSuchFile(_:in:)``, or why it could not be
+    /// - Throws: ``StageError/unknownPack(_:)``, ``StageError/noSuchFile(_:_:)``, or why it could not be
     ///   fetched.
     public func fetchFile(
         _ path: ContentPath,
         of id: PackID,
         from manifest: AcceptedManifest,
         in container: Container,
+        applicationVersion: String? = nil,
         report: @escaping @Sendable (StagingEvent) -> Void = { _ in }
     ) async throws(StageError) -> FilePath {
         guard let pack = manifest.manifest[id] else { throw .unknownPack(id) }
-        guard let reference = pack.index else {
-            throw .index(reason: "the pack '\(id)' has none: it can be fetched as a whole only")
+        if let installed = applicationVersion, let required = pack.applicationVersion,
+            !required.isMet(by: installed)
+        {
+            throw .noSuchFile(
+                path,
+                .isForOtherVersion(required: required.text, installed: installed)
+            )
         }
+        guard let reference = pack.index else { throw .noSuchFile(path, .packHasNoIndex) }
         let work = IndexedWork(
             stager: self,
             manifest: manifest,
@@ -40,66 +58,145 @@ extension Stager {
 extension IndexedWork {
     /// Fetches one file into the directory of files of packs that are not staged.
     fileprivate func fetchFile(_ path: ContentPath) async throws(StageError) -> FilePath {
-        let place = try await blocking { () throws(StageError) in
-            try StageError.wrapping { () throws(ContainerError) in
-                try container.partialContent(of: reference.contentDigest)
+        // Held to the end, so that nothing of it is removed meanwhile.
+        let place = try await ContainerLocks.take(report) { () throws(ContainerError) in
+            try container.makePartialContent(of: reference.contentDigest)
+        }
+        let index = try await index(for: place.directory)
+        guard let found = index.resolve(path) else { throw .noSuchFile(path, .isMissing) }
+        guard case .file(let position) = found.place else {
+            throw .noSuchFile(path, .isDirectory)
+        }
+        try await fetchFile(position, of: index, into: place.directory)
+        try await blocking { () throws(StageError) in
+            try Self.storing { () throws(FileError) in
+                for link in found.links { try place.directory.makeLink(index.entries[link]) }
             }
         }
-        let name = FilePath("content/\(path)")
+        return place.content.pushing(FilePath(path.text))
+    }
+
+    /// The index, which one process fetches and the others take from the directory.
+    private func index(for directory: Directory) async throws(StageError) -> ContentIndex {
         var figures = StagingFigures(transferred: .zero, reused: .zero, source: nil)
-        let index = try await index(for: place, nil, &figures)
-        guard
-            let position = index.entries.firstIndex(where: {
-                $0.path.text.utf8.elementsEqual(path.text.utf8)
-            }),
-            case .file = index.entries[position].kind
-        else { throw .noSuchFile(path, in: pack.id) }
-        let isThere = try await blocking { () throws(StageError) in
+        let isHere = try await blocking { () throws(StageError) in
+            try Self.storing { () throws(FileError) in
+                try directory.status(FilePath(Self.indexName)) != nil
+            }
+        }
+        if isHere { return try await index(for: directory, nil, &figures) }
+        let lock = try await lock(for: "index")
+        defer { lock.end() }
+        return try await index(for: directory, nil, &figures)
+    }
+
+    /// The right to fetch something of this version.
+    private func lock(for what: String) async throws(StageError) -> DownloadLock {
+        let key = Digest(of: Array("\(reference.contentDigest) \(what)".utf8))
+        let name = ContainerLayout.downloadName(ofFile: key)
+        return try await ContainerLocks.take(report) { () throws(ContainerError) in
+            try container.attemptDownloadLock(name)
+        }
+    }
+
+    /// Fetches the file at a position of the index, unless it is here.
+    private func fetchFile(
+        _ position: Int,
+        of index: ContentIndex,
+        into place: Directory
+    ) async throws(StageError) {
+        let path = index.entries[position].path
+        let name = FilePath("\(ContainerLayout.content)/\(path)")
+        let isThere = { @Sendable () throws(StageError) in
             // What is under its name was put there whole and verified.
             try Self.storing { () throws(FileError) in try place.status(name) != nil }
         }
-        if isThere { return place.path.pushing(name) }
-        let mark = FilePath.Component(stringLiteral: "part-\(UInt64.random(in: 0 ... .max))")
-        var done = [Bool](repeating: true, count: index.entries.count)
-        done[position] = false
-        let wanted = done
-        let scratch = try await blocking { () throws(StageError) in
-            try Self.storing { () throws(FileError) in
-                let scratch = try place.makeDirectory(FilePath(mark))
-                try scratch.makeParents(of: FilePath(path.text))
-                return scratch
-            }
+        if try await blocking(isThere) { return }
+        let lock = try await lock(for: "file \(path)")
+        defer { lock.end() }
+        if try await blocking(isThere) { return }
+        let mark = Self.mark(of: path)
+        let (tree, local) = try await blocking { () throws(StageError) in
+            try prepare(position, of: index, in: place, mark)
         }
-        let tree = IndexedTree(index: index, content: scratch)
-        let result: Result<Void, StageError>
-        do throws(StageError) {
-            _ = try await FrameFetch(work: self, tree: tree, done: wanted)
-                .run(tree.frames(except: wanted))
-            try await blocking { () throws(StageError) in
-                try Self.storing { () throws(FileError) in
-                    try tree.makeEmptyFile(position)
-                    try place.makeParents(of: name)
-                    try scratch.moveFile(FilePath(path.text), to: name, in: place)
-                }
+        let missing = tree.frames(except: local.done).filter { !local.frames.contains($0) }
+        _ = try await FrameFetch(work: self, tree: tree, done: local.done).run(missing)
+        try await blocking { () throws(StageError) in
+            try Self.storing { () throws(FileError) in
+                try tree.makeEmptyFile(position)
+                // On disk before it has its name, since a name is taken for a whole file.
+                try tree.content.file(reading: FilePath(path.text))?.synchronize()
+                try place.makeParents(of: name)
+                try tree.content.moveFile(FilePath(path.text), to: name, in: place)
             }
-            result = .success(())
-        } catch {
-            result = .failure(error)
         }
         // What cannot be removed now goes with the rest of the directory.
         await withBlockingThread { _ = try? place.removeTree(mark) }
-        try result.get()
-        return place.path.pushing(name)
+    }
+
+    /// The name of what a file is in before it is whole: the same each time, so that it is continued.
+    private static func mark(of path: ContentPath) -> FilePath.Component {
+        let digest = Digest(of: Array(path.text.utf8))
+        guard let mark = FilePath.Component("part-\(digest)") else {
+            preconditionFailure("hexadecimal digits are a file name")
+        }
+        return mark
+    }
+
+    /// Makes a place for a file that fits, and finds out what an earlier run has left of it.
+    private func prepare(
+        _ position: Int,
+        of index: ContentIndex,
+        in place: Directory,
+        _ mark: FilePath.Component
+    ) throws(StageError) -> (IndexedTree, IndexedTree.Inventory) {
+        let path = FilePath(index.entries[position].path.text)
+        var done = [Bool](repeating: true, count: index.entries.count)
+        done[position] = false
+        let wanted = done
+        if case .file(let file) = index.entries[position].kind {
+            let (status, free) = try Self.storing { () throws(FileError) in
+                (try place.status(FilePath(mark).pushing(path)), try place.freeSpace())
+            }
+            let missing = ByteCount(max(0, file.size - (status?.allocatedSize ?? 0)))
+            guard missing + Planner.reserve <= ByteCount(free.bytes) else {
+                let available = ByteCount(free.bytes)
+                throw .noSpace(needed: missing + Planner.reserve, available: available)
+            }
+        }
+        return try Self.storing { () throws(FileError) in
+            let scratch = try place.makeDirectory(FilePath(mark))
+            try scratch.makeParents(of: path)
+            let tree = IndexedTree(index: index, content: scratch)
+            var cursor = DirectoryCursor(scratch)
+            return (tree, try tree.inventory(except: wanted, &cursor))
+        }
     }
 }
 
 extension Directory {
-    /// Makes the directories above `name`.
+    /// Makes the directories above `name`, with the modes of a pack's.
     fileprivate func makeParents(of name: FilePath) throws(FileError) {
         var made = FilePath()
         for component in name.removingLastComponent().components {
             made.append(component)
-            try createDirectory(made)
+            if try createDirectory(made), let directory = try directory(made) {
+                try directory.setMode(.directory)
+            }
+        }
+    }
+
+    /// Makes a link of a pack among its single files, unless it is there.
+    fileprivate func makeLink(_ entry: ContentIndex.Entry) throws(FileError) {
+        guard case .link(let target) = entry.kind else { return }
+        let name = FilePath("\(ContainerLayout.content)/\(entry.path)")
+        guard try status(name) == nil else { return }
+        try makeParents(of: name)
+        do throws(FileError) {
+            try createLink(name, to: target.text)
+        } catch {
+            // Another process has made it, of the same index.
+            guard error.errno == .fileExists else { throw error }
         }
     }
 

@@ -48,6 +48,36 @@ public struct EngineFetcher: PackFetcher {
         }
     }
 
+    /// Fetches one file, with the stored manifest where the server of the manifest does not answer.
+    ///
+    /// - Throws: ``PackStoreError/fileNotFound(_:)``; ``FetchFailure`` with the reason;
+    ///   `CancellationError`.
+    public func fetchFile(
+        _ file: ContentPath,
+        of id: PackID,
+        into path: FilePath
+    ) async throws {
+        do {
+            try await withStager(options, logger: logger) { (stager) async throws(StageError) in
+                let container = try container(path)
+                let manifest = try await manifest(stager, container)
+                _ = try await stager.fetchFile(
+                    file,
+                    of: id,
+                    from: manifest,
+                    in: container,
+                    applicationVersion: source.applicationVersion
+                )
+            }
+        } catch .cancelled {
+            throw CancellationError()
+        } catch .noSuchFile(_, .isMissing) {
+            throw PackStoreError.fileNotFound(file.text)
+        } catch {
+            throw FetchFailure(reason: error.description, retry: error.retryAdvice)
+        }
+    }
+
     /// Asks for the manifest and keeps it.
     ///
     /// - Throws: ``FetchFailure`` with the reason; `CancellationError`.

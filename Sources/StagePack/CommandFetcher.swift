@@ -27,7 +27,7 @@ public struct CommandFetcher: PackFetcher {
     /// - Parameters:
     ///   - source: Where the command learns which packs there are.
     ///   - command: The `stagepack` program; `nil` looks for it in `PATH`.
-    ///   - arguments: Further options of `stagepack fetch`, such as `--limit-rate`.
+    ///   - arguments: Further options of `stagepack fetch` and `load`, such as `--limit-rate`.
     public init(
         source: Source = .container,
         command: FilePath? = nil,
@@ -48,7 +48,8 @@ public struct CommandFetcher: PackFetcher {
         into container: FilePath,
         report: @escaping @Sendable (FetchProgress) -> Void
     ) async throws {
-        guard let ending = try await runCommand(id.text, container, report) else { return }
+        let words = ["fetch", id.text]
+        guard let ending = try await runCommand(words, container, report) else { return }
         // The pack may be there and something else have failed: the manifest was the stored one,
         // because its server did not answer.
         let pack = ending.reports.lazy.compactMap(\.packs).joined().first { $0.id == id }
@@ -56,19 +57,41 @@ public struct CommandFetcher: PackFetcher {
         throw ending.failure(pack?.error)
     }
 
+    /// Runs `stagepack load --file`.
+    ///
+    /// A cancelled task interrupts the command, which leaves what it received to be continued.
+    ///
+    /// - Throws: ``PackStoreError/fileNotFound(_:)`` if the pack has no such file; ``FetchFailure`` with
+    ///   what the command said; `CancellationError`.
+    public func fetchFile(
+        _ path: ContentPath,
+        of id: PackID,
+        into container: FilePath
+    ) async throws {
+        // One word, since a path may begin as an option does.
+        let words = ["load", id.text, "--file=\(path)"]
+        guard let ending = try await runCommand(words, container, { _ in }) else { return }
+        if ending.exitStatus == Self.unknownFile {
+            throw PackStoreError.fileNotFound(path.text)
+        }
+        throw ending.failure(nil)
+    }
+
+    /// The command's exit status where a pack has no such file.
+    private static let unknownFile = 16
+
     /// Runs `stagepack fetch --manifest-only`.
     ///
     /// - Throws: ``FetchFailure`` with what the command said; `CancellationError`.
     public func fetchManifest(into container: FilePath) async throws {
-        guard let ending = try await runCommand("--manifest-only", container, { _ in }) else {
-            return
-        }
+        let words = ["fetch", "--manifest-only"]
+        guard let ending = try await runCommand(words, container, { _ in }) else { return }
         throw ending.failure(ending.reports.lazy.compactMap(\.manifestProblem).first)
     }
 
     /// Runs the command, and returns how it ended, or `nil` if it succeeded.
     private func runCommand(
-        _ wanted: String,
+        _ words: [String],
         _ container: FilePath,
         _ report: @escaping @Sendable (FetchProgress) -> Void
     ) async throws -> CommandEnding? {
@@ -78,7 +101,7 @@ public struct CommandFetcher: PackFetcher {
         ]
         let result = try await run(
             command.map { .path($0) } ?? .name("stagepack"),
-            arguments: Arguments(commandLine(wanted, container)),
+            arguments: Arguments(commandLine(words, container)),
             platformOptions: options,
             input: .none,
             output: .string(limit: 1 << 20),
@@ -92,22 +115,25 @@ public struct CommandFetcher: PackFetcher {
         }
         try Task.checkCancellation()
         if case .exited(0) = result.terminationStatus { return nil }
+        var exitStatus: Int?
+        if case .exited(let status) = result.terminationStatus { exitStatus = Int(status) }
         return CommandEnding(
+            exitStatus: exitStatus,
             reports: CommandReport.reports(result.standardOutput),
             message: result.closureResult,
             status: "\(result.terminationStatus)"
         )
     }
 
-    private func commandLine(_ wanted: String, _ container: FilePath) -> [String] {
+    private func commandLine(_ words: [String], _ container: FilePath) -> [String] {
         let origin =
             switch source {
             case .manifest(let url): ["--manifest", url]
             case .application(let id): ["--app", id.text]
             case .container: [String]()
             }
-        return ["fetch", wanted, "--container", container.string, "--json", "--progress", "json"]
-            + origin + arguments
+        return words + ["--container", container.string, "--json", "--progress", "json"] + origin
+            + arguments
     }
 
     private static func progress(_ line: String) -> FetchProgress? {
@@ -119,6 +145,8 @@ public struct CommandFetcher: PackFetcher {
 
 /// How a command ended that did not succeed.
 private struct CommandEnding {
+    /// What it exited with; `nil` if a signal ended it.
+    var exitStatus: Int?
     var reports: [CommandReport]
     /// The last line of standard error that is no progress.
     var message: String

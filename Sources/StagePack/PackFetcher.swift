@@ -17,11 +17,36 @@ public protocol PackFetcher: Sendable {
         report: @escaping @Sendable (FetchProgress) -> Void
     ) async throws
 
+    /// Fetches one file of a pack that is not staged, and returns when it is among the single files of
+    /// the container.
+    ///
+    /// A fetcher that does without it fetches packs as a whole only.
+    ///
+    /// - Throws: ``PackStoreError/fileNotFound(_:)`` if the pack has no such file; ``FetchFailure`` with
+    ///   the reason; `CancellationError` if the task was cancelled.
+    func fetchFile(_ path: ContentPath, of id: PackID, into container: FilePath) async throws
+
     /// Asks the server for the manifest and keeps it in the container; fetches no pack.
     ///
     /// - Throws: ``FetchFailure`` with the reason, also where the server does not answer and a manifest is
     ///   kept from before; `CancellationError` if the task was cancelled.
     func fetchManifest(into container: FilePath) async throws
+}
+
+extension PackFetcher {
+    /// Refuses.
+    ///
+    /// - Throws: ``FetchFailure``.
+    public func fetchFile(
+        _ path: ContentPath,
+        of id: PackID,
+        into container: FilePath
+    ) async throws {
+        throw FetchFailure(
+            reason: "the application's fetcher fetches packs as a whole only",
+            retry: .never
+        )
+    }
 }
 
 /// How far the fetch of a pack has come.

@@ -16,7 +16,10 @@ extension PackStore {
         at path: String,
         searchingInPack id: PackID? = nil
     ) throws(PackStoreError) -> Data {
-        let url = try url(for: path, searchingInPack: id)
+        try Self.contents(of: try url(for: path, searchingInPack: id))
+    }
+
+    static func contents(of url: URL) throws(PackStoreError) -> Data {
         do {
             return try Data(contentsOf: url, options: .mappedIfSafe)
         } catch {
@@ -31,7 +34,10 @@ extension PackStore {
         for path: String,
         searchingInPack id: PackID? = nil
     ) throws(PackStoreError) -> FileDescriptor {
-        let url = try url(for: path, searchingInPack: id)
+        try Self.descriptor(of: try url(for: path, searchingInPack: id))
+    }
+
+    static func descriptor(of url: URL) throws(PackStoreError) -> FileDescriptor {
         do {
             return try FileDescriptor.open(
                 FilePath(url.path),

@@ -54,12 +54,13 @@ extension PackStore {
         try firstInContainers { (reader) throws(ContainerError) in try reader.record(of: id) }
     }
 
-    /// Removes a staged pack from every container, and gives up this store's leases on it.
+    /// Removes a pack, and single files of it, from every container, and gives up this store's leases on
+    /// them.
     ///
     /// Other processes that read the pack go on reading; what they hold is removed when they have ended,
     /// by `stagepack gc`.
     ///
-    /// - Returns: whether the pack was staged.
+    /// - Returns: whether the pack was staged, or files of it were here.
     /// - Throws: ``PackStoreError/container(_:)`` if the pack is being staged, or a container that has it
     ///   is not this user's to change.
     @discardableResult
@@ -67,19 +68,18 @@ extension PackStore {
         release(id)
         let paths = containers
         return try await onBlockingThread { () throws(ContainerError) in
-            var wasStaged = false
+            var wasHere = false
             for path in paths {
-                guard let reader = try ContainerReader.open(path),
-                    try reader.currentGeneration(of: id) != nil,
+                guard let reader = try ContainerReader.open(path), try reader.hasAny(of: id),
                     let container = try Container.open(path)
                 else { continue }
                 guard let lock = try container.attemptLock(id) else {
                     throw .busy(id)
                 }
                 _ = try container.remove(lock)
-                wasStaged = true
+                wasHere = true
             }
-            return wasStaged
+            return wasHere
         }
     }
 
@@ -106,5 +106,16 @@ extension PackStore {
         } catch {
             throw .container(error)
         }
+    }
+}
+
+extension ContainerReader {
+    /// Whether the pack is staged, or single files of it are here.
+    fileprivate func hasAny(of id: PackID) throws(ContainerError) -> Bool {
+        if try currentGeneration(of: id) != nil { return true }
+        for digest in try offeredContent(of: id) where try partialContent(of: digest) != nil {
+            return true
+        }
+        return false
     }
 }

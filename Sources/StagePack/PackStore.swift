@@ -10,10 +10,12 @@ public import SystemPackage
 /// ```swift
 /// let store = PackStore(containers: ["/var/lib/stagepack/groups/net.example.wallpaper"])
 /// let folder = try await store.loadPack("aurora")
+/// let level = try await store.contents(at: "maps/1.map", inPack: PackID("levels"))
 /// ```
 ///
 /// What a store hands out stays valid for as long as the store lives or until ``release(_:)``,
-/// whatever is published meanwhile: it holds a lease on each generation it has named.
+/// whatever is published meanwhile: it holds a lease on each generation it has named, and on the single
+/// files of packs that are not staged.
 public final class PackStore: Sendable {
     /// How a pack is loaded.
     public struct LoadOptions: Sendable {
@@ -39,6 +41,13 @@ public final class PackStore: Sendable {
     private struct State {
         var readers: [ContainerReader?]
         var held: [PackID: [HeldPack]] = [:]
+        var heldFiles: [PackID: [HeldFiles]] = [:]
+    }
+
+    /// Single files that this store has handed out.
+    private struct HeldFiles {
+        var reader: Int
+        var content: PartialContent
     }
 
     /// A generation that this store has handed out.
@@ -142,7 +151,10 @@ public final class PackStore: Sendable {
 
     /// Gives up the leases on a pack: what this store handed out of it may be removed from now on.
     public func release(_ id: PackID) {
-        state.withLock { $0.held[id] = nil }
+        state.withLock { state in
+            state.held[id] = nil
+            state.heldFiles[id] = nil
+        }
     }
 
     /// Returns the ids of the staged packs, in the order of precedence.
@@ -192,7 +204,7 @@ public final class PackStore: Sendable {
     }
 
     /// Runs `body`, within the deadline if there is one, and tells its failure as the store's.
-    private static func fetching(
+    static func fetching(
         _ id: PackID,
         within deadline: Duration?,
         _ body: @escaping @Sendable () async throws -> Void
@@ -223,6 +235,32 @@ public final class PackStore: Sendable {
             throw .cancelled
         } catch {
             throw .fetchFailed(id, FetchFailure(reason: "\(error)", retry: .later))
+        }
+    }
+
+    /// The open containers, with their positions.
+    func readers() throws(ContainerError) -> [(position: Int, reader: ContainerReader)] {
+        try state.withLock { state throws(ContainerError) in
+            var open: [(position: Int, reader: ContainerReader)] = []
+            for index in containers.indices {
+                if let reader = try reader(index, &state) { open.append((index, reader)) }
+            }
+            return open
+        }
+    }
+
+    /// The single files of a version that this store holds.
+    func heldFiles(_ digest: Digest, of id: PackID, in reader: Int) -> PartialContent? {
+        state.withLock { state in
+            state.heldFiles[id]?.first { $0.reader == reader && $0.content.digest == digest }?
+                .content
+        }
+    }
+
+    /// Keeps single files that are handed out.
+    func hold(_ content: PartialContent, of id: PackID, in reader: Int) {
+        state.withLock { state in
+            state.heldFiles[id, default: []].append(HeldFiles(reader: reader, content: content))
         }
     }
 

@@ -11,16 +11,16 @@ public enum PackStoreError: Error, Equatable, Sendable {
     /// The pack is not staged, and the store fetches nothing: it is offline or has no fetcher.
     case notStaged(PackID)
 
-    /// The pack could not be fetched.
+    /// The pack, or the file of it, could not be fetched.
     case fetchFailed(PackID, FetchFailure)
 
     /// The manifest could not be fetched.
     case manifestUnavailable(FetchFailure)
 
-    /// The pack was not there in time; the fetch can be continued.
+    /// The pack, or the file of it, was not there in time; the fetch can be continued.
     case deadlineExceeded(PackID, after: Duration)
 
-    /// No staged pack has a file at the path.
+    /// No pack that was looked in has a file at the path.
     case fileNotFound(String)
 
     /// A file of a pack could not be read.
@@ -89,7 +89,7 @@ extension PackStoreError: CustomStringConvertible {
         case .deadlineExceeded(let id, let duration):
             "pack '\(id)' was not there within \(duration)"
         case .fileNotFound(let path):
-            "no staged pack has a file at '\(path.forDisplay())'"
+            "no pack that was looked in has a file at '\(path.forDisplay())'"
         case .unreadable(let path, let errno):
             "cannot read '\(path)': \(errno)"
         case .container(let error):

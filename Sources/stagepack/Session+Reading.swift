@@ -26,8 +26,31 @@ extension Session {
             let path = try PackStore(containers: containers).localURL(for: id)?.path
             return path.map { $0.hasSuffix("/") && $0.count > 1 ? String($0.dropLast()) : $0 }
         } catch {
-            if case .container(let error) = error { throw CommandFailure(error) }
-            throw CommandFailure(
+            throw CommandFailure(error)
+        }
+    }
+
+    /// Where a file of a pack is that was fetched by itself, or `nil` if it is not here.
+    func fetchedPath(
+        of file: ContentPath,
+        in id: PackID
+    ) throws(CommandFailure) -> String? {
+        do throws(PackStoreError) {
+            let store = PackStore(containers: containersForReading)
+            return try store.localURL(for: file.text, inPack: id)?.path
+        } catch {
+            throw CommandFailure(error)
+        }
+    }
+}
+
+extension CommandFailure {
+    /// What it means that a container cannot be read.
+    fileprivate init(_ error: PackStoreError) {
+        if case .container(let error) = error {
+            self.init(error)
+        } else {
+            self.init(
                 status: .containerUnusable,
                 message: error.description,
                 hint: nil,
@@ -35,9 +58,7 @@ extension Session {
             )
         }
     }
-}
 
-extension CommandFailure {
     /// A pack that is not staged, where nothing is to be fetched.
     static func notStaged(_ id: PackID) -> CommandFailure {
         CommandFailure(

@@ -23,9 +23,15 @@ extension StagingRun {
                     storing: manifest
                 )
                 do throws(StageError) {
-                    return try await stager.fetchFile(path, of: id, from: manifest, in: container)
+                    return try await stager.fetchFile(
+                        path,
+                        of: id,
+                        from: manifest,
+                        in: container,
+                        applicationVersion: session.applicationVersion
+                    )
                 } catch {
-                    throw CommandFailure(error)
+                    throw CommandFailure(error, pack: id)
                 }
             }
             throw CommandFailure(.unknownPack(id))

@@ -14,7 +14,7 @@ import Testing
 struct IndexedTests {
     @Test func aPackIsPackagedServedStagedAndUpdated() async throws {
         let world = try World()
-        let publisher = try Publisher(world)
+        let publisher = try IndexedPublisher(world)
         try publisher.write(["a/large": content(3_000_000, 1), "b": Array("text".utf8), "c": []])
         let first = try await publisher.package(version: 1)
         try await world.succeed("fetch", "levels")
@@ -35,7 +35,7 @@ struct IndexedTests {
 
     @Test func oneFileIsFetchedWithoutTheOthers() async throws {
         let world = try World()
-        let publisher = try Publisher(world)
+        let publisher = try IndexedPublisher(world)
         let large = content(500_000, 1)
         try publisher.write(["a/large": large, "b": Array("text".utf8), "c": content(3_000_000, 2)])
         let first = try await publisher.package(version: 1)
@@ -50,7 +50,11 @@ struct IndexedTests {
         try await world.succeed("load", "levels", "--file", "a/large")
         #expect(publisher.bytesSent == before)
         let missing = try await world.run("load", "levels", "--file", "d")
-        #expect(missing.status != 0 && missing.error.contains("has no file 'd'"), "\(missing)")
+        #expect(missing.status == 16 && missing.error.contains("has no file 'd'"), "\(missing)")
+        let directory = try await world.run("load", "levels", "--file", "a")
+        #expect(directory.status == 64 && directory.error.contains("'a' is a directory"))
+        try await world.succeed("load", "levels", "--file", "b", "--offline")
+        #expect(try await world.run("load", "levels", "--file", "c", "--offline").status == 2)
         // The whole pack takes from it what it has.
         try await world.succeed("fetch", "levels")
         #expect(publisher.bytesSent - before < 3_100_000)
@@ -67,7 +71,7 @@ struct IndexedTests {
 
     @Test func whatIsNoIndexIsRefused() async throws {
         let world = try World()
-        let publisher = try Publisher(world)
+        let publisher = try IndexedPublisher(world)
         try publisher.write(["a": [1]])
         let first = try await publisher.package(version: 1)
         let recipe = world.directory.path.appending("recipe.json").string
@@ -85,7 +89,7 @@ struct IndexedTests {
     @Test(arguments: [1, 2] as [UInt64])
     func anUpdateIsWholeOrNotThereWhereverItIsKilled(seed: UInt64) async throws {
         let world = try World()
-        let publisher = try Publisher(world)
+        let publisher = try IndexedPublisher(world)
         var random = SeededGenerator(seed: seed)
         // Two trees that share half, taken in turns.
         var trees: [StagedFiles] = []
@@ -145,87 +149,4 @@ private func content(_ count: Int, _ seed: UInt64) -> [UInt8] {
         }
     }
     return Array(bytes.prefix(count))
-}
-
-/// A tree, a recipe and a store that the test's server serves.
-private struct Publisher {
-    let world: World
-    private let tree: FilePath
-    private let store: FilePath
-    private let recipe: FilePath.Component = "recipe.json"
-
-    init(_ world: World) throws {
-        self.world = world
-        tree = world.directory.path.appending("tree")
-        store = world.directory.path.appending("store")
-        let text = #"""
-            {
-              // What Apple's tool reads.
-              "assetPackID": "levels",
-              "downloadPolicy": {"onDemand": {}},
-              "fileSelectors": [{"directory": "."}],
-              "sourceRoot": "\#(tree)"
-            }
-            """#
-        try world.directory.write(Array(text.utf8), to: recipe, durably: false)
-    }
-
-    /// Writes files, in place of those that there are.
-    func write(_ files: [String: [UInt8]]) throws {
-        for (path, bytes) in files {
-            let place = FilePath("\(tree)/\(path)")
-            let name = try #require(place.lastComponent)
-            try Directory.make(place.removingLastComponent()).write(bytes, to: name, durably: false)
-        }
-    }
-
-    /// What the tree holds.
-    func files() throws -> StagedFiles { try StagedFiles(tree) }
-
-    /// Makes a pack of the tree and publishes it; returns the path of its index.
-    func package(version: Int, base: String? = nil) async throws -> String {
-        let path = world.directory.path.appending(recipe).string
-        let arguments = [
-            "package", path, "--indexed", "--level", "3", "--json", "-o", store.string,
-        ]
-        let ending = try await world.program.run(arguments + (base.map { ["--base", $0] } ?? []))
-        #expect(ending.status == 0, "\(ending)")
-        struct Report: Decodable { var file: String }
-        let report = try JSONDecoder().decode(Report.self, from: Data(ending.output.utf8))
-        try publish(report.file, version: version)
-        return report.file
-    }
-
-    /// Serves the store, and a manifest that offers an index of it.
-    func publish(_ index: String, version: Int, rate: Int? = nil) throws {
-        let stored = try StoredIndex(at: FilePath(index))
-        for folder in ["b", "i"] as [FilePath.Component] {
-            let place = store.appending(folder)
-            for name in try Directory.open(place).entries().map(\.name) {
-                let answer = Answer.content(try bytes(of: place.appending(name)))
-                world.server.answer("/\(folder)/\(name)", with: answer.with { $0.rate = rate })
-            }
-        }
-        let pack = Pack(
-            id: try PackID("levels"),
-            version: version,
-            policy: .onDemand,
-            archive: nil,
-            index: stored.reference,
-            installedSize: stored.index.installedSize,
-            fileCount: stored.index.fileCount
-        )
-        let manifest = Manifest(
-            application: try ApplicationID("net.example.wallpaper"),
-            revision: version,
-            packs: [pack]
-        )
-        world.server.answer("/manifest.json", with: .content(manifest.json()))
-    }
-
-    /// The bytes of bundles that were sent.
-    var bytesSent: Int {
-        let names = (try? Directory.open(store.appending("b")).entries()) ?? []
-        return names.reduce(0) { $0 + world.server.counts(for: "/b/\($1.name)").bytes }
-    }
 }

@@ -124,9 +124,9 @@ struct CollectGarbageCommand: StagePackSubcommand {
                 try container.sweep(now: now) { wanted?.contains(prefix(of: $0)) ?? true }
             )
             if let wanted {
-                report.leftovers += try container.removePartialContent { digest in
-                    wanted.contains(digest.description)
-                }
+                report.add(
+                    try container.removePartialContent { wanted.contains($0.description) }
+                )
             }
         } catch {
             throw CommandFailure(error)

@@ -40,7 +40,13 @@ struct LoadCommand: StagePackSubcommand {
             Console.print(PathReport(pack: pack, path: path), asJSON: output.json)
             return .success
         }
-        guard !session.isOffline else { throw .notStaged(pack) }
+        guard !session.isOffline else {
+            guard let file, let path = try session.fetchedPath(of: file, in: pack) else {
+                throw .notStaged(pack)
+            }
+            Console.print(PathReport(pack: pack, path: path), asJSON: output.json)
+            return .success
+        }
         if let file { return try await fetch(file, session) }
         let id = pack
         let run = StagingRun(session: session, output: output, wanted: .packs([id]))
@@ -67,7 +73,9 @@ struct LoadCommand: StagePackSubcommand {
         below path: String
     ) throws(CommandFailure) -> ExitStatus {
         let place = FilePath(path).pushing(FilePath(file.text))
-        guard FileStatus.exists(place) else { throw CommandFailure(.noSuchFile(file, in: pack)) }
+        guard FileStatus.exists(place) else {
+            throw CommandFailure(.noSuchFile(file, .isMissing), pack: pack)
+        }
         Console.print(PathReport(pack: pack, path: place.string), asJSON: output.json)
         return .success
     }
@@ -86,10 +94,13 @@ struct LoadCommand: StagePackSubcommand {
                 return .failure(error)
             }
         }
-        _ = interruption
-        let path = try result.get()
-        Console.print(PathReport(pack: pack, path: path.string), asJSON: output.json)
-        return .success
+        switch result {
+        case .success(let path):
+            Console.print(PathReport(pack: pack, path: path.string), asJSON: output.json)
+            return .success
+        case .failure(let failure):
+            throw failure.asInterrupted(by: interruption)
+        }
     }
 
     private static func file(_ text: String) throws -> ContentPath {

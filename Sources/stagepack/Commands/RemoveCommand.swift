@@ -44,15 +44,19 @@ struct RemovalReport: Codable, CustomStringConvertible {
     var pack: PackID
     var generationsRemoved: Int
     var generationsInUse: Int
+    /// Whether single files of it were here.
+    var singleFilesRemoved: Bool?
 
     init(pack: PackID, removal: Removal) {
         self.pack = pack
         generationsRemoved = removal.generations
         generationsInUse = removal.inUse
+        if removal.leftovers > 0 { singleFilesRemoved = true }
     }
 
     var description: String {
         if generationsInUse > 0 { return "\(pack): removed once its readers have ended" }
-        return generationsRemoved > 0 ? "\(pack): removed" : "\(pack): was not staged"
+        let isGone = generationsRemoved > 0 || singleFilesRemoved == true
+        return isGone ? "\(pack): removed" : "\(pack): was not staged"
     }
 }

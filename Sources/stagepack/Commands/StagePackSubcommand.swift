@@ -82,7 +82,7 @@ extension StagePackSubcommand {
 
 extension CommandFailure {
     /// The failure with the status of a deadline, where that is what cut the command short.
-    fileprivate func asInterrupted(by interruption: Interruption?) -> CommandFailure {
+    func asInterrupted(by interruption: Interruption?) -> CommandFailure {
         guard status == .interrupted, interruption == .deadline else { return self }
         var failure = self
         failure.status = .unfinished

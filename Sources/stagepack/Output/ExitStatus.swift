@@ -22,6 +22,8 @@ enum ExitStatus: Int32, CaseIterable {
     case restricted = 14
     /// The application's downloader extension did not do its part.
     case extensionFailed = 15
+    /// The pack has no such file.
+    case unknownFile = 16
 
     /// An archive could not be had: no connection, no answer, no end.
     case transferFailed = 20
@@ -75,6 +77,7 @@ enum ExitStatus: Int32, CaseIterable {
         case .unknownPack: "the manifest has no such pack"
         case .restricted: "restrictions do not allow a pack before the first launch"
         case .extensionFailed: "the application's downloader extension failed"
+        case .unknownFile: "the pack has no such file (load --file)"
         case .transferFailed: "an archive could not be had"
         case .transferRefused: "a server refused an archive"
         case .digestMismatch: "what was received is not what the manifest names"

@@ -151,8 +151,8 @@ extension CommandFailure {
             outcome(of: error)
         case .content(let error):
             outcome(of: error)
-        case .noSuchFile:
-            (.unknownPack, "run 'stagepack load' without '--file' to see what the pack has", .never)
+        case .noSuchFile(_, let fault):
+            outcome(of: fault)
         case .index:
             (.contentRefused, "tell the publisher: the index is damaged", .never)
         case .incompleteContent:
@@ -161,6 +161,19 @@ extension CommandFailure {
             outcome(of: error)
         case .cancelled:
             (.interrupted, "run the same command again: it goes on where this one ended", .now)
+        }
+    }
+
+    private static func outcome(of fault: FileFault) -> Outcome {
+        switch fault {
+        case .isMissing:
+            (.unknownFile, "run 'stagepack load' without '--file' to see what it has", .never)
+        case .isDirectory:
+            (.usage, "name a file in it, or load the whole pack without '--file'", .never)
+        case .packHasNoIndex:
+            (.usage, "load the whole pack without '--file'", .never)
+        case .isForOtherVersion:
+            (.manifestRefused, "update the application", .never)
         }
     }
 

@@ -1,0 +1,163 @@
+public import StageModel
+public import StageSystem
+public import SystemPackage
+
+/// Single files of one version of a pack that is not staged, kept from being removed for as long as the
+/// value lives.
+public final class PartialContent: Sendable {
+    /// The digest that the version's content is known by.
+    public let digest: Digest
+    /// What holds the files that are complete, in `content/`, and what is on its way there.
+    public let directory: Directory
+    private let lock: FileLock
+
+    /// The directory with the files that are complete, which need not exist yet.
+    public var content: FilePath { directory.path.appending(ContainerLayout.content) }
+
+    init(digest: Digest, directory: Directory, lock: consuming FileLock) {
+        self.digest = digest
+        self.directory = directory
+        self.lock = lock
+    }
+
+    /// Whether a file is here at `path`, links of the pack followed.
+    ///
+    /// It is whole then: each was verified, and was on disk, before it got its name.
+    public func hasFile(_ path: FilePath) throws(ContainerError) -> Bool {
+        try ContainerError.wrapping { () throws(FileError) in
+            guard let content = try directory.directory(FilePath(ContainerLayout.content)),
+                case .file = try content.entry(following: path)
+            else { return false }
+            return true
+        }
+    }
+}
+
+extension ContainerReader {
+    /// Returns the single files of a version that are here, or `nil` if there are none.
+    ///
+    /// They stay for as long as the value does: a remover needs the lock exclusively, on the very file
+    /// that has the name `lease` at that moment.
+    public func partialContent(of digest: Digest) throws(ContainerError) -> PartialContent? {
+        try ContainerError.wrapping { () throws(FileError) in
+            let name = ContainerLayout.partialContent(of: digest)
+            let path = name.appending(ContainerLayout.lease)
+            while let file = try root.file(reading: path) {
+                let inode = try file.status().inode
+                // Whoever has it exclusively is removing everything.
+                guard let lock = try FileLock.attempt(file, .shared) else { return nil }
+                guard try root.status(path)?.inode == inode,
+                    let directory = try root.directory(name)
+                else { continue }
+                return PartialContent(digest: digest, directory: directory, lock: lock)
+            }
+            return nil
+        }
+    }
+
+    /// Returns the digests of what the stored manifests offer of a pack by single files, of each
+    /// application's in turn.
+    ///
+    /// Costs the reading of the manifests. One that cannot be read offers nothing.
+    public func offeredContent(of id: PackID) throws(ContainerError) -> [Digest] {
+        var digests: [Digest] = []
+        for application in try applications() {
+            guard let record = try storedManifest(for: application),
+                // Said where the manifest is asked for.
+                let manifest = try? Manifest(json: Array(record.text.utf8)),
+                let digest = manifest[id]?.index?.contentDigest, !digests.contains(digest)
+            else { continue }
+            digests.append(digest)
+        }
+        return digests
+    }
+}
+
+extension Container {
+    /// Returns the single files of a version, making the place for them if need be; `nil` while another
+    /// process removes them.
+    public func makePartialContent(of digest: Digest) throws(ContainerError) -> PartialContent? {
+        try ContainerError.wrapping { () throws(FileError) in
+            _ = try root.makeDirectory(FilePath(ContainerLayout.files))
+            let name = ContainerLayout.partialContent(of: digest)
+            try root.createDirectory(name)
+            do throws(FileError) {
+                _ = try root.file(updating: name.appending(ContainerLayout.lease))
+            } catch {
+                // Moved away by a remover since it was made.
+                guard error.errno == .noSuchFileOrDirectory else { throw error }
+            }
+        }
+        return try reader.partialContent(of: digest)
+    }
+
+    /// Removes the single files of versions that `isWanted` does not name by their digest, except those
+    /// that somebody uses.
+    ///
+    /// Safe at any time. Who has a file open goes on reading it.
+    public func removePartialContent(
+        isWanted: (Digest) -> Bool
+    ) throws(ContainerError) -> Removal {
+        try ContainerError.wrapping { () throws(FileError) in
+            var removal = Removal()
+            guard let files = try root.directory(FilePath(ContainerLayout.files)) else {
+                return removal
+            }
+            for entry in try files.entries() {
+                // Another name is none of ours.
+                if let digest = try? Digest(hexadecimal: entry.name.string) {
+                    guard !isWanted(digest) else { continue }
+                    guard try removePartialContent(entry.name, in: files) else {
+                        removal.inUse += 1
+                        continue
+                    }
+                } else {
+                    try files.removeTree(entry.name)
+                }
+                removal.leftovers += 1
+            }
+            return removal
+        }
+    }
+
+    /// Removes the single files of a pack, of what the stored manifests offer, except those that somebody
+    /// uses.
+    public func removePartialContent(of id: PackID) throws(ContainerError) -> Removal {
+        let digests = try reader.offeredContent(of: id)
+        return try removePartialContent { !digests.contains($0) }
+    }
+
+    /// Removes the single files of a version, and returns `false` if somebody uses them.
+    private func removePartialContent(
+        _ name: FilePath.Component,
+        in files: Directory
+    ) throws(FileError) -> Bool {
+        let path = FilePath(name).appending(ContainerLayout.lease)
+        let file: File
+        do throws(FileError) {
+            file = try files.file(updating: path)
+        } catch {
+            // Removed by another process meanwhile.
+            guard error.errno == .noSuchFileOrDirectory else { throw error }
+            return true
+        }
+        let inode = try file.status().inode
+        guard let lease = try FileLock.attempt(file, .exclusive) else { return false }
+        // Removed and made anew since it was opened: somebody uses that.
+        guard try files.status(path)?.inode == inode else { return false }
+        // Out of sight in one step, as generations go; locked to the end, so that no sweep takes it
+        // for a dead process's.
+        let trash = try makeUniqueName(ContainerLayout.files.string)
+        try files.rename(name, to: trash, in: staging, replacing: false)
+        try staging.removeTree(trash)
+        _ = consume lease
+        return true
+    }
+}
+
+extension ContainerLayout {
+    /// The directory for single files of a version.
+    static func partialContent(of digest: Digest) -> FilePath {
+        FilePath(files).appending(downloadName(of: digest))
+    }
+}

@@ -1,0 +1,90 @@
+public import StageModel
+
+extension ContentIndex {
+    /// What a path leads to in the tree that the index describes.
+    public struct Resolution: Equatable, Sendable {
+        /// What is there.
+        public enum Place: Equatable, Sendable {
+            /// The file at a position among the entries.
+            case file(Int)
+            /// A directory.
+            case directory
+        }
+
+        /// What is there.
+        public var place: Place
+        /// The links that the path leads through, by their positions, in the order of the way.
+        public var links: [Int]
+
+        /// Creates a resolution from its parts.
+        public init(place: Place, links: [Int] = []) {
+            self.place = place
+            self.links = links
+        }
+    }
+
+    /// How many links a path leads through at most, as in Linux.
+    private static let maximumLinks = 40
+
+    /// Follows a path as the kernel follows it in the staged tree, links included; `nil` if nothing is
+    /// there.
+    ///
+    /// Costs a binary search for each component.
+    public func resolve(_ path: ContentPath) -> Resolution? {
+        var rest = Self.components(path.text)[...]
+        var way: [[UInt8]] = []
+        var links: [Int] = []
+        var found = Resolution.Place.directory
+        while let next = rest.popFirst() {
+            // Below a file is nothing.
+            guard found == .directory else { return nil }
+            if next == [UInt8(ascii: ".")] { continue }
+            if next == Array("..".utf8) {
+                guard way.popLast() != nil else { return nil }
+                continue
+            }
+            way.append(next)
+            let bytes = Array(way.joined(separator: [UInt8(ascii: "/")]))
+            let position = firstEntry(from: bytes)
+            guard position < entries.count, entries[position].path.text.utf8.elementsEqual(bytes)
+            else {
+                guard hasEntry(below: bytes) else { return nil }
+                continue
+            }
+            switch entries[position].kind {
+            case .file: found = .file(position)
+            case .directory: break
+            case .link(let target):
+                guard links.count < Self.maximumLinks else { return nil }
+                links.append(position)
+                way.removeLast()
+                rest = (Self.components(target.text) + rest)[...]
+            }
+        }
+        return Resolution(place: found, links: links)
+    }
+
+    private static func components(_ text: String) -> [[UInt8]] {
+        text.utf8.split(separator: UInt8(ascii: "/")).map { Array($0) }
+    }
+
+    /// The position of the first entry whose path is not before `bytes`.
+    private func firstEntry(from bytes: [UInt8]) -> Int {
+        var range = entries.startIndex..<entries.endIndex
+        while !range.isEmpty {
+            let middle = range.lowerBound + range.count / 2
+            if entries[middle].path.text.utf8.lexicographicallyPrecedes(bytes) {
+                range = middle + 1..<range.upperBound
+            } else {
+                range = range.lowerBound..<middle
+            }
+        }
+        return range.lowerBound
+    }
+
+    private func hasEntry(below bytes: [UInt8]) -> Bool {
+        let prefix = bytes + [UInt8(ascii: "/")]
+        let position = firstEntry(from: prefix)
+        return position < entries.count && entries[position].path.text.utf8.starts(with: prefix)
+    }
+}

@@ -1,0 +1,93 @@
+import Foundation
+import StageContainer
+import StageModel
+import StageSystem
+import SystemPackage
+import Testing
+
+/// Single files of packs that are not staged: who uses them keeps them.
+@Suite(.container) struct PartialContentTests {
+    private let container: Container
+    private let digest = Digest(bytes: [UInt8](repeating: 7, count: Digest.byteCount))
+
+    init() throws { container = try Container.make(ContainerTrait.path) }
+
+    private func make() throws -> PartialContent {
+        let content = try #require(try container.makePartialContent(of: digest))
+        try content.directory.makeDirectory("content").leave("sky.svg", "blue")
+        return content
+    }
+
+    private func removeAll() throws -> Removal {
+        try container.removePartialContent { _ in false }
+    }
+
+    private func removal(leftovers: Int = 0, inUse: Int = 0) -> Removal {
+        var removal = Removal()
+        (removal.leftovers, removal.inUse) = (leftovers, inUse)
+        return removal
+    }
+
+    @Test func filesThatSomebodyUsesStay() throws {
+        var made: PartialContent? = try make()
+        var read = try container.reader.partialContent(of: digest)
+        let place = try #require(read).content
+        #expect(try removeAll() == removal(inUse: 1))
+        made = nil
+        #expect(try removeAll() == removal(inUse: 1))
+        #expect(try String(contentsOfFile: "\(place)/sky.svg", encoding: .utf8) == "blue")
+        _ = (made, read)
+        read = nil
+        #expect(try removeAll() == removal(leftovers: 1))
+        #expect(!FileStatus.exists(place))
+        #expect(try container.reader.partialContent(of: digest) == nil)
+        #expect(try container.root.directory("staging")?.entries() == [])
+    }
+
+    @Test func whatIsWantedStays() throws {
+        _ = try make()
+        #expect(try container.removePartialContent { $0 == digest } == removal())
+        #expect(try container.reader.partialContent(of: digest) != nil)
+    }
+
+    @Test func aFileIsOneThatIsWholeAndInside() throws {
+        let content = try make()
+        let directory = try #require(try content.directory.directory("content"))
+        try directory.createLink("link", to: "sky.svg")
+        try directory.createLink("out", to: "../lease")
+        try directory.createLink("dangling", to: "nothing")
+        try directory.makeDirectory("folder").leave("x", "x")
+        let found = try ["sky.svg", "link", "out", "dangling", "folder", "folder/x", "sky.svg/x"]
+            .filter { try content.hasFile(FilePath($0)) }
+        #expect(found == ["sky.svg", "link", "folder/x"])
+    }
+
+    @Test func makersReadersAndRemoversMeetNeverInBetween() async throws {
+        let (container, digest) = (container, digest)
+        let end = ContinuousClock.now + .seconds(2)
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            // Threads of the kernel's, which may be stopped between any two calls.
+            for number in 0..<8 {
+                group.addTask {
+                    try await withBlockingThread {
+                        while ContinuousClock.now < end {
+                            guard number < 3 else {
+                                _ = try container.removePartialContent { _ in false }
+                                continue
+                            }
+                            let content = try container.makePartialContent(of: digest)
+                            guard let content else { continue }
+                            try content.directory.createDirectory("content")
+                            for _ in 0..<8 {
+                                sched_yield()
+                                // It is under its name for as long as it is held.
+                                #expect(FileStatus.exists(content.content))
+                            }
+                        }
+                    }
+                }
+            }
+            try await group.waitForAll()
+        }
+    }
+}

@@ -1,0 +1,100 @@
+import FoundationEssentials
+import StageIndex
+import StageModel
+import StagePublish
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+/// A tree, a recipe and a store of an indexed pack that the test's server serves.
+struct IndexedPublisher {
+    let world: World
+    /// What the pack is made of.
+    let tree: FilePath
+    private let store: FilePath
+    private let recipe: FilePath.Component = "recipe.json"
+
+    init(_ world: World) throws {
+        self.world = world
+        tree = world.directory.path.appending("tree")
+        store = world.directory.path.appending("store")
+        let text = #"""
+            {
+              // What Apple's tool reads.
+              "assetPackID": "levels",
+              "downloadPolicy": {"onDemand": {}},
+              "fileSelectors": [{"directory": "."}],
+              "sourceRoot": "\#(tree)"
+            }
+            """#
+        try world.directory.write(Array(text.utf8), to: recipe, durably: false)
+    }
+
+    /// Writes files, in place of those that there are.
+    func write(_ files: [String: [UInt8]]) throws {
+        for (path, bytes) in files {
+            let place = FilePath("\(tree)/\(path)")
+            let name = try #require(place.lastComponent)
+            try Directory.make(place.removingLastComponent()).write(bytes, to: name, durably: false)
+        }
+    }
+
+    /// What the tree holds.
+    func files() throws -> StagedFiles { try StagedFiles(tree) }
+
+    /// Makes a pack of the tree and publishes it; returns the path of its index.
+    func package(version: Int, base: String? = nil) async throws -> String {
+        let path = world.directory.path.appending(recipe).string
+        let arguments = [
+            "package", path, "--indexed", "--level", "3", "--json", "-o", store.string,
+        ]
+        let ending = try await world.program.run(arguments + (base.map { ["--base", $0] } ?? []))
+        #expect(ending.status == 0, "\(ending)")
+        struct Report: Decodable { var file: String }
+        let report = try JSONDecoder().decode(Report.self, from: Data(ending.output.utf8))
+        try publish(report.file, version: version)
+        return report.file
+    }
+
+    /// Serves the store, and a manifest that offers an index of it.
+    func publish(_ index: String, version: Int, rate: Int? = nil) throws {
+        let stored = try StoredIndex(at: FilePath(index))
+        for folder in ["b", "i"] as [FilePath.Component] {
+            let place = store.appending(folder)
+            for name in try Directory.open(place).entries().map(\.name) {
+                let answer = Answer.content(try bytes(of: place.appending(name)))
+                world.server.answer("/\(folder)/\(name)", with: answer.with { $0.rate = rate })
+            }
+        }
+        let pack = Pack(
+            id: try PackID("levels"),
+            version: version,
+            policy: .onDemand,
+            archive: nil,
+            index: stored.reference,
+            installedSize: stored.index.installedSize,
+            fileCount: stored.index.fileCount
+        )
+        let manifest = Manifest(
+            application: try ApplicationID("net.example.wallpaper"),
+            revision: version,
+            packs: [pack]
+        )
+        world.server.answer("/manifest.json", with: .content(manifest.json()))
+    }
+
+    /// Has the server answer for bundles otherwise than it ought to.
+    func answerForBundles(_ change: ([UInt8]) -> Answer) throws {
+        let place = store.appending("b")
+        for name in try Directory.open(place).entries().map(\.name) {
+            world.server.answer("/b/\(name)", with: change(try bytes(of: place.appending(name))))
+        }
+    }
+
+    /// The bytes of bundles that were sent.
+    var bytesSent: Int {
+        let names = (try? Directory.open(store.appending("b")).entries()) ?? []
+        return names.reduce(0) { $0 + world.server.counts(for: "/b/\($1.name)").bytes }
+    }
+}
