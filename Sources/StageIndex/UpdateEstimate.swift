@@ -5,6 +5,8 @@ public import StageModel
 public struct UpdateEstimate: Equatable, Sendable {
     /// The bytes of bundles that are asked for, gaps included.
     public var bundleBytes: ByteCount
+    /// The bytes of a delta set that are asked for, its table and gaps included.
+    public var deltaBytes: ByteCount
     /// How many requests ask for them.
     public var requests: Int
     /// How many files are taken over whole.
@@ -14,18 +16,50 @@ public struct UpdateEstimate: Equatable, Sendable {
     /// How many files of the old version the new one does not have at their places.
     public var removedFiles: Int
 
+    /// Compares two versions; `deltas` is the set that leads from the one to the other, if there is one.
+    public init(from old: ContentIndex, to new: ContentIndex, using deltas: DeltaSet? = nil) {
+        let difference = IndexDifference(from: old, to: new)
+        reusedFiles = difference.reusedFiles
+        changedFiles = difference.changedFiles
+        var missing = difference.frames
+        deltaBytes = .zero
+        requests = 0
+        if let deltas {
+            let tableSize = deltas.encodedTable().count
+            let plan = RangePlan(missing, of: deltas, tableSize: tableSize)
+            let made = Set(deltas.frames.lazy.map(\.position))
+            missing.removeAll { made.contains($0) }
+            deltaBytes = ByteCount(Int64(tableSize) + plan.byteCount)
+            requests = plan.requests.count + 1
+        }
+        let plan = RangePlan(missing, of: new)
+        bundleBytes = ByteCount(plan.byteCount)
+        requests += plan.requests.count
+        let paths = Set(new.entries.lazy.map(\.path))
+        removedFiles = old.entries.count { !paths.contains($0.path) }
+    }
+}
+
+/// What one version has that another one has not.
+public struct IndexDifference: Equatable, Sendable {
+    /// The frames that are missing, by their positions in the newer index, in their order.
+    public var frames: [Int]
+    /// How many files are taken over whole.
+    public var reusedFiles = 0
+    /// How many files are not.
+    public var changedFiles = 0
+
     /// Compares two versions.
     public init(from old: ContentIndex, to new: ContentIndex) {
         var files: Set<Digest> = []
-        var frames: Set<Digest> = []
+        var held: Set<Digest> = []
         for case .file(let file) in old.entries.lazy.map(\.kind) {
             files.insert(file.digest)
             if case .frames(let list) = file.content {
-                frames.formUnion(list.lazy.map { old.frames[$0].digest })
+                held.formUnion(list.lazy.map { old.frames[$0].digest })
             }
         }
         var wanted: Set<Int> = []
-        (reusedFiles, changedFiles) = (0, 0)
         for case .file(let file) in new.entries.lazy.map(\.kind) {
             if file.size == 0 || files.contains(file.digest) {
                 reusedFiles += 1
@@ -37,10 +71,6 @@ public struct UpdateEstimate: Equatable, Sendable {
             case .frames(let list): wanted.formUnion(list)
             }
         }
-        let plan = RangePlan(wanted.filter { !frames.contains(new.frames[$0].digest) }, of: new)
-        bundleBytes = ByteCount(plan.byteCount)
-        requests = plan.requests.count
-        let paths = Set(new.entries.lazy.map(\.path))
-        removedFiles = old.entries.count { !paths.contains($0.path) }
+        frames = wanted.filter { !held.contains(new.frames[$0].digest) }.sorted()
     }
 }

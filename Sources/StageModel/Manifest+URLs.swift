@@ -18,7 +18,20 @@ extension Manifest {
     /// Returns where a bundle of an indexed pack is, in the order in which to ask.
     public func urls(forBundle digest: Digest, of index: PackIndex, manifestURL: String) -> [String]
     {
-        let reference = URLReference("../b/\(digest)")
+        urls(of: "../b/\(digest)", beside: index, manifestURL: manifestURL)
+    }
+
+    /// Returns where a delta set of an indexed pack is, in the order in which to ask.
+    public func urls(
+        forDeltaSet digest: Digest,
+        of index: PackIndex,
+        manifestURL: String
+    ) -> [String] {
+        urls(of: "../d/\(digest)", beside: index, manifestURL: manifestURL)
+    }
+
+    private func urls(of object: String, beside index: PackIndex, manifestURL: String) -> [String] {
+        let reference = URLReference(object)
         return urls(for: index.url, manifestURL: manifestURL).map {
             URLReference($0).resolving(reference).text
         }

@@ -138,13 +138,44 @@ public struct PackIndex: Hashable, Sendable {
         public var size: ByteCount
         /// The digest of its bytes on the wire.
         public var digest: Digest
+        /// Frames of the pack, shorter for whoever has the older version; `nil` for none.
+        public var frames: DeltaFrames?
 
         /// Creates a delta from its parts.
-        public init(base: Digest, url: String, size: ByteCount, digest: Digest) {
+        public init(
+            base: Digest,
+            url: String,
+            size: ByteCount,
+            digest: Digest,
+            frames: DeltaFrames? = nil
+        ) {
             self.base = base
             self.url = url
             self.size = size
             self.digest = digest
+            self.frames = frames
+        }
+    }
+
+    /// A delta set: an object with a table, and frames that refer to bytes of an older version's files.
+    ///
+    /// It is at `../d/<SHA-256>` from the index.
+    public struct DeltaFrames: Hashable, Sendable {
+        /// Its exact size.
+        public var size: ByteCount
+        /// The digest of its bytes, which is its name.
+        public var digest: Digest
+        /// The size of the table that it begins with.
+        public var tableSize: ByteCount
+        /// The digest of the table.
+        public var tableDigest: Digest
+
+        /// Creates a reference from its parts.
+        public init(size: ByteCount, digest: Digest, tableSize: ByteCount, tableDigest: Digest) {
+            self.size = size
+            self.digest = digest
+            self.tableSize = tableSize
+            self.tableDigest = tableDigest
         }
     }
 

@@ -25,6 +25,10 @@ public enum ManifestLimits {
     public static let archiveSize = ByteCount.mebibytes(1 << 20)
     /// The largest index of a pack, as it is transferred and as it is: 256 MiB.
     public static let indexSize = ByteCount.mebibytes(256)
+    /// The largest delta set between two versions of a pack: 256 MiB.
+    public static let deltaSetSize = ByteCount.mebibytes(256)
+    /// The largest table of a delta set: 16 MiB.
+    public static let deltaTableSize = ByteCount.mebibytes(16)
     /// The most deltas that lead to an index.
     public static let deltas = 16
     /// The most bytes that a pack's files may have in all: 4 TiB.

@@ -45,7 +45,7 @@ struct IndexDocument: JSONReadable, Encodable {
 private struct DeltaDocument: JSONReadable, Encodable {
     var delta: PackIndex.Delta
 
-    private enum Key: String, CodingKey { case from, url, size, sha256 }
+    private enum Key: String, CodingKey { case from, url, size, sha256, frames }
 
     init(_ delta: PackIndex.Delta) { self.delta = delta }
 
@@ -57,6 +57,8 @@ private struct DeltaDocument: JSONReadable, Encodable {
             size: try members.byteCount(.size, atMost: ManifestLimits.indexSize),
             digest: try members.digest(.sha256)
         )
+        guard members.has(.frames) else { return }
+        delta.frames = try members.value(DeltaFramesDocument.self, .frames).frames
     }
 
     func encode(to encoder: any Encoder) throws {
@@ -65,6 +67,37 @@ private struct DeltaDocument: JSONReadable, Encodable {
         try container.encode(delta.url, forKey: .url)
         try container.encode(delta.size, forKey: .size)
         try container.encode(delta.digest, forKey: .sha256)
+        try container.encodeIfPresent(
+            delta.frames.map(DeltaFramesDocument.init),
+            forKey: .frames
+        )
+    }
+}
+
+/// A delta set as a manifest writes it.
+private struct DeltaFramesDocument: JSONReadable, Encodable {
+    var frames: PackIndex.DeltaFrames
+
+    private enum Key: String, CodingKey { case size, sha256, tableSize, tableSHA256 }
+
+    init(_ frames: PackIndex.DeltaFrames) { self.frames = frames }
+
+    init(reading node: JSONNode) throws(ManifestError) {
+        let members = try JSONMembers(node, keyedBy: Key.self)
+        frames = PackIndex.DeltaFrames(
+            size: try members.byteCount(.size, atMost: ManifestLimits.deltaSetSize),
+            digest: try members.digest(.sha256),
+            tableSize: try members.byteCount(.tableSize, atMost: ManifestLimits.deltaTableSize),
+            tableDigest: try members.digest(.tableSHA256)
+        )
+    }
+
+    func encode(to encoder: any Encoder) throws {
+        var container = encoder.container(keyedBy: Key.self)
+        try container.encode(frames.size, forKey: .size)
+        try container.encode(frames.digest, forKey: .sha256)
+        try container.encode(frames.tableSize, forKey: .tableSize)
+        try container.encode(frames.tableDigest, forKey: .tableSHA256)
     }
 }
 

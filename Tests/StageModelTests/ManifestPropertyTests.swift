@@ -75,7 +75,19 @@ import Testing
             contentDigest: digest(),
             bundleSize: size(),
             deltas: (0..<Int.random(in: 0...3, using: &random)).map { _ in
-                PackIndex.Delta(base: digest(), url: "i/2", size: size(), digest: digest())
+                PackIndex.Delta(
+                    base: digest(),
+                    url: "i/2",
+                    size: size(),
+                    digest: digest(),
+                    frames: Bool.random(using: &random)
+                        ? PackIndex.DeltaFrames(
+                            size: size(),
+                            digest: digest(),
+                            tableSize: min(size(), ManifestLimits.deltaTableSize),
+                            tableDigest: digest()
+                        ) : nil
+                )
             }
         )
         if Bool.random(using: &random) { pack.archive = nil }

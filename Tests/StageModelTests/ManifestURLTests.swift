@@ -45,6 +45,10 @@ import Testing
         #expect(
             urls == ["https://a/x/objects/b/\(digest)", "https://b/objects/b/\(digest)"]
         )
+        let sets = manifest.urls(forDeltaSet: digest, of: index, manifestURL: "https://unused/")
+        #expect(
+            sets == ["https://a/x/objects/d/\(digest)", "https://b/objects/d/\(digest)"]
+        )
     }
 
     @Test(arguments: [

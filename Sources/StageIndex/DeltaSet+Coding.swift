@@ -1,0 +1,183 @@
+public import StageModel
+
+extension DeltaSet {
+    /// What a table begins with: a name, what text transfers spoil, and the version of the format.
+    static let magic: [UInt8] = Array("SPDS".utf8) + [0x0D, 0x0A, 0x1A, 0x01]
+
+    /// The bytes of a table's head at most, which ``Head`` reads.
+    public static let headLength = magic.count + 2 * Digest.byteCount + 5
+
+    /// What the first bytes of a delta set tell.
+    public struct Head: Equatable, Sendable {
+        /// The ``PackIndex/contentDigest`` of the version that is made.
+        public var new: Digest
+        /// The ``PackIndex/contentDigest`` of the version that has the windows.
+        public var old: Digest
+        /// The bytes of the whole table, the head's among them.
+        public var tableSize: Int
+
+        /// Reads the head of an object, or of the first bytes of one.
+        ///
+        /// - Throws: ``IndexError`` for anything that is no delta set of this version of the format.
+        public init(decoding bytes: [UInt8]) throws(IndexError) {
+            var reader = ByteReader(bytes)
+            self = try Self(from: &reader)
+        }
+
+        init(from reader: inout ByteReader) throws(IndexError) {
+            let magic = try reader.slice("the magic number", DeltaSet.magic.count)
+            guard magic.elementsEqual(DeltaSet.magic) else {
+                throw IndexError(
+                    offset: 0,
+                    reason: magic.dropLast().elementsEqual(DeltaSet.magic.dropLast())
+                        ? "the delta set has version \(magic.last ?? 0) of the format, and this "
+                            + "program reads 1" : "this is no delta set"
+                )
+            }
+            new = try reader.digest("the digest of the newer index")
+            old = try reader.digest("the digest of the older index")
+            let rest = try reader.number("the size of the table", in: 0...DeltaSet.tableLimit)
+            tableSize = reader.offset + rest
+            guard tableSize <= DeltaSet.tableLimit else {
+                throw reader.fault("the table is too large")
+            }
+        }
+    }
+
+    /// The most bytes of a table.
+    static let tableLimit = Int(ManifestLimits.deltaTableSize.rawValue)
+
+    /// Reads a table that ``encodedTable()`` wrote, of which nothing is believed.
+    ///
+    /// Whether the indexes have what it names, ``check(from:to:)`` tells.
+    ///
+    /// - Throws: ``IndexError`` for anything that is not the table of a delta set of this version of the
+    ///   format.
+    public init(decodingTable bytes: [UInt8]) throws(IndexError) {
+        var reader = ByteReader(bytes)
+        let head = try Head(from: &reader)
+        guard head.tableSize == bytes.count else {
+            throw reader.fault("the table has \(bytes.count) bytes, and says \(head.tableSize)")
+        }
+        self.init(new: head.new, old: head.old)
+        // What each takes at least bounds how many there can be.
+        let counts = (
+            windows: try reader.number("the number of windows", in: 0...reader.left / 4),
+            frames: try reader.number("the number of delta frames", in: 0...reader.left / 35)
+        )
+        windows.reserveCapacity(counts.windows)
+        var next: Int64 = 0
+        for _ in 0..<counts.windows { windows.append(try Self.window(&next, from: &reader)) }
+        frames.reserveCapacity(counts.frames)
+        try readFrames(counts.frames, from: &reader)
+        guard reader.left == 0 else { throw reader.fault("\(reader.left) bytes too many") }
+    }
+
+    private static func window(
+        _ next: inout Int64,
+        from reader: inout ByteReader
+    ) throws(IndexError) -> Window {
+        let count = try reader.number("the number of parts of a window", in: 1...reader.left / 3)
+        var segments: [Segment] = []
+        segments.reserveCapacity(count)
+        var room = IndexLimits.windowLength
+        for _ in 0..<count {
+            let step = try reader.difference("the file of a window")
+            let (entry, isTooFar) = next.addingReportingOverflow(step)
+            guard !isTooFar, (0...Int64(Int32.max)).contains(entry) else {
+                throw reader.fault("a window is of a file that there cannot be")
+            }
+            next = entry + 1
+            let most = UInt64(ManifestLimits.installedSize.rawValue)
+            let offset = try reader.number("where a window begins", in: 0...most)
+            guard room > 0 else { throw reader.fault("a window is too large") }
+            let length = try reader.number("the length of a part of a window", in: 1...room)
+            room -= length
+            segments.append(Segment(entry: Int(entry), offset: Int64(offset), length: length))
+        }
+        return Window(segments: segments)
+    }
+
+    private mutating func readFrames(
+        _ count: Int,
+        from reader: inout ByteReader
+    ) throws(IndexError) {
+        var seen: Set<Int> = []
+        seen.reserveCapacity(count)
+        var places: [(position: Int, window: Int)] = []
+        places.reserveCapacity(count)
+        var next: Int64 = 0
+        for _ in 0..<count {
+            let step = try reader.difference("the frame of a delta frame")
+            let (position, isTooFar) = next.addingReportingOverflow(step)
+            guard !isTooFar, (0...Int64(Int32.max)).contains(position) else {
+                throw reader.fault("a delta frame makes a frame that there cannot be")
+            }
+            guard seen.insert(Int(position)).inserted else {
+                throw reader.fault("two delta frames make one frame")
+            }
+            next = position + 1
+            places.append((Int(position), 0))
+        }
+        var last: Int64 = 0
+        for index in 0..<count {
+            let step = try reader.difference("the window of a delta frame")
+            let (window, isTooFar) = last.addingReportingOverflow(step)
+            guard !isTooFar, windows.indices.contains(Int(clamping: window)) else {
+                throw reader.fault("a delta frame refers to a window that there is not")
+            }
+            last = window
+            places[index].window = Int(window)
+        }
+        var lengths: [Int] = []
+        lengths.reserveCapacity(count)
+        for _ in 0..<count {
+            lengths.append(
+                try reader.number("the length of a delta frame", in: 1...IndexLimits.frameLength)
+            )
+        }
+        for (place, length) in zip(places, lengths) {
+            let digest = try reader.digest("the digest of a delta frame")
+            frames.append(
+                Frame(
+                    position: place.position,
+                    window: place.window,
+                    length: length,
+                    digest: digest
+                )
+            )
+        }
+    }
+
+    /// The table as bytes: the same for equal sets.
+    public func encodedTable() -> [UInt8] {
+        var rest: [UInt8] = []
+        rest.append(number: windows.count)
+        rest.append(number: frames.count)
+        var next = 0
+        for window in windows {
+            rest.append(number: window.segments.count)
+            for segment in window.segments {
+                rest.append(difference: Int64(segment.entry - next))
+                next = segment.entry + 1
+                rest.append(number: UInt64(segment.offset))
+                rest.append(number: segment.length)
+            }
+        }
+        next = 0
+        for frame in frames {
+            rest.append(difference: Int64(frame.position - next))
+            next = frame.position + 1
+        }
+        var last = 0
+        for frame in frames {
+            rest.append(difference: Int64(frame.window - last))
+            last = frame.window
+        }
+        for frame in frames { rest.append(number: frame.length) }
+        for frame in frames { rest += frame.digest.bytes }
+        var bytes = Self.magic + new.bytes + old.bytes
+        bytes.append(number: rest.count)
+        return bytes + rest
+    }
+}
