@@ -42,6 +42,21 @@ import CZstd
         }
     }
 
+    /// Has all further frames of ``compress(_:)`` refer to `prefix`, of which a copy is kept; to nothing,
+    /// if it is empty.
+    ///
+    /// That takes longer than one frame after a prefix, and each frame much less. Nothing is referred to
+    /// where `prefix` begins as a dictionary of Zstandard does: such a frame decompresses with the
+    /// prefix, too.
+    public mutating func load(prefix: Span<UInt8>) {
+        let mark: [UInt8] = [0x37, 0xA4, 0x30, 0xEC]
+        let isDictionary = prefix.count >= 4 && (0..<4).allSatisfy { prefix[$0] == mark[$0] }
+        unsafe prefix.withUnsafeBufferPointer { buffer in
+            let count = isDictionary ? 0 : buffer.count
+            require(unsafe ZSTD_CCtx_loadDictionary(context, buffer.baseAddress, count))
+        }
+    }
+
     private mutating func frame(of bytes: Span<UInt8>) -> [UInt8] {
         let capacity = ZSTD_compressBound(bytes.count)
         return unsafe [UInt8](unsafeUninitializedCapacity: capacity) { output, count in

@@ -37,8 +37,9 @@ public struct IndexedPack: Equatable, Sendable {
     }
 }
 
-/// Makes an indexed pack of what a recipe selects: bundles `b/<SHA-256>` and the index `i/<SHA-256>` in a store,
-/// which is a directory that any web server can serve.
+/// Makes an indexed pack of what a recipe selects: bundles `b/<SHA-256>`, the index `i/<SHA-256>` and, where
+/// there is a previous version, a delta set `d/<SHA-256>`, in a store, which is a directory that any web
+/// server can serve.
 ///
 /// Objects are written under names that nobody asks for, made durable, and then renamed; what there is
 /// is never changed. The same files and the same previous index give the same bytes.
@@ -49,6 +50,9 @@ public struct IndexedPackWriter: Sendable {
     public var width: Int
     /// The index of the version before; an empty one for none.
     public var previous = ContentIndex()
+    /// Whether frames are also made as differences from the previous version, as far as its bundles are
+    /// in the store.
+    public var makesDeltas = true
     /// Told how many bytes of files are done.
     public var report: @Sendable (ByteCount) -> Void = { _ in }
 
@@ -92,26 +96,55 @@ public struct IndexedPackWriter: Sendable {
             run.abandon()
             throw error
         }
-        do throws(FileError) {
-            let (index, newBytes) = try await run.finish()
+        let (index, newBytes) = try await Self.finish(run)
+        let deltas = try await writeDeltas(to: index, bundles, store)
+        return try PackagingError.wrapping { () throws(FileError) in
             try bundles.synchronize()
-            let reference = try writeIndex(index, to: store)
             return IndexedPack(
                 pack: evaluation.recipe.pack,
                 policy: evaluation.recipe.policy,
                 userInfo: evaluation.recipe.userInfo,
                 index: index,
-                reference: reference,
+                reference: try writeIndex(index, deltas, to: store),
                 newBytes: ByteCount(newBytes)
             )
+        }
+    }
+
+    private static func finish(
+        _ run: consuming IndexedPackRun
+    ) async throws(PackagingError) -> (ContentIndex, Int64) {
+        do throws(FileError) {
+            return try await run.finish()
         } catch {
             throw .file(error)
         }
     }
 
+    /// Writes the delta set from the previous version; `nil` if none is wanted, or worth it.
+    private func writeDeltas(
+        to index: ContentIndex,
+        _ bundles: Directory,
+        _ store: Directory
+    ) async throws(PackagingError) -> PackIndex.DeltaFrames? {
+        guard makesDeltas, !previous.entries.isEmpty else { return nil }
+        let writer = DeltaSetWriter(
+            from: previous,
+            to: index,
+            in: bundles,
+            width: width
+        )
+        let set = DeltaSet(
+            new: Digest(of: index.encoded()),
+            old: Digest(of: previous.encoded())
+        )
+        return try await writer.write(set, to: store)
+    }
+
     /// Writes the index, and the delta from the previous one.
     private func writeIndex(
         _ index: ContentIndex,
+        _ frames: PackIndex.DeltaFrames?,
         to store: Directory
     ) throws(FileError) -> PackIndex {
         let directory = try store.makeDirectory("i")
@@ -133,7 +166,8 @@ public struct IndexedPackWriter: Sendable {
         let old = previous.encoded()
         let base = Digest(of: old)
         let delta = compressor.compress(content.span, after: old.span)
-        guard base != digest, delta.count < stored.count else { return reference }
+        // A delta set is found by the delta of the index, even by one that saves nothing by itself.
+        guard base != digest, delta.count < stored.count || frames != nil else { return reference }
         let deltaName = "\(digest).from.\(base)"
         try directory.write(delta, to: FilePath.Component(stringLiteral: deltaName), durably: true)
         reference.deltas = [
@@ -141,7 +175,8 @@ public struct IndexedPackWriter: Sendable {
                 base: base,
                 url: "i/\(deltaName)",
                 size: ByteCount(delta.count),
-                digest: Digest(of: delta)
+                digest: Digest(of: delta),
+                frames: frames
             )
         ]
         return reference

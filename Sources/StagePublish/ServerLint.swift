@@ -18,8 +18,7 @@ public enum ServerLint {
             var count = 0
             for (index, pack) in manifest.packs.enumerated() {
                 for object in Self.objects(of: pack, at: "packs[\(index)]") {
-                    let urls = manifest.urls(for: object.url, manifestURL: manifestURL ?? "")
-                    for url in urls {
+                    for url in object.urls(manifest, manifestURL ?? "") {
                         let place = count
                         count += 1
                         group.addTask {
@@ -40,7 +39,7 @@ public enum ServerLint {
         }
     }
 
-    /// What the manifest names of a pack: its archive, its index, and the deltas to that.
+    /// What the manifest names of a pack: its archive, its index, and what leads to that from older ones.
     private static func objects(
         of pack: Pack,
         at member: String
@@ -48,24 +47,44 @@ public enum ServerLint {
         var objects: [ManifestObject] = []
         if let archive = pack.archive {
             objects.append(
-                (archive.url, archive.size, archive.digest, "\(member).archive")
+                ManifestObject(archive.url, archive.size, archive.digest, "\(member).archive")
             )
         }
-        if let index = pack.index {
-            objects.append((index.url, index.size, index.digest, "\(member).index"))
-            for (place, delta) in index.deltas.enumerated() {
-                let path = "\(member).index.deltas[\(place)]"
-                objects.append((delta.url, delta.size, delta.digest, path))
-            }
+        guard let index = pack.index else { return objects }
+        objects.append(ManifestObject(index.url, index.size, index.digest, "\(member).index"))
+        for (place, delta) in index.deltas.enumerated() {
+            let path = "\(member).index.deltas[\(place)]"
+            objects.append(ManifestObject(delta.url, delta.size, delta.digest, path))
+            guard let frames = delta.frames else { continue }
+            objects.append(
+                ManifestObject(size: frames.size, digest: frames.digest, member: "\(path).frames") {
+                    $0.urls(forDeltaSet: frames.digest, of: index, manifestURL: $1)
+                }
+            )
         }
         return objects
     }
 }
 
 /// Something that a manifest names.
-private typealias ManifestObject = (url: String, size: ByteCount, digest: Digest, member: String)
+private struct ManifestObject {
+    var size: ByteCount
+    var digest: Digest
+    var member: String
+    /// Where it is, by a manifest and the URL of that.
+    var urls: @Sendable (Manifest, String) -> [String]
+}
 
-/// An archive or an index at one of its mirrors.
+extension ManifestObject {
+    /// Something that has a URL of its own.
+    fileprivate init(_ url: String, _ size: ByteCount, _ digest: Digest, _ member: String) {
+        self.init(size: size, digest: digest, member: member) {
+            $0.urls(for: url, manifestURL: $1)
+        }
+    }
+}
+
+/// An object of a manifest at one of its mirrors.
 struct ObjectCheck: Sendable {
     /// The size that it has.
     var size: ByteCount

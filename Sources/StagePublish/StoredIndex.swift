@@ -11,6 +11,9 @@ public struct StoredIndex: Equatable, Sendable {
     public var index: ContentIndex
     /// What a manifest says of it, with the deltas that lie beside it.
     public var reference: PackIndex
+    /// The delta sets that lie in the store for it, by the digests of the older indexes; the reference
+    /// names them.
+    public var deltaSets: [Digest: DeltaSet] = [:]
 
     /// Why a file is not the index of a pack.
     public enum Fault: Error, Equatable, Sendable {
@@ -78,6 +81,11 @@ public struct StoredIndex: Equatable, Sendable {
             } catch {
                 throw .file(error)
             }
+        }
+        do throws(FileError) {
+            try findDeltaSets(in: path.removingLastComponent().pushing("../d"))
+        } catch {
+            throw .file(error)
         }
     }
 }

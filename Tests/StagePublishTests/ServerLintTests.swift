@@ -53,6 +53,39 @@ import Testing
         }
     }
 
+    @Test func deltaSetsAreAskedForBesideTheirIndex() async throws {
+        let server = TestServer.current
+        let (size, digest) = (ByteCount(Self.content.count), Digest(of: Self.content))
+        var manifest = try manifest(server.url("/x/i/1"))
+        let delta = PackIndex.Delta(
+            base: digest,
+            url: "x/i/2",
+            size: size,
+            digest: digest,
+            frames: PackIndex.DeltaFrames(
+                size: size,
+                digest: digest,
+                tableSize: size,
+                tableDigest: digest
+            )
+        )
+        manifest.packs[0].archive = nil
+        manifest.packs[0].index = PackIndex(
+            url: "x/i/1",
+            size: size,
+            digest: digest,
+            contentSize: size,
+            contentDigest: digest,
+            bundleSize: size,
+            deltas: [delta]
+        )
+        for path in ["/x/i/1", "/x/i/2"] { server.answer(path, with: .content(Self.content)) }
+        let missing = await lint(manifest, at: server.url("/manifest.json"))
+        #expect(missing.map(\.member) == ["packs[0].index.deltas[0].frames.url"])
+        server.answer("/x/d/\(digest)", with: .content(Self.content))
+        #expect(await lint(manifest, at: server.url("/manifest.json")) == [])
+    }
+
     @Test func aGoodServerHasNoFindingsAndSendsOneByte() async throws {
         let server = TestServer.current
         #expect(try await findings(.content(Self.content)) == [])

@@ -62,10 +62,15 @@ private struct UpdateReport: Encodable, CustomStringConvertible {
     var removedFiles: Int
 
     init(from path: String, _ old: StoredIndex, to new: StoredIndex) {
-        let estimate = UpdateEstimate(from: old.index, to: new.index)
+        let estimate = UpdateEstimate(
+            from: old.index,
+            to: new.index,
+            using: new.deltaSets[old.reference.contentDigest]
+        )
         let delta = new.reference.deltas.first { $0.base == old.reference.contentDigest }
         from = path
-        downloadSize = estimate.bundleBytes + (delta?.size ?? new.reference.size)
+        downloadSize =
+            estimate.bundleBytes + estimate.deltaBytes + (delta?.size ?? new.reference.size)
         requests = estimate.requests + 1
         reusedFiles = estimate.reusedFiles
         changedFiles = estimate.changedFiles

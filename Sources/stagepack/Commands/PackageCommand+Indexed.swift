@@ -21,6 +21,7 @@ extension PackageCommand {
         let display = PackagingDisplay(pack, total: evaluation.installedSize)
         var writer = IndexedPackWriter(width: ProcessInfo.processInfo.activeProcessorCount)
         if let level { writer.level = level }
+        writer.makesDeltas = !noDeltas
         if let base { writer.previous = try IndexFile(base).index(of: pack, in: path) }
         writer.report = { display.take($0) }
         let configured = writer

@@ -18,7 +18,8 @@ struct PackageCommand: StagePackSubcommand {
 
             With '--indexed' the pack is an index with bundles, in a store that any web server can \
             serve: an update then costs about the bytes that changed. '--base' names the index of \
-            the version before.
+            the version before; if its bundles are in the store, changed parts of files are also \
+            stored as differences from it.
             """
     )
 
@@ -68,6 +69,9 @@ struct PackageCommand: StagePackSubcommand {
     )
     var base: String?
 
+    @Flag(help: "With '--base': store nothing as differences from files of the version before.")
+    var noDeltas = false
+
     @Flag(help: "Print what the recipe selects, and write nothing.") var evaluate = false
     @Flag(help: "Print the result as JSON.") var json = false
     @Flag(name: .shortAndLong, help: "Print nothing but errors.") var quiet = false
@@ -77,9 +81,11 @@ struct PackageCommand: StagePackSubcommand {
     mutating func validate() throws {
         if indexed {
             if format != nil { throw ValidationError("'--format' is for archives.") }
+            if noDeltas, base == nil { throw ValidationError("'--no-deltas' is for '--base'.") }
             guard let level, !(1...22).contains(level) else { return }
             throw ValidationError("'--level' of an indexed pack is a number from 1 to 22.")
         }
+        if noDeltas { throw ValidationError("'--no-deltas' is for '--indexed'.") }
         if base != nil { throw ValidationError("'--base' is for '--indexed'.") }
         let levels = ArchiveWriter.levels(of: archiveFormat) ?? 0...0
         guard let level, !levels.contains(level) else { return }

@@ -43,6 +43,8 @@ struct IndexedPackageReport: Encodable, CustomStringConvertible {
     var sha256: Digest
     var bundleSize: ByteCount
     var newBytes: ByteCount
+    /// The bytes of the delta set; `nil` without one.
+    var deltaBytes: ByteCount?
     var installedSize: ByteCount
     var fileCount: Int
 
@@ -53,6 +55,7 @@ struct IndexedPackageReport: Encodable, CustomStringConvertible {
         sha256 = packaged.reference.digest
         bundleSize = packaged.reference.bundleSize
         newBytes = packaged.newBytes
+        deltaBytes = packaged.reference.deltas.first?.frames?.size
         installedSize = packaged.index.installedSize
         fileCount = packaged.index.fileCount
     }
@@ -62,10 +65,14 @@ struct IndexedPackageReport: Encodable, CustomStringConvertible {
         \(pack): \(file.forDisplay())
           size           \(size.rawValue) (\(size))
           sha256         \(sha256)
-          bundleSize     \(bundleSize.rawValue) (\(bundleSize)), of which new: \(newBytes)
+          bundleSize     \(bundleSize.rawValue) (\(bundleSize)), of which new: \(newBytes)\(deltas)
           installedSize  \(installedSize.rawValue) (\(installedSize))
           fileCount      \(fileCount)
         """
+    }
+
+    private var deltas: String {
+        deltaBytes.map { "\n  deltaBytes     \($0.rawValue) (\($0))" } ?? ""
     }
 }
 

@@ -1,0 +1,66 @@
+import StageDigest
+import StageFrame
+import StageIndex
+import StageModel
+import StageSystem
+import SystemPackage
+
+/// The frames of a version whose bundles are in a publisher's store.
+struct StoredFrames: Sendable {
+    let index: ContentIndex
+    /// The folder of the bundles.
+    let bundles: Directory
+
+    /// Returns the content of a frame; `nil` if the store has no such bundle, or other bytes in it.
+    func content(
+        of position: Int,
+        _ decompressor: inout FrameDecompressor
+    ) throws(FileError) -> [UInt8]? {
+        let frame = index.frames[position]
+        let name = FilePath("\(index.bundles[frame.bundle].digest)")
+        guard let file = try bundles.file(reading: name) else { return nil }
+        var bytes = [UInt8](repeating: 0, count: frame.storedLength)
+        guard try file.read(into: &bytes, at: frame.offset) == bytes.count else { return nil }
+        if frame.compressed != nil {
+            // Bytes that are not the frame are as good as none.
+            guard let content = try? decompressor.decompress(bytes.span, to: frame.length) else {
+                return nil
+            }
+            bytes = content
+        }
+        return Digest(of: bytes) == frame.digest ? bytes : nil
+    }
+
+    /// Returns the bytes of a window; `nil` if the store does not have all of them.
+    func bytes(
+        of window: DeltaSet.Window,
+        _ decompressor: inout FrameDecompressor
+    ) throws(FileError) -> [UInt8]? {
+        var bytes: [UInt8] = []
+        bytes.reserveCapacity(window.length)
+        for segment in window.segments {
+            guard case .file(let file) = index.entries[segment.entry].kind else { return nil }
+            let range = segment.offset..<segment.offset + Int64(segment.length)
+            switch file.content {
+            case .part(let frame, let start):
+                guard let content = try content(of: frame, &decompressor) else { return nil }
+                bytes += content[start + Int(range.lowerBound)..<start + Int(range.upperBound)]
+            case .frames(let list):
+                var offset: Int64 = 0
+                for frame in list where offset < range.upperBound {
+                    let span = offset..<offset + Int64(index.frames[frame].length)
+                    offset = span.upperBound
+                    let common = span.clamped(to: range)
+                    guard !common.isEmpty else { continue }
+                    guard let content = try content(of: frame, &decompressor) else { return nil }
+                    let start = span.lowerBound
+                    bytes +=
+                        content[
+                            Int(common.lowerBound - start)..<Int(common.upperBound - start)
+                        ]
+                }
+            }
+        }
+        return bytes
+    }
+}
