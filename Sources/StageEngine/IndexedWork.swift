@@ -64,8 +64,15 @@ struct IndexedWork: Sendable {
             }
         }
         let missing = tree.frames(except: local.done).filter { !local.frames.contains($0) }
+        let left = try await makeFrames(
+            missing,
+            of: tree,
+            except: local.done,
+            from: base?.directory,
+            &figures
+        )
         let fetch = FrameFetch(work: self, tree: tree, done: local.done)
-        let (received, source) = try await fetch.run(missing)
+        let (received, source) = try await fetch.run(left)
         figures.transferred = figures.transferred + received
         figures.source = source ?? figures.source
         let needed = missing.reduce(Int64(0)) { $0 + Int64(index.frames[$1].storedLength) }

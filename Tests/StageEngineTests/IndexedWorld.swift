@@ -31,7 +31,8 @@ final class IndexedWorld {
     func publish(
         _ files: [String: [UInt8]],
         links: [String: String] = [:],
-        directories: [String] = []
+        directories: [String] = [],
+        deltas: Bool = true
     ) async throws -> IndexedPack {
         revision += 1
         let source = root.path.appending("source-\(revision)")
@@ -57,6 +58,7 @@ final class IndexedWorld {
         var writer = IndexedPackWriter(width: 2)
         writer.level = 3
         writer.previous = previous
+        writer.makesDeltas = deltas
         let packaged = try await writer.write(RecipeEvaluation(recipe), to: store)
         try FileManager.default.removeItem(atPath: source.string)
         previous = packaged.index
@@ -68,21 +70,18 @@ final class IndexedWorld {
     /// Has the server answer for everything in the store, and with a manifest.
     func serve(
         mirrors: [String] = [],
+        offering offered: Pack? = nil,
         changing change: (Answer) -> Answer = { $0 }
     ) throws {
-        for folder in ["b", "i"] {
-            for name in try FileManager.default.contentsOfDirectory(
-                atPath: "\(store.path)/\(folder)"
-            ) {
-                let bytes = try bytes(of: FilePath("\(store.path)/\(folder)/\(name)"))
-                server.answer("/\(folder)/\(name)", with: change(.content(bytes)))
-            }
+        for path in ["b", "i", "d"].flatMap({ objects(in: $0) }) {
+            let bytes = try bytes(of: store.path.appending(String(path.dropFirst())))
+            server.answer(path, with: change(.content(bytes)))
         }
         let manifest = Manifest(
             application: try ApplicationID("net.example.game"),
             revision: revision,
             baseURLs: mirrors,
-            packs: [try #require(pack)]
+            packs: [try #require(offered ?? pack)]
         )
         server.answer("/manifest.json", with: .content(manifest.json()))
     }
@@ -146,9 +145,17 @@ final class IndexedWorld {
     /// The requests for bundles.
     var bundleRequests: Int { bundles.reduce(0) { $0 + server.counts(for: $1).requests } }
     /// The paths of the bundles on the server.
-    var bundles: [String] {
-        let names = try? FileManager.default.contentsOfDirectory(atPath: "\(store.path)/b")
-        return (names ?? []).sorted().map { "/b/\($0)" }
+    var bundles: [String] { objects(in: "b") }
+    /// The paths of the delta sets on the server.
+    var deltaSets: [String] { objects(in: "d") }
+    /// The bytes of bodies that the server has sent of delta sets.
+    var deltaBytes: Int { deltaSets.reduce(0) { $0 + server.counts(for: $1).bytes } }
+    /// The requests for delta sets.
+    var deltaRequests: Int { deltaSets.reduce(0) { $0 + server.counts(for: $1).requests } }
+
+    private func objects(in folder: String) -> [String] {
+        let names = try? FileManager.default.contentsOfDirectory(atPath: "\(store.path)/\(folder)")
+        return (names ?? []).sorted().map { "/\(folder)/\($0)" }
     }
 }
 

@@ -60,8 +60,9 @@ struct IndexedPublisher {
     /// Serves the store, and a manifest that offers an index of it.
     func publish(_ index: String, version: Int, rate: Int? = nil) throws {
         let stored = try StoredIndex(at: FilePath(index))
-        for folder in ["b", "i"] as [FilePath.Component] {
+        for folder in ["b", "i", "d"] as [FilePath.Component] {
             let place = store.appending(folder)
+            guard FileStatus.exists(place) else { continue }
             for name in try Directory.open(place).entries().map(\.name) {
                 let answer = Answer.content(try bytes(of: place.appending(name)))
                 world.server.answer("/\(folder)/\(name)", with: answer.with { $0.rate = rate })
@@ -92,9 +93,13 @@ struct IndexedPublisher {
         }
     }
 
-    /// The bytes of bundles that were sent.
+    /// The bytes of bundles and delta sets that were sent.
     var bytesSent: Int {
-        let names = (try? Directory.open(store.appending("b")).entries()) ?? []
-        return names.reduce(0) { $0 + world.server.counts(for: "/b/\($1.name)").bytes }
+        ["b", "d"].reduce(0) { sum, folder in
+            let names = (try? Directory.open(store.appending(folder)).entries()) ?? []
+            return names.reduce(sum) {
+                $0 + world.server.counts(for: "/\(folder)/\($1.name)").bytes
+            }
+        }
     }
 }
