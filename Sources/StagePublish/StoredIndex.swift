@@ -62,27 +62,8 @@ public struct StoredIndex: Equatable, Sendable {
             contentDigest: contentDigest,
             bundleSize: index.storedSize
         )
-        for name in names.sorted() where name.hasPrefix("\(contentDigest).from.") {
-            let base = try? Digest(hexadecimal: String(name.suffix(2 * Digest.byteCount)))
-            guard let base, let component = FilePath.Component(name) else { continue }
-            do throws(FileError) {
-                let delta = try File.open(
-                    readingRegular: path.removingLastComponent().appending(component)
-                )
-                .readAll(limit: IndexLimits.byteCount)
-                reference.deltas.append(
-                    PackIndex.Delta(
-                        base: base,
-                        url: "i/\(name)",
-                        size: ByteCount(delta.count),
-                        digest: Digest(of: delta)
-                    )
-                )
-            } catch {
-                throw .file(error)
-            }
-        }
         do throws(FileError) {
+            try findDeltas(named: names, in: path.removingLastComponent())
             try findDeltaSets(in: path.removingLastComponent().pushing("../d"))
         } catch {
             throw .file(error)

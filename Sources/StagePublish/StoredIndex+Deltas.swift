@@ -5,6 +5,24 @@ import StageSystem
 import SystemPackage
 
 extension StoredIndex {
+    /// Finds what leads to this index from older ones, among the names of its folder.
+    mutating func findDeltas(named names: [String], in folder: FilePath) throws(FileError) {
+        for name in names.sorted() where name.hasPrefix("\(reference.contentDigest).from.") {
+            let base = try? Digest(hexadecimal: String(name.suffix(2 * Digest.byteCount)))
+            guard let base, let component = FilePath.Component(name) else { continue }
+            let delta = try File.open(readingRegular: folder.appending(component))
+                .readAll(limit: IndexLimits.byteCount)
+            reference.deltas.append(
+                PackIndex.Delta(
+                    base: base,
+                    url: "i/\(name)",
+                    size: ByteCount(delta.count),
+                    digest: Digest(of: delta)
+                )
+            )
+        }
+    }
+
     /// Finds the delta sets that make this version, and names them beside the deltas of the index; of
     /// two from one version, the smaller.
     ///
