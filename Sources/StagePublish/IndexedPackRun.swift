@@ -61,9 +61,10 @@ struct IndexedPackRun: ~Copyable {
 
     consuming func abandon() { packer.abandon() }
 
-    /// Finds the frames of the previous version of which less than half is left: files in them are gathered
-    /// again, apart from what is new, so that a first installation does not fetch the rest for ever. Who has
-    /// the previous version has these files, and fetches none of that.
+    /// Finds the frames of the previous version of which less than half is left.
+    ///
+    /// Files in them are gathered again, apart from what is new, so that a first installation does not
+    /// fetch the rest for ever. Who has the previous version has these files, and fetches none of that.
     mutating func survey(_ entries: [RecipeEvaluation.Entry]) throws(PackagingError) {
         guard !known.isEmpty else { return }
         var left: [Int: Int64] = [:]

@@ -4,8 +4,8 @@ public import StageTransfer
 /// Says what is wrong with the servers of a manifest's archives, and what keeps downloads from being
 /// continued there.
 public enum ServerLint {
-    /// Asks every mirror of every archive for the archive's last byte, and returns what there is to say
-    /// of the answers, in the order of the manifest.
+    /// Asks every mirror of every archive, index and bundle for its last byte, and returns what there is
+    /// to say of the answers, in the order of the manifest, bundles last.
     ///
     /// `manifestURL` is where the manifest is going to be; without it, archives whose URLs depend on
     /// that are findings.
@@ -14,28 +14,47 @@ public enum ServerLint {
         manifestURL: String?,
         with engine: TransferEngine
     ) async -> [LintFinding] {
-        await withTaskGroup(of: (Int, [LintFinding]).self) { group in
-            var count = 0
-            for (index, pack) in manifest.packs.enumerated() {
-                for object in Self.objects(of: pack, at: "packs[\(index)]") {
-                    for url in object.urls(manifest, manifestURL ?? "") {
-                        let place = count
-                        count += 1
-                        group.addTask {
-                            let check = ObjectCheck(
-                                size: object.size,
-                                digest: object.digest,
-                                url: url,
-                                member: object.member
-                            )
-                            return (place, await check.findings(with: engine))
-                        }
-                    }
+        var checks: [ObjectCheck] = []
+        var bundles: [BundleLint] = []
+        for (index, pack) in manifest.packs.enumerated() {
+            for object in Self.objects(of: pack, at: "packs[\(index)]") {
+                checks += object.urls(manifest, manifestURL ?? "").map {
+                    ObjectCheck(
+                        size: object.size,
+                        digest: object.digest,
+                        url: $0,
+                        member: object.member
+                    )
                 }
+            }
+            guard let reference = pack.index else { continue }
+            bundles.append(
+                BundleLint(
+                    manifest: manifest,
+                    manifestURL: manifestURL ?? "",
+                    reference: reference,
+                    member: "packs[\(index)].index"
+                )
+            )
+        }
+        var findings = await Self.findings(of: checks, with: engine)
+        // One index in memory at a time.
+        for lint in bundles { findings += await lint.findings(with: engine) }
+        return findings
+    }
+
+    /// Asks for all of them, and returns what there is to say in their order.
+    static func findings(
+        of checks: [ObjectCheck],
+        with engine: TransferEngine
+    ) async -> [LintFinding] {
+        await withTaskGroup(of: (Int, [LintFinding]).self) { group in
+            for (place, check) in checks.enumerated() {
+                group.addTask { (place, await check.findings(with: engine)) }
             }
             var findings: [Int: [LintFinding]] = [:]
             for await (place, found) in group { findings[place] = found }
-            return (0..<count).flatMap { findings[$0] ?? [] }
+            return checks.indices.flatMap { findings[$0] ?? [] }
         }
     }
 
@@ -149,7 +168,7 @@ struct ObjectCheck: Sendable {
                 finding(
                     .error,
                     "is answered with status \(summary.status)",
-                    hint: summary.status == 404 ? "upload the archive before the manifest" : nil
+                    hint: summary.status == 404 ? "upload it before the manifest" : nil
                 )
             ]
         }

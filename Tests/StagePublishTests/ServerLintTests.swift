@@ -1,5 +1,7 @@
 import Logging
 import StageDigest
+import StageFrame
+import StageIndex
 import StageModel
 import StagePublish
 import StageSystem
@@ -53,33 +55,70 @@ import Testing
         }
     }
 
-    @Test func deltaSetsAreAskedForBesideTheirIndex() async throws {
+    /// A manifest with an indexed pack, whose index is on the server.
+    private func indexed() throws -> Manifest {
         let server = TestServer.current
         let (size, digest) = (ByteCount(Self.content.count), Digest(of: Self.content))
+        let bundle = ContentIndex.Bundle(digest: digest, size: size.rawValue)
+        let index = ContentIndex(bundles: [bundle]).encoded()
+        var compressor = FrameCompressor(level: 3)
+        let stored = compressor.compress(index.span)
+        server.answer("/x/i/1", with: .content(stored))
         var manifest = try manifest(server.url("/x/i/1"))
-        let delta = PackIndex.Delta(
-            base: digest,
-            url: "x/i/2",
-            size: size,
-            digest: digest,
-            frames: PackIndex.DeltaFrames(
-                size: size,
-                digest: digest,
-                tableSize: size,
-                tableDigest: digest
-            )
-        )
         manifest.packs[0].archive = nil
         manifest.packs[0].index = PackIndex(
             url: "x/i/1",
-            size: size,
-            digest: digest,
-            contentSize: size,
-            contentDigest: digest,
-            bundleSize: size,
-            deltas: [delta]
+            size: ByteCount(stored.count),
+            digest: Digest(of: stored),
+            contentSize: ByteCount(index.count),
+            contentDigest: Digest(of: index),
+            bundleSize: size
         )
-        for path in ["/x/i/1", "/x/i/2"] { server.answer(path, with: .content(Self.content)) }
+        return manifest
+    }
+
+    @Test func bundlesAreAskedForBesideTheirIndex() async throws {
+        let server = TestServer.current
+        let manifest = try indexed()
+        let url = server.url("/manifest.json")
+        #expect(await lint(manifest, at: url).map(\.member) == ["packs[0].index: bundles[0].url"])
+        let path = "/x/b/\(Digest(of: Self.content))"
+        server.answer(path, with: .content(Self.content))
+        #expect(await lint(manifest, at: url) == [])
+        server.answer(path, with: .content(Array(Self.content.dropLast())))
+        #expect(await lint(manifest, at: url).map(\.member) == ["packs[0].index: bundles[0].size"])
+    }
+
+    @Test func anotherIndexIsAFinding() async throws {
+        let server = TestServer.current
+        let manifest = try indexed()
+        let size = try #require(manifest.packs[0].index).size.rawValue
+        server.answer("/x/i/1", with: .content([UInt8](repeating: 0, count: Int(size))))
+        let found = await lint(manifest, at: server.url("/manifest.json"))
+        #expect(found.map(\.member) == ["packs[0].index.sha256"])
+    }
+
+    @Test func deltaSetsAreAskedForBesideTheirIndex() async throws {
+        let server = TestServer.current
+        let (size, digest) = (ByteCount(Self.content.count), Digest(of: Self.content))
+        var manifest = try indexed()
+        manifest.packs[0].index?.deltas = [
+            PackIndex.Delta(
+                base: digest,
+                url: "x/i/2",
+                size: size,
+                digest: digest,
+                frames: PackIndex.DeltaFrames(
+                    size: size,
+                    digest: digest,
+                    tableSize: size,
+                    tableDigest: digest
+                )
+            )
+        ]
+        for path in ["/x/i/2", "/x/b/\(digest)"] {
+            server.answer(path, with: .content(Self.content))
+        }
         let missing = await lint(manifest, at: server.url("/manifest.json"))
         #expect(missing.map(\.member) == ["packs[0].index.deltas[0].frames.url"])
         server.answer("/x/d/\(digest)", with: .content(Self.content))

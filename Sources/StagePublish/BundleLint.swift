@@ -1,0 +1,57 @@
+import StageDigest
+import StageFrame
+import StageIndex
+import StageModel
+import StageTransfer
+
+/// The bundles of an indexed pack, which its index alone names.
+struct BundleLint: Sendable {
+    var manifest: Manifest
+    var manifestURL: String
+    var reference: PackIndex
+    /// The path of the manifest's member that names the index.
+    var member: String
+
+    /// Fetches the index, and asks every mirror for the last byte of each bundle.
+    ///
+    /// Of an index that does not come nothing is said: it is asked for by itself as well.
+    func findings(with engine: TransferEngine) async -> [LintFinding] {
+        let urls = manifest.urls(for: reference.url, manifestURL: manifestURL)
+        guard urls.allSatisfy({ $0.contains(":") }) else { return [] }
+        var fetch = ContentFetch(mirrors: urls, limit: reference.size)
+        fetch.promise = .archive
+        guard case .document(let document)? = try? await engine.fetch(fetch) else { return [] }
+        guard Digest(of: document.bytes) == reference.digest else {
+            return [
+                LintFinding(
+                    severity: .error,
+                    member: "\(member).sha256",
+                    message: "expected \(reference.digest), found \(Digest(of: document.bytes)) "
+                        + "at '\(document.url.forDisplay())'",
+                    hint: "upload the index again, under a URL of its own for each version"
+                )
+            ]
+        }
+        let index: ContentIndex
+        do {
+            var decompressor = FrameDecompressor()
+            let size = Int(reference.contentSize.rawValue)
+            index = try ContentIndex(
+                decoding: try decompressor.decompress(document.bytes.span, to: size)
+            )
+        } catch {
+            return [LintFinding(severity: .error, member: member, message: "\(error)")]
+        }
+        let checks = index.bundles.enumerated().flatMap { place, bundle in
+            manifest.urls(forBundle: bundle.digest, of: reference, manifestURL: manifestURL).map {
+                ObjectCheck(
+                    size: ByteCount(bundle.size),
+                    digest: bundle.digest,
+                    url: $0,
+                    member: "\(member): bundles[\(place)]"
+                )
+            }
+        }
+        return await ServerLint.findings(of: checks, with: engine)
+    }
+}
