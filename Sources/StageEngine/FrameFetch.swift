@@ -134,10 +134,17 @@ struct FrameFetch: Sendable {
         do throws(StageError) {
             url = try await work.fetch(fetch).url
         } catch .transfer(.unacceptable(_, .ranges)) {
+            let bundle = try await bundles.file(of: request.bundle)
             consumer.take(.began)
-            let bytes = try await bundles.part(request)
-            progress.backlog.add(bytes.count)
-            consumer.take(.bytes(bytes))
+            var rest = request.range
+            while !rest.isEmpty {
+                let bytes = try await work.bytes(of: bundle, in: rest.prefix(1 << 20))
+                guard !bytes.isEmpty else { break }
+                rest = rest.dropFirst(bytes.count)
+                progress.backlog.add(bytes.count)
+                consumer.take(.bytes(bytes))
+                await consumer.settle()
+            }
         } catch {
             // What has come whole is written, and not asked for again.
             _ = try? await consumer.finish(url)
@@ -231,6 +238,13 @@ private final class RangeConsumer: Sendable {
         if let error { throw error }
     }
 
+    /// Waits until everything that was taken is done with.
+    func settle() async {
+        await withCheckedContinuation { continuation in
+            queue.async { continuation.resume() }
+        }
+    }
+
     private func consume(_ piece: BodyPiece, _ state: inout State) {
         switch piece {
         case .began:
@@ -291,32 +305,24 @@ private actor BundleFiles {
         self.index = index
     }
 
-    /// Returns a range of a bundle, after fetching all of it.
-    func part(_ request: RangePlan.Request) async throws(StageError) -> [UInt8] {
-        let bundle = index.bundles[request.bundle]
+    /// Returns the file of a bundle, after fetching all of it.
+    func file(of number: Int) async throws(StageError) -> PartFile {
+        let bundle = index.bundles[number]
         let task: Task<Result<PartFile, StageError>, Never>
-        if let running = files[request.bundle] {
+        if let running = files[number] {
             task = running
         } else {
             task = Task { [work] in
                 await Result { () async throws(StageError) in try await work.download(bundle) }
             }
-            files[request.bundle] = task
+            files[number] = task
         }
         let result = await withTaskCancellationHandler {
             await task.value
         } onCancel: {
             task.cancel()
         }
-        let part = try result.get()
-        return try await work.blocking { () throws(StageError) in
-            try IndexedWork.storing { () throws(FileError) in
-                var bytes = [UInt8](repeating: 0, count: request.range.count)
-                let file = try File.open(reading: part.path)
-                let count = try file.read(into: &bytes, at: request.range.lowerBound)
-                return Array(bytes[..<count])
-            }
-        }
+        return try result.get()
     }
 
     /// Removes what is not needed any more; what was not complete stays for a later run.
@@ -337,6 +343,24 @@ extension IndexedWork {
             of: reference,
             manifestURL: manifest.record.resolvedURL
         )
+    }
+
+    /// Reads bytes of a bundle that is here; fewer where it is shorter.
+    fileprivate func bytes(
+        of bundle: PartFile,
+        in range: Range<Int64>
+    ) async throws(StageError) -> [UInt8] {
+        try await blocking { () throws(StageError) in
+            try Self.storing { () throws(FileError) in
+                var bytes = [UInt8](repeating: 0, count: range.count)
+                let count = try File.open(reading: bundle.path).read(
+                    into: &bytes,
+                    at: range.lowerBound
+                )
+                bytes.removeLast(bytes.count - count)
+                return bytes
+            }
+        }
     }
 
     /// Fetches a bundle whole.

@@ -10,14 +10,23 @@ import SystemPackage
 /// It says only where to look: what is found there is compared with the digest that it ought to have. So
 /// digests are remembered by their hashes alone.
 struct HeldContent: Sendable {
+    /// The digest of the index that the generation was made from, if there was one.
+    private(set) var indexDigest: Digest?
     /// The paths of the files, one after the other.
     private var paths: [UInt8] = []
-    /// Where in `paths` each file's ends.
-    private var ends: [Int] = []
+    private var list: [File] = []
     /// A file with this content, by the hash of its digest.
     private var files: [Int: Int32] = [:]
     /// Where the content of a frame is, by the hash of its digest.
     private var frames: [Int: Place] = [:]
+
+    private struct File {
+        /// Its position in the index; -1 without one.
+        var entry: Int32
+        var size: Int64
+        /// Where in `paths` its path ends.
+        var end: Int
+    }
 
     private struct Place {
         var file: Int32
@@ -26,11 +35,16 @@ struct HeldContent: Sendable {
 
     /// Finds out what a generation has: from its index, or from its listing where it was an archive.
     init(of generation: Directory) throws(FileError) {
-        if let index = try IndexedWork.storedIndex(in: generation) {
+        let name = FilePath(IndexedWork.indexName)
+        if let bytes = try generation.file(reading: name)?.readAll(limit: IndexLimits.byteCount),
+            // Each byte that it leads to is verified, and without it the listing does.
+            let index = try? ContentIndex(decoding: bytes)
+        {
+            indexDigest = Digest(of: bytes)
             add(index)
         } else {
             try ContentListing.forEachFile(in: generation) { path, digest in
-                files[digest.hashValue] = add(path)
+                files[digest.hashValue] = add(path, -1, 0)
             }
         }
     }
@@ -45,22 +59,33 @@ struct HeldContent: Sendable {
         frames[frame.digest.hashValue].map { (path($0.file), $0.offset) }
     }
 
-    private func path(_ file: Int32) -> String {
-        let start = file == 0 ? 0 : ends[Int(file) - 1]
-        return String(decoding: paths[start..<ends[Int(file)]], as: UTF8.self)
+    /// The file at a position of the index.
+    func file(at entry: Int) -> (path: String, size: Int64)? {
+        var (low, high) = (0, list.count)
+        while low < high {
+            let middle = (low + high) / 2
+            if Int(list[middle].entry) < entry { low = middle + 1 } else { high = middle }
+        }
+        guard low < list.count, Int(list[low].entry) == entry else { return nil }
+        return (path(Int32(low)), list[low].size)
     }
 
-    private mutating func add(_ path: some Sequence<UInt8>) -> Int32 {
+    private func path(_ file: Int32) -> String {
+        let start = file == 0 ? 0 : list[Int(file) - 1].end
+        return String(decoding: paths[start..<list[Int(file)].end], as: UTF8.self)
+    }
+
+    private mutating func add(_ path: some Sequence<UInt8>, _ entry: Int, _ size: Int64) -> Int32 {
         paths += path
-        ends.append(paths.count)
-        return Int32(ends.count - 1)
+        list.append(File(entry: Int32(entry), size: size, end: paths.count))
+        return Int32(list.count - 1)
     }
 
     private mutating func add(_ index: ContentIndex) {
         let length = index.files.reduce(0) { $0 + $1.path.text.utf8.count }
         paths.reserveCapacity(length)
-        for (_, path, file) in index.files where file.size > 0 {
-            let number = add(path.text.utf8)
+        for (position, path, file) in index.files where file.size > 0 {
+            let number = add(path.text.utf8, position, file.size)
             files[file.digest.hashValue] = number
             guard case .frames(let list) = file.content else { continue }
             var offset: Int64 = 0

@@ -21,19 +21,19 @@ extension IndexedWork {
         of tree: IndexedTree,
         except done: [Bool],
         from base: Directory?,
+        _ held: HeldContent?,
         _ figures: inout StagingFigures
     ) async throws(StageError) -> [Int] {
         let wanted = missing.reduce(Int64(0)) { $0 + Int64(tree.index.frames[$1].storedLength) }
-        guard let base, let reference = try await deltaFrames(from: base),
+        guard let base, let held, let digest = held.indexDigest,
+            let reference = reference.deltas.first(where: { $0.base == digest })?.frames,
             reference.tableSize.rawValue < wanted
         else { return missing }
         let fetch = DeltaFetch(work: self, tree: tree, done: done, reference: reference)
         guard let table = try await fetch.table() else { return missing }
         let source = try await blocking { () throws(StageError) in
             try Self.storing { () throws(FileError) in
-                // The older index is needed no more when it is known where the windows are.
-                defer { HeapMemory.release() }
-                return try DeltaSource(table, base, tree.index)
+                try DeltaSource(table, base, held, tree.index)
             }
         }
         guard let source else { return missing }
@@ -41,22 +41,6 @@ extension IndexedWork {
         let made = try await fetch.run(RangePlan(missing, of: source), source, begun)
         figures.transferred = figures.transferred + fetch.received
         return missing.filter { !made.contains($0) }
-    }
-
-    /// What the manifest says of a delta set from the version that a generation was made of.
-    private func deltaFrames(
-        from base: Directory
-    ) async throws(StageError) -> PackIndex.DeltaFrames? {
-        guard reference.deltas.contains(where: { $0.frames != nil }) else { return nil }
-        let bytes = try await blocking { () throws(StageError) in
-            try Self.storing { () throws(FileError) in
-                try base.file(reading: FilePath(Self.indexName))?
-                    .readAll(limit: IndexLimits.byteCount)
-            }
-        }
-        guard let bytes else { return nil }
-        let digest = Digest(of: bytes)
-        return reference.deltas.first { $0.base == digest }?.frames
     }
 }
 
@@ -77,15 +61,18 @@ private struct DeltaSource: Sendable {
     /// The files of windows, by their entries in the older index.
     private let paths: [Int: FilePath]
 
-    /// Reads a table whose digest is right; `nil` if it is of other versions than those of `base` and
+    /// Reads a table whose digest is right; `nil` if it is of other versions than the one that is held and
     /// `new`.
-    init?(_ table: [UInt8], _ base: Directory, _ new: ContentIndex) throws(FileError) {
-        guard let content = try base.directory(FilePath(ContainerLayout.content)),
-            let old = try IndexedWork.storedIndex(in: base)
-        else { return nil }
+    init?(
+        _ table: [UInt8],
+        _ base: Directory,
+        _ held: HeldContent,
+        _ new: ContentIndex
+    ) throws(FileError) {
         // A set that cannot be used is as good as none.
-        guard let set = try? DeltaSet(decodingTable: table),
-            (try? set.check(from: old, to: new)) != nil
+        guard let content = try base.directory(FilePath(ContainerLayout.content)),
+            let set = try? DeltaSet(decodingTable: table),
+            (try? set.check(to: new) { held.file(at: $0)?.size }) != nil
         else { return nil }
         self.set = set
         self.content = content
@@ -93,7 +80,7 @@ private struct DeltaSource: Sendable {
         ranges = set.ranges(afterTable: table.count)
         var paths: [Int: FilePath] = [:]
         for segment in set.windows.lazy.flatMap(\.segments) where paths[segment.entry] == nil {
-            paths[segment.entry] = FilePath(old.entries[segment.entry].path.text)
+            paths[segment.entry] = held.file(at: segment.entry).map { FilePath($0.path) }
         }
         self.paths = paths
     }

@@ -69,6 +69,7 @@ struct IndexedWork: Sendable {
             of: tree,
             except: local.done,
             from: base?.directory,
+            held,
             &figures
         )
         let fetch = FrameFetch(work: self, tree: tree, done: local.done)
@@ -157,14 +158,6 @@ struct IndexedWork: Sendable {
             _ = try tree.write(position, bytes, except: inventory.done, &cursor)
             inventory.frames.insert(position)
         }
-    }
-
-    /// The index that a generation was made from; `nil` if there is none, or it is not readable.
-    static func storedIndex(in generation: Directory) throws(FileError) -> ContentIndex? {
-        guard let file = try generation.file(reading: FilePath(indexName)) else { return nil }
-        let bytes = try file.readAll(limit: IndexLimits.byteCount)
-        // Each byte that it leads to is verified, and without it everything is fetched.
-        return try? ContentIndex(decoding: bytes)
     }
 }
 

@@ -90,13 +90,28 @@ public struct DeltaSet: Equatable, Sendable {
     ///
     /// - Throws: ``IndexError`` for the first thing that there is not.
     public func check(from old: ContentIndex, to new: ContentIndex) throws(IndexError) {
+        try check(to: new) { entry in
+            guard old.entries.indices.contains(entry),
+                case .file(let file) = old.entries[entry].kind
+            else { return nil }
+            return file.size
+        }
+    }
+
+    /// Checks that the set is about these two versions, where of the older one the sizes of its files are
+    /// known by their positions among the entries.
+    ///
+    /// - Throws: ``IndexError`` for the first thing that there is not.
+    public func check(
+        to new: ContentIndex,
+        sizeOfFile: (_ entry: Int) -> Int64?
+    ) throws(IndexError) {
         for frame in frames where !new.frames.indices.contains(frame.position) {
             throw IndexError(offset: 0, reason: "the index has no frame \(frame.position)")
         }
         for segment in windows.lazy.flatMap(\.segments) {
-            guard old.entries.indices.contains(segment.entry),
-                case .file(let file) = old.entries[segment.entry].kind,
-                segment.offset <= file.size - Int64(segment.length)
+            guard let size = sizeOfFile(segment.entry),
+                segment.offset <= size - Int64(segment.length)
             else {
                 throw IndexError(
                     offset: 0,

@@ -14,17 +14,21 @@ public struct RangePlan: Equatable, Sendable {
     /// The requests, by bundle and place.
     public var requests: [Request]
 
-    /// The bytes that are asked for and not wanted: gaps that cost less than another request.
+    /// The most bytes between frames that are asked for and not wanted: gaps that cost less than another
+    /// request.
     public static let gap = Int64(64 << 10)
     /// The most bytes of a request: large transfers have larger ones, so that there are few.
-    public static let length = Int64(4 << 20)...Int64(8 << 20)
-    /// How many requests there are at most before they become larger.
-    public static let count = Int64(16)
+    public static let length = Int64(4 << 20)...Int64(16 << 20)
+    /// How many requests there are at most before they become larger, and wider gaps are read over.
+    public static let count = 8
+    /// Which part of the bytes that are asked for wider gaps may be: one in so many.
+    public static let waste = Int64(32)
 
     /// Plans the requests for `frames`, positions in `index`.
     public init(_ frames: some Collection<Int>, of index: ContentIndex) {
         let total = frames.reduce(Int64(0)) { $0 + Int64(index.frames[$1].storedLength) }
-        let most = min(max(total / Self.count, Self.length.lowerBound), Self.length.upperBound)
+        let share = total / Int64(Self.count)
+        let most = min(max(share, Self.length.lowerBound), Self.length.upperBound)
         self.init(
             frames.map { (index.frames[$0].bundle, index.frames[$0].range, $0) },
             most: most
@@ -34,27 +38,46 @@ public struct RangePlan: Equatable, Sendable {
     /// Plans the requests for those delta frames that make one of `frames`, positions in the newer
     /// index; the object begins with a table of `tableSize` bytes.
     ///
-    /// They are half as large as those for bundles: each is held in memory, beside windows.
+    /// They are smaller than those for bundles: each is held in memory, beside windows.
     public init(_ frames: some Collection<Int>, of deltas: DeltaSet, tableSize: Int) {
         let wanted = Set(frames)
         let ranges = deltas.ranges(afterTable: tableSize)
         let places = deltas.frames.indices.filter { wanted.contains(deltas.frames[$0].position) }
         let total = places.reduce(Int64(0)) { $0 + Int64(deltas.frames[$1].length) }
-        let most = Self.length.lowerBound / 2
+        let most = Self.length.lowerBound
         self.init(
             places.map { (0, ranges[$0], $0) },
-            most: min(max(total / Self.count, most), 2 * most)
+            most: min(max(total / Int64(Self.count), most / 2), most)
         )
     }
 
     private init(_ places: [(bundle: Int, range: Range<Int64>, frame: Int)], most: Int64) {
-        requests = []
         let order = places.sorted {
             ($0.bundle, $0.range.lowerBound, $0.frame) < ($1.bundle, $1.range.lowerBound, $1.frame)
         }
+        requests = Self.requests(order, most: most, gap: Self.gap)
+        var gap = Self.gap
+        while requests.count > Self.count, gap < most {
+            gap *= 2
+            let wider = Self.requests(order, most: most, gap: gap)
+            let wanted = places.reduce(Int64(0)) { $0 + Int64($1.range.count) }
+            guard wider.reduce(-wanted, { $0 + Int64($1.range.count) }) <= wanted / Self.waste
+            else {
+                break
+            }
+            requests = wider
+        }
+    }
+
+    private static func requests(
+        _ order: [(bundle: Int, range: Range<Int64>, frame: Int)],
+        most: Int64,
+        gap: Int64
+    ) -> [Request] {
+        var requests: [Request] = []
         for (bundle, range, frame) in order {
             if let last = requests.last, last.bundle == bundle,
-                range.lowerBound - last.range.upperBound <= Self.gap,
+                range.lowerBound - last.range.upperBound <= gap,
                 max(range.upperBound, last.range.upperBound) - last.range.lowerBound <= most
             {
                 let end = max(range.upperBound, last.range.upperBound)
@@ -64,6 +87,7 @@ public struct RangePlan: Equatable, Sendable {
                 requests.append(Request(bundle: bundle, range: range, frames: [frame]))
             }
         }
+        return requests
     }
 
     /// The bytes that are asked for.

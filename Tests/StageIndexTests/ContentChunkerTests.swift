@@ -108,7 +108,20 @@ struct RangePlanTests {
     @Test func largeTransfersHaveLargerRequests() {
         let index = index((0..<100).map { (0, Int64($0) << 20, 1 << 20) })
         let plan = RangePlan(0..<100, of: index)
-        #expect(plan.requests.count == 17)
-        #expect(plan.requests.allSatisfy { $0.range.count <= 8 << 20 })
+        #expect(plan.requests.count == 9)
+        #expect(plan.requests.allSatisfy { $0.range.count <= 16 << 20 })
+    }
+
+    @Test func widerGapsAreReadOverWhereTheyAreMany() {
+        func plan(_ length: Int, count: Int) -> RangePlan {
+            let step = Int64(length) + 100_000
+            let places = (0..<count).map { (0, Int64($0) * step, length) }
+            return RangePlan(0..<count, of: index(places))
+        }
+        // The gaps are one in 43 of what is asked for.
+        #expect(plan(4 << 20, count: 8).requests.count == 8)
+        #expect(plan(4 << 20, count: 40).requests.count == 14)
+        // One in twelve would be too much.
+        #expect(plan(1 << 20, count: 40).requests.count == 40)
     }
 }
