@@ -24,15 +24,7 @@ struct ManifestCreateCommand: StagePackSubcommand {
     )
     var baseURLs: [String] = []
 
-    @Option(
-        name: [.customShort("o"), .customLong("output-path")],
-        help: ArgumentHelp(
-            "The file to write, which must not exist. Without it: standard output.",
-            valueName: "file"
-        ),
-        completion: .file()
-    )
-    var output: String?
+    @OptionGroup var file: NewFileOptions
 
     var printsJSON: Bool { false }
 
@@ -49,11 +41,7 @@ struct ManifestCreateCommand: StagePackSubcommand {
         } catch {
             throw .usage("--base-url: \(error)")
         }
-        if let output {
-            try NewFile.create(output, document.json())
-        } else {
-            Console.write(String(decoding: document.json(), as: UTF8.self), to: 1)
-        }
+        try file.write(document.json())
         return .success
     }
 }
