@@ -9,6 +9,7 @@
 #include <malloc.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -63,6 +64,9 @@ STAGE_CHECKED static inline int stage_ofd_is_locked(int file) {
     if (fcntl(file, F_OFD_GETLK, &lock) == -1) return -1;
     return lock.l_type != F_UNLCK;
 }
+
+/// Tries a lock on the whole file for which no right to write is needed (flock(2)).
+STAGE_CHECKED static inline int stage_try_flock(int file) { return flock(file, LOCK_EX | LOCK_NB); }
 
 /// Writes everything the file system of `file` holds in memory (syncfs(2)).
 STAGE_CHECKED static inline int stage_syncfs(int file) {

@@ -121,6 +121,17 @@ package struct JSONMembers<Key: CodingKey> {
         }
     }
 
+    /// Returns the compact JSON of an application's own value for a pack, or `nil` if there is none.
+    package func userInfo(_ key: Key) throws(ManifestError) -> String? {
+        guard has(key) else { return nil }
+        let text = try node(key, expected: "a value").value.text
+        guard text.utf8.count <= ManifestLimits.userInfoLength else {
+            let expected = "at most \(ManifestLimits.userInfoLength) bytes as compact JSON"
+            throw fault(key, ValueError(expected: expected, found: "\(text.utf8.count)"))
+        }
+        return text
+    }
+
     /// Checks each of some strings, and reports the path of the element.
     package func check<Elements: Sequence>(
         _ elements: Elements,

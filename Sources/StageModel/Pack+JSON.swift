@@ -32,19 +32,7 @@ struct PackDocument: JSONReadable, Encodable {
             pack.applicationVersion =
                 try members.value(RequirementsDocument.self, .requires).applicationVersion
         }
-        if members.has(.userInfo) { pack.userInfo = try Self.userInfo(members) }
-    }
-
-    private static func userInfo(_ members: JSONMembers<Key>) throws(ManifestError) -> String {
-        let text = try members.node(.userInfo, expected: "a value").value.text
-        guard text.utf8.count <= ManifestLimits.userInfoLength else {
-            let expected = "at most \(ManifestLimits.userInfoLength) bytes as compact JSON"
-            throw members.fault(
-                .userInfo,
-                ValueError(expected: expected, found: "\(text.utf8.count)")
-            )
-        }
-        return text
+        pack.userInfo = try members.userInfo(.userInfo)
     }
 
     func encode(to encoder: any Encoder) throws {

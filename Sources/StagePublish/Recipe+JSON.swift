@@ -55,19 +55,7 @@ private struct RecipeDocument: JSONReadable {
         if members.has(.sourceRoot) {
             recipe.sourceRoot = try members.text(.sourceRoot, SelectorText.source)
         }
-        if members.has(.userInfo) { recipe.userInfo = try Self.userInfo(members) }
-    }
-
-    private static func userInfo(_ members: JSONMembers<Key>) throws(ManifestError) -> String {
-        let text = try members.node(.userInfo, expected: "a value").value.text
-        guard text.utf8.count <= ManifestLimits.userInfoLength else {
-            let expected = "at most \(ManifestLimits.userInfoLength) bytes as compact JSON"
-            throw members.fault(
-                .userInfo,
-                ValueError(expected: expected, found: "\(text.utf8.count)")
-            )
-        }
-        return text
+        recipe.userInfo = try members.userInfo(.userInfo)
     }
 }
 

@@ -1,6 +1,6 @@
 import CLinux
 import Glibc
-import SystemPackage
+public import SystemPackage
 
 /// A lock on a file, held while the value lives.
 ///
@@ -35,6 +35,45 @@ import SystemPackage
     public static func wait(for file: consuming File, _ mode: Mode) throws(FileError) -> FileLock {
         try take(file, mode, wait: true)
         return FileLock(file: file)
+    }
+
+    /// Takes the right to put another file in the place of `name`, which exists, or returns `nil` if
+    /// somebody has it.
+    ///
+    /// For files that nobody writes into, so that no lock has to lie beside them. The lock is on the
+    /// file itself, of the kind of flock(2), which does not ask for the right to write: the directory's
+    /// is enough to replace one. (On NFS the file's is needed, too.) It is over with the replacement:
+    /// the next one is on the new file. Locks of ``attempt(_:_:)`` do not count here, nor these there.
+    public static func attempt(
+        replacing name: FilePath.Component,
+        in directory: Directory
+    ) throws(FileError) -> FileLock? {
+        while true {
+            let file = try openForLocking(FilePath(name), in: directory)
+            do {
+                let descriptor = file.descriptor.rawValue
+                try Directory.attempt("lock", file.path) { stage_try_flock(descriptor) }
+            } catch  where error.errno == .resourceTemporarilyUnavailable {
+                return nil
+            }
+            // The one before may have replaced the file between the two.
+            let found = try directory.status(FilePath(name))?.inode
+            if try file.status().inode == found { return FileLock(file: file) }
+        }
+    }
+
+    private static func openForLocking(
+        _ name: FilePath,
+        in directory: Directory
+    ) throws(FileError) -> File {
+        let path = directory.path.pushing(name)
+        do {
+            let file = try directory.openFile(name, O_RDWR | O_NONBLOCK, 0)
+            return File(adopting: file, path: path)
+        } catch  where error.errno == .permissionDenied || error.errno == .readOnlyFileSystem {
+            let file = try directory.openFile(name, O_RDONLY | O_NONBLOCK, 0)
+            return File(adopting: file, path: path)
+        }
     }
 
     /// Reads from the file, so that its time of access tells that it was in use.

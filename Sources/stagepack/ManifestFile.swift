@@ -6,10 +6,12 @@ import SystemPackage
 /// A manifest on a publisher's disk.
 struct ManifestFile {
     private let path: FilePath
+    private let name: String
 
     init(_ path: String) {
         // A link is followed, so that what it leads to is what changes.
         self.path = FilePath(path).resolved ?? FilePath(path)
+        name = path
     }
 
     /// Reads the manifest.
@@ -33,15 +35,75 @@ struct ManifestFile {
         }
     }
 
-    /// Puts the document in the place of the file, in one step.
-    func write(_ document: ManifestDocument) throws(CommandFailure) {
-        let above = path.removingLastComponent()
-        guard let name = path.lastComponent else { return }
+    /// Changes the manifest as it is at that moment, while no other command changes it, and puts what
+    /// came of it in the place of the file, in one step; an `edit` that returns `false` changed nothing.
+    ///
+    /// Others that change it are waited for, for `patience` at most.
+    func change(
+        patience: Duration = .seconds(30),
+        _ edit: (inout ManifestDocument) throws(ManifestEditError) -> Bool
+    ) async throws(CommandFailure) -> (document: ManifestDocument, isChanged: Bool) {
+        // What is wrong with the file is told before anybody waits for it.
+        _ = try read()
+        let (directory, component) = try place()
+        let lock = try await lock(component, in: directory, patience: patience)
+        return try replace(component, in: directory, holding: lock, edit)
+    }
+
+    private func replace(
+        _ component: FilePath.Component,
+        in directory: Directory,
+        holding lock: borrowing FileLock,
+        _ edit: (inout ManifestDocument) throws(ManifestEditError) -> Bool
+    ) throws(CommandFailure) -> (document: ManifestDocument, isChanged: Bool) {
+        var document = try read()
+        do throws(ManifestEditError) {
+            guard try edit(&document) else { return (document, false) }
+        } catch {
+            throw CommandFailure(error, manifest: name)
+        }
         do throws(FileError) {
-            try Directory.open(above.isEmpty ? "." : above)
-                .write(document.json(), to: name, durably: true)
+            try directory.write(document.json(), to: component, durably: true)
         } catch {
             throw CommandFailure(output: error)
+        }
+        return (document, true)
+    }
+
+    private func place() throws(CommandFailure) -> (Directory, FilePath.Component) {
+        let above = path.removingLastComponent()
+        do throws(FileError) {
+            guard let last = path.lastComponent else { throw FileError("open", path, .isDirectory) }
+            return (try Directory.open(above.isEmpty ? "." : above), last)
+        } catch {
+            throw CommandFailure(output: error)
+        }
+    }
+
+    private func lock(
+        _ component: FilePath.Component,
+        in directory: Directory,
+        patience: Duration
+    ) async throws(CommandFailure) -> FileLock {
+        let deadline = ContinuousClock.now + patience
+        while true {
+            do throws(FileError) {
+                if let lock = try FileLock.attempt(replacing: component, in: directory) {
+                    return lock
+                }
+            } catch {
+                throw CommandFailure(output: error)
+            }
+            guard ContinuousClock.now < deadline else {
+                throw CommandFailure(
+                    status: .inUse,
+                    message: "\(name.forDisplay()): another process is changing it",
+                    hint: "run it again when the other process has ended",
+                    retry: .later
+                )
+            }
+            // Nobody cancels it: an interruption ends the process.
+            try? await Task.sleep(for: .milliseconds(10))
         }
     }
 

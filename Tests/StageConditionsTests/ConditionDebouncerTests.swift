@@ -1,3 +1,4 @@
+import StageTesting
 import Testing
 
 @testable import StageConditions
@@ -131,7 +132,7 @@ struct ConditionDebouncerTests {
 
     @Test(arguments: 0..<200 as Range<UInt64>)
     func whatCountsFollowsWhatIsRead(seed: UInt64) {
-        var random = SplitMix(state: seed)
+        var random = SeededGenerator(seed: seed)
         let delay = Duration.milliseconds(Int.random(in: 0...3000, using: &random))
         let step = Int.random(in: 1...5, using: &random)
         var debouncer = ConditionDebouncer(delay: delay, batteryStep: step)
@@ -164,21 +165,8 @@ struct ConditionDebouncerTests {
     }
 }
 
-/// Numbers that are the same in each run (Steele, Lea and Flood, 2014).
-private struct SplitMix: RandomNumberGenerator {
-    var state: UInt64
-
-    mutating func next() -> UInt64 {
-        state &+= 0x9E37_79B9_7F4A_7C15
-        var value = state
-        value = (value ^ (value >> 30)) &* 0xBF58_476D_1CE4_E5B9
-        value = (value ^ (value >> 27)) &* 0x94D0_49BB_1331_11EB
-        return value ^ (value >> 31)
-    }
-}
-
 extension Conditions {
-    fileprivate static func random(using random: inout SplitMix) -> Conditions {
+    fileprivate static func random(using random: inout SeededGenerator) -> Conditions {
         let flags: [Bool?] = [nil, false, true]
         var conditions = Conditions()
         conditions.connectivity = Connectivity.allCases.randomElement(using: &random) ?? .unknown

@@ -1,6 +1,7 @@
 import FoundationEssentials
 import StageConditions
 import StageControl
+import StageTesting
 import Testing
 
 @testable import StageDaemon

@@ -200,6 +200,30 @@ struct PackageTests {
         #expect(try directory.entries().allSatisfy { !$0.name.string.hasSuffix(".tmp") })
     }
 
+    @Test func whatIsAddedAtTheSameTimeIsAllThere() async throws {
+        try tree()
+        _ = try await program.run(["package", "recipe.json", "-q"])
+        let created = try await program.run(["manifest", "create", "--application", "net.example"])
+        try write("manifest.json", created.output)
+        let names = (0..<12).map { "pack-\($0)" }
+        let recipe = recipe(#"{"directory": "assets"}"#)
+        try await withThrowingTaskGroup(of: Program.Ending.self) { group in
+            for name in names {
+                try write("\(name).json", recipe.replacing("aurora", with: name))
+                group.addTask {
+                    try await program.run([
+                        "manifest", "add", "manifest.json", "aurora.tar.zst",
+                        "--recipe", "\(name).json", "--pack-version", "1",
+                    ])
+                }
+            }
+            for try await ending in group { #expect(ending.status == 0, "\(ending.error)") }
+        }
+        let manifest = try Manifest(json: bytes(of: directory.path.appending("manifest.json")))
+        #expect(manifest.packs.map(\.id.text).sorted() == names.sorted())
+        #expect(manifest.revision == 1 + names.count)
+    }
+
     @Test(arguments: [
         (
             #"{"file": "no"}"#, 31 as Int32,

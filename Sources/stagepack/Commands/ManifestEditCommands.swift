@@ -24,15 +24,7 @@ struct ManifestCreateCommand: StagePackSubcommand {
     )
     var baseURLs: [String] = []
 
-    @Option(
-        name: [.customShort("o"), .customLong("output-path")],
-        help: ArgumentHelp(
-            "The file to write, which must not exist. Without it: standard output.",
-            valueName: "file"
-        ),
-        completion: .file()
-    )
-    var output: String?
+    @OptionGroup var file: NewFileOptions
 
     var printsJSON: Bool { false }
 
@@ -49,11 +41,7 @@ struct ManifestCreateCommand: StagePackSubcommand {
         } catch {
             throw .usage("--base-url: \(error)")
         }
-        if let output {
-            try NewFile.create(output, document.json())
-        } else {
-            Console.write(String(decoding: document.json(), as: UTF8.self), to: 1)
-        }
+        try file.write(document.json())
         return .success
     }
 }
@@ -111,13 +99,14 @@ struct ManifestAddCommand: StagePackSubcommand {
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         let file = ManifestFile(manifest)
-        var document = try file.read()
+        // What is wrong with the manifest is told before an archive is read.
+        _ = try file.read()
         let recipe = try RecipeFile(recipe).read()
         guard let format = format?.format ?? ManifestLint.format(of: archive) else {
             let stored = try IndexFile(archive).read()
             let reference = url ?? file.reference(to: FilePath(archive))
             let pack = stored.pack(of: recipe, version: packVersion, url: reference)
-            return try put(pack, into: &document, of: file)
+            return try await put(pack, into: file)
         }
         let (path, display) = (FilePath(archive), archive.forDisplay())
         let packaged: PackagedArchive
@@ -129,21 +118,16 @@ struct ManifestAddCommand: StagePackSubcommand {
             throw CommandFailure(error, archive: display)
         }
         let pack = packaged.pack(version: packVersion, url: url ?? file.reference(to: path))
-        return try put(pack, into: &document, of: file)
+        return try await put(pack, into: file)
     }
 
     private func put(
         _ pack: Pack,
-        into document: inout ManifestDocument,
-        of file: ManifestFile
-    ) throws(CommandFailure) -> ExitStatus {
-        let isChanged: Bool
-        do throws(ManifestEditError) {
-            isChanged = try document.add(pack, priority: priority)
-        } catch {
-            throw CommandFailure(error, manifest: manifest)
+        into file: ManifestFile
+    ) async throws(CommandFailure) -> ExitStatus {
+        let (document, isChanged) = try await file.change { document throws(ManifestEditError) in
+            try document.add(pack, priority: priority)
         }
-        if isChanged { try file.write(document) }
         let report = ManifestEditReport(manifest, document, pack.id, isChanged: isChanged)
         Console.print(report, asJSON: json)
         return .success
@@ -193,15 +177,10 @@ struct ManifestSetPolicyCommand: StagePackSubcommand {
     }
 
     func perform() async throws(CommandFailure) -> ExitStatus {
-        let file = ManifestFile(manifest)
-        var document = try file.read()
-        let isChanged: Bool
-        do throws(ManifestEditError) {
-            isChanged = try document.setPolicy(downloadPolicy, of: pack)
-        } catch {
-            throw CommandFailure(error, manifest: manifest)
+        let policy = downloadPolicy
+        let (document, isChanged) = try await ManifestFile(manifest).change {
+            document throws(ManifestEditError) in try document.setPolicy(policy, of: pack)
         }
-        if isChanged { try file.write(document) }
         Console.print(
             ManifestEditReport(manifest, document, pack, isChanged: isChanged),
             asJSON: json

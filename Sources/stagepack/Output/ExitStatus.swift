@@ -43,7 +43,7 @@ enum ExitStatus: Int32, CaseIterable {
     case noSpace = 40
     /// The container cannot be read or written.
     case containerUnusable = 41
-    /// A pack that another process works on cannot be changed.
+    /// A pack, or a manifest, that another process works on cannot be changed.
     case inUse = 42
     /// A pack that is pinned is not changed.
     case pinned = 43
@@ -86,7 +86,7 @@ enum ExitStatus: Int32, CaseIterable {
         case .packagingFailed: "a pack cannot be made, or its files cannot be read or written"
         case .noSpace: "not enough space for the container or the output"
         case .containerUnusable: "the container cannot be read or written"
-        case .inUse: "another process works on a pack"
+        case .inUse: "another process works on a pack, or on a manifest"
         case .pinned: "a pack is pinned (fetch, repair, remove)"
         case .noPrevious: "there is no previous generation (rollback)"
         case .daemonUnavailable: "the daemon does not answer (tasks, watch, cancel, pause, resume)"

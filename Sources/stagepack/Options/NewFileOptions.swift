@@ -1,0 +1,37 @@
+import ArgumentParser
+import StageSystem
+import SystemPackage
+
+/// Where a command writes a file that somebody goes on with.
+struct NewFileOptions: ParsableArguments {
+    @Option(
+        name: [.customShort("o"), .customLong("output-path")],
+        help: ArgumentHelp(
+            "The file to write, which must not exist. Without it: standard output.",
+            valueName: "file"
+        ),
+        completion: .file()
+    )
+    var output: String?
+
+    /// Writes the content to the file, which must not be there yet, or to standard output.
+    func write(_ content: [UInt8]) throws(CommandFailure) {
+        guard let output else {
+            return Console.write(String(decoding: content, as: UTF8.self), to: 1)
+        }
+        let path = FilePath(output)
+        let above = path.removingLastComponent()
+        guard let name = path.lastComponent else {
+            throw .usage("expected a file, found '\(path)'")
+        }
+        do throws(FileError) {
+            let directory = try Directory.open(above.isEmpty ? "." : above)
+            guard try directory.status(FilePath(name)) == nil else {
+                throw FileError("create", path, .fileExists)
+            }
+            try directory.write(content, to: name, durably: true)
+        } catch {
+            throw CommandFailure(output: error)
+        }
+    }
+}
