@@ -24,6 +24,9 @@ extension ContentIndex {
             frames: try reader.number("the number of frames", in: 0...reader.left / 36),
             entries: try reader.number("the number of entries", in: 0...reader.left / 3)
         )
+        guard counts.entries <= IndexLimits.entryCount else {
+            throw reader.fault("more than \(IndexLimits.entryCount) entries")
+        }
         bundles = []
         bundles.reserveCapacity(counts.bundles)
         for _ in 0..<counts.bundles {
@@ -107,6 +110,10 @@ extension ContentIndex {
         }
         let rests = try list(count) { () throws(IndexError) in
             try reader.number("the length of a path", in: 0...most)
+        }
+        // Few bytes stand for many where paths share most of theirs.
+        guard zip(shared, rests).reduce(0, { $0 + $1.0 + $1.1 }) <= IndexLimits.pathByteCount else {
+            throw reader.fault("the paths have more than \(IndexLimits.pathByteCount) bytes")
         }
         var paths: [ContentPath] = []
         paths.reserveCapacity(count)

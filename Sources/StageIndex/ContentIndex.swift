@@ -171,4 +171,8 @@ public enum IndexLimits {
     public static let bundleSize = Int64(256 << 20)
     /// The most bytes of an index before compression: 256 MiB.
     public static let byteCount = 256 << 20
+    /// The most entries: those of the largest pack, and as many empty directories.
+    public static let entryCount = 2 * ManifestLimits.fileCount
+    /// The most bytes of all paths together, which take few where they share most of them: 256 MiB.
+    public static let pathByteCount = 256 << 20
 }

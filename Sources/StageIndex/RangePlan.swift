@@ -22,7 +22,7 @@ public struct RangePlan: Equatable, Sendable {
     /// How many requests there are at most before they become larger, and wider gaps are read over.
     public static let count = 8
     /// Which part of the bytes that are asked for wider gaps may be: one in so many.
-    public static let waste = Int64(32)
+    public static let waste = Int64(16)
 
     /// Plans the requests for `frames`, positions in `index`.
     public init(_ frames: some Collection<Int>, of index: ContentIndex) {
@@ -56,17 +56,20 @@ public struct RangePlan: Equatable, Sendable {
             ($0.bundle, $0.range.lowerBound, $0.frame) < ($1.bundle, $1.range.lowerBound, $1.frame)
         }
         requests = Self.requests(order, most: most, gap: Self.gap)
-        var gap = Self.gap
-        while requests.count > Self.count, gap < most {
-            gap *= 2
-            let wider = Self.requests(order, most: most, gap: gap)
-            let wanted = places.reduce(Int64(0)) { $0 + Int64($1.range.count) }
-            guard wider.reduce(-wanted, { $0 + Int64($1.range.count) }) <= wanted / Self.waste
-            else {
-                break
-            }
-            requests = wider
+        let gaps = zip(requests, requests.dropFirst()).filter { $0.bundle == $1.bundle }
+            .map { $1.range.lowerBound - $0.range.upperBound }
+        // The narrowest first.
+        let budget = byteCount / Self.waste
+        var (widest, sum) = (Self.gap, Int64(0))
+        for gap in gaps.sorted().prefix(max(0, requests.count - Self.count)) {
+            sum += gap
+            guard sum <= budget else { break }
+            widest = max(widest, gap)
         }
+        let asked = byteCount
+        let wider = Self.requests(order, most: most, gap: widest)
+        // As wide ones may be many.
+        if wider.reduce(-asked, { $0 + Int64($1.range.count) }) <= budget { requests = wider }
     }
 
     private static func requests(

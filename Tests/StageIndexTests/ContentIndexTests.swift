@@ -131,6 +131,23 @@ struct ContentIndexTests {
         #expect(error?.reason.contains("version 2") == true)
     }
 
+    /// Paths that share nearly everything take three bytes each, and would become 300 MB.
+    @Test func manyLongPathsAreRefused() throws {
+        let count = 300_000
+        var bytes = ContentIndex.magic + [0, 0, 0xE0, 0xA7, 0x12, 0]
+        for _ in 1..<count { bytes += [0xFF, 0x07] }
+        bytes += [0x80, 0x08] + [UInt8](repeating: 1, count: count - 1)
+        bytes += [UInt8](repeating: UInt8(ascii: "a"), count: 1024 + count)
+        let error = #expect(throws: IndexError.self) { try ContentIndex(decoding: bytes) }
+        #expect(error?.reason == "the paths have more than 268435456 bytes")
+        let tooMany = ContentIndex.magic + [0, 0, 0x81, 0x89, 0x7A]
+        let filler = [UInt8](repeating: 0, count: 6_000_010)
+        let other = #expect(throws: IndexError.self) {
+            try ContentIndex(decoding: tooMany + filler)
+        }
+        #expect(other?.reason == "more than 2000000 entries")
+    }
+
     @Test(arguments: ["a/x", "b/link/x", "c/x"])
     func nothingLiesBelowWhatIsNoDirectory(path: String) throws {
         var index = try sampleIndex()
