@@ -118,16 +118,8 @@ struct FrameFetch: Sendable {
         _ progress: Progress
     ) async throws(StageError) -> String {
         let consumer = RangeConsumer(fetch: self, request: request, progress: progress)
-        var fetch = ContentFetch(
-            mirrors: mirrors,
-            limit: ByteCount(Int64(request.range.count))
-        )
-        fetch.promise = .archive
+        var fetch = work.request(for: mirrors, limit: ByteCount(Int64(request.range.count)))
         fetch.part = (request.range, bundle.size)
-        fetch.allowedDomains = work.stager.options.allowedDomains.map(AllowedDomains.init)
-        fetch.priority = work.pack.priority
-        let report = work.report
-        fetch.report = { event in StagingEvent(event).map(report) }
         fetch.take = { consumer.take($0) }
         fetch.backlog = progress.backlog
         var url = mirrors.first ?? ""

@@ -197,13 +197,8 @@ private struct DeltaFetch: Sendable {
             of: work.reference,
             manifestURL: work.manifest.record.resolvedURL
         )
-        var fetch = ContentFetch(mirrors: mirrors, limit: ByteCount(Int64(range.count)))
-        fetch.promise = .archive
+        var fetch = work.request(for: mirrors, limit: ByteCount(Int64(range.count)))
         fetch.part = (range, reference.size.rawValue)
-        fetch.allowedDomains = work.stager.options.allowedDomains.map(AllowedDomains.init)
-        fetch.priority = work.pack.priority
-        let report = work.report
-        fetch.report = { event in StagingEvent(event).map(report) }
         do throws(StageError) {
             let bytes = try await work.fetch(fetch).bytes
             tally.received.withLock { $0 = $0 + ByteCount(bytes.count) }

@@ -51,7 +51,7 @@ struct IndexedWork: Sendable {
             }
         }
         var figures = StagingFigures(transferred: .zero, reused: .zero, source: nil)
-        let index = try await index(for: area.directory, base?.directory, &figures)
+        let index = try await index(for: area.directory, base?.directory, held, &figures)
         let declared = ContentFigures(fileCount: pack.fileCount, size: pack.installedSize)
         let found = ContentFigures(fileCount: index.fileCount, size: index.installedSize)
         guard found == declared else {
@@ -167,16 +167,15 @@ extension IndexedWork {
     func index(
         for area: Directory,
         _ base: Directory?,
+        _ held: HeldContent?,
         _ figures: inout StagingFigures
     ) async throws(StageError) -> ContentIndex {
-        for place in [area, base].compactMap(\.self) {
-            if let bytes = try await bytes(in: place), Digest(of: bytes) == reference.contentDigest
-            {
-                if place === area { return try await decode(bytes) }
-                return try await keep(bytes, in: area)
-            }
+        if let bytes = try await bytes(in: area), Digest(of: bytes) == reference.contentDigest {
+            return try await decode(bytes)
         }
-        if let base, let bytes = try await updated(base, &figures) {
+        if let base, let digest = held?.indexDigest,
+            let bytes = try await updated(base, digest, &figures)
+        {
             return try await keep(bytes, in: area)
         }
         let stored = try await object(
@@ -201,15 +200,19 @@ extension IndexedWork {
         return try await keep(bytes, in: area)
     }
 
-    /// Makes the index from the one of the staged generation and what is published to change it; `nil`
-    /// where there is nothing, or it does not lead there.
+    /// Takes the index from the staged generation, whose index has this digest, or makes it from that and
+    /// what is published to change it; `nil` where there is nothing, or it does not lead there.
     private func updated(
         _ base: Directory,
+        _ digest: Digest,
         _ figures: inout StagingFigures
     ) async throws(StageError) -> [UInt8]? {
-        guard !reference.deltas.isEmpty, let old = try await bytes(in: base),
-            case let digest = Digest(of: old),
-            let delta = reference.deltas.first(where: { $0.base == digest }),
+        if digest == reference.contentDigest {
+            let bytes = try await bytes(in: base)
+            return bytes.flatMap { Digest(of: $0) == digest ? $0 : nil }
+        }
+        guard let delta = reference.deltas.first(where: { $0.base == digest }),
+            let old = try await bytes(in: base),
             let stored = try? await object(delta.url, delta.size, delta.digest, &figures)
         else { return nil }
         var decompressor = FrameDecompressor()
@@ -262,18 +265,23 @@ extension IndexedWork {
         _ figures: inout StagingFigures
     ) async throws(StageError) -> [UInt8] {
         let mirrors = manifest.manifest.urls(for: url, manifestURL: manifest.record.resolvedURL)
-        var request = ContentFetch(mirrors: mirrors, limit: size)
-        request.promise = .archive
-        request.allowedDomains = stager.options.allowedDomains.map(AllowedDomains.init)
-        request.priority = pack.priority
-        request.report = { [report] event in StagingEvent(event).map(report) }
-        let document = try await fetch(request)
+        let document = try await fetch(request(for: mirrors, limit: size))
         figures.transferred = figures.transferred + ByteCount(document.bytes.count)
         guard ByteCount(document.bytes.count) == size, Digest(of: document.bytes) == digest else {
             throw .transfer(.wrongDigest(url: document.url))
         }
         figures.source = document.url
         return document.bytes
+    }
+
+    /// A request for an object of the pack, or a part of one.
+    func request(for mirrors: [String], limit: ByteCount) -> ContentFetch {
+        var request = ContentFetch(mirrors: mirrors, limit: limit)
+        request.promise = .archive
+        request.allowedDomains = stager.options.allowedDomains.map(AllowedDomains.init)
+        request.priority = pack.priority
+        request.report = { [report] event in StagingEvent(event).map(report) }
+        return request
     }
 
     func fetch(_ request: ContentFetch) async throws(StageError) -> FetchedDocument {

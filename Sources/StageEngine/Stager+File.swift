@@ -84,10 +84,10 @@ extension IndexedWork {
                 try directory.status(FilePath(Self.indexName)) != nil
             }
         }
-        if isHere { return try await index(for: directory, nil, &figures) }
+        if isHere { return try await index(for: directory, nil, nil, &figures) }
         let lock = try await lock(for: "index")
         defer { lock.end() }
-        return try await index(for: directory, nil, &figures)
+        return try await index(for: directory, nil, nil, &figures)
     }
 
     /// The right to fetch something of this version.

@@ -264,7 +264,7 @@ extension ContentIndex {
             if let above, let last, above.text.utf8.elementsEqual(last.text.utf8) { continue }
             last = above
             while let path = above {
-                guard !holds(path) else {
+                guard position(of: path.text.utf8) == nil else {
                     throw IndexError(
                         offset: 0,
                         reason: "'\(entry.path)' lies below what is no directory"
@@ -276,17 +276,6 @@ extension ContentIndex {
         if let (path, fault) = links.firstFault() {
             throw IndexError(offset: 0, reason: "the link '\(path)': \(fault)")
         }
-    }
-
-    /// Whether an entry has this path; the entries are in order.
-    private func holds(_ path: ContentPath) -> Bool {
-        var (low, high) = (0, entries.count)
-        while low < high {
-            let middle = (low + high) / 2
-            if entries[middle].path < path { low = middle + 1 } else { high = middle }
-        }
-        return low < entries.count
-            && entries[low].path.text.utf8.elementsEqual(path.text.utf8)
     }
 
     private static func list<Value>(

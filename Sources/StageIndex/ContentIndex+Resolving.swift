@@ -45,9 +45,7 @@ extension ContentIndex {
             }
             way.append(next)
             let bytes = Array(way.joined(separator: [UInt8(ascii: "/")]))
-            let position = firstEntry(from: bytes)
-            guard position < entries.count, entries[position].path.text.utf8.elementsEqual(bytes)
-            else {
+            guard let position = position(of: bytes) else {
                 guard hasEntry(below: bytes) else { return nil }
                 continue
             }
@@ -68,8 +66,17 @@ extension ContentIndex {
         text.utf8.split(separator: UInt8(ascii: "/")).map { Array($0) }
     }
 
+    /// The position of the entry with this path.
+    func position(of path: some Collection<UInt8>) -> Int? {
+        let position = firstEntry(from: path)
+        guard position < entries.count, entries[position].path.text.utf8.elementsEqual(path) else {
+            return nil
+        }
+        return position
+    }
+
     /// The position of the first entry whose path is not before `bytes`.
-    private func firstEntry(from bytes: [UInt8]) -> Int {
+    private func firstEntry(from bytes: some Collection<UInt8>) -> Int {
         var range = entries.startIndex..<entries.endIndex
         while !range.isEmpty {
             let middle = range.lowerBound + range.count / 2
