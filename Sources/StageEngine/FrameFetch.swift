@@ -1,130 +1,142 @@
-import Dispatch
-import StageContainer
 import StageDigest
 import StageFrame
 import StageIndex
 import StageModel
-import StageSystem
 import StageTransfer
 import Synchronization
-import SystemPackage
 
-/// Fetches frames, a few ranges of bundles at a time, and has each written where it belongs.
+/// Fetches frames, a few ranges of a delta set and of bundles at a time, and has each written where it
+/// belongs.
 struct FrameFetch: Sendable {
     let work: IndexedWork
     let tree: IndexedTree
     /// The entries that need nothing, by position.
     let done: [Bool]
+    /// Differences that some of the frames can be made of.
+    let deltas: DeltaSource?
 
-    /// How many ranges are on their way or being written at once: each is held in memory.
+    /// How many ranges are on their way or being written at once.
     private static let width = 6
+    /// How many of them are of the delta set: each has a window in memory.
+    private static let deltaWidth = 2
 
-    /// What has come so far.
-    fileprivate final class Progress: Sendable {
-        private struct State {
-            var received: Int64 = 0
-            var written: Int64 = 0
-        }
-
-        private let state = Mutex(State())
-        /// What has come and is not yet written.
-        let backlog = Backlog(limit: .mebibytes(8))
-        let reused: ByteCount
-
-        init(reused: ByteCount) { self.reused = reused }
-
-        func receive(_ count: Int) -> ByteCount {
-            state.withLock { state in
-                state.received += Int64(count)
-                return ByteCount(state.received)
-            }
-        }
-
-        func write(_ count: Int64) -> ByteCount {
-            state.withLock { state in
-                state.written += count
-                return ByteCount(state.written)
-            }
-        }
-
-        var received: ByteCount { state.withLock { ByteCount($0.received) } }
+    /// What came of it.
+    struct Outcome: Sendable {
+        var received: ByteCount
+        /// The URL of one of the objects; `nil` if nothing was asked for.
+        var source: String?
+        /// Frames that their differences did not make, by their positions in the index.
+        var unmade: [Int]
     }
 
-    /// Fetches `frames`, positions in the index; returns the bytes received, and where from.
-    func run(_ frames: [Int]) async throws(StageError) -> (ByteCount, String?) {
-        let plan = RangePlan(frames, of: tree.index)
-        let wanted = frames.reduce(Int64(0)) { $0 + Int64(tree.index.frames[$1].storedLength) }
-        let progress = Progress(reused: max(.zero, tree.index.storedSize - ByteCount(wanted)))
-        work.report(.received(progress.reused, reused: progress.reused))
+    /// Fetches `frames`, positions in the index.
+    func run(_ frames: [Int]) async throws(StageError) -> Outcome {
+        let queue = Queue(frames, of: tree.index, deltas)
+        let wanted = tree.index.storedLength(of: frames)
+        let progress = FetchProgress(
+            reused: max(.zero, tree.index.storedSize - wanted),
+            report: work.report
+        )
         let bundles = BundleFiles(work: work, index: tree.index)
-        let result = await withTaskGroup(of: Result<String, StageError>.self) { group in
-            var running = 0
-            var source: String?
-            for request in plan.requests {
-                if running == Self.width, let result = await group.next() {
-                    running -= 1
-                    if case .success(let url) = result { source = url }
-                    if case .failure(let error) = result {
-                        group.cancelAll()
-                        return Result<String?, StageError>.failure(error)
-                    }
-                }
-                running += 1
+        let failure = await withTaskGroup(of: StageError?.self) { group in
+            for number in 0..<Self.width {
                 group.addTask {
-                    await Result { () async throws(StageError) in
-                        try await run(request, bundles, progress)
+                    do throws(StageError) {
+                        while let job = queue.next(takesDeltas: number < Self.deltaWidth) {
+                            try await run(job, bundles, progress)
+                        }
+                        return nil
+                    } catch {
+                        return error
                     }
                 }
             }
-            for await result in group {
-                switch result {
-                case .success(let url): source = url
-                case .failure(let error):
-                    group.cancelAll()
-                    return .failure(error)
-                }
+            var failure: StageError?
+            for await error in group where failure == nil && error != nil {
+                failure = error
+                group.cancelAll()
             }
-            return .success(source)
+            return failure
         }
         await bundles.remove()
-        return (progress.received, try result.get())
+        if let failure { throw failure }
+        return progress.outcome
     }
 
-    /// Fetches one range, and writes the frames in it; returns where it came from.
-    private func run(
-        _ request: RangePlan.Request,
-        _ bundles: BundleFiles,
-        _ progress: Progress
-    ) async throws(StageError) -> String {
-        let bundle = tree.index.bundles[request.bundle]
-        var mirrors = work.urls(of: bundle)
-        var attempts = mirrors.count
-        while true {
-            attempts -= 1
-            do throws(StageError) {
-                return try await run(request, of: bundle, mirrors, bundles, progress)
-            } catch .transfer(.wrongDigest) where attempts > 0 {
-                // Another mirror may have what this one has not.
-                mirrors.append(mirrors.removeFirst())
+    /// One range to ask for.
+    fileprivate enum Job: Sendable {
+        case deltas(RangePlan.Request, DeltaSource)
+        case bundle(RangePlan.Request)
+    }
+
+    /// The ranges that are not yet asked for.
+    private final class Queue: Sendable {
+        private let left: Mutex<(deltas: [Job], bundles: [Job])>
+
+        init(_ frames: [Int], of index: ContentIndex, _ source: DeltaSource?) {
+            var plain = frames
+            var deltas: [Job] = []
+            if let source {
+                deltas = source.plan(for: frames).requests.map { .deltas($0, source) }
+                let made = Set(source.set.frames.lazy.map(\.position))
+                plain.removeAll { made.contains($0) }
+            }
+            let bundles = RangePlan(plain, of: index).requests.map { Job.bundle($0) }
+            left = Mutex((deltas.reversed(), bundles.reversed()))
+        }
+
+        /// The next range; of the delta set first, so that what does not come of it is known early.
+        func next(takesDeltas: Bool) -> Job? {
+            left.withLock { left in
+                (takesDeltas ? left.deltas.popLast() : nil) ?? left.bundles.popLast()
             }
         }
     }
 
     private func run(
+        _ job: Job,
+        _ bundles: BundleFiles,
+        _ progress: FetchProgress
+    ) async throws(StageError) {
+        switch job {
+        case .deltas(let request, let source):
+            let consumer = RangeConsumer(fetch: self, request: request, source, progress)
+            do throws(StageError) {
+                let part = (request.range, source.size)
+                try await fetch(part, from: source.mirrors, consumer, progress)
+            } catch {
+                // What has come whole is made; the rest comes from bundles.
+                await consumer.settle()
+                guard case .transfer = error else { throw error }
+            }
+            progress.leave(try await consumer.finish())
+        case .bundle(let request):
+            var mirrors = work.urls(of: tree.index.bundles[request.bundle])
+            var attempts = mirrors.count
+            while true {
+                attempts -= 1
+                do throws(StageError) {
+                    return try await run(request, mirrors, bundles, progress)
+                } catch .transfer(.wrongDigest) where attempts > 0 {
+                    // Another mirror may have what this one has not.
+                    mirrors.append(mirrors.removeFirst())
+                }
+            }
+        }
+    }
+
+    /// Fetches a range of a bundle, and writes the frames in it.
+    private func run(
         _ request: RangePlan.Request,
-        of bundle: ContentIndex.Bundle,
         _ mirrors: [String],
         _ bundles: BundleFiles,
-        _ progress: Progress
-    ) async throws(StageError) -> String {
-        let consumer = RangeConsumer(fetch: self, request: request, progress: progress)
-        var fetch = work.request(for: mirrors, limit: ByteCount(Int64(request.range.count)))
-        fetch.part = (request.range, bundle.size)
-        fetch.take = { consumer.take($0) }
-        fetch.backlog = progress.backlog
+        _ progress: FetchProgress
+    ) async throws(StageError) {
+        let consumer = RangeConsumer(fetch: self, request: request, nil, progress)
         var url = mirrors.first ?? ""
         do throws(StageError) {
-            url = try await work.fetch(fetch).url
+            let part = (request.range, tree.index.bundles[request.bundle].size)
+            url = try await fetch(part, from: mirrors, consumer, progress)
         } catch .transfer(.unacceptable(_, .ranges)) {
             let bundle = try await bundles.file(of: request.bundle)
             consumer.take(.began)
@@ -139,149 +151,106 @@ struct FrameFetch: Sendable {
             }
         } catch {
             // What has come whole is written, and not asked for again.
-            _ = try? await consumer.finish(url)
+            _ = try? await consumer.finish()
             throw error
         }
-        try await consumer.finish(url)
-        return url
+        do throws(StageError) {
+            guard try await consumer.finish().isEmpty else {
+                throw .transfer(.wrongDigest(url: url))
+            }
+        } catch .transfer(.wrongDigest) {
+            throw .transfer(.wrongDigest(url: url))
+        }
+        progress.note(source: url)
     }
 
-    /// Verifies, decompresses and writes a frame; returns how many bytes were written.
-    fileprivate func write(
-        _ position: Int,
-        _ stored: [UInt8],
-        _ decompressor: inout FrameDecompressor,
-        _ cursor: inout DirectoryCursor
-    ) throws(StageError) -> Int64 {
-        let frame = tree.index.frames[position]
-        var bytes = stored
-        guard Digest(of: bytes) == frame.storedDigest else {
-            throw .transfer(.wrongDigest(url: ""))
-        }
-        if frame.compressed != nil {
-            do throws(FrameError) {
-                bytes = try decompressor.decompress(bytes.span, to: frame.length)
-            } catch {
-                throw .index(reason: error.description)
-            }
-            guard Digest(of: bytes) == frame.digest else {
-                throw .index(reason: "a frame decompresses to something else than it names")
-            }
-        }
-        return try IndexedWork.storing { () throws(FileError) in
-            try tree.write(position, bytes, except: done, &cursor)
-        }
+    /// Fetches a range, and has it taken as it comes; returns where it came from.
+    @discardableResult
+    private func fetch(
+        _ part: (Range<Int64>, Int64),
+        from mirrors: [String],
+        _ consumer: RangeConsumer,
+        _ progress: FetchProgress
+    ) async throws(StageError) -> String {
+        var fetch = work.request(for: mirrors, limit: ByteCount(Int64(part.0.count)))
+        fetch.part = part
+        fetch.take = { consumer.take($0) }
+        fetch.backlog = progress.backlog
+        return try await work.fetch(fetch).url
     }
 }
 
-/// Takes the bytes of one range as they come, and writes each frame as soon as it is whole.
-private final class RangeConsumer: Sendable {
-    private struct State: ~Copyable {
-        var decompressor = FrameDecompressor()
-        var cursor: DirectoryCursor
-        /// What has come and is of no whole frame yet, from `start` of the bundle on.
-        var bytes: [UInt8] = []
-        var start: Int64 = 0
-        /// The frame that is awaited, by its place in the request.
-        var next = 0
-        var isWritten: [Bool]
-        var error: StageError?
-
-        init(_ request: RangePlan.Request, in content: Directory) {
-            cursor = DirectoryCursor(content)
-            isWritten = [Bool](repeating: false, count: request.frames.count)
-        }
+/// What has come so far of frames that are fetched.
+final class FetchProgress: Sendable {
+    private struct State {
+        var received: Int64 = 0
+        /// The bytes of the pack that are here, as they are stored.
+        var present: Int64
+        var reused: Int64
+        var written: Int64 = 0
+        var unmade: [Int] = []
+        var source: String?
     }
 
-    private let fetch: FrameFetch
-    private let request: RangePlan.Request
-    private let progress: FrameFetch.Progress
-    private let queue = DispatchQueue(label: "stagepack.frames")
-    /// Only the jobs of `queue` use it, one after the other; the lock is never waited for.
     private let state: Mutex<State>
+    /// Called under the lock, so that what is told only rises.
+    private let report: @Sendable (StagingEvent) -> Void
+    /// What has come and is not yet written.
+    let backlog = Backlog(limit: .mebibytes(8))
 
-    init(fetch: FrameFetch, request: RangePlan.Request, progress: FrameFetch.Progress) {
-        self.fetch = fetch
-        self.request = request
-        self.progress = progress
-        state = Mutex(State(request, in: fetch.tree.content))
+    init(reused: ByteCount, report: @escaping @Sendable (StagingEvent) -> Void) {
+        state = Mutex(State(present: reused.rawValue, reused: reused.rawValue))
+        self.report = report
+        report(.received(reused, reused: reused))
     }
 
-    /// Takes what comes next, and waits for nothing.
-    func take(_ piece: BodyPiece) {
-        queue.async { [self] in state.withLock { consume(piece, &$0) } }
-    }
-
-    /// Waits until everything that was taken is written.
-    ///
-    /// - Throws: What went wrong; an error that blames `url` where frames are missing.
-    func finish(_ url: String) async throws(StageError) {
-        let error = await withCheckedContinuation { continuation in
-            queue.async { [self] in
-                continuation.resume(
-                    returning: state.withLock { state -> StageError? in
-                        let isWhole = state.isWritten.allSatisfy { $0 }
-                        return state.error ?? (isWhole ? nil : .transfer(.wrongDigest(url: url)))
-                    }
-                )
-            }
-        }
-        if case .transfer(.wrongDigest) = error { throw .transfer(.wrongDigest(url: url)) }
-        if let error { throw error }
-    }
-
-    /// Waits until everything that was taken is done with.
-    func settle() async {
-        await withCheckedContinuation { continuation in
-            queue.async { continuation.resume() }
+    /// Takes note of bytes of bundles that a server has sent.
+    func receive(_ count: Int) {
+        state.withLock { state in
+            state.received += Int64(count)
+            state.present += Int64(count)
+            report(state)
         }
     }
 
-    private func consume(_ piece: BodyPiece, _ state: inout State) {
-        switch piece {
-        case .began:
-            state.bytes = []
-            state.start = request.range.lowerBound
-            state.next = 0
-        case .bytes(let bytes):
-            defer { progress.backlog.remove(bytes.count) }
-            guard state.error == nil else { return }
-            state.bytes += bytes
-            let reused = progress.reused
-            fetch.work.report(.received(reused + progress.receive(bytes.count), reused: reused))
-            do throws(StageError) {
-                try writeFrames(&state)
-            } catch {
-                state.error = error
-            }
+    /// Takes note of bytes of a delta set, which count as what is made of them.
+    func receive(ofDeltas count: Int) { state.withLock { $0.received += Int64(count) } }
+
+    /// Takes note of a frame that was made without its bytes.
+    func make(_ frame: ContentIndex.Frame) {
+        state.withLock { state in
+            state.present += Int64(frame.storedLength)
+            state.reused += Int64(frame.storedLength)
+            report(state)
         }
     }
 
-    /// Writes the frames that are whole.
-    private func writeFrames(_ state: inout State) throws(StageError) {
-        var used = 0
-        while state.next < request.frames.count {
-            let position = request.frames[state.next]
-            let range = fetch.tree.index.frames[position].range
-            let begin = Int(range.lowerBound - state.start)
-            let end = Int(range.upperBound - state.start)
-            used = min(begin, state.bytes.count)
-            guard end <= state.bytes.count else { break }
-            if !state.isWritten[state.next] {
-                let stored = Array(state.bytes[begin..<end])
-                let written = try fetch.write(
-                    position,
-                    stored,
-                    &state.decompressor,
-                    &state.cursor
-                )
-                state.isWritten[state.next] = true
-                fetch.work.report(.unpacked(progress.write(written)))
-            }
-            state.next += 1
-            used = end
+    /// Takes note of bytes that were written.
+    func write(_ count: Int64) {
+        state.withLock { state in
+            state.written += count
+            report(.unpacked(ByteCount(state.written)))
         }
-        state.bytes.removeFirst(used)
-        state.start += Int64(used)
+    }
+
+    /// Takes note of frames that were not made.
+    func leave(_ frames: [Int]) { state.withLock { $0.unmade += frames } }
+
+    /// Takes note of where bytes came from.
+    func note(source: String) { state.withLock { $0.source = source } }
+
+    /// What came of it.
+    var outcome: FrameFetch.Outcome {
+        state.withLock { state in
+            FrameFetch.Outcome(
+                received: ByteCount(state.received),
+                source: state.source,
+                unmade: state.unmade
+            )
+        }
+    }
+
+    private func report(_ state: State) {
+        report(.received(ByteCount(state.present), reused: ByteCount(state.reused)))
     }
 }

@@ -23,35 +23,33 @@ struct IndexedWork: Sendable {
     static let indexName: FilePath.Component = "index"
 
     /// The generation that the new one is made from, kept from being removed.
-    private struct Base: Sendable {
+    struct Base: Sendable {
         let lease: Lease
         let directory: Directory
+        let content: Directory
+        /// What is in `content`, as it says itself.
+        let held: HeldContent
 
         init?(_ lease: Lease?) throws(FileError) {
             guard let lease else { return nil }
             self.lease = lease
             directory = try Directory.open(lease.content.removingLastComponent())
+            guard let content = try directory.directory(FilePath(ContainerLayout.content)) else {
+                return nil
+            }
+            self.content = content
+            // What is needed only to read it is given back.
+            defer { HeapMemory.release() }
+            held = try HeldContent(of: directory)
         }
     }
 
     /// Fills the area, and returns what that took.
     func fill(_ area: StagingArea) async throws(StageError) -> StagingFigures {
-        let base = try await blocking { () throws(StageError) in
-            let lease = try StageError.wrapping { () throws(ContainerError) in
-                try container.reader.lease(pack.id, marksUse: false)
-            }
-            return try Self.storing { () throws(FileError) in try Base(lease) }
-        }
         // Before the index is there: what both take while they are read is not needed at once.
-        let held = try await blocking { () throws(StageError) in
-            try Self.storing { () throws(FileError) -> HeldContent? in
-                guard let base else { return nil }
-                defer { HeapMemory.release() }
-                return try HeldContent(of: base.directory)
-            }
-        }
+        let base = try await base()
         var figures = StagingFigures(transferred: .zero, reused: .zero, source: nil)
-        let index = try await index(for: area.directory, base?.directory, held, &figures)
+        let index = try await index(for: area.directory, base, &figures)
         let declared = ContentFigures(fileCount: pack.fileCount, size: pack.installedSize)
         let found = ContentFigures(fileCount: index.fileCount, size: index.installedSize)
         guard found == declared else {
@@ -60,24 +58,10 @@ struct IndexedWork: Sendable {
         let tree = IndexedTree(index: index, content: area.content)
         let local = try await blocking { () throws(StageError) in
             try Self.storing { () throws(FileError) in
-                try reuse(in: tree, area, held, base?.directory)
+                LocalContent(of: tree, begun: try begin(tree, area), base: base)
             }
         }
-        let missing = tree.frames(except: local.done).filter { !local.frames.contains($0) }
-        let left = try await makeFrames(
-            missing,
-            of: tree,
-            except: local.done,
-            from: base?.directory,
-            held,
-            &figures
-        )
-        let fetch = FrameFetch(work: self, tree: tree, done: local.done)
-        let (received, source) = try await fetch.run(left)
-        figures.transferred = figures.transferred + received
-        figures.source = source ?? figures.source
-        let needed = missing.reduce(Int64(0)) { $0 + Int64(index.frames[$1].storedLength) }
-        figures.reused = max(.zero, index.storedSize - ByteCount(needed))
+        try await complete(tree, from: local, base, &figures)
         report(.verified)
         try await blocking { () throws(StageError) in
             try Self.storing { () throws(FileError) in
@@ -91,74 +75,119 @@ struct IndexedWork: Sendable {
         return figures
     }
 
-    /// What is here already: from an earlier run in the area, and from the staged generation.
-    private func reuse(
-        in tree: IndexedTree,
-        _ area: StagingArea,
-        _ held: HeldContent?,
-        _ base: Directory?
+    private func base() async throws(StageError) -> Base? {
+        try await blocking { () throws(StageError) in
+            let lease = try StageError.wrapping { () throws(ContainerError) in
+                try container.reader.lease(pack.id, marksUse: false)
+            }
+            return try Self.storing { () throws(FileError) in try Base(lease) }
+        }
+    }
+
+    /// Begins a tree: the directories, what an earlier run has left in the area, and files that were
+    /// fetched one by one.
+    private func begin(
+        _ tree: IndexedTree,
+        _ area: StagingArea
     ) throws(FileError) -> IndexedTree.Inventory {
         var cursor = DirectoryCursor(area.content)
         try tree.prepare(&cursor)
         var inventory =
             area.isContinued ? try tree.inventory(&cursor) : tree.freshInventory()
-        try reuseFiles(in: tree, &inventory, &cursor)
-        guard let held, let base,
-            let content = try base.directory(FilePath(ContainerLayout.content))
-        else { return inventory }
-        var old = DirectoryCursor(content)
-        var buffer = [UInt8](repeating: 0, count: 1 << 20)
-        for (position, _, file) in tree.index.files where !inventory.done[position] {
-            guard let path = held.path(of: file) else { continue }
-            inventory.done[position] =
-                try tree.take(position, from: path, &old, &cursor, using: &buffer)
-        }
-        try reuseFrames(in: tree, held, &old, &inventory, &cursor)
-        return inventory
-    }
-
-    /// Takes over files that were fetched one by one.
-    private func reuseFiles(
-        in tree: IndexedTree,
-        _ inventory: inout IndexedTree.Inventory,
-        _ cursor: inout DirectoryCursor
-    ) throws(FileError) {
         let path = FilePath("\(ContainerLayout.files)/\(reference.contentDigest)/content")
-        guard let content = try container.root.directory(path) else { return }
+        guard let content = try container.root.directory(path) else { return inventory }
         var fetched = DirectoryCursor(content)
         var buffer = [UInt8](repeating: 0, count: 1 << 20)
         for (position, path, _) in tree.index.files where !inventory.done[position] {
             inventory.done[position] =
                 try tree.take(position, from: path.text, &fetched, &cursor, using: &buffer)
         }
+        return inventory
     }
 
-    /// Takes frames of files that have changed in part from the staged generation.
-    private func reuseFrames(
-        in tree: IndexedTree,
-        _ held: HeldContent,
-        _ old: inout DirectoryCursor,
-        _ inventory: inout IndexedTree.Inventory,
-        _ cursor: inout DirectoryCursor
-    ) throws(FileError) {
-        var path: String?
-        var source: File?
-        for position in tree.frames(except: inventory.done)
-        where !inventory.frames.contains(position) {
-            let frame = tree.index.frames[position]
-            guard let place = held.place(of: frame) else { continue }
-            if path != place.path {
-                path = place.path
-                let there = try old.place(of: place.path)
-                source = try there?.directory.file(reading: there?.name ?? FilePath())
+    /// Completes the files of a tree: what is said to be in the staged generation is taken from there
+    /// while the network brings the rest, and then what came of neither.
+    private func complete(
+        _ tree: IndexedTree,
+        from local: LocalContent,
+        _ base: Base?,
+        _ figures: inout StagingFigures
+    ) async throws(StageError) {
+        let missing = local.missing
+        let (lost, fetched) = try await withBoth {
+            await Result { () async throws(StageError) in try await take(local) }
+        } and: {
+            await Result { () async throws(StageError) in
+                let deltas = try await deltas(for: missing, of: tree, base)
+                let fetch = FrameFetch(
+                    work: self,
+                    tree: tree,
+                    done: local.expected.done,
+                    deltas: deltas.source
+                )
+                var fetched = try await fetch.run(missing)
+                fetched.received = fetched.received + deltas.received
+                return fetched
             }
-            var bytes = [UInt8](repeating: 0, count: frame.length)
-            let count = try source?.read(into: &bytes, at: place.offset) ?? 0
-            guard count == frame.length, Digest(of: bytes) == frame.digest else { continue }
-            _ = try tree.write(position, bytes, except: inventory.done, &cursor)
-            inventory.frames.insert(position)
         }
+        figures.transferred = figures.transferred + fetched.received
+        figures.source = fetched.source ?? figures.source
+        let left = lost.frames.union(fetched.unmade)
+        if !left.isEmpty {
+            var done = local.expected.done
+            for file in lost.files { done[file] = false }
+            let fetch = FrameFetch(work: self, tree: tree, done: done, deltas: nil)
+            let fetched = try await fetch.run(Array(left))
+            figures.transferred = figures.transferred + fetched.received
+            figures.source = fetched.source ?? figures.source
+        }
+        let needed = tree.index.storedLength(of: left.union(missing))
+        figures.reused = max(.zero, tree.index.storedSize - needed)
     }
+
+    private func take(_ local: LocalContent) async throws(StageError) -> LocalContent.Lost {
+        let lost = try await withCancellableThread { cancellation throws(StageError) in
+            try Self.storing { () throws(FileError) in
+                try local.take { cancellation.isRequested }
+            }
+        }
+        guard let lost else { throw .cancelled }
+        return lost
+    }
+}
+
+/// What came of one of two pieces of work.
+private enum Part<First: Sendable, Second: Sendable>: Sendable {
+    case first(Result<First, StageError>)
+    case second(Result<Second, StageError>)
+}
+
+/// Runs two pieces of work at once; where one fails, the other is cancelled and waited for.
+private func withBoth<First: Sendable, Second: Sendable>(
+    _ first: @escaping @Sendable () async -> Result<First, StageError>,
+    and second: @escaping @Sendable () async -> Result<Second, StageError>
+) async throws(StageError) -> (First, Second) {
+    let both = await withTaskGroup(of: Part<First, Second>.self) { group in
+        group.addTask { .first(await first()) }
+        group.addTask { .second(await second()) }
+        var (first, second): (First?, Second?)
+        var failure: StageError?
+        for await part in group {
+            switch part {
+            case .first(.success(let value)): first = value
+            case .second(.success(let value)): second = value
+            case .first(.failure(let error)), .second(.failure(let error)):
+                // The one that came of the other's failure is not the one to tell.
+                failure = failure ?? error
+                group.cancelAll()
+            }
+        }
+        guard let first, let second else {
+            return Result<(First, Second), StageError>.failure(failure ?? .cancelled)
+        }
+        return .success((first, second))
+    }
+    return try both.get()
 }
 
 extension IndexedWork {
@@ -166,15 +195,14 @@ extension IndexedWork {
     /// is one from the staged generation's.
     func index(
         for area: Directory,
-        _ base: Directory?,
-        _ held: HeldContent?,
+        _ base: Base?,
         _ figures: inout StagingFigures
     ) async throws(StageError) -> ContentIndex {
         if let bytes = try await bytes(in: area), Digest(of: bytes) == reference.contentDigest {
             return try await decode(bytes)
         }
-        if let base, let digest = held?.indexDigest,
-            let bytes = try await updated(base, digest, &figures)
+        if let base, let digest = base.held.indexDigest,
+            let bytes = try await updated(base.directory, digest, &figures)
         {
             return try await keep(bytes, in: area)
         }

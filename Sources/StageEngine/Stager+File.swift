@@ -84,10 +84,10 @@ extension IndexedWork {
                 try directory.status(FilePath(Self.indexName)) != nil
             }
         }
-        if isHere { return try await index(for: directory, nil, nil, &figures) }
+        if isHere { return try await index(for: directory, nil, &figures) }
         let lock = try await lock(for: "index")
         defer { lock.end() }
-        return try await index(for: directory, nil, nil, &figures)
+        return try await index(for: directory, nil, &figures)
     }
 
     /// The right to fetch something of this version.
@@ -120,7 +120,8 @@ extension IndexedWork {
             try prepare(position, of: index, in: place, mark)
         }
         let missing = tree.frames(except: local.done).filter { !local.frames.contains($0) }
-        _ = try await FrameFetch(work: self, tree: tree, done: local.done).run(missing)
+        _ = try await FrameFetch(work: self, tree: tree, done: local.done, deltas: nil)
+            .run(missing)
         try await blocking { () throws(StageError) in
             try Self.storing { () throws(FileError) in
                 try tree.makeEmptyFile(position)

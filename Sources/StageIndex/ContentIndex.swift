@@ -158,8 +158,11 @@ public struct ContentIndex: Equatable, Sendable {
     public var fileCount: Int { entries.count { $0.kind != .directory } }
 
     /// The bytes of all frames as they are stored: what a first installation transfers.
-    public var storedSize: ByteCount {
-        ByteCount(frames.reduce(Int64(0)) { $0 + Int64($1.storedLength) })
+    public var storedSize: ByteCount { storedLength(of: frames.indices) }
+
+    /// The bytes of some frames as they are stored.
+    public func storedLength(of positions: some Sequence<Int>) -> ByteCount {
+        ByteCount(positions.reduce(Int64(0)) { $0 + Int64(frames[$1].storedLength) })
     }
 }
 

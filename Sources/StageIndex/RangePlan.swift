@@ -26,32 +26,22 @@ public struct RangePlan: Equatable, Sendable {
 
     /// Plans the requests for `frames`, positions in `index`.
     public init(_ frames: some Collection<Int>, of index: ContentIndex) {
-        let total = frames.reduce(Int64(0)) { $0 + Int64(index.frames[$1].storedLength) }
-        let share = total / Int64(Self.count)
-        let most = min(max(share, Self.length.lowerBound), Self.length.upperBound)
-        self.init(
-            frames.map { (index.frames[$0].bundle, index.frames[$0].range, $0) },
-            most: most
-        )
+        self.init(frames.map { (index.frames[$0].bundle, index.frames[$0].range, $0) })
     }
 
     /// Plans the requests for those delta frames that make one of `frames`, positions in the newer
     /// index; the object begins with a table of `tableSize` bytes.
-    ///
-    /// They are smaller than those for bundles: each is held in memory, beside windows.
     public init(_ frames: some Collection<Int>, of deltas: DeltaSet, tableSize: Int) {
         let wanted = Set(frames)
         let ranges = deltas.ranges(afterTable: tableSize)
         let places = deltas.frames.indices.filter { wanted.contains(deltas.frames[$0].position) }
-        let total = places.reduce(Int64(0)) { $0 + Int64(deltas.frames[$1].length) }
-        let most = Self.length.lowerBound
-        self.init(
-            places.map { (0, ranges[$0], $0) },
-            most: min(max(total / Int64(Self.count), most / 2), most)
-        )
+        self.init(places.map { (0, ranges[$0], $0) })
     }
 
-    private init(_ places: [(bundle: Int, range: Range<Int64>, frame: Int)], most: Int64) {
+    private init(_ places: [(bundle: Int, range: Range<Int64>, frame: Int)]) {
+        let total = places.reduce(Int64(0)) { $0 + Int64($1.range.count) }
+        let share = total / Int64(Self.count)
+        let most = min(max(share, Self.length.lowerBound), Self.length.upperBound)
         let order = places.sorted {
             ($0.bundle, $0.range.lowerBound, $0.frame) < ($1.bundle, $1.range.lowerBound, $1.frame)
         }

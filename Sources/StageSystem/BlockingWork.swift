@@ -1,3 +1,5 @@
+import Synchronization
+
 /// Runs work that blocks (a lock, a digest, a synchronization) on a thread of its own, so that the
 /// threads that run Swift's tasks stay free.
 ///
@@ -11,6 +13,30 @@ public func withBlockingThread<Value: Sendable, Failure: Error>(
         }
     }
     return try result.get()
+}
+
+/// Runs work that blocks and takes long, like ``withBlockingThread(_:)``, and tells it when the task is
+/// cancelled.
+public func withCancellableThread<Value: Sendable, Failure: Error>(
+    _ body: @escaping @Sendable (Cancellation) throws(Failure) -> Value
+) async throws(Failure) -> Value {
+    let cancellation = Cancellation()
+    let result = await withTaskCancellationHandler {
+        await withBlockingThread { Result { () throws(Failure) in try body(cancellation) } }
+    } onCancel: {
+        cancellation.request()
+    }
+    return try result.get()
+}
+
+/// Tells work on another thread that nobody waits for what comes of it.
+public final class Cancellation: Sendable {
+    private let isSet = Atomic(false)
+
+    /// Whether the work should end.
+    public var isRequested: Bool { isSet.load(ordering: .relaxed) }
+
+    fileprivate func request() { isSet.store(true, ordering: .relaxed) }
 }
 
 /// Threads that wait for blocking work, as many as are blocked at once.

@@ -1,0 +1,183 @@
+import Dispatch
+import StageDigest
+import StageFrame
+import StageIndex
+import StageModel
+import StageSystem
+import StageTransfer
+import Synchronization
+
+/// Takes the bytes of one range as they come, and writes each frame as soon as it is whole.
+final class RangeConsumer: Sendable {
+    private struct State: ~Copyable {
+        var decompressor = FrameDecompressor()
+        var cursor: DirectoryCursor
+        /// The window of a delta set that was needed last.
+        var window: DeltaSource.Window?
+        /// What has come and is of no whole frame yet, from `start` of the object on.
+        var bytes: [UInt8] = []
+        var start: Int64 = 0
+        /// The frame that is awaited, by its place in the request.
+        var next = 0
+        var isWritten: [Bool]
+        var error: StageError?
+
+        init(_ request: RangePlan.Request, in content: Directory) {
+            cursor = DirectoryCursor(content)
+            isWritten = [Bool](repeating: false, count: request.frames.count)
+        }
+    }
+
+    private let fetch: FrameFetch
+    private let request: RangePlan.Request
+    /// The delta set that the request is for; `nil` for one for a bundle.
+    private let deltas: DeltaSource?
+    private let progress: FetchProgress
+    private let queue = DispatchQueue(label: "stagepack.frames")
+    /// Only the jobs of `queue` use it, one after the other; the lock is never waited for.
+    private let state: Mutex<State>
+
+    init(
+        fetch: FrameFetch,
+        request: RangePlan.Request,
+        _ deltas: DeltaSource?,
+        _ progress: FetchProgress
+    ) {
+        self.fetch = fetch
+        self.request = request
+        self.deltas = deltas
+        self.progress = progress
+        state = Mutex(State(request, in: fetch.tree.content))
+    }
+
+    /// Takes what comes next, and waits for nothing.
+    func take(_ piece: BodyPiece) {
+        queue.async { [self] in state.withLock { consume(piece, &$0) } }
+    }
+
+    /// Waits until everything that was taken is written; returns the frames that are not, by their
+    /// positions in the index.
+    ///
+    /// - Throws: What went wrong with what has come.
+    func finish() async throws(StageError) -> [Int] {
+        let result: Result<[Int], StageError> = await withCheckedContinuation { continuation in
+            queue.async { [self] in
+                continuation.resume(returning: state.withLock { self.result($0) })
+            }
+        }
+        return try result.get()
+    }
+
+    /// Waits until everything that was taken is done with.
+    func settle() async {
+        await withCheckedContinuation { continuation in
+            queue.async { continuation.resume() }
+        }
+    }
+
+    private func result(_ state: borrowing State) -> Result<[Int], StageError> {
+        if let error = state.error { return .failure(error) }
+        let left = request.frames.indices.filter { !state.isWritten[$0] }
+        return .success(left.map { position(of: request.frames[$0]) })
+    }
+
+    /// The frame of the index that a frame of the request is, or makes.
+    private func position(of number: Int) -> Int {
+        deltas?.set.frames[number].position ?? number
+    }
+
+    private func consume(_ piece: BodyPiece, _ state: inout State) {
+        switch piece {
+        case .began:
+            state.bytes = []
+            state.start = request.range.lowerBound
+            state.next = 0
+        case .bytes(let bytes):
+            defer { progress.backlog.remove(bytes.count) }
+            guard state.error == nil else { return }
+            state.bytes += bytes
+            if deltas == nil {
+                progress.receive(bytes.count)
+            } else {
+                progress.receive(ofDeltas: bytes.count)
+            }
+            do throws(StageError) {
+                try writeFrames(&state)
+            } catch {
+                state.error = error
+            }
+        }
+    }
+
+    /// Writes the frames that are whole.
+    private func writeFrames(_ state: inout State) throws(StageError) {
+        var used = 0
+        while state.next < request.frames.count {
+            let number = request.frames[state.next]
+            let range = deltas?.ranges[number] ?? fetch.tree.index.frames[number].range
+            let begin = Int(range.lowerBound - state.start)
+            let end = Int(range.upperBound - state.start)
+            used = min(begin, state.bytes.count)
+            guard end <= state.bytes.count else { break }
+            if !state.isWritten[state.next] {
+                let stored = Array(state.bytes[begin..<end])
+                if let content = try content(of: number, stored, &state) {
+                    try write(content, position(of: number), &state.cursor)
+                    state.isWritten[state.next] = true
+                }
+            }
+            state.next += 1
+            used = end
+        }
+        state.bytes.removeFirst(used)
+        state.start += Int64(used)
+    }
+
+    /// Verifies what came of a frame, and makes its content of it; `nil` where a difference makes something
+    /// else.
+    private func content(
+        of number: Int,
+        _ stored: [UInt8],
+        _ state: inout State
+    ) throws(StageError) -> [UInt8]? {
+        let index = fetch.tree.index
+        if let deltas {
+            return try IndexedWork.storing { () throws(FileError) in
+                try deltas.content(
+                    of: number,
+                    stored,
+                    in: index,
+                    &state.decompressor,
+                    &state.window
+                )
+            }
+        }
+        let frame = index.frames[number]
+        guard Digest(of: stored) == frame.storedDigest else {
+            throw .transfer(.wrongDigest(url: ""))
+        }
+        guard frame.compressed != nil else { return stored }
+        let content: [UInt8]
+        do throws(FrameError) {
+            content = try state.decompressor.decompress(stored.span, to: frame.length)
+        } catch {
+            throw .index(reason: error.description)
+        }
+        guard Digest(of: content) == frame.digest else {
+            throw .index(reason: "a frame decompresses to something else than it names")
+        }
+        return content
+    }
+
+    private func write(
+        _ content: [UInt8],
+        _ position: Int,
+        _ cursor: inout DirectoryCursor
+    ) throws(StageError) {
+        let written = try IndexedWork.storing { () throws(FileError) in
+            try fetch.tree.write(position, content, except: fetch.done, &cursor)
+        }
+        if deltas != nil { progress.make(fetch.tree.index.frames[position]) }
+        progress.write(written)
+    }
+}
