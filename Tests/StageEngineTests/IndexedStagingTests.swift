@@ -181,6 +181,22 @@ struct IndexedStagingTests {
         #expect(try world.staged() == changed)
     }
 
+    /// Frames that are the same in a file that is another one.
+    @Test func aPartThatWasDamagedIsFetchedAgain() async throws {
+        let old = ["solo": noise(1_000_000, seed: 4)]
+        try await world.publish(old)
+        _ = try await world.stage()
+        try overwrite(world.path(of: "solo"), [0xFF, 0xFE], at: 1000)
+        var changed = old
+        changed["solo"]?.append(1)
+        let before = world.bundleBytes
+        try await world.publish(changed, deltas: false)
+        _ = try figures(await world.stage())
+        #expect(try world.staged() == changed)
+        // That frame and the last one, of 256 KiB at most.
+        #expect(world.bundleBytes - before <= 512 << 10)
+    }
+
     @Test func aRepairReplacesWhatIsDamagedAndFetchesNoMore() async throws {
         try await world.publish(tree)
         _ = try await world.stage()
