@@ -10,7 +10,7 @@ import Testing
 @testable import StagePublish
 
 @Suite(.directory)
-struct DeltaSetWriterTests {
+struct DeltaFrameMakerTests {
     private let root: Directory
     private let old = Self.trees.old
     private let new = Self.trees.new
