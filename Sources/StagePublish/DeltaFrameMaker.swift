@@ -13,6 +13,7 @@ struct DeltaFrameMaker: Sendable {
     private let old: StoredFrames
     private let new: StoredFrames
     private let width: Int
+    private let report: @Sendable (_ done: ByteCount, _ total: ByteCount) -> Void
 
     private typealias Made = DeltaDraft.Made
 
@@ -22,24 +23,41 @@ struct DeltaFrameMaker: Sendable {
     /// How many windows a processor works on before what came of them is put together.
     private static let batch = 4
 
-    init(from old: StoredFrames, to new: StoredFrames, width: Int) {
+    init(
+        from old: StoredFrames,
+        to new: StoredFrames,
+        width: Int,
+        report: @escaping @Sendable (_ done: ByteCount, _ total: ByteCount) -> Void
+    ) {
         self.old = old
         self.new = new
         self.width = width
+        self.report = report
     }
 
     /// Makes the frames that are worth it.
     func makeFrames() async throws(PackagingError) -> DeltaDraft {
         var draft = DeltaDraft()
         var groups = DeltaPlan(from: old.index, to: new.index).groups[...]
+        let total = size(of: groups)
+        var done = ByteCount.zero
+        report(done, total)
         while !groups.isEmpty {
             if Task.isCancelled { throw .cancelled }
             let batch = Array(groups.prefix(width * Self.batch))
             groups = groups.dropFirst(batch.count)
             let results = await frames(of: batch)
             try draft.add(batch, results)
+            done = done + size(of: batch[...])
+            report(done, total)
         }
         return draft
+    }
+
+    /// The bytes of the frames of some groups.
+    private func size(of groups: ArraySlice<DeltaPlan.Group>) -> ByteCount {
+        let frames = groups.lazy.flatMap(\.frames)
+        return ByteCount(frames.reduce(Int64(0)) { $0 + Int64(new.index.frames[$1].length) })
     }
 
     /// Makes the frames of some groups, each processor those of every so many.

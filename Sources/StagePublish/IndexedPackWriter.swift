@@ -55,6 +55,9 @@ public struct IndexedPackWriter: Sendable {
     public var makesDeltas = true
     /// Told how many bytes of files are done.
     public var report: @Sendable (ByteCount) -> Void = { _ in }
+    /// Told, when all files are done, how many bytes of what is new, of how many, have been compared with
+    /// the previous version.
+    public var reportComparison: @Sendable (_ done: ByteCount, _ total: ByteCount) -> Void
 
     /// Files under this size are gathered with others into frames.
     static let smallSize = Int64(64 << 10)
@@ -62,7 +65,10 @@ public struct IndexedPackWriter: Sendable {
     static let clusterSize = 256 << 10
 
     /// Creates a writer that uses so many processors.
-    public init(width: Int) { self.width = max(width, 1) }
+    public init(width: Int) {
+        self.width = max(width, 1)
+        reportComparison = { _, _ in }
+    }
 
     /// Writes the objects of a pack that are not there yet.
     ///
@@ -129,7 +135,8 @@ public struct IndexedPackWriter: Sendable {
     private func makeDeltas(to new: StoredFrames) async throws(PackagingError) -> DeltaDraft? {
         guard makesDeltas, !previous.entries.isEmpty else { return nil }
         let old = StoredFrames(index: previous, bundles: new.bundles)
-        let draft = try await DeltaFrameMaker(from: old, to: new, width: width).makeFrames()
+        let maker = DeltaFrameMaker(from: old, to: new, width: width, report: reportComparison)
+        let draft = try await maker.makeFrames()
         return draft.isSet ? draft : nil
     }
 
