@@ -99,6 +99,7 @@ public struct IndexedPackWriter: Sendable {
         }
         var version = try await Self.finish(run)
         let deltas = try await makeDeltas(to: version.frames)
+        if let deltas { try version.putLast(deltas.positions) }
         let reference: PackIndex
         do throws(FileError) {
             try version.drafts.publish()
