@@ -21,8 +21,7 @@ struct FramePacker: ~Copyable {
     private var slots: [Int?] = []
     private var pending: [(slot: Slot, bytes: [UInt8])] = []
     private var pendingSize = 0
-    /// The bytes of frames that no earlier version had, as they are stored.
-    private(set) var newBytes: Int64 = 0
+    private var newBytes: Int64 = 0
 
     /// How many bytes are gathered before they are compressed.
     private static let batchSize = 16 << 20
@@ -53,35 +52,29 @@ struct FramePacker: ~Copyable {
         return slots.count - 1
     }
 
-    /// Makes frames of what was added; returns them with the bundles, and the frame of each slot.
+    /// Makes frames of what was added.
     consuming func finish() async throws(FileError) -> Packed {
-        do throws(FileError) {
-            try await flush()
-            try writer.close()
-        } catch {
-            writer.abandon()
-            throw error
-        }
+        try await flush()
         return Packed(
-            bundles: writer.bundles,
             frames: frames,
             positions: slots.map { $0 ?? 0 },
-            newBytes: newBytes
+            newBytes: newBytes,
+            drafts: try writer.finish()
         )
     }
 
     /// What became of pieces.
-    struct Packed {
-        /// The bundles of the previous version, then the new ones.
-        var bundles: [ContentIndex.Bundle]
-        var frames: [ContentIndex.Frame]
+    struct Packed: ~Copyable {
+        /// The frames; new ones are in bundles that come after those of the previous version, in the
+        /// order in which they lie there.
+        let frames: [ContentIndex.Frame]
         /// The frame of each slot.
-        var positions: [Int]
-        var newBytes: Int64
+        let positions: [Int]
+        /// The bytes of frames that no earlier version had, as they are stored.
+        let newBytes: Int64
+        /// The new bundles.
+        let drafts: BundleDrafts
     }
-
-    /// Removes what was not finished.
-    consuming func abandon() { writer.abandon() }
 
     private mutating func use(_ frame: ContentIndex.Frame) -> Int {
         if let position = positions[frame.digest] { return position }
@@ -124,7 +117,7 @@ struct FramePacker: ~Copyable {
                         digest: digest,
                         length: piece.bytes.count,
                         compressed: compressed,
-                        bundle: place.bundle,
+                        bundle: previous.bundles.count + place.bundle,
                         offset: place.offset
                     )
                 )

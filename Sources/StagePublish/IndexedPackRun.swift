@@ -59,8 +59,6 @@ struct IndexedPackRun: ~Copyable {
         self.known = known
     }
 
-    consuming func abandon() { packer.abandon() }
-
     /// Finds the frames of the previous version of which less than half is left.
     ///
     /// Files in them are gathered again, apart from what is new, so that a first installation does not
@@ -231,18 +229,23 @@ struct IndexedPackRun: ~Copyable {
         return .frames(slots)
     }
 
-    /// Makes the index of what was added.
-    consuming func finish() async throws(FileError) -> (ContentIndex, newBytes: Int64) {
+    /// Makes a version of what was added.
+    consuming func finish() async throws(FileError) -> DraftVersion {
         for cluster in clusters.indices { try await close(cluster) }
         let entries = entries
+        let previous = writer.previous
         let packed = try await packer.finish()
-        var index = ContentIndex(bundles: packed.bundles, frames: packed.frames)
+        let positions = packed.positions
+        var index = ContentIndex(
+            bundles: previous.bundles + packed.drafts.bundles,
+            frames: packed.frames
+        )
         func resolve(_ content: Content) -> ContentIndex.Content {
             switch content {
             case .nothing: return .part(frame: 0, offset: 0)
             case .part(let slot, let offset):
-                return .part(frame: packed.positions[slot], offset: offset)
-            case .frames(let slots): return .frames(slots.map { packed.positions[$0] })
+                return .part(frame: positions[slot], offset: offset)
+            case .frames(let slots): return .frames(slots.map { positions[$0] })
             case .same(let entry):
                 guard case .file(_, _, _, let original) = entries[entry].kind else {
                     preconditionFailure("only files have content")
@@ -273,6 +276,6 @@ struct IndexedPackRun: ~Copyable {
             index.entries.append(ContentIndex.Entry(path: entry.path, kind: kind))
         }
         index.dropUnusedBundles()
-        return (index, packed.newBytes)
+        return DraftVersion(index: index, drafts: packed.drafts, newBytes: packed.newBytes)
     }
 }

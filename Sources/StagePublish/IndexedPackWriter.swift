@@ -55,6 +55,9 @@ public struct IndexedPackWriter: Sendable {
     public var makesDeltas = true
     /// Told how many bytes of files are done.
     public var report: @Sendable (ByteCount) -> Void = { _ in }
+    /// Told, when all files are done, how many bytes of what is new, of how many, have been compared with
+    /// the previous version.
+    public var reportComparison: @Sendable (_ done: ByteCount, _ total: ByteCount) -> Void
 
     /// Files under this size are gathered with others into frames.
     static let smallSize = Int64(64 << 10)
@@ -62,7 +65,10 @@ public struct IndexedPackWriter: Sendable {
     static let clusterSize = 256 << 10
 
     /// Creates a writer that uses so many processors.
-    public init(width: Int) { self.width = max(width, 1) }
+    public init(width: Int) {
+        self.width = max(width, 1)
+        reportComparison = { _, _ in }
+    }
 
     /// Writes the objects of a pack that are not there yet.
     ///
@@ -83,37 +89,42 @@ public struct IndexedPackWriter: Sendable {
                 level: level,
                 width: width,
                 previous: previous,
-                writer: BundleWriter(directory: bundles, after: previous.bundles)
+                writer: BundleWriter(directory: bundles)
             )
         )
-        do throws(PackagingError) {
-            try run.survey(evaluation.entries)
-            for entry in evaluation.entries {
-                if Task.isCancelled { throw PackagingError.cancelled }
-                try await run.add(entry)
-            }
-        } catch {
-            run.abandon()
-            throw error
+        try run.survey(evaluation.entries)
+        for entry in evaluation.entries {
+            if Task.isCancelled { throw PackagingError.cancelled }
+            try await run.add(entry)
         }
-        let (index, newBytes) = try await Self.finish(run)
-        let deltas = try await writeDeltas(to: index, bundles, store)
-        return try PackagingError.wrapping { () throws(FileError) in
-            try bundles.synchronize()
-            return IndexedPack(
-                pack: evaluation.recipe.pack,
-                policy: evaluation.recipe.policy,
-                userInfo: evaluation.recipe.userInfo,
-                index: index,
-                reference: try writeIndex(index, deltas, to: store),
-                newBytes: ByteCount(newBytes)
+        var version = try await Self.finish(run)
+        let deltas = try await makeDeltas(to: version.frames)
+        if let deltas { try version.putLast(deltas.positions) }
+        let reference: PackIndex
+        do throws(FileError) {
+            try version.drafts.publish()
+            let set = try deltas?.write(
+                from: Digest(of: previous.encoded()),
+                to: Digest(of: version.index.encoded()),
+                in: store
             )
+            reference = try writeIndex(version.index, set, to: store)
+        } catch {
+            throw .file(error)
         }
+        return IndexedPack(
+            pack: evaluation.recipe.pack,
+            policy: evaluation.recipe.policy,
+            userInfo: evaluation.recipe.userInfo,
+            index: version.index,
+            reference: reference,
+            newBytes: ByteCount(version.newBytes)
+        )
     }
 
     private static func finish(
         _ run: consuming IndexedPackRun
-    ) async throws(PackagingError) -> (ContentIndex, Int64) {
+    ) async throws(PackagingError) -> DraftVersion {
         do throws(FileError) {
             return try await run.finish()
         } catch {
@@ -121,24 +132,13 @@ public struct IndexedPackWriter: Sendable {
         }
     }
 
-    /// Writes the delta set from the previous version; `nil` if none is wanted, or worth it.
-    private func writeDeltas(
-        to index: ContentIndex,
-        _ bundles: Directory,
-        _ store: Directory
-    ) async throws(PackagingError) -> PackIndex.DeltaFrames? {
+    /// Makes frames as differences from the previous version; `nil` if none are wanted, or worth it.
+    private func makeDeltas(to new: StoredFrames) async throws(PackagingError) -> DeltaDraft? {
         guard makesDeltas, !previous.entries.isEmpty else { return nil }
-        let writer = DeltaSetWriter(
-            from: previous,
-            to: index,
-            in: bundles,
-            width: width
-        )
-        let set = DeltaSet(
-            new: Digest(of: index.encoded()),
-            old: Digest(of: previous.encoded())
-        )
-        return try await writer.write(set, to: store)
+        let old = StoredFrames(index: previous, bundles: new.bundles)
+        let maker = DeltaFrameMaker(from: old, to: new, width: width, report: reportComparison)
+        let draft = try await maker.makeFrames()
+        return draft.isSet ? draft : nil
     }
 
     /// Writes the index, and the delta from the previous one.

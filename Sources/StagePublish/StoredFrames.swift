@@ -10,6 +10,21 @@ struct StoredFrames: Sendable {
     let index: ContentIndex
     /// The folder of the bundles.
     let bundles: Directory
+    /// The files of the last bundles, where they are not named by their digests yet.
+    var drafts: [FilePath.Component] = []
+
+    /// Returns a frame as it is stored; `nil` if the store has no such bundle, or a shorter one.
+    func stored(_ position: Int) throws(FileError) -> [UInt8]? {
+        let frame = index.frames[position]
+        guard let file = try bundles.file(reading: name(of: frame.bundle)) else { return nil }
+        var bytes = [UInt8](repeating: 0, count: frame.storedLength)
+        return try file.read(into: &bytes, at: frame.offset) == bytes.count ? bytes : nil
+    }
+
+    private func name(of bundle: Int) -> FilePath {
+        let draft = bundle - (index.bundles.count - drafts.count)
+        return draft < 0 ? FilePath("\(index.bundles[bundle].digest)") : FilePath(drafts[draft])
+    }
 
     /// Returns the content of a frame; `nil` if the store has no such bundle, or other bytes in it.
     func content(
@@ -17,10 +32,7 @@ struct StoredFrames: Sendable {
         _ decompressor: inout FrameDecompressor
     ) throws(FileError) -> [UInt8]? {
         let frame = index.frames[position]
-        let name = FilePath("\(index.bundles[frame.bundle].digest)")
-        guard let file = try bundles.file(reading: name) else { return nil }
-        var bytes = [UInt8](repeating: 0, count: frame.storedLength)
-        guard try file.read(into: &bytes, at: frame.offset) == bytes.count else { return nil }
+        guard var bytes = try stored(position) else { return nil }
         if frame.compressed != nil {
             // Bytes that are not the frame are as good as none.
             guard let content = try? decompressor.decompress(bytes.span, to: frame.length) else {

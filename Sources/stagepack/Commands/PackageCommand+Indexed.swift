@@ -24,6 +24,7 @@ extension PackageCommand {
         writer.makesDeltas = !noDeltas
         if let base { writer.previous = try IndexFile(base).index(of: pack, in: path) }
         writer.report = { display.take($0) }
+        writer.reportComparison = { display.take(compared: $0, of: $1) }
         let configured = writer
         let (result, _) = await withInterruption(after: nil) {
             () async -> Result<IndexedPack, PackagingError> in

@@ -7,6 +7,8 @@ final class PackagingDisplay: Sendable {
     private let pack: PackID
     private let total: ByteCount
     private let done = Atomic<Int64>(0)
+    private let compared = Atomic<Int64>(0)
+    private let comparable = Atomic<Int64>(0)
     private let isDrawn = Atomic<Bool>(false)
 
     /// Creates a display for files of `total` bytes.
@@ -17,6 +19,12 @@ final class PackagingDisplay: Sendable {
 
     /// Takes note of how many bytes have been read.
     func take(_ bytes: ByteCount) { done.store(bytes.rawValue, ordering: .relaxed) }
+
+    /// Takes note of how many bytes, of how many, have been compared with the version before.
+    func take(compared bytes: ByteCount, of total: ByteCount) {
+        compared.store(bytes.rawValue, ordering: .relaxed)
+        comparable.store(total.rawValue, ordering: .relaxed)
+    }
 
     /// Runs `body` and draws a line ten times a second until it returns.
     func whileShown<Result: Sendable>(
@@ -49,10 +57,22 @@ final class PackagingDisplay: Sendable {
 
     private func draw() {
         isDrawn.store(true, ordering: .relaxed)
-        let bytes = ByteCount(done.load(ordering: .relaxed))
-        let percent = total == .zero ? 100 : Int(100 * bytes.rawValue / total.rawValue)
-        let line = "\(pack): \(bytes) of \(total) packed (\(percent) %)"
         let shown = line.prefix(max(Console.columns - 1, 20))
         Console.write("\r\u{1B}[2K\(shown)", to: STDERR_FILENO)
+    }
+
+    private var line: String {
+        let comparable = ByteCount(comparable.load(ordering: .relaxed))
+        if comparable != .zero {
+            let bytes = ByteCount(compared.load(ordering: .relaxed))
+            let share = "\(bytes) of \(comparable) (\(percent(bytes, of: comparable)) %)"
+            return "\(pack): \(share) compared with the version before"
+        }
+        let bytes = ByteCount(done.load(ordering: .relaxed))
+        return "\(pack): \(bytes) of \(total) packed (\(percent(bytes, of: total)) %)"
+    }
+
+    private func percent(_ part: ByteCount, of whole: ByteCount) -> Int64 {
+        whole == .zero ? 100 : 100 * part.rawValue / whole.rawValue
     }
 }

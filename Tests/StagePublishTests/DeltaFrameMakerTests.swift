@@ -10,12 +10,12 @@ import Testing
 @testable import StagePublish
 
 @Suite(.directory)
-struct DeltaSetWriterTests {
-    private let root: Directory
+struct DeltaFrameMakerTests {
+    private let store: IndexedStore
     private let old = Self.trees.old
     private let new = Self.trees.new
 
-    init() throws { root = try TemporaryDirectory.required() }
+    init() throws { store = try IndexedStore() }
 
     private static let trees = {
         var old: [String: [UInt8]] = [
@@ -32,41 +32,16 @@ struct DeltaSetWriterTests {
         return (old: old, new: new)
     }()
 
-    /// Packages a tree in a store.
-    private func package(
-        _ files: [String: [UInt8]],
-        _ tree: String,
-        in store: String = "store",
-        after previous: ContentIndex = ContentIndex(),
-        width: Int = 2,
-        deltas: Bool = true
-    ) async throws -> IndexedPack {
-        let source = try SourceTree(tree)
-        for (path, bytes) in files { try source.file(path, bytes) }
-        var writer = IndexedPackWriter(width: width)
-        writer.level = 3
-        writer.previous = previous
-        writer.makesDeltas = deltas
-        return try await writer.write(
-            source.evaluate(#"{"directory": "."}"#),
-            to: try root.makeDirectory(FilePath(store))
-        )
-    }
-
-    private func bytes(_ path: String) throws -> [UInt8] {
-        try File.open(reading: root.path.appending(path)).readAll(limit: 1 << 30)
-    }
-
-    private func path(of pack: IndexedPack) -> FilePath {
-        root.path.appending("store").appending(pack.reference.url)
+    private func path(of pack: IndexedPack) throws -> FilePath {
+        try store.directory().path.appending(pack.reference.url)
     }
 
     @Test func whatChangedIsStoredAsDifferences() async throws {
-        let first = try await package(old, "old")
-        let second = try await package(new, "new", after: first.index)
+        let first = try await store.package(old, "old")
+        let second = try await store.package(new, "new", after: first.index)
         let delta = try #require(second.reference.deltas.first)
         let frames = try #require(delta.frames)
-        let object = try bytes("store/d/\(frames.digest)")
+        let object = try store.bytes("d/\(frames.digest)")
         #expect(ByteCount(object.count) == frames.size && Digest(of: object) == frames.digest)
         let table = Array(object.prefix(Int(frames.tableSize.rawValue)))
         #expect(Digest(of: table) == frames.tableDigest)
@@ -99,27 +74,22 @@ struct DeltaSetWriterTests {
     }
 
     @Test func theSameVersionsGiveTheSameSet() async throws {
-        let first = try await package(old, "old")
-        let second = try await package(new, "new", after: first.index)
+        let first = try await store.package(old, "old")
+        let second = try await store.package(new, "new", after: first.index)
         for width in [1, 3] {
-            _ = try await package(old, "old \(width)", in: "store \(width)")
-            let other = try await package(
-                new,
-                "new \(width)",
-                in: "store \(width)",
-                after: first.index,
-                width: width
-            )
-            #expect(other.reference == second.reference)
+            let store = try IndexedStore("store \(width)")
+            _ = try await store.package(old, "old")
+            let other = try await store.package(new, "new", after: first.index) { $0.width = width }
+            #expect(other == second)
         }
     }
 
     @Test func aStoreTellsWhichSetIsOfWhichVersions() async throws {
-        let first = try await package(old, "old")
-        let second = try await package(new, "new", after: first.index)
+        let first = try await store.package(old, "old")
+        let second = try await store.package(new, "new", after: first.index)
         var newer = new
         newer["large"]?[70_001] ^= 1
-        let third = try await package(newer, "newer", after: second.index)
+        let third = try await store.package(newer, "newer", after: second.index)
         #expect(try StoredIndex(at: path(of: first)).deltaSets.isEmpty)
         for (pack, before) in [(second, first), (third, second)] {
             let stored = try StoredIndex(at: path(of: pack))
@@ -129,11 +99,11 @@ struct DeltaSetWriterTests {
     }
 
     @Test func aSetThatIsDamagedIsNotOffered() async throws {
-        let first = try await package(old, "old")
-        let second = try await package(new, "new", after: first.index)
+        let first = try await store.package(old, "old")
+        let second = try await store.package(new, "new", after: first.index)
         let frames = try #require(second.reference.deltas.first?.frames)
-        let object = try bytes("store/d/\(frames.digest)")
-        let directory = try root.makeDirectory("store/d")
+        let object = try store.bytes("d/\(frames.digest)")
+        let directory = try store.directory("d")
         let name = FilePath.Component(stringLiteral: "\(frames.digest)")
         for position in [0, 20, 75, 100, object.count - 1] {
             var bent = object
@@ -149,25 +119,28 @@ struct DeltaSetWriterTests {
     }
 
     @Test func withoutTheOldBundlesNothingIsStoredAsDifferences() async throws {
-        let first = try await package(old, "old")
-        let elsewhere = try await package(new, "new", in: "elsewhere", after: first.index)
+        let first = try await store.package(old, "old")
+        let other = try IndexedStore("elsewhere")
+        let elsewhere = try await other.package(new, "new", after: first.index)
         #expect(elsewhere.reference.deltas.count == 1)
         #expect(elsewhere.reference.deltas[0].frames == nil)
-        #expect(throws: (any Error).self) { try Directory.open(root.path.appending("elsewhere/d")) }
-        let told = try await package(new, "told", after: first.index, deltas: false)
+        #expect(throws: (any Error).self) { try other.directory("d") }
+        let told = try await store.package(new, "told", after: first.index) {
+            $0.makesDeltas = false
+        }
         #expect(told.reference.deltas[0].frames == nil)
     }
 
     /// A bundle in the store that is not what it ought to be is as good as none.
     @Test func whatIsDamagedInTheStoreMakesNoDifferences() async throws {
-        let first = try await package(old, "old")
-        let bundles = try root.makeDirectory("store/b")
+        let first = try await store.package(old, "old")
+        let bundles = try store.directory("b")
         for entry in try bundles.entries() {
-            var content = try bytes("store/b/\(entry.name)")
+            var content = try store.bytes("b/\(entry.name)")
             for place in stride(from: 0, to: content.count, by: 5000) { content[place] ^= 1 }
             try bundles.write(content, to: entry.name, durably: false)
         }
-        let second = try await package(new, "new", after: first.index)
+        let second = try await store.package(new, "new", after: first.index)
         #expect(second.reference.deltas[0].frames == nil)
     }
 
@@ -176,8 +149,8 @@ struct DeltaSetWriterTests {
         let before = [0x37, 0xA4, 0x30, 0xEC] + noise(300_000)
         var after = before
         after[150_000] ^= 1
-        let first = try await package(["file": before], "old")
-        let second = try await package(["file": after], "new", after: first.index)
+        let first = try await store.package(["file": before], "old")
+        let second = try await store.package(["file": after], "new", after: first.index)
         #expect(second.newBytes > ByteCount(16_000))
     }
 }
@@ -262,14 +235,5 @@ struct DeltaPlanTests {
         #expect(DeltaPlan(from: old, to: old).groups.isEmpty)
         let new = try index([("b", numbers(5..<10) + numbers(0..<3))])
         #expect(DeltaPlan(from: old, to: new).groups.isEmpty)
-    }
-}
-
-/// Bytes that are the same each time, and that nothing compresses.
-private func noise(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
-    var state = seed &* 0x9E37_79B9_7F4A_7C15 &+ 1
-    return (0..<count).map { _ in
-        state = state &* 6_364_136_223_846_793_005 &+ 1_442_695_040_888_963_407
-        return UInt8(truncatingIfNeeded: state >> 56)
     }
 }

@@ -1,0 +1,50 @@
+import StageDigest
+import StageIndex
+import StageModel
+import StageSystem
+import SystemPackage
+
+/// Bundles under names that nobody asks for.
+///
+/// What has not been published is removed when the value goes.
+struct BundleDrafts: ~Copyable {
+    /// The folder of the bundles.
+    let directory: Directory
+    /// The bundles that are whole and on disk, in the order in which they were written.
+    private(set) var bundles: [ContentIndex.Bundle] = []
+    /// The names of their files, and then that of one that is not whole.
+    private(set) var names: [FilePath.Component] = []
+
+    init(directory: Directory) { self.directory = directory }
+
+    deinit {
+        // What is left has a name that nobody asks for; what was published has none of these.
+        for name in names { _ = try? directory.remove(name) }
+    }
+
+    /// Creates the file of the next bundle.
+    mutating func makeFile() throws(FileError) -> File {
+        let mark = String(UInt64.random(in: 0...UInt64.max), radix: 36)
+        let name = FilePath.Component(stringLiteral: ".bundle.\(mark)")
+        let file = try directory.file(creating: FilePath(name))
+        names.append(name)
+        return file
+    }
+
+    /// Takes note that the bundle of the file that was made last is whole and on disk.
+    mutating func add(_ bundle: ContentIndex.Bundle) {
+        bundles.append(bundle)
+        precondition(bundles.count == names.count, "each bundle has a file")
+    }
+
+    /// Gives the bundles the names by which they are asked for, and waits until that is on disk.
+    mutating func publish() throws(FileError) {
+        precondition(bundles.count == names.count, "each bundle is whole")
+        for (name, bundle) in zip(names, bundles) {
+            let final = FilePath.Component(stringLiteral: bundle.digest.description)
+            try directory.rename(name, to: final, in: directory)
+        }
+        names = []
+        try directory.synchronize()
+    }
+}

@@ -1,0 +1,117 @@
+import StageDigest
+import StageFrame
+import StageIndex
+import StageModel
+import StageSystem
+import SystemPackage
+
+/// Makes the frames of one version as differences from another one, whose bundles are in the same store.
+///
+/// The same two indexes give the same bytes, wherever the newer one's frames lie. Frames whose bundles, or
+/// those of their windows, are not in the store are left out: clients fetch them as they are.
+struct DeltaFrameMaker: Sendable {
+    private let old: StoredFrames
+    private let new: StoredFrames
+    private let width: Int
+    private let report: @Sendable (_ done: ByteCount, _ total: ByteCount) -> Void
+
+    private typealias Made = DeltaDraft.Made
+
+    /// The level of compression, for every set: lower ones do not find everything in a window, and
+    /// higher ones take ten times as long for a fiftieth less.
+    private static let level = 12
+    /// How many windows a processor works on before what came of them is put together.
+    private static let batch = 4
+
+    init(
+        from old: StoredFrames,
+        to new: StoredFrames,
+        width: Int,
+        report: @escaping @Sendable (_ done: ByteCount, _ total: ByteCount) -> Void
+    ) {
+        self.old = old
+        self.new = new
+        self.width = width
+        self.report = report
+    }
+
+    /// Makes the frames that are worth it.
+    func makeFrames() async throws(PackagingError) -> DeltaDraft {
+        var draft = DeltaDraft()
+        var groups = DeltaPlan(from: old.index, to: new.index).groups[...]
+        let total = size(of: groups)
+        var done = ByteCount.zero
+        report(done, total)
+        while !groups.isEmpty {
+            if Task.isCancelled { throw .cancelled }
+            let batch = Array(groups.prefix(width * Self.batch))
+            groups = groups.dropFirst(batch.count)
+            let results = await frames(of: batch)
+            try draft.add(batch, results)
+            done = done + size(of: batch[...])
+            report(done, total)
+        }
+        return draft
+    }
+
+    /// The bytes of the frames of some groups.
+    private func size(of groups: ArraySlice<DeltaPlan.Group>) -> ByteCount {
+        let frames = groups.lazy.flatMap(\.frames)
+        return ByteCount(frames.reduce(Int64(0)) { $0 + Int64(new.index.frames[$1].length) })
+    }
+
+    /// Makes the frames of some groups, each processor those of every so many.
+    private func frames(of groups: [DeltaPlan.Group]) async -> [Result<[[Made]], FileError>] {
+        await withTaskGroup(of: (Int, Result<[[Made]], FileError>).self) { tasks in
+            for part in 0..<width {
+                let own = stride(from: part, to: groups.count, by: width).map { groups[$0] }
+                tasks.addTask { (part, await withBlockingThread { frames(ofOwn: own) }) }
+            }
+            var results = [Result<[[Made]], FileError>](repeating: .success([]), count: width)
+            for await (part, result) in tasks { results[part] = result }
+            return results
+        }
+    }
+
+    private func frames(ofOwn groups: [DeltaPlan.Group]) -> Result<[[Made]], FileError> {
+        var compressor = FrameCompressor(level: Self.level)
+        var decompressor = FrameDecompressor()
+        do throws(FileError) {
+            var made: [[Made]] = []
+            for group in groups { made.append(try frames(of: group, &compressor, &decompressor)) }
+            return .success(made)
+        } catch {
+            return .failure(error)
+        }
+    }
+
+    private func frames(
+        of group: DeltaPlan.Group,
+        _ compressor: inout FrameCompressor,
+        _ decompressor: inout FrameDecompressor
+    ) throws(FileError) -> [Made] {
+        guard let window = try old.bytes(of: group.window, &decompressor) else { return [] }
+        compressor.load(prefix: window.span)
+        var made: [Made] = []
+        for position in group.frames {
+            guard let content = try new.content(of: position, &decompressor) else { continue }
+            let bytes = compressor.compress(content.span)
+            guard isWorthwhile(bytes.count, position) else { continue }
+            // What is published has been tried.
+            let tried = try? decompressor.decompress(
+                bytes.span,
+                after: window.span,
+                to: content.count
+            )
+            guard tried == content else { continue }
+            made.append(Made(position: position, bytes: bytes, digest: Digest(of: bytes)))
+        }
+        return made
+    }
+
+    /// Whether a delta frame of so many bytes, and what the table says of it, saves enough of the frame
+    /// for which a client reads old bytes.
+    private func isWorthwhile(_ count: Int, _ position: Int) -> Bool {
+        (count + Digest.byteCount + 4) * 10 < new.index.frames[position].storedLength * 7
+    }
+}

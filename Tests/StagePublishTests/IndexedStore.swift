@@ -1,0 +1,96 @@
+import StageDigest
+import StageFrame
+import StageIndex
+import StageModel
+import StagePublish
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+/// A publisher's store of indexed packs, in the directory of the running test.
+struct IndexedStore {
+    let root: Directory
+    let name: String
+
+    init(_ name: String = "store") throws {
+        root = try TemporaryDirectory.required()
+        self.name = name
+        _ = try root.makeDirectory(FilePath(name))
+    }
+
+    /// Packages files, which are written to a tree of this name.
+    func package(
+        _ files: [String: [UInt8]],
+        _ tree: String,
+        after previous: ContentIndex = ContentIndex(),
+        change: (inout IndexedPackWriter) -> Void = { _ in }
+    ) async throws -> IndexedPack {
+        let source = try SourceTree(tree)
+        for (path, bytes) in files { try source.file(path, bytes) }
+        var writer = IndexedPackWriter(width: 2)
+        writer.level = 3
+        writer.previous = previous
+        change(&writer)
+        return try await writer.write(source.evaluate(#"{"directory": "."}"#), to: directory())
+    }
+
+    /// The store, or a folder of it.
+    func directory(_ path: FilePath? = nil) throws -> Directory {
+        let store = root.path.appending(name)
+        return try Directory.open(path.map { store.pushing($0) } ?? store)
+    }
+
+    /// An object.
+    func bytes(_ path: String) throws -> [UInt8] {
+        try StageTesting.bytes(of: root.path.appending(name).pushing(FilePath(path)))
+    }
+
+    /// The names of what is in a folder.
+    func names(in folder: FilePath) throws -> [String] {
+        try directory(folder).entries().map(\.name.string).sorted()
+    }
+
+    /// The table of the delta set of a pack.
+    func deltaSet(of pack: IndexedPack) throws -> DeltaSet {
+        let frames = try #require(pack.reference.deltas.first?.frames)
+        let object = try bytes("d/\(frames.digest)")
+        return try DeltaSet(decodingTable: Array(object.prefix(Int(frames.tableSize.rawValue))))
+    }
+
+    /// The files of a version, made of nothing but bundles.
+    func files(of index: ContentIndex) throws -> [String: [UInt8]] {
+        let bundles = try index.bundles.map { bundle in
+            let bytes = try bytes("b/\(bundle.digest)")
+            #expect(Digest(of: bytes) == bundle.digest && Int64(bytes.count) == bundle.size)
+            return bytes
+        }
+        var decompressor = FrameDecompressor()
+        let frames = try index.frames.map { frame in
+            let range = Int(frame.range.lowerBound)..<Int(frame.range.upperBound)
+            let stored = Array(bundles[frame.bundle][range])
+            guard frame.compressed != nil else { return stored }
+            return try decompressor.decompress(stored.span, to: frame.length)
+        }
+        var files: [String: [UInt8]] = [:]
+        for entry in index.entries {
+            guard case .file(let file) = entry.kind else { continue }
+            switch file.content {
+            case .part where file.size == 0: files[entry.path.text] = []
+            case .part(let frame, let offset):
+                files[entry.path.text] = Array(frames[frame][offset..<offset + Int(file.size)])
+            case .frames(let list): files[entry.path.text] = list.flatMap { frames[$0] }
+            }
+        }
+        return files
+    }
+}
+
+/// Bytes that are the same each time, and that nothing compresses.
+func noise(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
+    var state = seed &* 0x9E37_79B9_7F4A_7C15 &+ 1
+    return (0..<count).map { _ in
+        state = state &* 6_364_136_223_846_793_005 &+ 1_442_695_040_888_963_407
+        return UInt8(truncatingIfNeeded: state >> 56)
+    }
+}
