@@ -25,6 +25,10 @@ struct IndexedTree: Sendable {
         var count: Int32
     }
 
+    /// From this size on, a file begins to be written to disk as it grows: publishing waits for the disk,
+    /// and has less to wait for then.
+    private static let largeSize = Int64(256 << 10)
+
     init(index: ContentIndex, content: Directory) {
         self.index = index
         self.content = content
@@ -126,6 +130,9 @@ struct IndexedTree: Sendable {
             let part = bytes.span.extracting(start..<start + Int(place.count))
             try target.write(part, at: place.offset)
             written += Int64(place.count)
+            let end = place.offset + Int64(place.count)
+            let isDue = end == file.size || end >> 20 != place.offset >> 20
+            if isDue && file.size >= Self.largeSize { target.startWriting() }
         }
         return written
     }

@@ -100,9 +100,9 @@ public import SystemPackage
     }
 
     /// Starts writing the content of the file to disk, and does not wait for it.
-    public func startWriting() throws(FileError) {
-        _ = try attempt("synchronize") { Int(stage_start_writeback(descriptor.rawValue)) }
-    }
+    ///
+    /// A hint: who needs the bytes on disk synchronizes, and learns of failures there.
+    public func startWriting() { _ = stage_start_writeback(descriptor.rawValue) }
 
     /// Sets the permission bits, whatever the umask.
     public func setMode(_ mode: FilePermissions) throws(FileError) {
