@@ -65,8 +65,8 @@ STAGE_CHECKED static inline int stage_ofd_is_locked(int file) {
     return lock.l_type != F_UNLCK;
 }
 
-/// Tries a lock on the whole file for which no right to write is needed (flock(2)).
-STAGE_CHECKED static inline int stage_try_flock(int file) { return flock(file, LOCK_EX | LOCK_NB); }
+/// Takes a lock on the whole file for which no right to write is needed: `operation` is that of flock(2).
+STAGE_CHECKED static inline int stage_flock(int file, int operation) { return flock(file, operation); }
 
 /// Writes everything the file system of `file` holds in memory (syncfs(2)).
 STAGE_CHECKED static inline int stage_syncfs(int file) {
@@ -126,6 +126,12 @@ STAGE_CHECKED static inline int stage_duplicate(int file) {
 /// Lets the threads of the process share `count` heaps (mallopt(3)).
 STAGE_CHECKED static inline int stage_limit_arenas(int count) {
     return mallopt(M_ARENA_MAX, count) == 1 ? 0 : -1;
+}
+
+/// Takes pieces of `size` bytes and more from the system, each by itself, and gives them back when they are
+/// freed (mallopt(3)).
+STAGE_CHECKED static inline int stage_map_from(int size) {
+    return mallopt(M_MMAP_THRESHOLD, size) == 1 ? 0 : -1;
 }
 
 /// Gives freed memory back to the system (malloc_trim(3)).

@@ -88,6 +88,7 @@ struct DeltaSource: Sendable {
     private func bytes(of window: Int) throws(FileError) -> [UInt8]? {
         let window = set.windows[window]
         var bytes: [UInt8] = []
+        if window.segments.count > 1 { bytes.reserveCapacity(window.length) }
         for segment in window.segments {
             guard let path = paths[segment.entry], let file = try content.file(reading: path) else {
                 return nil

@@ -58,7 +58,9 @@ struct IndexedWork: Sendable {
         let tree = IndexedTree(index: index, content: area.content)
         let local = try await blocking { () throws(StageError) in
             try Self.storing { () throws(FileError) in
-                LocalContent(of: tree, begun: try begin(tree, area), base: base)
+                // What reading the index took besides, and this.
+                defer { HeapMemory.release() }
+                return LocalContent(of: tree, begun: try begin(tree, area), base: base)
             }
         }
         try await complete(tree, from: local, base, &figures)

@@ -46,7 +46,7 @@ struct BundleLint: Sendable {
             manifest.urls(forBundle: bundle.digest, of: reference, manifestURL: manifestURL).map {
                 ObjectCheck(
                     size: ByteCount(bundle.size),
-                    digest: bundle.digest,
+                    names: [bundle.digest],
                     url: $0,
                     member: "\(member): bundles[\(place)]"
                 )

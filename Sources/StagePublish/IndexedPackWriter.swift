@@ -72,17 +72,31 @@ public struct IndexedPackWriter: Sendable {
 
     /// Writes the objects of a pack that are not there yet.
     ///
-    /// Nothing but whole objects is left when it fails or its task is cancelled.
+    /// Nothing but whole objects is left when it fails or its task is cancelled. Killed, it leaves hidden files,
+    /// which the next run removes that is alone in the store.
     public func write(
         _ evaluation: RecipeEvaluation,
         to store: Directory
     ) async throws(PackagingError) -> IndexedPack {
-        let bundles: Directory
+        let bundles = try PackagingError.wrapping { () throws(FileError) in
+            try store.makeDirectory("b")
+        }
+        let lock: StoreLock
         do throws(FileError) {
-            bundles = try store.makeDirectory("b")
+            lock = try StoreLock(store, bundles: bundles)
         } catch {
             throw .file(error)
         }
+        let pack = try await write(evaluation, bundles, store)
+        _ = consume lock
+        return pack
+    }
+
+    private func write(
+        _ evaluation: RecipeEvaluation,
+        _ bundles: Directory,
+        _ store: Directory
+    ) async throws(PackagingError) -> IndexedPack {
         var run = IndexedPackRun(
             writer: self,
             packer: FramePacker(

@@ -21,7 +21,7 @@ public enum ServerLint {
                 checks += object.urls(manifest, manifestURL ?? "").map {
                     ObjectCheck(
                         size: object.size,
-                        digest: object.digest,
+                        names: object.names,
                         url: $0,
                         member: object.member
                     )
@@ -73,10 +73,13 @@ public enum ServerLint {
         objects.append(ManifestObject(index.url, index.size, index.digest, "\(member).index"))
         for (place, delta) in index.deltas.enumerated() {
             let path = "\(member).index.deltas[\(place)]"
-            objects.append(ManifestObject(delta.url, delta.size, delta.digest, path))
+            var object = ManifestObject(delta.url, delta.size, delta.digest, path)
+            object.names.append(index.contentDigest)
+            objects.append(object)
             guard let frames = delta.frames else { continue }
             objects.append(
-                ManifestObject(size: frames.size, digest: frames.digest, member: "\(path).frames") {
+                ManifestObject(size: frames.size, names: [frames.digest], member: "\(path).frames")
+                {
                     $0.urls(forDeltaSet: frames.digest, of: index, manifestURL: $1)
                 }
             )
@@ -88,7 +91,8 @@ public enum ServerLint {
 /// Something that a manifest names.
 private struct ManifestObject {
     var size: ByteCount
-    var digest: Digest
+    /// Digests of which a URL has one that never stands for anything else.
+    var names: [Digest]
     var member: String
     /// Where it is, by a manifest and the URL of that.
     var urls: @Sendable (Manifest, String) -> [String]
@@ -97,7 +101,7 @@ private struct ManifestObject {
 extension ManifestObject {
     /// Something that has a URL of its own.
     fileprivate init(_ url: String, _ size: ByteCount, _ digest: Digest, _ member: String) {
-        self.init(size: size, digest: digest, member: member) {
+        self.init(size: size, names: [digest], member: member) {
             $0.urls(for: url, manifestURL: $1)
         }
     }
@@ -107,7 +111,8 @@ extension ManifestObject {
 struct ObjectCheck: Sendable {
     /// The size that it has.
     var size: ByteCount
-    var digest: Digest
+    /// Digests of which a URL has one that never stands for anything else.
+    var names: [Digest]
     var url: String
     /// The path of the manifest's member that names it.
     var member: String
@@ -243,7 +248,8 @@ struct ObjectCheck: Sendable {
         _ summary: ResponseSummary,
         _ hasStrongValidator: Bool
     ) -> [LintFinding] {
-        guard !hasStrongValidator, !url.contains(digest.description) else { return [] }
+        let isNamed = names.contains { url.contains($0.description) }
+        guard !hasStrongValidator, !isNamed else { return [] }
         let tag = summary.value(of: "ETag").map { "the entity tag \($0.forDisplay()) is weak" }
         return [
             finding(

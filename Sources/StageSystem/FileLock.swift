@@ -52,7 +52,9 @@ public import SystemPackage
             let file = try openForLocking(FilePath(name), in: directory)
             do {
                 let descriptor = file.descriptor.rawValue
-                try Directory.attempt("lock", file.path) { stage_try_flock(descriptor) }
+                try Directory.attempt("lock", file.path) {
+                    stage_flock(descriptor, LOCK_EX | LOCK_NB)
+                }
             } catch  where error.errno == .resourceTemporarilyUnavailable {
                 return nil
             }
@@ -60,6 +62,44 @@ public import SystemPackage
             let found = try directory.status(FilePath(name))?.inode
             if try file.status().inode == found { return FileLock(file: file) }
         }
+    }
+
+    /// Takes a lock on a directory, or returns `nil` if somebody holds one that forbids it.
+    ///
+    /// Of the kind of flock(2), which needs no file beside what is in the directory; some file systems
+    /// of networks have none for directories.
+    public static func attempt(
+        directory: Directory,
+        _ mode: Mode
+    ) throws(FileError) -> FileLock? {
+        do throws(FileError) {
+            return try lock(directory, mode, LOCK_NB)
+        } catch {
+            guard error.errno == .resourceTemporarilyUnavailable else { throw error }
+            return nil
+        }
+    }
+
+    /// Takes a lock on a directory, and blocks the thread until it can.
+    public static func wait(
+        forDirectory directory: Directory,
+        _ mode: Mode
+    ) throws(FileError) -> FileLock {
+        try lock(directory, mode, 0)
+    }
+
+    private static func lock(
+        _ directory: Directory,
+        _ mode: Mode,
+        _ flags: Int32
+    ) throws(FileError) -> FileLock {
+        let descriptor = try directory.openFile(".", O_RDONLY | O_DIRECTORY, 0)
+        let lock = FileLock(file: File(adopting: descriptor, path: directory.path))
+        let operation = (mode == .shared ? LOCK_SH : LOCK_EX) | flags
+        try Directory.attempt("lock", directory.path) {
+            stage_flock(descriptor.rawValue, operation)
+        }
+        return lock
     }
 
     private static func openForLocking(

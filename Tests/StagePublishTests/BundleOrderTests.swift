@@ -203,6 +203,37 @@ struct UnfinishedVersionTests {
         #expect(try store.files(of: second.index) == new)
     }
 
+    /// Hidden files of runs that were killed, and of those that are at work.
+    @Test(arguments: [true, false])
+    func whatKilledRunsHaveLeftIsRemovedByOneThatIsAlone(isAlone: Bool) async throws {
+        _ = try await store.package(["a": noise(1000)], "old")
+        let root = try store.directory()
+        _ = try root.makeDirectory("d")
+        let (left, others) = (["b/.bundle.1x", "d/.deltas.1x"], ["b/.htaccess", "d/x.bundle."])
+        for path in left + others { _ = try root.file(creating: FilePath(path)) }
+        let lock = isAlone ? nil : try FileLock.attempt(directory: store.directory("b"), .shared)
+        _ = try await store.package(["a": noise(2000)], "new")
+        for path in left { #expect(try (root.status(FilePath(path)) == nil) == isAlone) }
+        for path in others { #expect(try root.status(FilePath(path)) != nil) }
+        _ = consume lock
+    }
+
+    /// And while it is at work, nobody takes what is its own for that.
+    @Test func aRunAtWorkIsNotSweptAway() async throws {
+        let bundles = Mutex<[Bool]>([])
+        let root = try store.directory()
+        _ = try await store.package(["a": noise(1000)], "old") { writer in
+            writer.report = { _ in
+                let lock = try? FileLock.attempt(
+                    directory: try Directory.open(root.path.appending("b")),
+                    .exclusive
+                )
+                bundles.withLock { $0.append(lock == nil) }
+            }
+        }
+        #expect(bundles.withLock { $0 } == [true])
+    }
+
     /// A draft that is shorter than it was when it was written is noticed while its frames are copied.
     @Test(arguments: [0, 100_000])
     func aVersionThatCannotBeArrangedLeavesNothing(size: Int64) async throws {

@@ -125,6 +125,25 @@ import Testing
         #expect(await lint(manifest, at: server.url("/manifest.json")) == [])
     }
 
+    /// A name that the packager gives never stands for anything else.
+    @Test func whatIsNamedByItsContentNeedsNoValidator() async throws {
+        let server = TestServer.current
+        var manifest = try indexed()
+        let (size, digest) = (ByteCount(Self.content.count), Digest(of: Self.content))
+        let index = try #require(manifest.packs[0].index)
+        let name = "x/i/\(index.contentDigest).from.\(digest)"
+        let delta = PackIndex.Delta(base: digest, url: name, size: size, digest: digest)
+        manifest.packs[0].index?.deltas = [delta]
+        for path in [name, "x/b/\(digest)", "x/i/2"] {
+            server.answer("/" + path, with: .content(Self.content).tagged(nil))
+        }
+        #expect(await lint(manifest, at: server.url("/manifest.json")) == [])
+        manifest.packs[0].index?.deltas[0].url = "x/i/2"
+        let found = await lint(manifest, at: server.url("/manifest.json"))
+        #expect(found.map(\.member) == ["packs[0].index.deltas[0].url"])
+        #expect(found.first?.message.contains("has no strong validator") == true)
+    }
+
     @Test func aGoodServerHasNoFindingsAndSendsOneByte() async throws {
         let server = TestServer.current
         #expect(try await findings(.content(Self.content)) == [])
