@@ -57,7 +57,7 @@ bench-daemon: build ## Measure the daemon beside aria2 and curl: small files, lo
 	Scripts/dependencies aria2 curl dbus-daemon strace
 	Benchmarks/daemon
 
-bench-updates: build ## Measure updates of packs beside zsync, zchunk, casync and ostree (some 20 GB of disk).
+bench-updates: build ## Measure updates of packs beside zsync, zchunk, casync and ostree (some 40 GB of disk).
 	Scripts/dependencies casync curl libarchive-tools ostree zchunk zsync
 	Benchmarks/updates
 
