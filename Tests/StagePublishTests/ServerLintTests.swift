@@ -131,8 +131,9 @@ import Testing
         var manifest = try indexed()
         let (size, digest) = (ByteCount(Self.content.count), Digest(of: Self.content))
         let index = try #require(manifest.packs[0].index)
-        let name = "x/i/\(index.contentDigest).from.\(digest)"
-        let delta = PackIndex.Delta(base: digest, url: name, size: size, digest: digest)
+        let base = Digest(of: [])
+        let name = "x/i/\(index.contentDigest).from.\(base)"
+        let delta = PackIndex.Delta(base: base, url: name, size: size, digest: digest)
         manifest.packs[0].index?.deltas = [delta]
         for path in [name, "x/b/\(digest)", "x/i/2"] {
             server.answer("/" + path, with: .content(Self.content).tagged(nil))
