@@ -59,7 +59,7 @@ public enum UnpackService {
         _ request: UnpackRequest,
         on socket: MessageSocket
     ) throws(FileError) -> ServiceAnswer {
-        let isAlone = Flag()
+        let cancellation = Cancellation()
         let box = Box()
         let thread = try SystemThread(name: "stage-unpack") {
             let events = UnpackEvents(
@@ -68,10 +68,10 @@ public enum UnpackService {
                         try socket.send(value: ServiceAnswer.progress(bytes))
                     } catch {
                         // Nobody waits for the result any more.
-                        isAlone.set()
+                        cancellation.request()
                     }
                 },
-                isCancelled: { isAlone.isSet }
+                isCancelled: { cancellation.isRequested }
             )
             do throws(ArchiveError) {
                 box.set(.report(try request.unpackConfined(events)))

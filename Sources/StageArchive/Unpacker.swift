@@ -64,12 +64,12 @@ public final class Unpacker: Sendable {
         _ request: UnpackRequest,
         _ progress: @escaping @Sendable (ByteCount) -> Void
     ) async throws(ArchiveError) -> UnpackReport {
-        let isCancelled = Flag()
+        let cancellation = Cancellation()
         return try await onThread(named: "stage-unpack") {
-            let events = UnpackEvents(progress: progress, isCancelled: { isCancelled.isSet })
+            let events = UnpackEvents(progress: progress, isCancelled: { cancellation.isRequested })
             return Result { () throws(ArchiveError) in try request.unpackConfined(events) }
         } onCancel: {
-            isCancelled.set()
+            cancellation.request()
         }
     }
 
@@ -117,15 +117,6 @@ public final class Unpacker: Sendable {
             metadata: ["landlock.version": "\(confinement.version)"]
         )
     }
-}
-
-/// Something that happens once, seen by all threads.
-final class Flag: Sendable {
-    private let value = Atomic<Bool>(false)
-
-    var isSet: Bool { value.load(ordering: .relaxed) }
-
-    func set() { value.store(true, ordering: .relaxed) }
 }
 
 extension UnpackRequest {

@@ -132,16 +132,13 @@ struct IndexedWork: Sendable {
                 return fetched
             }
         }
-        figures.transferred = figures.transferred + fetched.received
-        figures.source = fetched.source ?? figures.source
+        figures.add(fetched)
         let left = lost.frames.union(fetched.unmade)
         if !left.isEmpty {
             var done = local.expected.done
             for file in lost.files { done[file] = false }
             let fetch = FrameFetch(work: self, tree: tree, done: done, deltas: nil)
-            let fetched = try await fetch.run(Array(left))
-            figures.transferred = figures.transferred + fetched.received
-            figures.source = fetched.source ?? figures.source
+            figures.add(try await fetch.run(Array(left)))
         }
         let needed = tree.index.storedLength(of: left.union(missing))
         figures.reused = max(.zero, tree.index.storedSize - needed)
@@ -155,6 +152,13 @@ struct IndexedWork: Sendable {
         }
         guard let lost else { throw .cancelled }
         return lost
+    }
+}
+
+extension StagingFigures {
+    fileprivate mutating func add(_ fetched: FrameFetch.Outcome) {
+        transferred = transferred + fetched.received
+        source = fetched.source ?? source
     }
 }
 

@@ -2,7 +2,6 @@ import StageArchive
 import StageDigest
 public import StageModel
 import StageSystem
-import Synchronization
 public import SystemPackage
 
 /// Makes one archive of what a recipe selects: the same bytes whenever the files are the same.
@@ -33,20 +32,9 @@ public struct ArchivePackager: Sendable {
         _ evaluation: RecipeEvaluation,
         to output: FilePath
     ) async throws(PackagingError) -> PackagedArchive {
-        let isCancelled = Flag()
-        let result: Result<PackagedArchive, PackagingError> = await withTaskCancellationHandler {
-            do throws(PackagingError) {
-                let archive = try await withBlockingThread { () throws(PackagingError) in
-                    try write(evaluation, to: output, isCancelled)
-                }
-                return .success(archive)
-            } catch {
-                return .failure(error)
-            }
-        } onCancel: {
-            isCancelled.raise()
+        try await withCancellableThread { cancellation throws(PackagingError) in
+            try write(evaluation, to: output, cancellation)
         }
-        return try result.get()
     }
 
     private static func defaultLevel(of format: ArchiveFormat) -> Int {
@@ -61,14 +49,14 @@ public struct ArchivePackager: Sendable {
     private func write(
         _ evaluation: RecipeEvaluation,
         to output: FilePath,
-        _ isCancelled: Flag
+        _ cancellation: Cancellation
     ) throws(PackagingError) -> PackagedArchive {
         let target = try OutputFile(output)
         let digest: Digest
         do throws(PackagingError) {
-            try fill(target, evaluation, isCancelled)
+            try fill(target, evaluation, cancellation)
             // Compressors take much in before they give anything: most of the time goes by at the end.
-            if isCancelled.isRaised { throw .cancelled }
+            if cancellation.isRequested { throw .cancelled }
             digest = try target.publish()
         } catch {
             target.discard()
@@ -89,13 +77,13 @@ public struct ArchivePackager: Sendable {
     private func fill(
         _ target: OutputFile,
         _ evaluation: RecipeEvaluation,
-        _ isCancelled: Flag
+        _ cancellation: Cancellation
     ) throws(PackagingError) {
         var archive = try Archive(format, level: level, threads: threads, target)
         var buffer = [UInt8](repeating: 0, count: 1 << 20)
         var total = ByteCount.zero
         for entry in evaluation.entries {
-            if isCancelled.isRaised { throw .cancelled }
+            if cancellation.isRequested { throw .cancelled }
             try archive.add(entry)
             guard case .file = entry.content.kind else { continue }
             let file = try PackagingError.wrapping { () throws(FileError) in
@@ -108,7 +96,7 @@ public struct ArchivePackager: Sendable {
                 }
                 offset += Int64(count)
                 guard count > 0, offset <= entry.size.rawValue else { break }
-                if isCancelled.isRaised { throw .cancelled }
+                if cancellation.isRequested { throw .cancelled }
                 try archive.write(buffer.span.extracting(0..<count))
                 total = total + ByteCount(count)
                 progress(total)
@@ -170,13 +158,4 @@ extension PackagingError {
         case .library(let words): self = .compressor(words)
         }
     }
-}
-
-/// Something that one thread tells another, once.
-private final class Flag: Sendable {
-    private let value = Atomic<Bool>(false)
-
-    var isRaised: Bool { value.load(ordering: .relaxed) }
-
-    func raise() { value.store(true, ordering: .relaxed) }
 }

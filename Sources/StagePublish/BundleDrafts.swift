@@ -24,8 +24,7 @@ struct BundleDrafts: ~Copyable {
 
     /// Creates the file of the next bundle.
     mutating func makeFile() throws(FileError) -> File {
-        let mark = String(UInt64.random(in: 0...UInt64.max), radix: 36)
-        let name = FilePath.Component(stringLiteral: ".bundle.\(mark)")
+        let name = StoreDraft.bundle.makeName()
         let file = try directory.file(creating: FilePath(name))
         names.append(name)
         return file

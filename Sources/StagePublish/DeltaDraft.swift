@@ -79,9 +79,8 @@ struct DeltaDraft: Sendable {
         in store: Directory
     ) throws(FileError) -> PackIndex.DeltaFrames {
         let table = table(from: old, to: new)
-        let directory = try store.makeDirectory("d")
-        let mark = String(UInt64.random(in: 0...UInt64.max), radix: 36)
-        let name = FilePath.Component(stringLiteral: ".deltas.\(mark)")
+        let directory = try store.makeDirectory(FilePath(StoreDraft.deltas.folder))
+        let name = StoreDraft.deltas.makeName()
         let file = try directory.file(creating: FilePath(name))
         var hasher = SHA256Hasher()
         var size = Int64(0)

@@ -79,7 +79,7 @@ public struct IndexedPackWriter: Sendable {
         to store: Directory
     ) async throws(PackagingError) -> IndexedPack {
         let bundles = try PackagingError.wrapping { () throws(FileError) in
-            try store.makeDirectory("b")
+            try store.makeDirectory(FilePath(StoreDraft.bundle.folder))
         }
         let lock: StoreLock
         do throws(FileError) {

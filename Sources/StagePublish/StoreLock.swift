@@ -30,12 +30,39 @@ struct StoreLock: ~Copyable {
     }
 
     private static func sweep(_ store: Directory) throws(FileError) {
-        for (folder, prefix) in [("b", ".bundle."), ("d", ".deltas.")] {
-            guard let directory = try store.directory(FilePath(folder)) else { continue }
+        for draft in StoreDraft.allCases {
+            guard let directory = try store.directory(FilePath(draft.folder)) else { continue }
             for entry in try directory.entries()
-            where entry.kind == .file && entry.name.string.hasPrefix(prefix) {
+            where entry.kind == .file && entry.name.string.hasPrefix(draft.prefix) {
                 try directory.remove(entry.name)
             }
         }
+    }
+}
+
+/// A kind of object that has a hidden name in its folder of the store until all of it is there.
+enum StoreDraft: CaseIterable {
+    case bundle, deltas
+
+    /// The folder of the store.
+    var folder: String {
+        switch self {
+        case .bundle: "b"
+        case .deltas: "d"
+        }
+    }
+
+    /// What no name but those of drafts begins with.
+    fileprivate var prefix: String {
+        switch self {
+        case .bundle: ".bundle."
+        case .deltas: ".deltas."
+        }
+    }
+
+    /// A name that nothing else has.
+    func makeName() -> FilePath.Component {
+        let mark = String(UInt64.random(in: 0...UInt64.max), radix: 36)
+        return FilePath.Component(stringLiteral: prefix + mark)
     }
 }

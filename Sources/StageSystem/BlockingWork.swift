@@ -33,10 +33,14 @@ public func withCancellableThread<Value: Sendable, Failure: Error>(
 public final class Cancellation: Sendable {
     private let isSet = Atomic(false)
 
+    /// Creates one that is not requested.
+    public init() {}
+
     /// Whether the work should end.
     public var isRequested: Bool { isSet.load(ordering: .relaxed) }
 
-    fileprivate func request() { isSet.store(true, ordering: .relaxed) }
+    /// Asks the work to end, once and for all.
+    public func request() { isSet.store(true, ordering: .relaxed) }
 }
 
 /// Threads that wait for blocking work, as many as are blocked at once.

@@ -164,13 +164,3 @@ func overwrite(_ path: FilePath, _ bytes: [UInt8], at offset: Int64) throws {
     let descriptor = try FileDescriptor.open(path, .writeOnly)
     try descriptor.closeAfter { _ = try descriptor.writeAll(toAbsoluteOffset: offset, bytes) }
 }
-
-/// Bytes that are the same each time, and that nothing compresses.
-func noise(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
-    var state = seed
-    let words = (0..<count / 4 + 1).map { _ in
-        state = state &* 6_364_136_223_846_793_005 &+ 1_442_695_040_888_963_407
-        return UInt32(truncatingIfNeeded: state >> 32)
-    }
-    return unsafe words.withUnsafeBytes { unsafe Array($0.prefix(count)) }
-}

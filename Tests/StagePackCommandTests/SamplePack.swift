@@ -92,11 +92,3 @@ struct SamplePack: Sendable {
         )
     }
 }
-
-/// Bytes that no compression makes smaller.
-func noise(_ count: Int, seed: UInt64) -> [UInt8] {
-    var numbers = SeededGenerator(seed: seed)
-    var words = [UInt64](repeating: 0, count: (count + 7) / 8)
-    for index in words.indices { words[index] = numbers.next() }
-    return unsafe words.withUnsafeBytes { unsafe Array($0.prefix(count)) }
-}

@@ -15,3 +15,11 @@ public struct SeededGenerator: RandomNumberGenerator, Sendable {
         return mixed ^ (mixed >> 31)
     }
 }
+
+/// Bytes that are the same each time, and that no compression makes smaller.
+public func noise(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
+    var numbers = SeededGenerator(seed: seed)
+    var words = [UInt64](repeating: 0, count: (count + 7) / 8)
+    for index in words.indices { words[index] = numbers.next() }
+    return unsafe words.withUnsafeBytes { unsafe Array($0.prefix(count)) }
+}
