@@ -9,7 +9,8 @@ import SystemPackage
 /// What the daemon must not forget, in SQLite: sessions, tasks, and the events that were not
 /// acknowledged.
 ///
-/// What is committed is on disk (write-ahead log, `synchronous=FULL`). Commits that come while one
+/// What is committed is on disk (write-ahead log, `synchronous=FULL`, which is read back when the
+/// journal is opened). Commits that come while one
 /// waits for the disk share the next one. What is known of the bytes of a transfer is not here but
 /// beside them, in the record of its part file.
 final class Journal: Sendable {
@@ -71,9 +72,6 @@ final class Journal: Sendable {
     private init(_ path: FilePath, _ logger: Logger) throws {
         var configuration = Configuration()
         configuration.busyMode = .timeout(5)
-        configuration.prepareDatabase { database in
-            try database.execute(sql: "PRAGMA synchronous = FULL")
-        }
         self.logger = logger
         // It knows what clients said in confidence. The files that SQLite adds take this one's mode.
         try FileDescriptor.open(
@@ -83,10 +81,22 @@ final class Journal: Sendable {
             permissions: .ownerReadWrite
         ).close()
         pool = try DatabasePool(path: path.string, configuration: configuration)
+        try pool.writeWithoutTransaction(Self.synchronizeCommits)
         let check = try pool.read { try String.fetchOne($0, sql: "PRAGMA quick_check(1)") }
         guard check == "ok" else { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
         try pool.write { database in
             try database.execute(sql: Self.schema)
+        }
+    }
+
+    /// Has each commit wait until it is on disk.
+    ///
+    /// Not by `prepareDatabase`, after which a pool sets `NORMAL` for its connection that writes.
+    private static func synchronizeCommits(_ database: Database) throws {
+        try database.execute(sql: "PRAGMA synchronous = FULL")
+        let full = 2
+        guard try Int.fetchOne(database, sql: "PRAGMA synchronous") == full else {
+            throw DatabaseError(message: "commits are not synchronized")
         }
     }
 
