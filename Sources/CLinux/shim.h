@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/landlock.h>
+#include <linux/magic.h>
 #include <linux/openat2.h>
 #include <malloc.h>
 #include <stdint.h>
@@ -15,6 +16,7 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 // Linux's names that glibc declares for _GNU_SOURCE only. Defining that here would give fd_set other
@@ -91,6 +93,57 @@ STAGE_CHECKED static inline int stage_open_file(const char *path) {
 /// Opens a file by path for reading, and waits for nobody if it is a fifo or a device (open(2)).
 STAGE_CHECKED static inline int stage_open_regular_file(const char *path) {
     return open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+}
+
+/// Finds a file by path without opening its content: nothing waits and no device notices. Magic links, such
+/// as those of /proc/self/fd, are refused with ELOOP (openat2(2)).
+STAGE_CHECKED static inline int stage_find_file(const char *path) {
+    return stage_openat2(AT_FDCWD, path, O_PATH | O_CLOEXEC, 0, RESOLVE_NO_MAGICLINKS);
+}
+
+/// Opens the content of what stage_find_file() found for reading; the kernel checks the rights of the calling
+/// thread.
+STAGE_CHECKED static inline int stage_open_found(int file) {
+    char path[32];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+    return stage_open_regular_file(path);
+}
+
+/// Tells whether the kernel makes up the content of `file` (procfs, sysfs and their like): 1 if so, else 0.
+STAGE_CHECKED static inline int stage_is_kernel_content(int file) {
+    // Those that linux/magic.h does not name.
+    enum { FUSECTL = 0x65735543, MQUEUE = 0x19800202, CONFIGFS = 0x62656570, RPC_PIPEFS = 0x67596969 };
+    struct statfs status;
+    if (fstatfs(file, &status) != 0) return -1;
+    switch ((uint32_t)status.f_type) {
+    case PROC_SUPER_MAGIC: case SYSFS_MAGIC: case CGROUP_SUPER_MAGIC: case CGROUP2_SUPER_MAGIC:
+    case DEBUGFS_MAGIC: case TRACEFS_MAGIC: case SECURITYFS_MAGIC: case BPF_FS_MAGIC:
+    case BINFMTFS_MAGIC: case PSTOREFS_MAGIC: case EFIVARFS_MAGIC: case SELINUX_MAGIC:
+    case SMACK_MAGIC: case DEVPTS_SUPER_MAGIC: case NSFS_MAGIC: case SOCKFS_MAGIC: case PIPEFS_MAGIC:
+    case ANON_INODE_FS_MAGIC: case RDTGROUP_SUPER_MAGIC:
+    case FUSECTL: case MQUEUE: case CONFIGFS: case RPC_PIPEFS: return 1;
+    default: return 0;
+    }
+}
+
+/// Finds the next bytes that are stored, from `*start` on, and where they end; returns 1, or 0 where only a
+/// hole follows (lseek(2), SEEK_DATA). Moves the position of `file`. Where the file system keeps no holes
+/// everything up to `size` is stored.
+STAGE_CHECKED static inline int stage_next_stored(int file, int64_t size, int64_t *start, int64_t *end) {
+    if (*start >= size) return 0;
+    // SEEK_DATA and SEEK_HOLE
+    off_t data = lseek(file, *start, 3);
+    if (data < 0 && errno == ENXIO) return 0;
+    if (data < 0 && errno == EINVAL) {
+        *end = size;
+        return 1;
+    }
+    if (data < 0) return -1;
+    off_t hole = lseek(file, data, 4);
+    if (hole < 0) return -1;
+    *start = data;
+    *end = hole < size ? hole : size;
+    return data < size;
 }
 
 /// Copies bytes at `offset` of one file to the same place of another (copy_file_range(2)).

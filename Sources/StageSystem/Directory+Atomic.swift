@@ -5,15 +5,16 @@ extension Directory {
     /// one, whole.
     ///
     /// A write that is made `durably` waits until the file is on disk before it is put in place, so
-    /// that a power cut cannot leave it empty.
+    /// that a power cut cannot leave it empty. The file gets `permissions`, less the umask.
     public func write(
         _ content: [UInt8],
         to name: FilePath.Component,
+        permissions: FilePermissions = .file,
         durably: Bool
     ) throws(FileError) {
         let temporary = try temporaryName(for: name)
         do throws(FileError) {
-            let file = try file(creating: FilePath(temporary))
+            let file = try file(creating: FilePath(temporary), permissions: permissions)
             try file.write(content.span, at: 0)
             if durably { try file.synchronize() }
             try rename(temporary, to: name, in: self)

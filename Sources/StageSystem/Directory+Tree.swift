@@ -13,6 +13,21 @@ public struct DirectoryEntry: Equatable, Sendable {
 extension Directory {
     /// Returns the names in the directory, in no order, without `.` and `..`.
     public func entries() throws(FileError) -> [DirectoryEntry] {
+        var entries: [DirectoryEntry] = []
+        try forEachEntry { entry in
+            entries.append(entry)
+            return true
+        }
+        return entries
+    }
+
+    /// Calls `body` with the names in the directory, in no order, without `.` and `..`, until it
+    /// returns `false`; holds one name at a time.
+    ///
+    /// `body` may remove the name that it is called with.
+    public func forEachEntry(
+        _ body: (DirectoryEntry) throws(FileError) -> Bool
+    ) throws(FileError) {
         // A descriptor of its own: reading moves the position that all copies of one share.
         let copy = try openFile(".", O_RDONLY | O_DIRECTORY, 0)
         guard let stream = unsafe fdopendir(copy.rawValue) else {
@@ -22,12 +37,11 @@ extension Directory {
             throw FileError("read", path, reason)
         }
         defer { unsafe _ = closedir(stream) }
-        var entries: [DirectoryEntry] = []
         while true {
             errno = 0
             guard let entry = unsafe readdir(stream) else {
                 if errno != 0 { throw FileError("read", path, Errno(rawValue: errno)) }
-                return entries
+                return
             }
             let text = unsafe withUnsafePointer(to: &entry.pointee.d_name) { name in
                 unsafe name.withMemoryRebound(to: CChar.self, capacity: Int(NAME_MAX) + 1) {
@@ -35,9 +49,8 @@ extension Directory {
                 }
             }
             guard let name = text.lastComponent, name.kind == .regular else { continue }
-            entries.append(
-                DirectoryEntry(name: name, kind: try kind(unsafe entry.pointee.d_type, name))
-            )
+            let kind = try kind(unsafe entry.pointee.d_type, name)
+            guard try body(DirectoryEntry(name: name, kind: kind)) else { return }
         }
     }
 

@@ -63,6 +63,20 @@ public final class Directory: Sendable {
         }
     }
 
+    /// Opens the directory `name`, or returns `nil` if there is none.
+    ///
+    /// One that another file system is mounted on is refused with `EXDEV`, before that is asked
+    /// anything: users mount file systems of their own on directories that are theirs (fuse(4)).
+    public func directory(unmounted name: FilePath.Component) throws(FileError) -> Directory? {
+        do {
+            let flags = O_RDONLY | O_DIRECTORY
+            let file = try openFile(FilePath(name), flags, 0, resolve: RESOLVE_NO_XDEV)
+            return Directory(adopting: file, path: path.appending(name))
+        } catch  where error.errno == .noSuchFileOrDirectory {
+            return nil
+        }
+    }
+
     /// Opens the directory at `name` below this one, making it (but not those above it) where it is
     /// missing.
     public func makeDirectory(
@@ -224,6 +238,13 @@ public final class Directory: Sendable {
         }
     }
 
+    /// Returns what this directory is, and whose.
+    public func status() throws(FileError) -> FileStatus {
+        var status = stat()
+        _ = try Self.attempt("look at", path) { unsafe fstat(descriptor.rawValue, &status) }
+        return FileStatus(status)
+    }
+
     /// Sets the permission bits of this directory, whatever the umask.
     public func setMode(_ mode: FilePermissions) throws(FileError) {
         _ = try Self.attempt("change", path) { fchmod(descriptor.rawValue, mode.rawValue) }
@@ -284,11 +305,12 @@ public final class Directory: Sendable {
         )
     }
 
-    /// Opens `name` below this directory, with the flags of open(2).
+    /// Opens `name` below this directory, with the flags of open(2) and further ones of openat2(2).
     func openFile(
         _ name: FilePath,
         _ flags: CInt,
-        _ mode: CInterop.Mode
+        _ mode: CInterop.Mode,
+        resolve: CInt = 0
     ) throws(FileError) -> FileDescriptor {
         let file = try Self.attempt("open", path.pushing(name)) {
             unsafe name.withPlatformString { name in
@@ -297,7 +319,7 @@ public final class Directory: Sendable {
                     name,
                     UInt64(flags | O_CLOEXEC | O_NOFOLLOW),
                     flags & O_CREAT == 0 ? 0 : UInt64(mode),
-                    UInt64(RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS)
+                    UInt64(RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | resolve)
                 )
             }
         }
@@ -358,6 +380,10 @@ extension FilePermissions {
     public static let file = FilePermissions(rawValue: 0o644)
     /// What directories of a container are created with, before the umask: `0755`.
     public static let directory = FilePermissions(rawValue: 0o755)
+    /// Permissions of files that are private to their owner: `0600`.
+    public static let privateFile = FilePermissions(rawValue: 0o600)
+    /// Permissions of directories that are private to their owner: `0700`.
+    public static let privateDirectory = FilePermissions(rawValue: 0o700)
     /// What executable files of a pack are created with, before the umask: `0755`.
     public static let executable = FilePermissions(rawValue: 0o755)
 }

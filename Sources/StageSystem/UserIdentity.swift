@@ -83,12 +83,14 @@ extension File {
     /// Opens the regular file at `path` for reading if `user` may read it, following symbolic links.
     ///
     /// The rights are those of the user, not of this process: a thread of its own takes them on for
-    /// the length of the call (setfsuid(2)).
+    /// the length of the call (setfsuid(2)). A path that names an open file of this process
+    /// (`/proc/self/fd/…`) is refused, and so is content that the kernel makes up for whoever reads it
+    /// (procfs, sysfs): for both, this process would count instead of the user.
     public static func open(
         readingRegular path: FilePath,
         as user: UserIdentity
     ) throws(FileError) -> File {
-        guard user.user != geteuid() else { return try open(readingRegular: path) }
+        guard user.user != geteuid() else { return try open(readingStored: path) }
         let result = Mutex<Result<FileDescriptor, FileError>?>(nil)
         try SystemThread(name: "stage-open") {
             let opened = Result { () throws(FileError) in
@@ -96,7 +98,7 @@ extension File {
                 guard unsafe stage_act_as(user.user, user.group, groups, groups.count) == 0 else {
                     throw FileError("open", path, Errno(rawValue: errno))
                 }
-                return try open(readingRegular: path).release()
+                return try open(readingStored: path).release()
             }
             result.withLock { $0 = opened }
         }
@@ -107,43 +109,33 @@ extension File {
         return File(adopting: try result.get(), path: path)
     }
 
+    /// Opens a regular file that is stored on a file system, and touches nothing else on the way: what
+    /// the path leads to is looked at before it is opened.
+    private static func open(readingStored path: FilePath) throws(FileError) -> File {
+        let found = File(
+            adopting: FileDescriptor(
+                rawValue: try Directory.attempt("open", path) {
+                    unsafe path.withPlatformString { unsafe stage_find_file($0) }
+                }
+            ),
+            path: path
+        )
+        let descriptor = found.descriptor.rawValue
+        let isMadeUp = try Directory.attempt("look at", path) {
+            stage_is_kernel_content(descriptor)
+        }
+        guard isMadeUp == 0, try found.status().kind == .file else {
+            throw FileError("open", path, .invalidArgument)
+        }
+        let opened = try Directory.attempt("open", path) { stage_open_found(descriptor) }
+        return File(adopting: FileDescriptor(rawValue: opened), path: path)
+    }
+
     /// Gives the descriptor to the caller, who closes it.
     private consuming func release() throws(FileError) -> FileDescriptor {
         FileDescriptor(
             rawValue: try Directory.attempt("open", path) { stage_duplicate(descriptor.rawValue) }
         )
-    }
-
-    /// Copies the whole of another file into this one, which is empty, sharing its blocks where the
-    /// file system can.
-    public func copyContent(of source: borrowing File) throws(FileError) {
-        var offset: Int64 = 0
-        while true {
-            let count = stage_copy_range(
-                source.descriptor.rawValue,
-                descriptor.rawValue,
-                offset,
-                1 << 30
-            )
-            if count == 0 { return }
-            if count < 0 {
-                if errno == EINTR { continue }
-                return try copyThroughMemory(of: source, from: offset)
-            }
-            offset += Int64(count)
-        }
-    }
-
-    private func copyThroughMemory(
-        of source: borrowing File,
-        from start: Int64
-    ) throws(FileError) {
-        var buffer = [UInt8](repeating: 0, count: 1 << 20)
-        var offset = start
-        while case let count = try source.read(into: &buffer, at: offset), count > 0 {
-            try write(buffer.span.extracting(0..<count), at: offset)
-            offset += Int64(count)
-        }
     }
 }
 

@@ -12,7 +12,9 @@ public import SystemPackage
 /// on disk before the record counts them. Within one run of the kernel everything that was written
 /// counts, after another only what the record calls durable.
 ///
-/// One process works on a part file at a time: the caller holds a lock for that.
+/// One process works on a part file at a time: the caller holds a lock for that. Both files are their
+/// owner's alone (`0600`): content that is not verified is no concern of other users, and a record may
+/// have a URL with a secret in it.
 public final class PartFile: Sendable {
     /// The file of one generation.
     final class Content: Sendable {
@@ -72,7 +74,7 @@ public final class PartFile: Sendable {
         state.lastGeneration = record.generation
         let partName = path(name, "part.\(record.generation)")
         guard try directory.status(partName)?.kind == .file else { return state }
-        let part = try directory.file(updating: partName)
+        let part = try directory.file(updating: partName, permissions: .privateFile)
         let length = try part.status().size
         guard let usable = record.usableLength(of: length, in: boot) else {
             if let component = partName.lastComponent { try directory.remove(component) }
@@ -185,10 +187,10 @@ extension PartFile {
     private func emptyFile(_ suffix: String) throws(FileError) -> File {
         let path = Self.path(name, suffix)
         do throws(FileError) {
-            return try directory.file(creating: path)
+            return try directory.file(creating: path, permissions: .privateFile)
         } catch {
             guard error.errno == .fileExists else { throw error }
-            let file = try directory.file(updating: path)
+            let file = try directory.file(updating: path, permissions: .privateFile)
             try file.truncate(to: 0)
             return file
         }
@@ -201,7 +203,9 @@ extension PartFile {
 
     /// Opens the file of the current generation again, which somebody else has written.
     func reopen(length: Int64) throws(FileError) {
-        let content = Content(try directory.file(updating: FilePath(fileName)))
+        let content = Content(
+            try directory.file(updating: FilePath(fileName), permissions: .privateFile)
+        )
         state.withLock { state in
             state.content = content
             state.length = length
@@ -252,6 +256,11 @@ extension PartFile {
     }
 
     private func write(_ record: PartRecord, durably: Bool) throws(FileError) {
-        try directory.write(record.encoded(), to: component("state"), durably: durably)
+        try directory.write(
+            record.encoded(),
+            to: component("state"),
+            permissions: .privateFile,
+            durably: durably
+        )
     }
 }

@@ -1,0 +1,74 @@
+import CLinux
+import Glibc
+import SystemPackage
+
+extension File {
+    /// Copies the whole of another file into this one, which is empty, sharing its blocks where the
+    /// file system can; holes stay holes.
+    ///
+    /// Bytes that are added to the other file meanwhile are not copied. Moves the position of `source`.
+    ///
+    /// - Parameters:
+    ///   - source: The file to copy.
+    ///   - limit: The most bytes to store, holes not counted; `nil` for no limit.
+    /// - Throws: ``FileError`` with `EFBIG` if more than `limit` bytes would have to be stored.
+    public func copyContent(
+        of source: borrowing File,
+        limit: Int64? = nil
+    ) throws(FileError) {
+        let size = try source.status().size
+        var rest = limit ?? .max
+        var (start, end): (Int64, Int64) = (0, 0)
+        while try source.findStored(from: &start, to: &end, size: size) {
+            rest -= end - start
+            guard rest >= 0 else { throw FileError("copy", source.path, .fileTooLarge) }
+            try copy(start..<end, of: source)
+            start = end
+        }
+        try truncate(to: size)
+    }
+
+    private func findStored(
+        from start: inout Int64,
+        to end: inout Int64,
+        size: Int64
+    ) throws(FileError) -> Bool {
+        try Directory.attempt("read", path) {
+            unsafe stage_next_stored(descriptor.rawValue, size, &start, &end)
+        } == 1
+    }
+
+    /// Copies a range of bytes to the same place; what the other file no longer has is left out.
+    private func copy(_ range: Range<Int64>, of source: borrowing File) throws(FileError) {
+        var offset = range.lowerBound
+        while offset < range.upperBound {
+            let count = stage_copy_range(
+                source.descriptor.rawValue,
+                descriptor.rawValue,
+                offset,
+                Int(min(range.upperBound - offset, 1 << 30))
+            )
+            if count == 0 { return }
+            if count < 0 {
+                if errno == EINTR { continue }
+                return try copyThroughMemory(offset..<range.upperBound, of: source)
+            }
+            offset += Int64(count)
+        }
+    }
+
+    private func copyThroughMemory(
+        _ range: Range<Int64>,
+        of source: borrowing File
+    ) throws(FileError) {
+        var buffer = [UInt8](repeating: 0, count: 1 << 20)
+        var offset = range.lowerBound
+        while offset < range.upperBound {
+            let count = try source.read(into: &buffer, at: offset)
+            if count == 0 { return }
+            let wanted = min(count, Int(range.upperBound - offset))
+            try write(buffer.span.extracting(0..<wanted), at: offset)
+            offset += Int64(wanted)
+        }
+    }
+}
