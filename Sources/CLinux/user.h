@@ -47,6 +47,13 @@ STAGE_CHECKED static inline enum stage_user_step stage_become(
             return STAGE_USER_STEP_USER;
         }
     }
+    // A keyring of its own, not the one that all children of this process share (keyrings(7));
+    // KEYCTL_JOIN_SESSION_KEYRING is 1. A kernel without keyrings, or a filter that keeps everybody from
+    // them (EPERM), leaves nothing to share.
+    if (syscall(SYS_keyctl, 1, NULL) < 0 && errno != ENOSYS && errno != EPERM) {
+        return STAGE_USER_STEP_USER;
+    }
+    umask(022);
     if (chdir(start->directory) != 0) return STAGE_USER_STEP_DIRECTORY;
     stage_reset_signals();
     execve(start->program, start->arguments, start->environment);

@@ -8,54 +8,6 @@ import StageTransfer
 import SystemPackage
 
 extension Broker {
-    /// Takes up what an earlier run of the daemon left.
-    ///
-    /// Content that was good is given its place and said; what was under way goes on; files that
-    /// belong to nothing are removed.
-    func recover() async throws(DaemonError) {
-        for record in try await journal.sessions() {
-            var session = LiveSession(record: record)
-            if record.relaunch.lease != nil {
-                // The handler's end was not seen: the launch counts.
-                session.record.relaunch.recover()
-                try await journal.update(session.record.relaunch, of: record.id)
-            }
-            sessions[record.id] = session
-        }
-        let now = Date.now
-        var verified: [TaskRecord] = []
-        for record in try await journal.openTasks() {
-            sessions[record.session]?.unfinished += 1
-            guard record.state == .active else {
-                verified.append(record)
-                continue
-            }
-            admit(record, at: now)
-        }
-        for record in verified {
-            do throws(DaemonError) {
-                try await complete(record)
-            } catch {
-                // One user's trouble keeps no daemon from starting.
-                logger.error("A file could not be staged", metadata: ["error": "\(error)"])
-                try await journal.reopen(record.id)
-                admit(record, at: now)
-                scheduler.paused(record.id, Hold(.disk, until: now + Self.diskWait), at: now)
-            }
-        }
-        let store = store
-        let tasks = try await journal.taskNumbers()
-        let names = try await journal.sweep(before: now)
-        do throws(FileError) {
-            try await withBlockingThread { () throws(FileError) in
-                try store.sweep(keeping: names)
-                try store.sweepStaged(keeping: tasks)
-            }
-        } catch {
-            throw .file(error)
-        }
-    }
-
     /// Hands a task to the scheduler.
     ///
     /// `reason` says why it is not to begin yet, where that is not by the client's or session's wish.
@@ -84,25 +36,6 @@ extension Broker {
             expiries = Heap(expiries.unordered.filter { scheduler.items[$0.task] != nil })
         }
         expiries.insert(Expiry(date: record.deadline, task: record.id))
-    }
-
-    /// Finishes what P5 said and P6 did not (transfers.md, the crash table).
-    private func complete(_ record: TaskRecord) async throws(DaemonError) {
-        guard let session = sessions[record.session], let task = try await journal.task(record.id),
-            let event = task.outcome
-        else { return }
-        let isPlaced: Bool
-        do throws(FileError) {
-            isPlaced = try store.finishPlacing(record, of: session.record.user)
-        } catch {
-            throw .file(error)
-        }
-        guard isPlaced else {
-            try await journal.reopen(record.id)
-            admit(record, at: .now)
-            return
-        }
-        await conclude([(record.id, event)])
     }
 
     /// Takes in what an attempt came to.

@@ -21,7 +21,7 @@ extension Broker {
         SessionList(
             sessions.values.filter { caller.sees($0.record) }
                 .sorted { $0.record.id < $1.record.id }
-                .map(\.status)
+                .map { $0.status(for: caller) }
         )
     }
 
@@ -32,13 +32,14 @@ extension Broker {
         _ caller: Caller
     ) async throws(ControlRefusal) -> SessionStatus {
         try check(identifier, wanted, caller)
+        if wanted.handler != nil { try await checkHandler(caller) }
         let own = sessions.values.filter { $0.record.user == caller.user }
         guard own.count < 1000 || own.contains(where: { $0.record.identifier == identifier }) else {
             throw ControlRefusal(.quota, "one user may have 1000 sessions")
         }
         let record: SessionRecord
         do throws(DaemonError) {
-            record = try await journal.makeSession(identifier, of: caller.user, wanted)
+            record = try await journal.makeSession(identifier, of: caller.identity, wanted)
         } catch {
             throw ControlRefusal(.storage, "\(error)")
         }
@@ -47,9 +48,10 @@ extension Broker {
         } else {
             // What launches did is known better here than what was read.
             sessions[record.id]?.record.configuration = wanted
+            sessions[record.id]?.record.rights = record.rights
         }
         await considerLaunch(record.id)
-        return sessions[record.id]?.status ?? LiveSession(record: record).status
+        return (sessions[record.id] ?? LiveSession(record: record)).status(for: caller)
     }
 
     private func check(
@@ -79,6 +81,14 @@ extension Broker {
             )
         }
         for (name, value) in wanted.headers { try NewTask.check(header: name, value) }
+    }
+
+    /// Checks that the client may have a program started, which takes nothing that its process has not.
+    private func checkHandler(_ caller: Caller) async throws(ControlRefusal) {
+        let policy = HandlerPolicy(exceptions: configuration.handlerUsers)
+        // The user database may be on another machine.
+        let refusal = await withBlockingThread { policy.refusal(for: caller) }
+        if let refusal { throw ControlRefusal(.forbidden, refusal) }
     }
 
     /// A century: what is longer is no number of seconds that can be reckoned with.
@@ -284,6 +294,7 @@ extension Broker {
             session: id,
             identifier: session.record.identifier,
             user: session.record.user,
+            rights: session.record.rights,
             handler: handler,
             token: token,
             lease: configuration.launchLease
@@ -344,12 +355,17 @@ extension Broker.LiveSession {
         record.acknowledged = max(record.acknowledged, sequence)
     }
 
-    /// The session as clients see it.
-    var status: SessionStatus {
+    /// The session as a client sees it: secrets are its user's alone.
+    func status(for caller: Caller) -> SessionStatus {
+        var configuration = record.configuration
+        if caller.user != record.user {
+            configuration.headers = configuration.headers.mapValues { _ in "(not shown)" }
+            configuration.handler?.environment?.removeAll()
+        }
         var status = SessionStatus(
             identifier: record.identifier,
             user: record.user,
-            configuration: record.configuration
+            configuration: configuration
         )
         status.unfinishedTasks = unfinished
         status.lastEvent = record.last

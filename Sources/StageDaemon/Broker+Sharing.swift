@@ -97,7 +97,10 @@ extension Broker {
             guard let file = FilePath.Component("\(name).part.1") else { continue }
             do throws(FileError) {
                 try await withBlockingThread { () throws(FileError) in
-                    let copy = try store.parts.file(creating: FilePath(file))
+                    let copy = try store.parts.file(
+                        creating: FilePath(file),
+                        permissions: .privateFile
+                    )
                     guard let source = try store.parts.file(reading: FilePath(item.file)) else {
                         throw FileError("open", FilePath(item.file), .noSuchFileOrDirectory)
                     }

@@ -43,7 +43,7 @@ extension Broker {
             removeFiles(snapshots)
             throw error
         }
-        return try await insert(tasks, session.record.id, reason)
+        return try await insert(tasks, session.record.id, by: caller.user, reason)
     }
 
     /// The tokens among those of requests that need something prepared which the session has already.
@@ -63,12 +63,18 @@ extension Broker {
     private func insert(
         _ tasks: [NewTask],
         _ session: Int64,
+        by creator: UInt32,
         _ reason: HoldReason?
     ) async throws(ControlRefusal) -> CreatedTasks {
         let now = Date.now
         let names = tasks.filter { $0.request.kind == .upload }.compactMap(\.part)
         do throws(DaemonError) {
-            let created = try await journal.create(tasks, in: session, created: now)
+            let created = try await journal.create(
+                tasks,
+                in: session,
+                by: creator,
+                created: now
+            )
             for ((record, isNew), task) in zip(created, tasks) {
                 guard isNew else {
                     if task.request.kind == .upload, let name = task.part, name != record.part {
@@ -95,11 +101,14 @@ extension Broker {
     private func prepare(_ task: inout NewTask, _ caller: Caller) async throws(ControlRefusal) {
         if task.request.kind == .upload {
             let (store, path) = (store, FilePath(task.request.file ?? ""))
+            let reserve = configuration.reserve
             let text = "upload-\(UUID().uuidString.lowercased())"
             guard let name = FilePath.Component(text) else { return }
             do throws(FileError) {
                 let size = try await withBlockingThread { () throws(FileError) in
-                    try store.snapshot(path, as: name, for: caller.identity)
+                    let free = ByteCount(try store.root.freeSpace().bytes)
+                    let limit = free > reserve ? free - reserve : .zero
+                    return try store.snapshot(path, as: name, for: caller.identity, limit: limit)
                 }
                 task.part = text
                 task.request.size = ByteCount(size)

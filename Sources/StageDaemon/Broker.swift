@@ -239,7 +239,10 @@ actor Broker {
                 scheduler.remove(id)
                 return nil
             }
-            return (task, session.record.configuration, extras[id]?.failures ?? 0)
+            var configuration = session.record.configuration
+            // They are for servers that the session's user chose, not for those of a group's member.
+            if task.record.creator != session.record.user { configuration.headers = [:] }
+            return (task, configuration, extras[id]?.failures ?? 0)
         } catch {
             logger.error("A task could not be read", metadata: ["error": "\(error)"])
             _ = hasEnded(id)

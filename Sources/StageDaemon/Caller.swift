@@ -1,9 +1,12 @@
 import StageControl
 import StageSystem
 
-/// Who asks, as the kernel says.
+/// A client, as the kernel describes the process that connected.
 struct Caller: Sendable {
+    /// The effective user and the groups of the process.
     var identity: UserIdentity
+    /// The number of the process.
+    var process: Int32
     /// Whether the superuser asks for what is everybody's.
     var wantsAll = false
 

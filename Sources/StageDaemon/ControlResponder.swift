@@ -132,7 +132,7 @@ struct ControlResponder: Sendable {
         case (.put, nil):
             let wanted = try await body(SessionConfiguration.self, of: &request)
             return .encoding(try await broker.makeSession(id, wanted, caller))
-        case (.get, nil): return .encoding(try await broker.session(id, caller).status)
+        case (.get, nil): return .encoding(try await broker.session(id, caller).status(for: caller))
         case (.delete, nil):
             try await broker.removeSession(id, caller)
             return .nothing

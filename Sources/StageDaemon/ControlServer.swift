@@ -53,25 +53,12 @@ struct ControlServer: Sendable {
         }
     }
 
-    /// Who is at the other end, as the kernel says (SO_PEERCRED, unix(7)).
+    /// The client at the other end of a connection.
     private static func caller(_ channel: any Channel) async throws -> Caller {
-        guard let provider = channel as? any SocketOptionProvider else {
-            throw ControlRefusal(.forbidden, "the client is not on this machine")
-        }
-        let credentials: PeerCredentials = try await provider.unsafeGetSocketOption(
-            level: .socket,
-            name: .init(rawValue: PeerCredentials.option)
-        ).get()
-        return Caller(identity: UserIdentity(user: credentials.user, group: credentials.group))
+        let peer = try await PeerCredentials.of(channel)
+        return Caller(
+            identity: UserIdentity(user: peer.user, group: peer.group, groups: peer.groups),
+            process: peer.process
+        )
     }
-}
-
-/// What the kernel says of a peer (`struct ucred`, unix(7)).
-private struct PeerCredentials: Sendable {
-    var process: Int32
-    var user: UInt32
-    var group: UInt32
-
-    /// `SO_PEERCRED`.
-    static let option: CInt = 17
 }

@@ -61,14 +61,14 @@ public struct Daemon: Sendable {
             configuration: configuration,
             logger: logger
         )
-        try await broker.recover()
+        let known = try await broker.recover()
         let (listener, path) = try listeningSocket()
         var transfer = TransferConfiguration(configuration)
         transfer.userAgent = "stagepackd/\(version)"
         try await withTransferEngine(transfer, logger: logger) {
             (engine) async throws(DaemonError) in
             let runner = TransferRunner(engine: engine, store: store, logger: logger)
-            try await serve(broker, runner, listener, path, reloads)
+            try await serve(broker, runner, listener, path, reloads, sweeping: known)
         }
     }
 
@@ -98,7 +98,8 @@ public struct Daemon: Sendable {
         _ runner: TransferRunner,
         _ listener: CInt,
         _ socket: FilePath,
-        _ reloads: AsyncStream<DaemonConfiguration>
+        _ reloads: AsyncStream<DaemonConfiguration>,
+        sweeping known: (tasks: Set<Int64>, last: Int64)
     ) async throws(DaemonError) {
         let notifier = ServiceNotifier(
             environment: environment,
@@ -119,6 +120,10 @@ public struct Daemon: Sendable {
                 return nil
             }
             group.addTask { await watchConditions(broker) }
+            group.addTask {
+                await broker.sweepStaged(known)
+                return nil
+            }
             group.addTask {
                 for await configuration in reloads {
                     notifier.notify("RELOADING=1\nMONOTONIC_USEC=\(ServiceNotifier.now)")

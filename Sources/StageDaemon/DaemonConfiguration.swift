@@ -23,6 +23,8 @@ public struct DaemonConfiguration: Equatable, Sendable {
     public var relaunchDelay = 60.0
     /// How long a launched handler may take, in seconds, unless it asks for more.
     public var launchLease = 600.0
+    /// Names of system users that may have handlers, as other users do.
+    public var handlerUsers: [String] = []
     /// The first wait after an attempt that failed stays below this, in seconds.
     public var retryBase = 2.0
     /// The file of certificate authorities to trust instead of the system's.
@@ -97,7 +99,7 @@ extension DaemonConfiguration: Decodable {
     private enum CodingKeys: String, CodingKey {
         case connections, connectionsPerHost, bandwidth, tasksPerUser, bytesPerUser, reserve
         case discretionaryWindow, relaunchDelay, launchLease, retryBase, certificateAuthorities
-        case httpProxy, httpsProxy, proxyExceptions, settlingTime, busAddress
+        case httpProxy, httpsProxy, proxyExceptions, settlingTime, busAddress, handlerUsers
     }
 
     /// Decodes a configuration; what is not there has its default.
@@ -116,6 +118,7 @@ extension DaemonConfiguration: Decodable {
         try read(.discretionaryWindow, &discretionaryWindow)
         try read(.relaunchDelay, &relaunchDelay)
         try read(.launchLease, &launchLease)
+        try read(.handlerUsers, &handlerUsers)
         try read(.retryBase, &retryBase)
         certificateAuthorities = try members.decodeIfPresent(
             String.self,

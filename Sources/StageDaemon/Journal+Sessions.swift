@@ -1,6 +1,7 @@
 import Foundation
 import GRDB
 import StageControl
+import StageSystem
 
 extension Journal {
     /// All sessions.
@@ -14,19 +15,22 @@ extension Journal {
     /// Makes a session, or gives one another configuration.
     func makeSession(
         _ identifier: String,
-        of user: UInt32,
+        of owner: UserIdentity,
         _ configuration: SessionConfiguration
     ) async throws(DaemonError) -> SessionRecord {
-        try await write { database in
+        let user = owner.user
+        let rights = SessionRights(group: owner.group, groups: owner.groups)
+        return try await write { database in
             try database.execute(
                 sql: """
-                    INSERT INTO session (user, identifier, configuration, relaunch)
-                    VALUES (?, ?, ?, ?)
+                    INSERT INTO session (user, identifier, rights, configuration, relaunch)
+                    VALUES (?, ?, ?, ?, ?)
                     ON CONFLICT (user, identifier) DO UPDATE
-                    SET configuration = excluded.configuration
+                    SET rights = excluded.rights, configuration = excluded.configuration
                     """,
                 arguments: [
-                    user, identifier, try ControlFormat.encode(configuration),
+                    user, identifier, try ControlFormat.encode(rights),
+                    try ControlFormat.encode(configuration),
                     try ControlFormat.encode(Relaunch()),
                 ]
             )

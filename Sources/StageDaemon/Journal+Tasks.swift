@@ -9,6 +9,7 @@ extension Journal {
     func create(
         _ tasks: [NewTask],
         in session: Int64,
+        by creator: UInt32,
         created: Date
     ) async throws(DaemonError) -> [(record: TaskRecord, isNew: Bool)] {
         try await write { database in
@@ -20,7 +21,7 @@ extension Journal {
                 if let row = known {
                     return (TaskRecord(row), false)
                 }
-                return (try Self.insert(task, session, created, database), true)
+                return (try Self.insert(task, session, creator, created, database), true)
             }
         }
     }
@@ -28,18 +29,19 @@ extension Journal {
     private static func insert(
         _ task: NewTask,
         _ session: Int64,
+        _ creator: UInt32,
         _ created: Date,
         _ database: Database
     ) throws -> TaskRecord {
         let statement = try database.cachedStatement(
             sql: """
-                INSERT INTO task (session, token, state, host, priority, needs, blocks, earliest,
+                INSERT INTO task (session, creator, token, state, host, priority, needs, blocks, earliest,
                     created, deadline, part, request)
-                VALUES (?, ?, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+                VALUES (?, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?)
                 """
         )
         try statement.execute(arguments: [
-            session, task.request.token, task.host, task.priority, task.needs.rawValue,
+            session, creator, task.request.token, task.host, task.priority, task.needs.rawValue,
             task.blocks.rawValue, task.earliest?.timeIntervalSince1970,
             created.timeIntervalSince1970, task.deadline.timeIntervalSince1970, task.part ?? "",
             try ControlFormat.encode(task.request),
@@ -251,9 +253,15 @@ extension Journal {
         }
     }
 
-    /// The numbers of all tasks that there are.
-    func taskNumbers() async throws(DaemonError) -> Set<Int64> {
-        try await read { try Int64.fetchSet($0, sql: "SELECT id FROM task") }
+    /// The numbers of all tasks that there are, and the last number that was given to one.
+    func taskNumbers() async throws(DaemonError) -> (tasks: Set<Int64>, last: Int64) {
+        try await read { database in
+            let last = "SELECT seq FROM sqlite_sequence WHERE name = 'task'"
+            return (
+                try Int64.fetchSet(database, sql: "SELECT id FROM task"),
+                try Int64.fetchOne(database, sql: last) ?? 0
+            )
+        }
     }
 
     /// Forgets what nobody went on with in time, and returns the names of its files.

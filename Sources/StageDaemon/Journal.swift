@@ -196,6 +196,7 @@ final class Journal: Sendable {
             id INTEGER PRIMARY KEY AUTOINCREMENT,
             user INTEGER NOT NULL,
             identifier TEXT NOT NULL,
+            rights BLOB NOT NULL,
             configuration BLOB NOT NULL,
             relaunch BLOB NOT NULL,
             last INTEGER NOT NULL DEFAULT 0,
@@ -205,6 +206,7 @@ final class Journal: Sendable {
         CREATE TABLE IF NOT EXISTS task (
             id INTEGER PRIMARY KEY AUTOINCREMENT,
             session INTEGER NOT NULL REFERENCES session ON DELETE CASCADE,
+            creator INTEGER NOT NULL,
             token TEXT NOT NULL,
             state INTEGER NOT NULL,
             host TEXT NOT NULL,

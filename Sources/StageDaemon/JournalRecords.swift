@@ -27,9 +27,12 @@ struct TaskRecord: Sendable {
     var deadline: Date
     /// The name of its part file, or of the copy of the file to upload.
     var part: String
+    /// The number of the user who created it: the session's, or a member of its group.
+    var creator: UInt32
 
-    static let columns =
-        "id, session, state, host, priority, needs, blocks, earliest, created, deadline, part"
+    static let columns = """
+        id, session, state, host, priority, needs, blocks, earliest, created, deadline, part, creator
+        """
 
     init(_ row: Row) {
         id = row["id"]
@@ -43,6 +46,7 @@ struct TaskRecord: Sendable {
         created = Date(timeIntervalSince1970: row["created"])
         deadline = Date(timeIntervalSince1970: row["deadline"])
         part = row["part"]
+        creator = row["creator"]
     }
 }
 
@@ -79,11 +83,20 @@ struct NewTask: Sendable {
     var remnant: String?
 }
 
+/// Groups that the process had which made a session; a handler gets no others.
+struct SessionRights: Codable, Equatable, Sendable {
+    /// The number of its first group.
+    var group: UInt32
+    /// The numbers of all of its groups.
+    var groups: [UInt32]
+}
+
 /// A session as it is on disk.
 struct SessionRecord: Sendable {
     var id: Int64
     var user: UInt32
     var identifier: String
+    var rights: SessionRights
     var configuration: SessionConfiguration
     var relaunch: Relaunch
     var last: Int64
@@ -93,6 +106,7 @@ struct SessionRecord: Sendable {
         id = row["id"]
         user = row["user"]
         identifier = row["identifier"]
+        rights = try ControlFormat.decode(SessionRights.self, from: row["rights"])
         configuration = try ControlFormat.decode(
             SessionConfiguration.self,
             from: row["configuration"]

@@ -7,6 +7,8 @@ final class Launch: Sendable {
     let session: Int64
     let identifier: String
     let user: UInt32
+    /// The groups that it may be in.
+    let rights: SessionRights
     let handler: LaunchHandler
     let token: String
     private let deadline: Mutex<ContinuousClock.Instant>
@@ -16,6 +18,7 @@ final class Launch: Sendable {
         session: Int64,
         identifier: String,
         user: UInt32,
+        rights: SessionRights,
         handler: LaunchHandler,
         token: String,
         lease: Double
@@ -23,6 +26,7 @@ final class Launch: Sendable {
         self.session = session
         self.identifier = identifier
         self.user = user
+        self.rights = rights
         self.handler = handler
         self.token = token
         deadline = Mutex(.now + .seconds(lease))

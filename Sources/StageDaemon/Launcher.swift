@@ -35,17 +35,36 @@ struct Launcher: Sendable {
 
     private func start(_ launch: Launch) async throws(FileError) -> ChildProcess.Ending {
         let handler = launch.handler
-        let account = Account(user: launch.user)
-        let group = account?.group ?? launch.user
-        let isOwn = launch.user == UserIdentity.current.user
+        let (account, identity) = try await withBlockingThread { () throws(FileError) in
+            (Account(user: launch.user), try Self.identity(launch))
+        }
         return try await UserProgram(
             path: FilePath(handler.command[0]),
             arguments: Array(handler.command.dropFirst()),
             environment: environment(launch, account),
             directory: FilePath(handler.directory ?? "/"),
-            user: isOwn ? nil : UserIdentity(user: launch.user, group: group)
+            user: identity
         )
         .run(grace: .seconds(10))
+    }
+
+    /// Whom a handler runs as, `nil` for the user of this process: the session's user, in those groups of
+    /// the process that made the session which the user is still a member of.
+    ///
+    /// - Throws: ``FileError`` if the user has no account any more.
+    private static func identity(_ launch: Launch) throws(FileError) -> UserIdentity? {
+        guard launch.user != UserIdentity.current.user else { return nil }
+        guard let account = Account(user: launch.user) else {
+            let path = FilePath(launch.handler.command[0])
+            throw FileError("find the account of user \(launch.user) for", path, .noSuchProcess)
+        }
+        let member = Set(UserIdentity(user: launch.user, group: account.group).groups)
+        let group = launch.rights.group
+        return UserIdentity(
+            user: launch.user,
+            group: member.contains(group) ? group : account.group,
+            groups: launch.rights.groups.filter(member.contains)
+        )
     }
 
     private func environment(_ launch: Launch, _ account: Account?) -> [String: String] {

@@ -1,4 +1,5 @@
 import StageControl
+import StageModel
 import StageSystem
 import StageTransfer
 import SystemPackage
@@ -6,12 +7,15 @@ import SystemPackage
 /// The files of the daemon.
 ///
 /// ```
-/// journal.sqlite           what must not be forgotten
-/// lock                     one daemon works in a directory
-/// parts/<name>.…           content that is not complete, with a record of what it is
-/// snapshots/<name>         copies of files to upload
-/// staged/<user>/<task>     complete files, each its user's
+/// journal.sqlite           0600  sessions, tasks and events
+/// lock                     0600  one daemon works in a directory
+/// parts/<name>.…           0700  content that is not complete, with a record of what it is (0600)
+/// snapshots/<name>         0700  copies of files to upload (0600)
+/// staged/<user>/<task>     0711  directories of users (0700, the user's) with complete files (0600)
 /// ```
+///
+/// Names in `staged/<user>` are the user's to make: whatever stands there is an error of that user's
+/// tasks and of nothing else.
 struct TransferStore: Sendable {
     let root: Directory
     let parts: Directory
@@ -23,15 +27,13 @@ struct TransferStore: Sendable {
     init(_ path: FilePath) throws(DaemonError) {
         do throws(FileError) {
             root = try Self.makeRoot(path)
-            parts = try root.makeDirectory("parts")
-            snapshots = try root.makeDirectory("snapshots")
-            staged = try root.makeDirectory("staged")
+            parts = try root.makeDirectory("parts", permissions: .privateDirectory)
+            snapshots = try root.makeDirectory("snapshots", permissions: .privateDirectory)
+            staged = try root.makeDirectory("staged", permissions: .privateDirectory)
+            for directory in [parts, snapshots] { try directory.setMode(.privateDirectory) }
             // Users reach their own files, and see no others.
-            for name in ["parts", "snapshots"] as [FilePath.Component] {
-                try root.changeMode(of: name, to: .ownerReadWriteExecute)
-            }
-            try root.changeMode(of: "staged", to: Self.passable)
-            if owner.user == 0 { try root.changeMode(of: ".", to: Self.passable) }
+            try staged.setMode(Self.passable)
+            if owner.user == 0 { try root.setMode(Self.passable) }
         } catch {
             throw .file(error)
         }
@@ -44,22 +46,23 @@ struct TransferStore: Sendable {
 
     /// Whether the complete file of a task is where its user finds it.
     func isStaged(_ task: Int64, user: UInt32) throws(FileError) -> Bool {
-        try staged.status(FilePath("\(user)/\(task)")) != nil
+        guard let directory = try staged.directory(unmounted: try Self.name(of: user)) else {
+            return false
+        }
+        return try directory.status(FilePath("\(task)")) != nil
     }
 
     /// The directory of a user's complete files, made where it is missing.
     func directory(of user: UInt32) throws(FileError) -> Directory {
-        guard let name = FilePath.Component("\(user)") else {
-            throw FileError("make", staged.path, .invalidArgument)
+        let name = try Self.name(of: user)
+        try staged.createDirectory(FilePath(name), permissions: .privateDirectory)
+        guard let directory = try staged.directory(unmounted: name) else {
+            throw FileError("open", staged.path.appending(name), .noSuchFileOrDirectory)
         }
-        if let directory = try staged.directory(FilePath(name)) { return directory }
-        let directory = try staged.makeDirectory(FilePath(name))
-        try staged.changeMode(of: name, to: .ownerReadWriteExecute)
-        if user != owner.user {
-            try staged.changeOwner(
-                of: name,
-                to: UserIdentity(user: user, group: Self.group(of: user))
-            )
+        // A daemon that died may have made it and not given it away.
+        if try directory.status().owner != user {
+            try directory.setMode(.privateDirectory)
+            try staged.changeOwner(of: name, to: Self.fileOwner(user))
         }
         return directory
     }
@@ -75,13 +78,8 @@ struct TransferStore: Sendable {
         let directory = try directory(of: user)
         guard let name = FilePath.Component("\(task)") else { return false }
         if try directory.status(FilePath(name)) != nil { return false }
-        if user != owner.user {
-            try parts.changeOwner(
-                of: part,
-                to: UserIdentity(user: user, group: Self.group(of: user))
-            )
-        }
-        try parts.changeMode(of: part, to: [.ownerReadWrite, .groupRead, .otherRead])
+        try parts.changeMode(of: part, to: .privateFile)
+        if user != owner.user { try parts.changeOwner(of: part, to: Self.fileOwner(user)) }
         try parts.rename(part, to: name, in: directory, replacing: false)
         return true
     }
@@ -111,21 +109,30 @@ struct TransferStore: Sendable {
     /// Removes the complete file of a task, if its user has left it there.
     func removeStaged(_ task: Int64, user: UInt32) throws(FileError) {
         guard let name = FilePath.Component("\(task)"),
-            let directory = try staged.directory(FilePath("\(user)"))
+            let directory = try staged.directory(unmounted: try Self.name(of: user))
         else { return }
         try directory.remove(name)
     }
 
     /// Copies a file to upload, if `user` may read it, and waits until the copy is on disk.
+    ///
+    /// - Parameters:
+    ///   - path: The file, regular and on a file system that stores it.
+    ///   - name: The name of the copy.
+    ///   - user: The user whose rights count.
+    ///   - limit: The most bytes to store; holes of the file are holes of the copy.
+    /// - Returns: The size of the copy, holes included.
+    /// - Throws: ``FileError`` with `EFBIG` if more than `limit` bytes would have to be stored.
     func snapshot(
         _ path: FilePath,
         as name: FilePath.Component,
-        for user: UserIdentity
+        for user: UserIdentity,
+        limit: ByteCount
     ) throws(FileError) -> Int64 {
         let source = try File.open(readingRegular: path, as: user)
-        let copy = try snapshots.file(creating: FilePath(name))
+        let copy = try snapshots.file(creating: FilePath(name), permissions: .privateFile)
         do throws(FileError) {
-            try copy.copyContent(of: source)
+            try copy.copyContent(of: source, limit: limit.rawValue)
             try copy.synchronize()
             try snapshots.synchronize()
             return try copy.status().size
@@ -175,25 +182,84 @@ struct TransferStore: Sendable {
     static func lock(_ path: FilePath) throws(DaemonError) -> FileLock? {
         do throws(FileError) {
             let root = try makeRoot(path)
-            let file = try root.file(updating: "lock")
-            // The journal knows what clients said in confidence; what SQLite makes beside it is made
-            // like it.
-            _ = try root.file(updating: "journal.sqlite", permissions: .ownerReadWrite)
+            // Whoever may open a lock file may hold the lock.
+            let file = try root.file(updating: "lock", permissions: .privateFile)
+            try file.setMode(.privateFile)
+            // The journal has secrets of clients; SQLite gives the files beside it the same mode.
+            try root.file(updating: "journal.sqlite", permissions: .privateFile)
+                .setMode(.privateFile)
             return try FileLock.attempt(file, .exclusive)
         } catch {
             throw .file(error)
         }
     }
 
-    /// Removes the complete files of tasks that nothing is known of.
-    func sweepStaged(keeping tasks: Set<Int64>) throws(FileError) {
-        for user in try staged.entries() {
-            guard let directory = try staged.directory(FilePath(user.name)) else { continue }
-            for entry in try directory.entries() {
-                guard let task = Int64(entry.name.string), !tasks.contains(task) else { continue }
-                try directory.remove(entry.name)
+    /// Removes the complete files of tasks that are not known any more: numbers up to `last` that are
+    /// not among `tasks`.
+    ///
+    /// Directories of users may hold anything: what cannot be removed is passed over.
+    ///
+    /// - Returns: The errors, at most one a user.
+    func sweepStaged(keeping tasks: Set<Int64>, upTo last: Int64) -> [FileError] {
+        Self.collectingErrors { collect throws(FileError) in
+            for user in try staged.entries() {
+                collect { () throws(FileError) in
+                    var error: FileError?
+                    var rest = Self.sweepLimit
+                    guard let directory = try staged.directory(unmounted: user.name) else { return }
+                    try directory.forEachEntry { entry in
+                        rest -= 1
+                        if let task = Int64(entry.name.string), task <= last, !tasks.contains(task)
+                        {
+                            do throws(FileError) {
+                                try directory.remove(entry.name)
+                            } catch let failure {
+                                error = error ?? failure
+                            }
+                        }
+                        return rest > 0
+                    }
+                    if let error { throw error }
+                }
             }
         }
+    }
+
+    /// The most names that are looked at in one user's directory: an attacker may make any number.
+    private static let sweepLimit = 1_000_000
+
+    /// Removes all files whose names are none of `names`, and returns what could not be removed.
+    func sweep(keeping names: Set<String>) -> [FileError] {
+        Self.collectingErrors { collect throws(FileError) in
+            for entry in try snapshots.entries() where !names.contains(entry.name.string) {
+                collect { () throws(FileError) in try snapshots.remove(entry.name) }
+            }
+            for entry in try parts.entries() {
+                let name = entry.name.string.prefix { $0 != "." }
+                guard !names.contains(String(name)) else { continue }
+                collect { () throws(FileError) in try parts.remove(entry.name) }
+            }
+        }
+    }
+
+    /// Runs `body`, which does single steps by the closure it is given; an error of one step ends no
+    /// other.
+    private static func collectingErrors(
+        _ body: ((() throws(FileError) -> Void) -> Void) throws(FileError) -> Void
+    ) -> [FileError] {
+        var errors: [FileError] = []
+        do throws(FileError) {
+            try body { step in
+                do throws(FileError) {
+                    try step()
+                } catch {
+                    errors.append(error)
+                }
+            }
+        } catch {
+            errors.append(error)
+        }
+        return errors
     }
 
     /// Users reach what is theirs, and see nothing on the way.
@@ -201,18 +267,15 @@ struct TransferStore: Sendable {
         .ownerReadWriteExecute, .groupExecute, .otherExecute,
     ]
 
-    /// Removes all files whose names are none of `names`.
-    func sweep(keeping names: Set<String>) throws(FileError) {
-        for entry in try snapshots.entries() where !names.contains(entry.name.string) {
-            try snapshots.remove(entry.name)
+    private static func name(of user: UInt32) throws(FileError) -> FilePath.Component {
+        guard let name = FilePath.Component("\(user)") else {
+            throw FileError("make", FilePath("\(user)"), .invalidArgument)
         }
-        for entry in try parts.entries() {
-            let name = entry.name.string.prefix { $0 != "." }
-            if !names.contains(String(name)) { try parts.remove(entry.name) }
-        }
+        return name
     }
 
-    private static func group(of user: UInt32) -> UInt32 {
-        Account(user: user)?.group ?? user
+    /// The owner of a user's files; of a user without an account the group stays what it is.
+    private static func fileOwner(_ user: UInt32) -> UserIdentity {
+        UserIdentity(user: user, group: Account(user: user)?.group ?? .max, groups: [])
     }
 }

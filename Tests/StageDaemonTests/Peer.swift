@@ -65,16 +65,28 @@ struct Peer {
         _ group: UInt32,
         _ method: String,
         _ path: String,
-        _ body: String = ""
+        _ body: String = "",
+        privileges: [String] = ["--clear-groups"]
     ) async throws -> (status: Int, body: String) {
-        let text = try await run(as: user, group, command("ask", method, path, body))
+        let text = try await run(
+            as: user,
+            group,
+            command("ask", method, path, body),
+            privileges: privileges
+        )
         let parts = text.split(separator: "\n", maxSplits: 1)
         return (Int(parts.first ?? "") ?? 0, parts.count > 1 ? String(parts[1]) : "")
     }
 
-    /// Runs a program as a user, which has to succeed, and returns what it printed.
-    func run(as user: UInt32, _ group: UInt32, _ command: [String]) async throws -> String {
-        let identity = ["--reuid=\(user)", "--regid=\(group)", "--clear-groups"]
+    /// Runs a program as a user, which has to succeed, and returns what it printed; `privileges` are
+    /// options of setpriv(1), by default one that leaves no further groups.
+    func run(
+        as user: UInt32,
+        _ group: UInt32,
+        _ command: [String],
+        privileges: [String] = ["--clear-groups"]
+    ) async throws -> String {
+        let identity = ["--reuid=\(user)", "--regid=\(group)"] + privileges
         let environment: [Environment.Key: String] = ["STAGEPACK_SOCKET": socket.string]
         let result = try await Subprocess.run(
             .path("/usr/bin/setpriv"),

@@ -34,7 +34,9 @@ struct UserTests {
             let name = try #require(path.lastComponent)
             try Directory.open(path.removingLastComponent()).changeMode(of: name, to: Self.open)
         }
-        try daemon.configure(#"{"settlingTime": 0, "retryBase": 0.05}"#)
+        try daemon.configure(
+            #"{"settlingTime": 0, "retryBase": 0.05, "handlerUsers": ["nobody"]}"#
+        )
         try await daemon.start()
         peer = try Peer(daemon)
         server.answer("/a", with: .content(content(1000)))

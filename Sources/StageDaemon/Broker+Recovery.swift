@@ -1,0 +1,86 @@
+import FoundationEssentials
+import Logging
+import StageControl
+import StageSystem
+
+extension Broker {
+    /// Takes up what an earlier run of the daemon left.
+    ///
+    /// Content that was good is given its place and said; what was under way goes on; files that
+    /// belong to nothing are removed.
+    ///
+    /// - Returns: What ``sweepStaged(_:)`` is to be called with.
+    func recover() async throws(DaemonError) -> (tasks: Set<Int64>, last: Int64) {
+        for record in try await journal.sessions() {
+            var session = LiveSession(record: record)
+            if record.relaunch.lease != nil {
+                // The handler's end was not seen: the launch counts.
+                session.record.relaunch.recover()
+                try await journal.update(session.record.relaunch, of: record.id)
+            }
+            sessions[record.id] = session
+        }
+        let now = Date.now
+        var verified: [TaskRecord] = []
+        for record in try await journal.openTasks() {
+            sessions[record.session]?.unfinished += 1
+            guard record.state == .active else {
+                verified.append(record)
+                continue
+            }
+            admit(record, at: now)
+        }
+        for record in verified {
+            do throws(DaemonError) {
+                try await complete(record)
+            } catch {
+                // One user's trouble keeps no daemon from starting.
+                logger.error("A file could not be staged", metadata: ["error": "\(error)"])
+                try await journal.reopen(record.id)
+                admit(record, at: now)
+                scheduler.paused(record.id, Hold(.disk, until: now + Self.diskWait), at: now)
+            }
+        }
+        let store = store
+        let known = try await journal.taskNumbers()
+        let names = try await journal.sweep(before: now)
+        tellLeftOver(await withBlockingThread { store.sweep(keeping: names) })
+        return known
+    }
+
+    /// Removes complete files of users that belong to no task.
+    ///
+    /// Takes as long as users make it take, so nothing waits for it.
+    nonisolated func sweepStaged(_ known: (tasks: Set<Int64>, last: Int64)) async {
+        let store = store
+        tellLeftOver(
+            await withBlockingThread { store.sweepStaged(keeping: known.tasks, upTo: known.last) }
+        )
+    }
+
+    private nonisolated func tellLeftOver(_ errors: [FileError]) {
+        for error in errors {
+            logger.warning("A file is left over", metadata: ["error": "\(error)"])
+        }
+    }
+
+    /// Ends a task whose content was verified before the daemon died: gives the file its place, and then
+    /// records the end.
+    private func complete(_ record: TaskRecord) async throws(DaemonError) {
+        guard let session = sessions[record.session], let task = try await journal.task(record.id),
+            let event = task.outcome
+        else { return }
+        let isPlaced: Bool
+        do throws(FileError) {
+            isPlaced = try store.finishPlacing(record, of: session.record.user)
+        } catch {
+            throw .file(error)
+        }
+        guard isPlaced else {
+            try await journal.reopen(record.id)
+            admit(record, at: .now)
+            return
+        }
+        await conclude([(record.id, event)])
+    }
+}

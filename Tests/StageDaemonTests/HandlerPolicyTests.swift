@@ -1,0 +1,168 @@
+import FoundationEssentials
+import Glibc
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+/// Whom the daemon of all users starts programs for, and with which groups.
+///
+/// The daemon runs where `/etc/group` is one of the test's own: there, the user `daemon` is a member of
+/// the group 4242.
+@Suite(
+    .directory,
+    .daemon,
+    .server,
+    .enabled("clients of several users take root") { geteuid() == 0 }
+)
+struct HandlerPolicyTests {
+    private let daemon: DaemonProcess
+    private let peer: Peer
+    private let server = TestServer.current
+    private let user: UInt32 = 1
+    private let member = ["--groups=4242"]
+    private let alone = ["--clear-groups"]
+
+    init() async throws {
+        daemon = try .required()
+        for path in [daemon.directory, daemon.directory.removingLastComponent()] {
+            try Directory.open(path).setMode(.directory)
+        }
+        try daemon.configure(
+            #"{"settlingTime": 0, "retryBase": 0.05, "handlerUsers": ["daemon"]}"#
+        )
+        let directory = try Directory.open(daemon.directory)
+        let groups = try text(of: "/etc/group") + "private:x:4242:daemon\n"
+        try directory.write(Array(groups.utf8), to: "group", durably: false)
+        let script = #"mount --bind "$0" /etc/group && exec "$@""#
+        let file = daemon.directory.appending("group").string
+        try await daemon.start(
+            by: ["/usr/bin/unshare", "--mount", "/bin/sh", "-c", script, file]
+        )
+        peer = try Peer(daemon)
+        server.answer("/a", with: .content(content(1000)))
+        server.answer("/u", with: .status(201))
+    }
+
+    private func makeSession(
+        as user: UInt32,
+        handler command: String = "true",
+        privileges: [String]
+    ) async throws -> (status: Int, body: String) {
+        let body = #"{"handler": {"command": ["/bin/sh", "-c", "\#(command)"]}}"#
+        return try await peer.ask(
+            as: user,
+            user,
+            "PUT",
+            "/v1/sessions/s",
+            body,
+            privileges: privileges
+        )
+    }
+
+    @Test(arguments: [
+        (user: UInt32(65534), privileges: ["--clear-groups"], reason: "is a system user"),
+        (user: 4, privileges: ["--clear-groups"], reason: "is a system user"),
+        (user: 4_000_000, privileges: ["--clear-groups"], reason: "has no account"),
+        (user: 1, privileges: ["--clear-groups", "--no-new-privs"], reason: "no_new_privs"),
+        (user: 0, privileges: ["--clear-groups", "--no-new-privs"], reason: "no_new_privs"),
+    ])
+    func aClientThatIsConfinedGetsNoHandler(
+        user: UInt32,
+        privileges: [String],
+        reason: String
+    ) async throws {
+        let answer = try await makeSession(as: user, privileges: privileges)
+        #expect(answer.status == 403 && answer.body.contains(reason), "\(answer)")
+        // Transfers it may have.
+        let plain = try await peer.ask(
+            as: user,
+            user,
+            "PUT",
+            "/v1/sessions/s",
+            "{}",
+            privileges: privileges
+        )
+        #expect(plain.status == 200)
+    }
+
+    @Test func aClientOfAnotherUserNamespaceGetsNoHandler() async throws {
+        let body = #"{"handler": {"command": ["/bin/true"]}}"#
+        let command =
+            ["/usr/bin/unshare", "--user", "--map-root-user"]
+            + peer.command("ask", "PUT", "/v1/sessions/s", body)
+        let answer = try await peer.run(as: user, user, command)
+        #expect(answer.hasPrefix("403") && answer.contains("user namespace"), "\(answer)")
+    }
+
+    @Test func aHandlerHasTheGroupsOfTheClientAndNoOthers() async throws {
+        for (privileges, expected) in [(alone, "1"), (member, "1 4242")] {
+            let name = "groups-\(UInt64.random(in: 0 ... .max))"
+            let target = "/tmp/stagepack-\(name)"
+            let answer = try await makeSession(
+                as: user,
+                handler: "id -G > \(target)~ && mv \(target)~ \(target)",
+                privileges: privileges
+            )
+            #expect(answer.status == 200, "\(answer)")
+            let task =
+                #"{"token": "\#(name)", "kind": "download", "url": "\#(server.url("/a"))"}"#
+            let path = "/v1/sessions/s/tasks"
+            _ = try await peer.ask(as: user, user, "POST", path, #"{"tasks": [\#(task)]}"#)
+            try await poll("the handler is not started") { FileStatus.exists(FilePath(target)) }
+            #expect(try text(of: FilePath(target)) == expected + "\n")
+            _ = try await peer.run(as: user, user, ["/bin/rm", target])
+            // A launch that failed delays the next one: each case has a session of its own.
+            _ = try await peer.ask(as: user, user, "DELETE", "/v1/sessions/s")
+        }
+    }
+
+    @Test func whatAProcessGaveUpItsUploadsDoNotGetBack() async throws {
+        let directory = try Directory.open(daemon.directory)
+        try directory.write(Array("for members".utf8), to: "shared", durably: false)
+        let members = UserIdentity(user: 0, group: 4242, groups: [])
+        try directory.changeOwner(of: "shared", to: members)
+        try directory.changeMode(of: "shared", to: [.ownerReadWrite, .groupRead])
+        let file = daemon.directory.appending("shared")
+        _ = try await peer.ask(as: user, user, "PUT", "/v1/sessions/s", "{}")
+        for (privileges, status) in [(alone, 422), (member, 200)] {
+            let task =
+                #"{"token": "u", "kind": "upload", "url": "\#(server.url("/u"))", "file": "\#(file)"}"#
+            let answer = try await peer.ask(
+                as: user,
+                user,
+                "POST",
+                "/v1/sessions/s/tasks",
+                #"{"tasks": [\#(task)]}"#,
+                privileges: privileges
+            )
+            #expect(answer.status == status, "\(answer)")
+        }
+    }
+
+    @Test func aGroupsMemberGetsNoHeadersOfTheSession() async throws {
+        let owner: UInt32 = 65534
+        let configuration = #"{"group": "nogroup", "headers": {"Authorization": "Bearer secret"}}"#
+        let made = try await peer.ask(as: owner, owner, "PUT", "/v1/sessions/g", configuration)
+        #expect(made.status == 200 && made.body.contains("Bearer secret"))
+        // 'sync', a member of the group.
+        func ask(_ method: String, _ path: String, _ body: String = "") async throws -> String {
+            try await peer.ask(as: 4, owner, method, path, body).body
+        }
+        for path in ["/v1/sessions/g", "/v1/sessions"] {
+            let answer = try await ask("GET", path)
+            #expect(answer.contains("(not shown)") && !answer.contains("secret"), "\(answer)")
+        }
+        server.answer("/evil", with: .content(content(10)))
+        func task(_ path: String) -> String {
+            #"{"tasks": [{"token": "\#(path)", "kind": "download", "url": "\#(server.url(path))"}]}"#
+        }
+        _ = try await ask("POST", "/v1/sessions/g/tasks", task("/evil"))
+        _ = try await peer.ask(as: owner, owner, "POST", "/v1/sessions/g/tasks", task("/a"))
+        try await poll("both are not fetched") {
+            server.requests(for: "/evil").count == 1 && server.requests(for: "/a").count == 1
+        }
+        #expect(server.requests(for: "/evil")[0]["authorization"] == nil)
+        #expect(server.requests(for: "/a")[0]["authorization"] == "Bearer secret")
+    }
+}

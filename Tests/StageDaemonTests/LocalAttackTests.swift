@@ -1,0 +1,223 @@
+import FoundationEssentials
+import Glibc
+import StageControl
+import StageModel
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+/// A daemon for all users of the machine against one of them who means harm.
+///
+/// The attacker is `nobody`, the victim `daemon`; both are users that every Debian has.
+@Suite(
+    .directory,
+    .daemon,
+    .server,
+    .enabled("clients of several users take root") { geteuid() == 0 }
+)
+struct LocalAttackTests {
+    private let daemon: DaemonProcess
+    private let peer: Peer
+    private let server = TestServer.current
+    private let attacker: UInt32 = 65534
+    private let victim: UInt32 = 1
+
+    init() async throws {
+        daemon = try .required()
+        // Others pass, as they do below /var/lib.
+        for path in [daemon.directory, daemon.directory.removingLastComponent()] {
+            try Directory.open(path).setMode(.directory)
+        }
+        try daemon.configure(#"{"settlingTime": 0, "retryBase": 0.05}"#)
+        try await daemon.start()
+        peer = try Peer(daemon)
+        server.answer("/a", with: .content(content(1000)))
+        server.answer("/u", with: .status(201))
+    }
+
+    private func ask(
+        _ user: UInt32,
+        _ method: String,
+        _ path: String,
+        _ body: String = ""
+    ) async throws -> (status: Int, body: String) {
+        try await peer.ask(as: user, user, method, path, body)
+    }
+
+    private func create(_ user: UInt32, _ task: String) async throws -> (status: Int, body: String)
+    {
+        _ = try await ask(user, "PUT", "/v1/sessions/s", "{}")
+        return try await ask(user, "POST", "/v1/sessions/s/tasks", #"{"tasks": [\#(task)]}"#)
+    }
+
+    private func download(_ token: String, _ path: String = "/a") -> String {
+        #"{"token": "\#(token)", "kind": "download", "url": "\#(server.url(path))"}"#
+    }
+
+    private func upload(_ token: String, _ file: String, _ more: String = "") -> String {
+        #"{"token": "\#(token)", "kind": "upload", "url": "\#(server.url("/u"))", "#
+            + #""file": "\#(file)"\#(more)}"#
+    }
+
+    private func wait(for count: Int, of user: UInt32) async throws {
+        try await poll("the events do not come") {
+            try await ask(user, "GET", "/v1/sessions/s").body.contains("\"lastEvent\":\(count)")
+        }
+    }
+
+    /// A file that its user alone may read.
+    private func secret(of user: UInt32, _ text: String) throws -> String {
+        let directory = try Directory.open(daemon.directory)
+        try directory.write(Array(text.utf8), to: "secret", durably: false)
+        try directory.changeOwner(
+            of: "secret",
+            to: UserIdentity(user: user, group: user, groups: [])
+        )
+        try directory.changeMode(of: "secret", to: .privateFile)
+        return daemon.directory.appending("secret").string
+    }
+
+    @Test func anUploadNamesNoOpenFileOfTheDaemon() async throws {
+        // The daemon has both open: the copy of an upload that is under way, and a running download.
+        let file = try secret(of: victim, "what the victim sends")
+        server.answer("/held", with: Answer.status(201).stalled(after: 0))
+        let held = upload("u", file).replacing(server.url("/u"), with: server.url("/held"))
+        #expect(try await create(victim, held).status == 200)
+        server.answer("/slow", with: .content(content(100_000)).slowed(to: 2000))
+        #expect(try await create(victim, download("d", "/slow")).status == 200)
+        try await poll("the download does not begin") {
+            try await ask(victim, "GET", "/v1/tasks/2").body.contains("\"state\":\"running\"")
+                && server.requests(for: "/held").count == 1
+        }
+        let process = try #require(daemon.process)
+        var paths = ["/proc/self/environ", "/proc/self/maps", "/proc/self/status", "/dev/stdin"]
+        paths += ["/proc/\(process)/status", "/sys/kernel/mm/transparent_hugepage/enabled"]
+        paths += ["/proc/self/root\(file)", "/proc/self/cwd/etc/hostname", "/dev/null"]
+        for number in 0..<64 { paths += ["/proc/self/fd/\(number)", "/dev/fd/\(number)"] }
+        // All in one session, each by itself: one refusal is not another's.
+        _ = try await ask(attacker, "PUT", "/v1/sessions/s", "{}")
+        for path in paths {
+            let body = #"{"tasks": [\#(upload(path, path))]}"#
+            let answer = try await ask(attacker, "POST", "/v1/sessions/s/tasks", body)
+            #expect(answer.status == 422, "\(path): \(answer)")
+        }
+        #expect(server.bodies(for: "/u") == [])
+    }
+
+    @Test func whatTheDaemonKeepsIsItsOwnersAlone() async throws {
+        let file = try secret(of: victim, "secret")
+        let suspended = #", "isSuspended": true"#
+        #expect(try await create(victim, upload("u", file, suspended)).status == 200)
+        server.answer("/slow", with: .content(content(1_000_000)).slowed(to: 200_000))
+        #expect(try await create(victim, download("slow", "/slow")).status == 200)
+        #expect(try await create(victim, download("d")).status == 200)
+        try await wait(for: 1, of: victim)
+        try await poll("nothing is received") { try daemon.names(in: "parts").count >= 1 }
+        let list = ["/usr/bin/find", daemon.state.string, "-printf", "%P %#m %U %y\\n"]
+        let lines = try await peer.run(as: 0, 0, list).split(separator: "\n").map(String.init)
+        var kinds: Set<String> = []
+        for line in lines {
+            let words = line.split(separator: " ", omittingEmptySubsequences: false)
+            let (path, mode, owner, kind) = (words[0], words[1], words[2], words[3])
+            let parts = path.split(separator: "/")
+            switch (parts.count, parts.first, kind) {
+            case (0, _, "d"), (1, "staged", "d"): #expect(mode == "0711" && owner == "0", "\(line)")
+            case (2, "staged", "d"): #expect(mode == "0700" && owner == "1", "\(line)")
+            case (3, "staged", "f"): #expect(mode == "0600" && owner == "1", "\(line)")
+            case (1, _, "d"): #expect(mode == "0700" && owner == "0", "\(line)")
+            case (_, _, "f"): #expect(mode == "0600" && owner == "0", "\(line)")
+            default: Issue.record("nothing else is kept: \(line)")
+            }
+            kinds.insert("\(parts.first ?? "") \(parts.count) \(kind)")
+        }
+        let expected: Set<String> = [" 0 d", "lock 1 f", "journal.sqlite 1 f", "parts 2 f"]
+        #expect(kinds.isSuperset(of: expected.union(["snapshots 2 f", "staged 3 f"])))
+    }
+
+    @Test func whatAUserPutsAmongStagedFilesKeepsNoDaemonFromStarting() async throws {
+        for user in [attacker, victim] {
+            _ = try await create(user, download("t"))
+            try await wait(for: 1, of: user)
+        }
+        let staged = daemon.state.appending("staged")
+        // Both files are kept aside, and their tasks are over: what has these numbers belongs to none.
+        for user in [attacker, victim] {
+            let body = #"{"sequence": 1}"#
+            let path = "/v1/sessions/s/acknowledge"
+            #expect(try await ask(user, "POST", path, body).status == 204)
+        }
+        let script = "cd $0 && mkdir -p 1/2/3 && mkfifo 2 && ln -s /etc/passwd x && mkdir -m 0 y"
+        let mine = staged.appending("65534").string
+        _ = try await peer.run(as: attacker, attacker, ["/bin/sh", "-c", script, mine])
+        let orphan = ["/bin/touch", staged.appending("1/2").string]
+        _ = try await peer.run(as: victim, victim, orphan)
+        try await daemon.kill()
+        try await daemon.start()
+        // What belongs to nothing is swept, of the others too.
+        try await poll("the victim's file is left over") {
+            !FileStatus.exists(staged.appending("1/2"))
+        }
+        #expect(FileStatus.exists("/etc/passwd"))
+        _ = try await create(victim, download("next"))
+        try await wait(for: 2, of: victim)
+    }
+
+    @Test func aLockOfAnotherUserKeepsNoDaemonFromStarting() async throws {
+        try await daemon.kill()
+        let program = """
+            import fcntl, os, sys, time
+            held = []
+            for name in ['lock', 'journal.sqlite', 'journal.sqlite-wal', 'journal.sqlite-shm']:
+                try:
+                    file = os.open(os.path.join(sys.argv[1], name), os.O_RDONLY)
+                    fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                    held.append(name)
+                except OSError:
+                    pass
+            print(held, flush=True)
+            time.sleep(600)
+            """
+        let log = daemon.directory.appending("locker.log")
+        let identity = ["/usr/bin/setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+        let locker = try ChildProcess(
+            identity + ["/usr/bin/python3", "-c", program, daemon.state.string],
+            log: log
+        )
+        try await poll("nothing is locked") { try text(of: log).hasSuffix("\n") }
+        try await daemon.start()
+        #expect(try text(of: log) == "[]\n")
+        _ = consume locker
+    }
+
+    @Test func aDirectoryThatWasNotGivenAwayIsGivenAwayLater() async throws {
+        try await daemon.kill()
+        // As a daemon leaves it that is killed between the two steps.
+        let staged = try Directory.open(daemon.state.appending("staged"))
+        try staged.createDirectory("1")
+        try await daemon.start()
+        _ = try await create(victim, download("t"))
+        try await wait(for: 1, of: victim)
+        let move = ["/bin/mv", daemon.state.appending("staged/1/1").string, "/tmp/stagepack-moved"]
+        _ = try await peer.run(as: victim, victim, move)
+        _ = try await peer.run(as: victim, victim, ["/bin/rm", "/tmp/stagepack-moved"])
+    }
+
+    @Test func holesOfAFileToUploadTakeNoDisk() async throws {
+        let path = daemon.directory.appending("sparse").string
+        let make = #"truncate -s 4G "$0" && chmod 644 "$0" && printf end >> "$0""#
+        _ = try await peer.run(as: 0, 0, ["/bin/sh", "-c", make, path])
+        #expect(
+            try await create(attacker, upload("u", path, #", "isSuspended": true"#)).status == 200
+        )
+        let name = try #require(try daemon.names(in: "snapshots").first)
+        let snapshots = try Directory.open(daemon.state.appending("snapshots"))
+        let status = try #require(try snapshots.status(FilePath(name)))
+        #expect(status.size == 4 << 30 + 3)
+        #expect(status.allocatedSize < 1 << 20)
+        let file = try File.open(reading: snapshots.path.appending(name))
+        var tail = [UInt8](repeating: 0, count: 8)
+        #expect(try file.read(into: &tail, at: 4 << 30) == 3)
+        #expect(Array(tail.prefix(3)) == Array("end".utf8))
+    }
+}
