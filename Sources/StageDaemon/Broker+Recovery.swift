@@ -7,7 +7,8 @@ extension Broker {
     /// Takes up what an earlier run of the daemon left.
     ///
     /// Content that was good is given its place and said; what was under way goes on; files that
-    /// belong to nothing are removed.
+    /// belong to nothing are removed. Only what cannot be read ends the start: on a full disk, what
+    /// cannot be written is taken up by the next one.
     ///
     /// - Returns: What ``sweepStaged(_:)`` is to be called with.
     func recover() async throws(DaemonError) -> (tasks: Set<Int64>, last: Int64) {
@@ -16,7 +17,10 @@ extension Broker {
             if record.relaunch.lease != nil {
                 // The handler's end was not seen: the launch counts.
                 session.record.relaunch.recover()
-                try await journal.update(session.record.relaunch, of: record.id)
+                let relaunch = session.record.relaunch
+                await attempt { () throws(DaemonError) in
+                    try await self.journal.update(relaunch, of: record.id)
+                }
             }
             sessions[record.id] = session
         }
@@ -36,16 +40,30 @@ extension Broker {
             } catch {
                 // One user's trouble keeps no daemon from starting.
                 logger.error("A file could not be staged", metadata: ["error": "\(error)"])
-                try await journal.reopen(record.id)
+                await attempt { () throws(DaemonError) in
+                    try await self.journal.reopen(record.id)
+                }
                 admit(record, at: now)
                 scheduler.paused(record.id, Hold(.disk, until: now + Self.diskWait), at: now)
             }
         }
         let store = store
         let known = try await journal.taskNumbers()
-        let names = try await journal.sweep(before: now)
+        await attempt { () throws(DaemonError) in
+            _ = try await self.journal.removeExpiredRemnants(before: now)
+        }
+        let names = try await journal.filesInUse()
         tellLeftOver(await withBlockingThread { store.sweep(keeping: names) })
         return known
+    }
+
+    /// Does what the start can do without; an error is logged.
+    private func attempt(_ body: () async throws(DaemonError) -> Void) async {
+        do throws(DaemonError) {
+            try await body()
+        } catch {
+            logger.error("The start left a step out", metadata: ["error": "\(error)"])
+        }
     }
 
     /// Removes complete files of users that belong to no task.
@@ -67,9 +85,9 @@ extension Broker {
     /// Ends a task whose content was verified before the daemon died: gives the file its place, and then
     /// records the end.
     private func complete(_ record: TaskRecord) async throws(DaemonError) {
-        guard let session = sessions[record.session], let task = try await journal.task(record.id),
-            let event = task.outcome
+        guard let session = sessions[record.session], let task = try await journal.task(record.id)
         else { return }
+        guard let event = task.outcome else { return await fail(task, FullTask.loss) }
         let isPlaced: Bool
         do throws(FileError) {
             isPlaced = try store.finishPlacing(record, of: session.record.user)

@@ -49,6 +49,7 @@ extension Broker {
             // What launches did is known better here than what was read.
             sessions[record.id]?.record.configuration = wanted
             sessions[record.id]?.record.rights = record.rights
+            sessions[record.id]?.record.group = record.group
         }
         await considerLaunch(record.id)
         return (sessions[record.id] ?? LiveSession(record: record)).status(for: caller)

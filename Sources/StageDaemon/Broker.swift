@@ -239,6 +239,11 @@ actor Broker {
                 scheduler.remove(id)
                 return nil
             }
+            guard !task.isLost else {
+                _ = hasEnded(id)
+                await fail(task, FullTask.loss)
+                return nil
+            }
             var configuration = session.record.configuration
             // They are for servers that the session's user chose, not for those of a group's member.
             if task.record.creator != session.record.user { configuration.headers = [:] }

@@ -15,10 +15,7 @@ struct Caller: Sendable {
     /// Whether the caller may see and change a session.
     func mayUse(_ session: SessionRecord) -> Bool {
         if session.user == user || user == 0 { return true }
-        guard let name = session.configuration.group, let group = UInt32.group(named: name) else {
-            return false
-        }
-        return identity.groups.contains(group)
+        return session.group.map(identity.groups.contains) ?? false
     }
 
     /// Whether a session is one that the caller gets to see unasked.

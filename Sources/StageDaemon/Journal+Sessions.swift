@@ -41,7 +41,7 @@ extension Journal {
                     arguments: [user, identifier]
                 )
             else { throw DatabaseError(resultCode: .SQLITE_INTERNAL) }
-            return try SessionRecord(row)
+            return SessionRecord(row)
         }
     }
 
@@ -75,14 +75,14 @@ extension Journal {
         limit: Int
     ) async throws(DaemonError) -> [SessionEvent] {
         try await read { database in
-            try Data.fetchAll(
+            try Row.fetchAll(
                 database,
                 sql: """
-                    SELECT body FROM event WHERE session = ? AND sequence > ?
+                    SELECT sequence, task, body FROM event WHERE session = ? AND sequence > ?
                     ORDER BY sequence LIMIT ?
                     """,
                 arguments: [session, sequence, limit]
-            ).map { try ControlFormat.decode(SessionEvent.self, from: $0) }
+            ).map(SessionEvent.init)
         }
     }
 
@@ -118,6 +118,20 @@ extension Journal {
                 arguments: [session, sequence]
             )
             return Removed(tasks: rows.map { $0["id"] }, parts: rows.map { $0["part"] })
+        }
+    }
+}
+
+extension SessionEvent {
+    /// Reads a row; one that is damaged tells that its task was lost, so that those after it are told.
+    fileprivate init(_ row: Row) {
+        if let event = row.json(SessionEvent.self, "body") {
+            self = event
+        } else {
+            self.init(.failed, time: .now)
+            sequence = row["sequence"]
+            task = row["task"]
+            failure = FullTask.loss
         }
     }
 }

@@ -117,7 +117,7 @@ extension Journal {
                     sql: "SELECT \(FullTask.columns) FROM task WHERE session = ? ORDER BY id",
                     arguments: [session]
                 )
-                while let row = try rows.next() { tasks.append(try FullTask(row)) }
+                while let row = try rows.next() { tasks.append(FullTask(row)) }
             }
             return tasks
         }
@@ -129,13 +129,14 @@ extension Journal {
             try database.execute(
                 sql: """
                     UPDATE task
-                    SET priority = ?, needs = ?, blocks = ?, earliest = ?, request = ?
+                    SET priority = ?, needs = ?, blocks = ?, earliest = ?,
+                        request = coalesce(?, request)
                     WHERE id = ? AND state = 0
                     """,
                 arguments: [
                     task.record.priority, task.record.needs.rawValue, task.record.blocks.rawValue,
                     task.record.earliest?.timeIntervalSince1970,
-                    try ControlFormat.encode(task.request), task.record.id,
+                    task.isLost ? nil : try ControlFormat.encode(task.request), task.record.id,
                 ]
             )
         }
@@ -275,14 +276,10 @@ extension Journal {
         }
     }
 
-    /// Forgets what nobody went on with in time, and returns the names of all files still in use.
-    func sweep(before now: Date) async throws(DaemonError) -> Set<String> {
-        try await write { database in
-            try database.execute(
-                sql: "DELETE FROM remnant WHERE expires < ?",
-                arguments: [now.timeIntervalSince1970]
-            )
-            return try String.fetchSet(
+    /// The names of all files among the parts and the copies that are still in use.
+    func filesInUse() async throws(DaemonError) -> Set<String> {
+        try await read { database in
+            try String.fetchSet(
                 database,
                 sql: "SELECT part FROM task WHERE state < 2 UNION SELECT part FROM remnant"
             )

@@ -84,6 +84,9 @@ final class Journal: Sendable {
         try pool.writeWithoutTransaction(Self.synchronizeCommits)
         let check = try pool.read { try String.fetchOne($0, sql: "PRAGMA quick_check(1)") }
         guard check == "ok" else { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
+        // A journal that is complete is not written to: a disk that is full keeps no daemon from starting.
+        let version = try pool.read { try Int.fetchOne($0, sql: "PRAGMA user_version") }
+        guard version != 1 else { return }
         try pool.write { database in
             try database.execute(sql: Self.schema)
         }

@@ -1,6 +1,7 @@
 import Foundation
 import GRDB
 import StageControl
+import StageSystem
 
 /// How far a task has got, as it is on disk; the rest is recomputed.
 enum StoredState: Int, Sendable {
@@ -56,16 +57,30 @@ struct FullTask: Sendable {
     var request: TransferRequest
     /// The event of its end, once that is settled.
     var outcome: SessionEvent?
+    /// Whether ``request`` cannot be read any more; it then has the token alone.
+    var isLost = false
 
-    static let columns = TaskRecord.columns + ", request, outcome"
+    static let columns = TaskRecord.columns + ", token, request, outcome"
 
-    init(_ row: Row) throws {
+    /// Reads a row.
+    ///
+    /// What is damaged in it is the loss of one task, and of no listing.
+    init(_ row: Row) {
         record = TaskRecord(row)
-        request = try ControlFormat.decode(TransferRequest.self, from: row["request"])
-        outcome = try (row["outcome"] as Data?).map {
-            try ControlFormat.decode(SessionEvent.self, from: $0)
+        if let request = row.json(TransferRequest.self, "request") {
+            self.request = request
+        } else {
+            request = TransferRequest(token: row["token"], kind: .download, url: "")
+            isLost = true
         }
+        outcome = row.json(SessionEvent.self, "outcome")
     }
+
+    /// The failure that a task ends in whose row is damaged.
+    static let loss = TransferFailure(
+        .lost,
+        reason: "the daemon's record of the task is damaged; create the task again"
+    )
 }
 
 /// A task that is to be created.
@@ -98,20 +113,25 @@ struct SessionRecord: Sendable {
     var identifier: String
     var rights: SessionRights
     var configuration: SessionConfiguration
+    /// The number of the group whose members may use it, as the group database had it when the record
+    /// was read.
+    var group: UInt32?
     var relaunch: Relaunch
     var last: Int64
     var acknowledged: Int64
 
-    init(_ row: Row) throws {
+    /// Reads a row; blocks the thread while the group database is asked.
+    ///
+    /// In place of what is damaged come defaults: no handler, no headers, no groups.
+    init(_ row: Row) {
         id = row["id"]
         user = row["user"]
         identifier = row["identifier"]
-        rights = try ControlFormat.decode(SessionRights.self, from: row["rights"])
-        configuration = try ControlFormat.decode(
-            SessionConfiguration.self,
-            from: row["configuration"]
-        )
-        relaunch = try ControlFormat.decode(Relaunch.self, from: row["relaunch"])
+        rights = row.json(SessionRights.self, "rights") ?? SessionRights(group: .max, groups: [])
+        configuration =
+            row.json(SessionConfiguration.self, "configuration") ?? SessionConfiguration()
+        group = configuration.group.flatMap { UInt32.group(named: $0) }
+        relaunch = row.json(Relaunch.self, "relaunch") ?? Relaunch()
         last = row["last"]
         acknowledged = row["acknowledged"]
     }
@@ -130,4 +150,12 @@ struct Remnant: Sendable {
 struct Removed: Sendable {
     var tasks: [Int64]
     var parts: [String]
+}
+
+extension Row {
+    /// The value that a column has as JSON; `nil` if it has none, or none that can be read.
+    func json<Value: Decodable>(_ type: Value.Type, _ column: String) -> Value? {
+        // Only the disk can have damaged it: the caller says what stands in its place.
+        (self[column] as Data?).flatMap { try? ControlFormat.decode(type, from: $0) }
+    }
 }

@@ -1,4 +1,5 @@
 import FoundationEssentials
+import Glibc
 import StageControl
 import StageSystem
 import StageTesting
@@ -62,5 +63,98 @@ struct DurabilityTests {
             try await daemon.client.acknowledge(Acknowledgement(sequence: 1), in: "s")
         }
         try await expectSynchronized { try await daemon.client.removeSession("s") }
+    }
+}
+
+/// Rows of the journal that a disk has damaged.
+@Suite(.directory, .daemon, .server)
+struct DamagedRowTests {
+    private let server = TestServer.current
+
+    @Test func aDamagedRowIsTheLossOfItsTaskAlone() async throws {
+        let daemon = try DaemonProcess.required()
+        try daemon.configure(#"{"settlingTime": 0, "retryBase": 0.05}"#)
+        try await daemon.start()
+        try await daemon.makeSession()
+        try await daemon.makeSession("t") { $0.headers = ["A": "b"] }
+        server.answer("/a", with: .content(content(1000)))
+        let bad = try await daemon.download(server.url("/a"), token: "bad") {
+            $0.isSuspended = true
+        }
+        let good = try await daemon.download(server.url("/a"), token: "good") {
+            $0.isSuspended = true
+        }
+        let ended = try await daemon.download(server.url("/a"), token: "ended")
+        try await daemon.wait(for: .completed, of: ended)
+        try await daemon.kill()
+        let script = """
+            import sqlite3, sys
+            journal = sqlite3.connect(sys.argv[1])
+            journal.execute("UPDATE task SET request = x'00ff' WHERE token = 'bad'")
+            journal.execute("UPDATE event SET body = x'7b22'")
+            journal.execute("UPDATE session SET configuration = x'00', relaunch = x'00' WHERE identifier = 't'")
+            journal.commit()
+            """
+        let journal = daemon.state.appending("journal.sqlite").string
+        _ = try await Peer(daemon).run(
+            as: geteuid(),
+            getegid(),
+            ["/usr/bin/python3", "-c", script, journal]
+        )
+        try await daemon.start()
+        #expect(try await daemon.client.sessions().map(\.identifier) == ["s", "t"])
+        #expect(try await daemon.client.tasks().map(\.id) == [bad, good, ended])
+        for task in [bad, good] {
+            var change = TransferChange()
+            change.state = .running
+            try await daemon.client.change(task, change)
+        }
+        let events = try await daemon.outcomes()
+        let kinds = Dictionary(uniqueKeysWithValues: events.map { ($0.task ?? 0, $0.kind) })
+        #expect(kinds == [bad: .failed, good: .completed, ended: .failed])
+        let failures = events.filter { $0.kind == .failed }.map(\.failure?.kind)
+        #expect(failures == [.lost, .lost])
+    }
+}
+
+/// A disk that is full when the daemon starts.
+@Suite(.directory, .daemon, .server, .enabled("mounting takes root") { geteuid() == 0 })
+struct FullDiskStartTests {
+    @Test func theDaemonStartsOnAFullDisk() async throws {
+        let daemon = try DaemonProcess.required()
+        let peer = try Peer(daemon)
+        try Directory.open(daemon.directory).createDirectory("state")
+        let state = daemon.state.string
+        let mount = ["/bin/mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", state]
+        _ = try await peer.run(as: 0, 0, mount)
+        do {
+            try await fill(daemon, peer)
+        } catch {
+            daemon.abandon()
+            _ = try await peer.run(as: 0, 0, ["/bin/umount", "--lazy", state])
+            throw error
+        }
+        daemon.abandon()
+        _ = try await peer.run(as: 0, 0, ["/bin/umount", "--lazy", state])
+    }
+
+    private func fill(_ daemon: DaemonProcess, _ peer: Peer) async throws {
+        let server = TestServer.current
+        server.answer("/a", with: .content(content(1000)))
+        // A handler whose end the daemon does not see: the next start has something to write.
+        try daemon.configure(#"{"settlingTime": 0, "reserve": 0, "retryBase": 0.05}"#)
+        try await daemon.start()
+        try await daemon.makeSession { $0.handler = peer.handler("hold") }
+        try await daemon.download(server.url("/a"))
+        try await peer.wait(for: "held")
+        try await daemon.kill()
+        let fill = ["/bin/sh", "-c", "! cat /dev/zero > $0", daemon.state.appending("full").string]
+        _ = try await peer.run(as: 0, 0, fill)
+        try await daemon.start()
+        #expect(try await daemon.client.sessions().map(\.identifier) == ["s"])
+        _ = try await peer.run(as: 0, 0, ["/bin/rm", daemon.state.appending("full").string])
+        try await poll("it does not work again") {
+            (try? await daemon.client.makeSession("t", configuration: .init())) != nil
+        }
     }
 }
