@@ -7,6 +7,8 @@ struct Caller: Sendable {
     var identity: UserIdentity
     /// The number of the process.
     var process: Int32
+    /// The process itself, where the kernel hands it out and it was asked for.
+    var peer: PeerProcess?
     /// Whether the superuser asks for what is everybody's.
     var wantsAll = false
 

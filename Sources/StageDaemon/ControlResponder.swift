@@ -29,6 +29,9 @@ struct ControlResponder: Sendable {
         var request = request
         let answer: Answer
         do throws(ControlRefusal) {
+            var caller = caller
+            // The one request in which it matters what else the process is (``HandlerPolicy``).
+            if request.method == .put { caller.peer = await PeerProcess(of: channel) }
             answer = try await self.answer(&request, caller)
         } catch {
             logger.debug("A request was refused", metadata: ["control.reason": "\(error)"])

@@ -6,6 +6,8 @@ import SystemPackage
 /// A handler is a process that the daemon makes, so it has none of what the client's process was
 /// denied: a filter of system calls, `no_new_privs`, a user namespace. A client that is confined in such a
 /// way is refused, and so are the users that services run as, whose privileges are given up on purpose.
+/// Where the kernel cannot hand out the process itself (before Linux 6.5), its number counts, which another
+/// process of the same user may have by then.
 struct HandlerPolicy: Sendable {
     /// Names of system users that may have handlers all the same.
     var exceptions: [String] = []
@@ -28,7 +30,7 @@ struct HandlerPolicy: Sendable {
             return "the daemon cannot read /proc/self/status, so it starts no handlers"
         }
         guard let client = ProcessPrivileges(ofProcess: "\(caller.process)"),
-            client.users == [user]
+            client.users == [user], caller.peer?.isAlive ?? true
         else {
             return "the process of the client cannot be looked at, so no handler is started for it"
         }

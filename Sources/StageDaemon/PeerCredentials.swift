@@ -1,6 +1,8 @@
 import Glibc
 import NIOCore
 import StageControl
+import StageSystem
+import SystemPackage
 
 /// Credentials of the process that connected to a Unix socket, as the kernel kept them then
 /// (`SO_PEERCRED` and `SO_PEERGROUPS`, unix(7)).
@@ -70,4 +72,37 @@ private struct GroupList: Sendable {
     static let option: CInt = 59
 
     var numbers: InlineArray<1024, UInt32>
+}
+
+/// The process that connected to a Unix socket, which keeps its number from meaning another one unseen
+/// (`SO_PEERPIDFD`, Linux 6.5).
+final class PeerProcess: Sendable {
+    private let descriptor: SystemPackage.FileDescriptor
+
+    /// Asks the kernel for the process at the other end; `nil` if it cannot tell.
+    init?(of channel: any Channel) async {
+        guard let provider = channel as? any SocketOptionProvider,
+            // Kernels before 6.5, and processes that have ended.
+            let file: CInt = try? await provider.unsafeGetSocketOption(
+                level: .socket,
+                name: .init(rawValue: Self.option)
+            ).get()
+        else { return nil }
+        descriptor = SystemPackage.FileDescriptor(rawValue: file)
+    }
+
+    deinit {
+        // Nothing was written to it.
+        try? descriptor.close()
+    }
+
+    /// Whether the process has not ended yet, so that its number is still its own.
+    var isAlive: Bool {
+        var event = pollfd(fd: descriptor.rawValue, events: Int16(POLLIN), revents: 0)
+        // Readable once the process has ended (pidfd_open(2)).
+        return unsafe Glibc.poll(&event, 1, 0) == 0
+    }
+
+    /// `SO_PEERPIDFD`.
+    private static let option: CInt = 77
 }
