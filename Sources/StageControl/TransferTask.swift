@@ -20,6 +20,9 @@ public struct TransferRequest: Hashable, Codable, Sendable {
     public var url: String
     /// Further URLs of the same content, for downloads that have a digest.
     public var mirrors: [String]?
+    /// The host names that the content may come from, redirects included, each exact or `*.` and a name
+    /// for every name below it; without it, every host.
+    public var allowedDomains: [String]?
     /// The method of HTTP: GET of downloads, POST or PUT of uploads.
     public var method: String?
     /// Header fields.

@@ -55,6 +55,7 @@ extension NewTask {
         guard request.mirrors?.count ?? 0 <= 64, request.description?.utf8.count ?? 0 <= 4096 else {
             throw invalid("expected at most 64 mirrors and 4096 bytes of description")
         }
+        try checkDomains(request, invalid)
         let fields = (request.headers ?? [:]).reduce(0) {
             $0 + $1.key.utf8.count + $1.value.utf8.count
         }
@@ -81,6 +82,25 @@ extension NewTask {
             }
         case .download:
             guard request.file == nil else { throw invalid("a download has no file to upload") }
+        }
+    }
+
+    /// Checks the list of hosts, and that the request's own URLs are on them.
+    private static func checkDomains(
+        _ request: TransferRequest,
+        _ invalid: (String) -> ControlRefusal
+    ) throws(ControlRefusal) {
+        guard let domains = request.allowedDomains else { return }
+        let limit = ManifestLimits.allowedDomains
+        guard domains.count <= limit, domains.allSatisfy({ (1...255).contains($0.utf8.count) })
+        else {
+            throw invalid("expected at most \(limit) 'allowedDomains' of 1 to 255 bytes")
+        }
+        let allowed = AllowedDomains(domains)
+        for url in [request.url] + (request.mirrors ?? []) {
+            guard let host = URL(string: url)?.host(), allowed.contains(host) else {
+                throw invalid("a URL is on none of the 'allowedDomains'")
+            }
         }
     }
 

@@ -78,6 +78,7 @@ struct TransferRunner: Sendable {
             live.take(event)
         }
         download.promise = .anything
+        download.allowedDomains = request.allowedDomains.map(AllowedDomains.init)
         download.method = request.method ?? "GET"
         download.isContentAddressed = request.sha256 != nil
         download.acceptsErrorResponses = request.acceptsErrorResponses ?? false
@@ -113,6 +114,7 @@ struct TransferRunner: Sendable {
         var upload = UploadRequest(url: request.url)
         upload.method = UploadRequest.Method(rawValue: request.method ?? "POST") ?? .post
         upload.fields = request.fields(session)
+        upload.allowedDomains = request.allowedDomains.map(AllowedDomains.init)
         upload.acceptsErrorResponses = request.acceptsErrorResponses ?? false
         upload.requestTimeout = .seconds(min(session.requestTimeout, 86_400))
         upload.failuresBefore = failures

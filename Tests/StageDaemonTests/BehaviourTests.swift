@@ -54,6 +54,34 @@ struct BehaviourTests {
         #expect(tag == answer.entityTag)
     }
 
+    @Test func noRedirectLeavesTheAllowedDomains() async throws {
+        let elsewhere = server.url("/b", host: "localhost")
+        server.answer("/a", with: .redirect(to: elsewhere))
+        server.answer("/b", with: .content(content(1000)))
+        let id = try await daemon.download(server.url("/a")) { $0.allowedDomains = ["127.0.0.1"] }
+        let events = try await daemon.outcomes()
+        #expect(events.map(\.gist) == ["1 failed of \(id)"])
+        #expect(events.first?.failure?.reason.contains("none of the allowed domains") == true)
+        #expect(server.requests(for: "/b").isEmpty)
+        #expect(try daemon.names(in: "parts") == [])
+    }
+
+    @Test(arguments: [
+        ["example.org"], [""], Array(repeating: "127.0.0.1", count: 257),
+        [String(repeating: "a", count: 256)], [],
+    ])
+    func domainsThatCannotBeMeantAreRefused(domains: [String]) async throws {
+        let error = await #expect(throws: ControlError.self) {
+            try await daemon.download(server.url("/a")) { $0.allowedDomains = domains }
+        }
+        guard case .refused(let refusal) = error else {
+            Issue.record("expected a refusal, found \(String(describing: error))")
+            return
+        }
+        #expect(refusal.code == .invalid)
+        #expect(refusal.message.contains("'allowedDomains'"))
+    }
+
     @Test func aPersonsPauseHoldsWhatTheClientWants() async throws {
         server.answer("/a", with: .content(content(1000)))
         let id = try await daemon.download(server.url("/a")) { $0.isSuspended = true }
