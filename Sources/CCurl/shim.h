@@ -3,6 +3,7 @@
 #pragma once
 #define CURL_DISABLE_TYPECHECK
 #include <curl/curl.h>
+#include <string.h>
 
 #define STAGE_CURL_CHECKED __attribute__((warn_unused_result))
 
@@ -50,6 +51,20 @@ STAGE_CURL_CHECKED static inline CURLcode stage_easy_set_sender(
     if (code == CURLE_OK) code = curl_easy_setopt(easy, CURLOPT_SEEKDATA, context);
     if (code == CURLE_OK) code = curl_easy_setopt(easy, CURLOPT_INFILESIZE_LARGE, size);
     return code;
+}
+
+/// Aborts a request on a connection to another machine; `address` is that of the server (CURLOPT_PREREQFUNCTION(3)).
+static inline int stage_refuse_other_machines(
+    void *context, char *address, char *local_address, int port, int local_port) {
+    (void)context, (void)local_address, (void)port, (void)local_port;
+    int is_loopback = address != NULL
+        && (strncmp(address, "127.", 4) == 0 || strcmp(address, "::1") == 0);
+    return is_loopback ? CURL_PREREQFUNC_OK : CURL_PREREQFUNC_ABORT;
+}
+
+/// Has nothing sent on a connection to another machine, whatever its name was looked up to be.
+STAGE_CURL_CHECKED static inline CURLcode stage_easy_require_loopback(CURL *easy) {
+    return curl_easy_setopt(easy, CURLOPT_PREREQFUNCTION, stage_refuse_other_machines);
 }
 
 /// Ties a pointer to a transfer (CURLOPT_PRIVATE(3)).

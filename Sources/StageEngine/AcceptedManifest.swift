@@ -121,6 +121,7 @@ extension Stager {
         // A stored manifest that cannot be read any more is asked for anew.
         let before = stored.flatMap { try? AcceptedManifest(stored: $0) }
         var request = ContentFetch(mirrors: source.urls, limit: ByteCount(ManifestLimits.byteCount))
+        request.needsTrust = true
         if before != nil, let stored, source.urls.contains(stored.url) {
             request.entityTag = stored.entityTag
         }
@@ -144,6 +145,9 @@ extension Stager {
                 receivedAt: options.now(),
                 text: text
             )
+            guard ManifestTrust.isAcceptable(document.url) else {
+                throw .manifestRefused(url: document.url.withoutUser, .insecure)
+            }
             accepted = try AcceptedManifest(record, isUnchanged: record.text == stored?.text)
         case .notModified:
             guard let before else {

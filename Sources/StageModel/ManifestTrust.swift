@@ -3,12 +3,16 @@ public enum ManifestTrust {
     /// Whether a manifest from the URL may be accepted for its transport alone.
     ///
     /// That holds for https and for local files, and for plain http from this machine only: from
-    /// `localhost`, an address in 127.0.0.0/8 or `[::1]`, written just so and without a user's name.
+    /// `localhost`, an address in 127.0.0.0/8 or `[::1]`, written just so. It holds for each URL on the
+    /// way, redirects included, and for none with a user's name or password, which would be stored with
+    /// the manifest.
     public static func isAcceptable(_ url: String) -> Bool {
         let url = URLReference(url)
+        let host = url.authority.flatMap { URLAuthority($0)?.host }
         switch url.scheme?.lowercased() {
-        case "https", "file": return true
-        case "http": return url.authority.map(isLoopback) ?? false
+        case "https": return host.map { !$0.isEmpty } ?? false
+        case "file": return true
+        case "http": return host.map(isLoopback) ?? false
         default: return false
         }
     }
@@ -19,8 +23,9 @@ public enum ManifestTrust {
         isAcceptable(url) && URLReference(url).scheme?.lowercased() != "file"
     }
 
-    private static func isLoopback(_ authority: Substring) -> Bool {
-        guard let host = URLAuthority(authority)?.host.lowercased() else { return false }
+    /// Whether the host of a URL is this machine: `localhost`, an address in 127.0.0.0/8 or `[::1]`.
+    public static func isLoopback(_ host: String) -> Bool {
+        let host = host.lowercased()
         return host == "localhost" || host == "[::1]" || isLoopbackAddress(host)
     }
 

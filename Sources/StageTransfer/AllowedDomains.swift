@@ -1,3 +1,5 @@
+import StageModel
+
 /// The hosts that content may come from.
 public struct AllowedDomains: Equatable, Sendable {
     /// Host names, each exact or, with `*.` before it, standing for every name below it.
@@ -23,29 +25,34 @@ extension String {
 }
 
 /// Where a request may be sent on to.
-enum RedirectRules {
+struct RedirectRules {
     /// How many redirects one attempt may take.
     static let limit = 10
+
+    /// The hosts that it may be sent on to; `nil` stands for all.
+    var allowed: AllowedDomains?
+    /// Whether each URL must be one that is believed for its transport alone (``ManifestTrust``).
+    var needsTrust = false
 
     /// Checks the step from one URL to the one that its answer names.
     ///
     /// - Throws: ``TransferError/unacceptable(url:_:)`` if the target is no http or https URL, gives up
-    ///   encryption, or is on a host that is not allowed.
-    static func target(
+    ///   encryption, or is on a host that is not allowed or not believed.
+    func target(
         of location: String,
         from url: TransferURL,
-        step: Int,
-        allowed: AllowedDomains?
+        step: Int
     ) throws(TransferError) -> TransferURL {
-        guard step <= limit else {
-            throw .unacceptable(url: url.display, .redirects(limit: limit))
+        guard step <= Self.limit else {
+            throw .unacceptable(url: url.display, .redirects(limit: Self.limit))
         }
         guard let target = url.resolving(location), !target.isFile,
-            url.scheme == "http" || target.scheme == "https"
+            url.scheme == "http" || target.scheme == "https",
+            !needsTrust || ManifestTrust.isAcceptable(target.display)
         else {
-            throw .unacceptable(url: url.display, .redirect(to: location))
+            throw .unacceptable(url: url.display, .redirect(to: location.withoutUser))
         }
-        try check(target, allowed)
+        try Self.check(target, allowed)
         return target
     }
 

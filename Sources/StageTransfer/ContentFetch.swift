@@ -23,6 +23,9 @@ public struct ContentFetch: Sendable {
     public var backlog: Backlog?
     /// Where the document may come from, redirects included; `nil` stands for everywhere.
     public var allowedDomains: AllowedDomains?
+    /// Whether the document is believed for its transport alone, so that each redirect has to lead to a URL
+    /// that ``ManifestTrust/isAcceptable(_:)``.
+    public var needsTrust = false
     /// Orders transfers that wait for a connection: higher comes first.
     public var priority = 0
     /// Hears what happens, in order, on the engine's thread: it must return at once.

@@ -86,6 +86,10 @@ import SystemPackage
             }
             unsafe fields = longer
         }
+        if request.url.isLoopback {
+            let code = unsafe stage_easy_require_loopback(pointer)
+            if code != CURLE_OK { return code }
+        }
         return unsafe stage_easy_set_fields(pointer, fields)
     }
 }
@@ -99,6 +103,9 @@ private struct Options {
     init(_ request: ExchangeRequest, _ configuration: TransferConfiguration) {
         let url = request.url
         let proxies = configuration.proxies
+        // A proxy on another machine has another idea of what this machine is.
+        let proxy =
+            url.isLoopback ? nil : url.scheme == "https" ? proxies.https : proxies.http
         fields = request.fields
         numbers = [
             (CURLOPT_HTTP_VERSION, Int(CURL_HTTP_VERSION_1_1)),
@@ -106,22 +113,25 @@ private struct Options {
             (CURLOPT_NOPROGRESS, 1),
             (CURLOPT_TCP_KEEPALIVE, 1),
             (CURLOPT_SUPPRESS_CONNECT_HEADERS, 1),
+            // Whatever the system's configuration of OpenSSL still allows.
+            (CURLOPT_SSLVERSION, Int(CURL_SSLVERSION_TLSv1_2)),
+            (CURLOPT_PROXY_SSLVERSION, Int(CURL_SSLVERSION_TLSv1_2)),
             (CURLOPT_CONNECTTIMEOUT_MS, configuration.connectTimeout.wholeMilliseconds),
             (CURLOPT_BUFFERSIZE, Int(min(max(request.size, 1 << 14), 1 << 19))),
         ]
         texts = [
-            (CURLOPT_URL, url.text),
+            (CURLOPT_URL, url.isConfidential ? url.text : url.display),
             (CURLOPT_USERAGENT, configuration.userAgent),
             (CURLOPT_PROTOCOLS_STR, "http,https"),
             // Set even when empty: libcurl would ask the environment otherwise.
-            (CURLOPT_PROXY, (url.scheme == "https" ? proxies.https : proxies.http) ?? ""),
+            (CURLOPT_PROXY, proxy ?? ""),
             (CURLOPT_NOPROXY, proxies.exceptions),
         ]
         if let file = configuration.certificateAuthorities {
             texts.append((CURLOPT_CAINFO, file.string))
         }
         setMethod(request.method)
-        guard request.mayAuthenticate else { return }
+        guard request.mayAuthenticate, url.isConfidential else { return }
         if let netrc = configuration.netrc {
             numbers.append((CURLOPT_NETRC, Int(CURL_NETRC_OPTIONAL.rawValue)))
             texts.append((CURLOPT_NETRC_FILE, netrc.string))
@@ -143,8 +153,7 @@ private struct Options {
 extension TransferConfiguration {
     /// The token for a URL, if there is one and it may be sent there.
     func token(for url: TransferURL) -> BearerToken? {
-        let isLocal = ["localhost", "127.0.0.1", "[::1]"].contains(url.host)
-        guard url.scheme == "https" || isLocal else { return nil }
+        guard url.isConfidential else { return nil }
         return bearerTokens[url.authority] ?? bearerTokens[url.host]
     }
 }

@@ -9,11 +9,11 @@ struct Route {
     private(set) var isAtOrigin = true
     /// Whether an unencrypted answer led to another host.
     private(set) var wasLedAway = false
-    private let allowed: AllowedDomains?
+    private let rules: RedirectRules
 
-    init(start: TransferURL, allowed: AllowedDomains?, method: String = "GET") {
+    init(start: TransferURL, rules: RedirectRules, method: String = "GET") {
         url = start
-        self.allowed = allowed
+        self.rules = rules
         self.method = method
     }
 
@@ -24,12 +24,7 @@ struct Route {
     ) throws(TransferError) {
         guard case .redirect(let location) = decision else { return }
         steps += 1
-        let target = try RedirectRules.target(
-            of: location,
-            from: url,
-            step: steps,
-            allowed: allowed
-        )
+        let target = try rules.target(of: location, from: url, step: steps)
         if url.scheme == "http", target.host != url.host { wasLedAway = true }
         if !target.hasSameOrigin(as: url) { isAtOrigin = false }
         url = target

@@ -21,6 +21,9 @@ public struct TransferConfiguration: Sendable {
     /// The file of certificate authorities to trust instead of the system's.
     public var certificateAuthorities: FilePath?
     /// The file of user names and passwords in the format of netrc(5); `nil` stands for none.
+    ///
+    /// They are sent as a ``BearerToken`` is: to their own host only, never after a redirect to another
+    /// origin, and unencrypted only to this machine. So are a name and a password in a URL.
     public var netrc: FilePath?
     /// Tokens by host, in lower case, as `example.com` or `example.com:8443`.
     public var bearerTokens: [String: BearerToken] = [:]
@@ -49,7 +52,7 @@ public struct StallRule: Equatable, Sendable {
     }
 }
 
-/// The proxies that requests go through.
+/// The proxies that requests go through; those to this machine go through none.
 public struct ProxySettings: Equatable, Sendable {
     /// The proxy for http URLs, as libcurl takes it (`CURLOPT_PROXY`); `nil` stands for none.
     public var http: String?

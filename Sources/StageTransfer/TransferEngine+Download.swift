@@ -123,7 +123,7 @@ extension TransferEngine {
         var rules = download.rules(for: source, isRanged: isRanged)
         var route = Route(
             start: source,
-            allowed: request.allowedDomains,
+            rules: RedirectRules(allowed: request.allowedDomains),
             method: request.method
         )
         while true {

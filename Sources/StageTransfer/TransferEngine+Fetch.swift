@@ -82,7 +82,13 @@ extension TransferEngine {
         if !request.isWhole, let range = request.part?.range {
             fields.append("Range: bytes=\(range.lowerBound)-\(range.upperBound - 1)")
         }
-        var route = Route(start: source, allowed: request.allowedDomains)
+        var route = Route(
+            start: source,
+            rules: RedirectRules(
+                allowed: request.allowedDomains,
+                needsTrust: request.needsTrust
+            )
+        )
         while true {
             rules.wasLedAway = route.wasLedAway
             let receiver = ContentReceiver(

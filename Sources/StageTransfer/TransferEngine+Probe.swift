@@ -23,7 +23,7 @@ extension TransferEngine {
     ) async throws(TransferError) -> ProbeAnswer {
         let source = try TransferURL(url)
         if source.isFile { return try Self.size(of: source) }
-        var route = Route(start: source, allowed: nil)
+        var route = Route(start: source, rules: RedirectRules())
         while true {
             let receiver = HeadReceiver()
             let request = ExchangeRequest(

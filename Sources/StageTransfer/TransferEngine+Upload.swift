@@ -86,7 +86,7 @@ extension TransferEngine {
         var rules = ResponseRules(acceptsErrorResponses: request.acceptsErrorResponses)
         var route = Route(
             start: upload.target,
-            allowed: request.allowedDomains,
+            rules: RedirectRules(allowed: request.allowedDomains),
             method: request.method.rawValue
         )
         while true {

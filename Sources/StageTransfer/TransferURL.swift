@@ -19,6 +19,13 @@ import StageModel
     /// The host and port: what connections, limits and memory are kept for.
     var authority: String { "\(host):\(port)" }
 
+    /// Whether the host is this machine, by its name or its address.
+    var isLoopback: Bool { ManifestTrust.isLoopback(host) }
+
+    /// Whether what is sent there stays between this process and the server, so that it may hold a
+    /// user's credentials: encrypted, or on this machine.
+    var isConfidential: Bool { scheme == "https" || isLoopback }
+
     /// Whether the URL is a local file's.
     var isFile: Bool { scheme == "file" }
 

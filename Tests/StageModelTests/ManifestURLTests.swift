@@ -66,6 +66,8 @@ import Testing
         "http://evil#@localhost/", "http://128.0.0.1/", "http://127.0.0/", "http://127.0.0.256/",
         "http://127.0.0.01/", "http://127.0.0.+1/", "http://[::2]/", "http://[::1].evil/",
         "http://[::1]evil/", "http://localhost:x/", "http://localhost\\@evil/", "http:localhost",
+        "https://user:password@example.org/m", "https://user@example.org/m",
+        "http://user:password@127.0.0.1/m", "https:///m", "https://",
         "http:///localhost", "ftp://localhost/", "localhost", "", "//localhost/", "http://",
     ])
     func theseAreNot(url: String) {

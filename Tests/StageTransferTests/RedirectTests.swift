@@ -57,7 +57,7 @@ import Testing
         let url = try TransferURL("https://a/b")
         #expect(throws: TransferError.unacceptable(url: "https://a/b", .redirect(to: "http://a/c")))
         {
-            try RedirectRules.target(of: "http://a/c", from: url, step: 1, allowed: nil)
+            try RedirectRules().target(of: "http://a/c", from: url, step: 1)
         }
     }
 
@@ -113,6 +113,81 @@ import Testing
         let error = await failure(of: DownloadRequest(url, content: [1]), to: part)
         #expect(error == .refused(url: server.url("/gone"), status: 404))
         #expect(server.requests.first?["authorization"] == "Basic dXNlcjpwYXNzd29yZA==")
+    }
+
+    @Test func passwordsAreNotSentUnencryptedToOtherMachines() async throws {
+        let netrc = "machine example.invalid login a password b\n"
+        try place.directory.write(Array(netrc.utf8), to: "netrc", durably: false)
+        var configuration = TransferConfiguration.single
+        configuration.netrc = place.directory.path.appending("netrc")
+        // What goes to another machine is seen by a proxy, which answers in its place.
+        configuration.proxies = ProxySettings(http: server.baseURL)
+        server.answer("http://example.invalid/pack", with: .content(Self.content))
+        for url in ["http://example.invalid/pack", "http://u:p@example.invalid/pack"] {
+            try await download(
+                DownloadRequest(url, content: Self.content),
+                to: part,
+                configuration
+            )
+            try part.remove()
+        }
+        #expect(server.requests.map { $0["authorization"] } == [nil, nil])
+        #expect(server.requests.allSatisfy { $0.target == "http://example.invalid/pack" })
+    }
+
+    @Test(arguments: ["127.0.0.1", "127.8.8.8", "localhost", "LOCALHOST", "[::1]", "0x7f000001"])
+    func aProxyIsNotAskedForThisMachine(host: String) async throws {
+        var configuration = TransferConfiguration.single
+        configuration.proxies = ProxySettings(http: server.baseURL, https: server.baseURL)
+        // Nothing listens there, whatever a proxy says of it.
+        for target in ["http://127.0.0.1:9/pack", "http://\(host):9/pack"] {
+            server.answer(target, with: .content(Self.content))
+        }
+        let request = DownloadRequest("http://\(host):9/pack", content: Self.content)
+        let error = await failure(of: request, to: part, configuration)
+        guard case .unreachable = error else {
+            Issue.record("expected a refused connection, found \(String(describing: error))")
+            return
+        }
+        #expect(server.requests.isEmpty)
+    }
+
+    /// Where a document is redirected to, and whether it is then believed for its transport.
+    @Test(arguments: [
+        ("http://127.0.0.1:PORT/document", true), ("http://localhost:PORT/document", true),
+        ("http://example.invalid/document", false), ("//example.invalid/document", false),
+        ("http://127.0.0.1.example.invalid/document", false),
+        ("http://u:p@127.0.0.1:PORT/document", true),
+    ])
+    func aTrustedDocumentIsNotLedToAnUntrustedHost(
+        location: String,
+        isBelieved: Bool
+    ) async throws {
+        let target = location.replacing("PORT", with: "\(server.port)")
+        server.answer("/start", with: .redirect(to: "/middle"))
+        server.answer("/middle", with: .redirect(to: target))
+        server.answer("/document", with: .content([1]))
+        var configuration = TransferConfiguration.single
+        configuration.proxies = ProxySettings(http: server.baseURL)
+        for host in ["example.invalid", "127.0.0.1.example.invalid"] {
+            server.answer("http://\(host)/document", with: .content([2]))
+        }
+        var request = ContentFetch(mirrors: [server.url("/start")], limit: ByteCount(10))
+        request.needsTrust = true
+        let wanted = request
+        do {
+            let fetched = try await withEngine(configuration) { try await $0.fetch(wanted) }
+            #expect(isBelieved)
+            guard case .document(let document) = fetched else {
+                Issue.record("expected a document, found \(fetched)")
+                return
+            }
+            #expect(document.bytes == [1])
+        } catch let error as TransferError {
+            #expect(!isBelieved)
+            let middle = server.url("/middle")
+            #expect(error == .unacceptable(url: middle, .redirect(to: target)))
+        }
     }
 
     @Test func theProxyIsWhatTheConfigurationSays() async throws {
