@@ -113,10 +113,7 @@ extension AssetPackManager.Configuration {
         of id: ApplicationID,
         _ environment: [String: String]
     ) throws(Failure) -> Registration {
-        let folders = RegistrationLocations.folders(
-            environment: environment,
-            isRoot: geteuid() == 0
-        )
+        let folders = RegistrationLocations.folders(environment: environment)
         let path = folders.map { $0.appending("\(id).json") }.last { FileStatus.exists($0) }
         guard let path else {
             let names = folders.map { "'\($0)'" }.joined(separator: ", ")

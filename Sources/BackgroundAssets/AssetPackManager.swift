@@ -1,6 +1,7 @@
-public import Foundation
+import Foundation
 import StageModel
 import StagePack
+public import StageSystem
 import Synchronization
 
 /// The asset packs of an application, in the shape of Apple's Managed Background Assets.
@@ -27,7 +28,7 @@ public actor AssetPackManager {
     /// environment as long as none is set.
     public static let shared = AssetPackManager(
         nil,
-        environment: ProcessInfo.processInfo.environment
+        environment: ProcessEnvironment.current
     )
 
     /// How many packs are fetched at once; the others wait their turn.
@@ -52,7 +53,7 @@ public actor AssetPackManager {
     ///   - environment: What containers and registrations of the user are found by.
     public init(
         configuration: Configuration,
-        environment: [String: String] = ProcessInfo.processInfo.environment
+        environment: [String: String] = ProcessEnvironment.current
     ) {
         self.init(configuration, environment: environment)
     }

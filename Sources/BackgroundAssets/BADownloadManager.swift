@@ -18,7 +18,7 @@ import Synchronization
 public final class BADownloadManager: Sendable {
     /// The one manager of the process.
     public static let shared = BADownloadManager(
-        environment: ProcessInfo.processInfo.environment
+        environment: ProcessEnvironment.current
     ) {
         ExtensionSession.request
     }

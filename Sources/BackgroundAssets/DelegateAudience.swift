@@ -150,6 +150,10 @@ final class DelegateAudience: Sendable {
             let error: any Error =
                 reason.map { BAError(.downloadFailedToStart, $0) } ?? URLError(.cancelled)
             delegate.download(download(.cancelled), failedWithError: error)
+        case .finish(let path) where !session.accepts(path):
+            let reason = "the daemon names '\(path)', not its own file"
+            let error = BAError(.downloadFailedToStart, reason)
+            delegate.download(download(.failed), failedWithError: error)
         case .finish(let path):
             delegate.download(download(.completed), finishedWithFileURL: URL(filePath: path))
         }

@@ -9,12 +9,11 @@ import Synchronization
 /// a daemon, where Apple's manager throws at once, and takes events in from its beginning, where files
 /// stay with the daemon here until there is a delegate. Its calls block.
 final class DownloadSession: Sendable {
-    /// How long the daemon is waited for.
-    private static let patience = Duration.seconds(30)
-
     /// The group.
     let group: ApplicationGroupID
     private let environment: [String: String]
+    /// Where the daemon that was asked last leaves finished downloads.
+    private let staged = Mutex<StagedDirectory?>(nil)
     /// Held from looking whether a download is there until it is; has the tasks that were cancelled here.
     private let cancelled = Mutex<Set<Int64>>([])
 
@@ -29,13 +28,23 @@ final class DownloadSession: Sendable {
 
     /// Asks the daemon that there is now.
     func ask<Answer>(_ request: ControlRequest<Answer>) throws(ControlError) -> Answer {
-        try ControlClient.find(environment: environment)
-            .answer(to: request, patience: Self.patience)
+        try find().answer(to: request, patience: ControlClient.usualPatience)
+    }
+
+    private func find() throws(ControlError) -> ControlClient {
+        let client = try ControlClient.find(environment: environment)
+        staged.withLock { $0 = client.staged }
+        return client
+    }
+
+    /// Whether the file of a finished download is where the daemon leaves this user's.
+    func accepts(_ location: String) -> Bool {
+        staged.withLock { $0 }?.accepts(location) ?? false
     }
 
     /// Attaches to the session.
     func openEvents(after sequence: Int64) throws(ControlError) -> ControlEvents {
-        try ControlClient.find(environment: environment)
+        try find()
             .openEvents(.events(of: identifier, after: sequence))
     }
 

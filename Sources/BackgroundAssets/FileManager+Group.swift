@@ -22,7 +22,7 @@ extension FileManager {
         } catch {
             return nil
         }
-        let environment = ProcessInfo.processInfo.environment
+        let environment = ProcessEnvironment.current
         let folders = ContainerLocations.forReading(group, environment: environment)
             .map { $0.appending("shared") }
         return (folders.first(where: FileStatus.exists) ?? folders.first).map {

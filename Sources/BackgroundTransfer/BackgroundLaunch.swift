@@ -1,5 +1,6 @@
 import Foundation
 import StageControl
+import StageSystem
 import Synchronization
 
 /// Is called when the daemon has started the process to take the events of a session in.
@@ -22,7 +23,7 @@ public protocol BackgroundURLSessionHandling {
 public struct BackgroundLaunch: Hashable, Sendable {
     /// The launch of this process; `nil` if somebody else has started it.
     public static let current = BackgroundLaunch(
-        environment: ProcessInfo.processInfo.environment
+        environment: ProcessEnvironment.current
     )
 
     /// The identifier of the session.
@@ -66,7 +67,7 @@ public struct BackgroundLaunch: Hashable, Sendable {
     ///
     /// - Throws: An error of the daemon's, where it is not there or refuses.
     public func extend() async throws {
-        try await ControlClient.find(environment: environment).extend(identifier)
+        try await ControlClient.discover(environment: environment).extend(identifier)
     }
 
     /// Tells the daemon that this launch has done what it was for.
@@ -78,7 +79,7 @@ public struct BackgroundLaunch: Hashable, Sendable {
             if wasTold { return }
         }
         // The session is over: everything that it took in is acknowledged.
-        let client = try ControlClient.find(environment: environment)
+        let client = try await ControlClient.discover(environment: environment)
         let status = try await client.session(identifier)
         let acknowledgement = Acknowledgement(sequence: status.acknowledgedEvent, launch: token)
         try await client.acknowledge(acknowledgement, in: identifier)

@@ -39,8 +39,6 @@ final class SessionLink: Sendable {
         case end
     }
 
-    /// How long the daemon is waited for, where it has not to copy anything.
-    private static let patience = Duration.seconds(30)
     /// Tasks that are created with one request.
     private static let batch = 2000
 
@@ -51,6 +49,8 @@ final class SessionLink: Sendable {
     private let message: SessionConfiguration
     private let candidates: [String: String]
     private let wire = Mutex(Wire())
+    /// Where the daemon leaves finished downloads.
+    let staged = Mutex<StagedDirectory?>(nil)
     private let monitor = Monitor(State())
 
     /// Creates the link of a session; it does nothing before ``start(_:)``.
@@ -60,7 +60,7 @@ final class SessionLink: Sendable {
         message = configuration.message
         candidates =
             configuration.serviceSocketPath.map { ["STAGEPACK_SOCKET": $0] }
-            ?? ProcessInfo.processInfo.environment
+            ?? ProcessEnvironment.current
     }
 
     /// Why no events come at present.
@@ -163,7 +163,7 @@ final class SessionLink: Sendable {
         let client = try wire.withLock { wire throws(ControlError) in
             wire = Wire()
             let client = try connect(&wire)
-            let list = try ask(.tasks(in: identifier), &wire, Self.patience)
+            let list = try ask(.tasks(in: identifier), &wire)
             session.reconcile(with: list.tasks)
             return client
         }
@@ -193,7 +193,7 @@ final class SessionLink: Sendable {
             guard case .acknowledge(let acknowledgement) = job else { break }
             do throws(ControlError) {
                 try wire.withLock { wire throws(ControlError) in
-                    _ = try ask(.acknowledge(acknowledgement, in: identifier), &wire, Self.patience)
+                    _ = try ask(.acknowledge(acknowledgement, in: identifier), &wire)
                 }
             } catch {
                 guard case .refused(let refusal) = error,
@@ -253,7 +253,7 @@ final class SessionLink: Sendable {
     func ask<Answer>(_ request: ControlRequest<Answer>) throws(ControlError) -> Answer {
         try wire.withLock { wire throws(ControlError) in
             _ = try connect(&wire)
-            return try ask(request, &wire, Self.patience)
+            return try ask(request, &wire)
         }
     }
 
@@ -307,7 +307,8 @@ final class SessionLink: Sendable {
             _ = try connect(&wire)
             let message = NewTasks(requests, launch: launch?.token)
             // The daemon copies files before it answers, however long that takes.
-            let patience = requests.contains { $0.kind == .upload } ? nil : Self.patience
+            let isCopy = requests.contains { $0.kind == .upload }
+            let patience = isCopy ? nil : ControlClient.usualPatience
             let ids = try ask(.createTasks(message, in: identifier), &wire, patience).ids
             guard ids.count == new.count else { throw .malformed("it has too few numbers") }
             for (task, id) in zip(new, ids) { task.wasCreated(as: id) }
@@ -338,7 +339,7 @@ final class SessionLink: Sendable {
         guard case .change(let id, let change)? = step else { return }
         do throws(ControlError) {
             _ = try connect(&wire)
-            let answer = try ask(.change(id, change), &wire, Self.patience)
+            let answer = try ask(.change(id, change), &wire)
             task.record.withLock { $0.update(answer) }
         } catch {
             guard case .refused(let refusal) = error, refusal.code != .unavailable else {
@@ -358,18 +359,19 @@ final class SessionLink: Sendable {
         var message = message
         // A launched process does not know how it was started, and must not end that by coming back.
         if message.handler == nil { message.handler = try handler(client) }
-        let status = try ask(.makeSession(identifier, message), &wire, Self.patience)
+        let status = try ask(.makeSession(identifier, message), &wire)
         wire.hasSession = true
         monitor.change {
             $0.window.attach(lastEvent: status.lastEvent, acknowledged: status.acknowledgedEvent)
         }
+        staged.withLock { $0 = client.staged }
         return client
     }
 
     /// The handler that the session has already.
     private func handler(_ client: ControlClient) throws(ControlError) -> LaunchHandler? {
         do throws(ControlError) {
-            let status = try client.answer(to: .session(identifier), patience: Self.patience)
+            let status = try client.answer(to: .session(identifier))
             return status.configuration.handler
         } catch {
             guard case .refused(let refusal) = error, refusal.code == .notFound else { throw error }
@@ -380,7 +382,7 @@ final class SessionLink: Sendable {
     private func ask<Answer>(
         _ request: ControlRequest<Answer>,
         _ wire: inout Wire,
-        _ patience: Duration?
+        _ patience: Duration? = ControlClient.usualPatience
     ) throws(ControlError) -> Answer {
         guard let client = wire.client else { throw .notRunning([]) }
         do throws(ControlError) {

@@ -172,6 +172,12 @@ extension URLSession {
             error = URLError(failure, url: request.url, resumeData: resumeData)
         default: break
         }
+        if let path = event.location, link.staged.withLock({ $0 })?.accepts(path) != true {
+            error = URLError(
+                .cannotOpenFile,
+                reason: "the daemon names '\(path)', not its own file"
+            )
+        }
         if error == nil, let download = task as? URLSessionDownloadTask,
             let path = event.location
         {

@@ -76,8 +76,17 @@ STAGE_CHECKED static inline ssize_t stage_receive(
     return received;
 }
 
-/// Connects a stream to the socket at `path`; ENAMETOOLONG where the kernel has no room for that path.
-STAGE_CHECKED static inline int stage_connect(const char *path) {
+/// Has reading from and writing to `socket` fail with EAGAIN after so many seconds without a byte; 0 is never.
+STAGE_CHECKED static inline int stage_set_patience(int socket, time_t seconds) {
+    struct timeval patience = {.tv_sec = seconds};
+    int status = setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    if (status < 0) return status;
+    return setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+}
+
+/// Connects a stream to the socket at `path`; ENAMETOOLONG where the kernel has no room for that path,
+/// EAGAIN where the other side's queue has had none for so many seconds; 0 is never.
+STAGE_CHECKED static inline int stage_connect(const char *path, time_t seconds) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     size_t length = strlen(path);
     if (length >= sizeof address.sun_path) {
@@ -87,15 +96,26 @@ STAGE_CHECKED static inline int stage_connect(const char *path) {
     memcpy(address.sun_path, path, length + 1);
     int file = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (file < 0) return -1;
-    if (connect(file, (struct sockaddr *)&address, sizeof address) == 0) return file;
+    if (stage_set_patience(file, seconds) == 0
+        && connect(file, (struct sockaddr *)&address, sizeof address) == 0) {
+        return file;
+    }
     int error = errno;
     close(file);
     errno = error;
     return -1;
 }
 
-/// Has reading from `socket` fail with EAGAIN after so many seconds without a byte; 0 is never.
-STAGE_CHECKED static inline int stage_set_patience(int socket, time_t seconds) {
-    struct timeval patience = {.tv_sec = seconds};
-    return setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+/// Gets the user that listened at the other end of a connected stream (`SO_PEERCRED`).
+STAGE_CHECKED static inline int stage_peer_user(int socket, uid_t *user) {
+    // 'struct ucred', which glibc declares for _GNU_SOURCE only.
+    struct {
+        pid_t process;
+        uid_t user;
+        gid_t group;
+    } peer = {0};
+    socklen_t length = sizeof peer;
+    int status = getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length);
+    *user = peer.user;
+    return status;
 }

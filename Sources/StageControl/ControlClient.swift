@@ -5,16 +5,27 @@ import SystemPackage
 /// A client of the daemon: asks over its socket, a connection for each question.
 ///
 /// The calls that have a name wait without blocking a thread of Swift's tasks, and close their
-/// connection when the task is cancelled; ``answer(to:)`` blocks.
+/// connection when the task is cancelled; ``answer(to:patience:)`` blocks.
 public struct ControlClient: Sendable {
+    /// How long a daemon is waited for that was not heard of yet: a process that has other ways does not
+    /// wait for one that hangs.
+    public static let firstPatience = Duration.seconds(3)
+    /// How long a daemon is waited for that has answered before.
+    public static let usualPatience = Duration.seconds(30)
+
     /// The path of the daemon's socket.
     public let path: String
+    /// Where the daemon leaves finished downloads of this user; `nil` where it was not asked.
+    public private(set) var staged: StagedDirectory?
+    /// How long each question waits for a byte of the daemon; `nil` stands for as long as it takes.
+    public var patience: Duration? = Self.usualPatience
 
     /// Creates a client of the daemon at `path`, whether it is there or not.
     public init(path: String) { self.path = path }
 
-    /// Finds the daemon, given the environment, by connecting to ``ControlSocket/candidates(environment:)``
-    /// in turn.
+    /// Finds the daemon by asking each of ``ControlSocket/candidates(environment:)`` what it says of itself.
+    ///
+    /// Blocks the thread, ``firstPatience`` for each at most.
     ///
     /// - Throws: ``ControlError/notRunning(_:)`` with all paths that were tried if no daemon listens, or
     ///   why the last one that there is cannot be spoken to.
@@ -23,10 +34,12 @@ public struct ControlClient: Sendable {
     ) throws(ControlError) -> ControlClient {
         let candidates = ControlSocket.candidates(environment: environment)
         var problem = ControlError.notRunning(candidates)
-        for path in candidates where isTrusted(path) {
+        for path in candidates {
             do throws(ControlError) {
-                _ = try ControlConnection(path: path)
-                return ControlClient(path: path)
+                var client = ControlClient(path: path)
+                let status = try client.answer(to: .status, patience: firstPatience)
+                client.staged = status.staged.map { StagedDirectory(path: FilePath($0)) }
+                return client
             } catch {
                 if case .notRunning = error { continue }
                 problem = error
@@ -35,34 +48,30 @@ public struct ControlClient: Sendable {
         throw problem
     }
 
-    /// Whether a socket is this user's or the system's, or there is none.
-    private static func isTrusted(_ path: String) -> Bool {
-        let path = FilePath(path)
-        guard let name = path.lastComponent,
-            // What cannot be looked at is told of by connecting to it.
-            let folder = try? Directory.open(path.removingLastComponent()),
-            let status = try? folder.status(FilePath(name))
-        else { return true }
-        return [0, UserIdentity.current.user].contains(status.owner)
+    /// Finds the daemon as ``find(environment:)`` does, without blocking a thread of Swift's tasks.
+    public static func discover(
+        environment: [String: String]
+    ) async throws(ControlError) -> ControlClient {
+        try await withBlockingThread { () throws(ControlError) in
+            try find(environment: environment)
+        }
     }
 
     /// Asks, and blocks the thread until the answer is there.
     ///
-    /// - Throws: ``ControlError/lost(_:)`` if it is not there after `patience`, where one is named.
+    /// - Throws: ``ControlError/lost(_:after:)`` if it is not there after `patience`, where one is named.
     public func answer<Answer>(
         to request: ControlRequest<Answer>,
-        patience: Duration? = nil
+        patience: Duration? = usualPatience
     ) throws(ControlError) -> Answer {
-        let connection = try ControlConnection(path: path)
-        if let patience { try connection.setPatience(patience) }
-        return try connection.answer(to: request)
+        try ControlConnection(path: path, patience: patience).answer(to: request)
     }
 
     /// Asks for events, and blocks the thread until the daemon has agreed.
     public func openEvents(
         _ request: ControlRequest<SessionEvent>
     ) throws(ControlError) -> ControlEvents {
-        try ControlConnection(path: path).events(request)
+        try ControlConnection(path: path, patience: patience).events(request)
     }
 
     /// Returns what the daemon says of itself.
@@ -178,12 +187,12 @@ public struct ControlClient: Sendable {
     private func connected<Value: Sendable>(
         _ body: @escaping @Sendable (ControlConnection) throws(ControlError) -> Value
     ) async throws(ControlError) -> Value {
-        let path = path
+        let (path, patience) = (path, patience)
         let held = HeldConnection()
         let result = await withTaskCancellationHandler {
             await withBlockingThread {
                 Result { () throws(ControlError) in
-                    let connection = try ControlConnection(path: path)
+                    let connection = try ControlConnection(path: path, patience: patience)
                     guard held.hold(connection) else { throw .cancelled }
                     return try body(connection)
                 }

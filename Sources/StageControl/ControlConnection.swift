@@ -1,5 +1,6 @@
 import FoundationEssentials
 import StageSystem
+import Synchronization
 import SystemPackage
 
 /// A connection to the daemon that carries one question and its answer.
@@ -10,14 +11,35 @@ public final class ControlConnection: Sendable {
     public static let answerLimit = 256 << 20
 
     private let socket: UnixSocket
+    private let patience: Mutex<Duration?>
 
-    /// Connects to the daemon at `path`.
-    public init(path: String) throws(ControlError) {
+    /// Connects to the daemon at `path`, and makes sure that the process that listens there is root's or
+    /// this user's own; for root, that it is root's.
+    ///
+    /// Nothing is sent before that is known. With `patience` the daemon counts as lost after so many
+    /// whole seconds without a byte of it.
+    ///
+    /// - Throws: ``ControlError/untrusted(_:user:)`` for a process of another user.
+    public init(path: String, patience: Duration? = nil) throws(ControlError) {
         do throws(FileError) {
-            socket = try UnixSocket.connect(to: FilePath(path))
+            let seconds = Int(patience?.components.seconds ?? 0)
+            socket = try UnixSocket.connect(to: FilePath(path), patience: seconds)
         } catch {
-            throw ControlError(connecting: error)
+            throw ControlError(connecting: error, patience: patience)
         }
+        self.patience = Mutex(patience)
+        let user: UInt32
+        do throws(FileError) {
+            user = try socket.peer()
+        } catch {
+            throw .system(error)
+        }
+        guard Self.isTrusted(user) else { throw .untrusted(path, user: user) }
+    }
+
+    /// Whether this process believes a daemon of the user.
+    private static func isTrusted(_ user: UInt32) -> Bool {
+        user == 0 || user == UserIdentity.current.user
     }
 
     /// Ends the connection; what waits for the daemon returns at once, with ``ControlError/lost(_:)``.
@@ -41,18 +63,20 @@ public final class ControlConnection: Sendable {
     public func events(
         _ request: ControlRequest<SessionEvent>
     ) throws(ControlError) -> ControlEvents {
+        let body = try ask(request)
         // Three heartbeats that did not come are a daemon that hangs.
         try setPatience(ControlFormat.heartbeat * 3)
-        return ControlEvents(self, try ask(request))
+        return ControlEvents(self, body)
     }
 
     /// Has the daemon count as lost after so many whole seconds without a byte of it.
-    func setPatience(_ patience: Duration) throws(ControlError) {
+    private func setPatience(_ patience: Duration) throws(ControlError) {
         do throws(FileError) {
             try socket.setPatience(seconds: Int(patience.components.seconds))
         } catch {
             throw .system(error)
         }
+        self.patience.withLock { $0 = patience }
     }
 
     /// The path of the daemon's socket.
@@ -70,7 +94,7 @@ public final class ControlConnection: Sendable {
         } catch {
             // A daemon that refuses a large body does so before it has read it: its words are there.
         }
-        var body = ControlBody(socket)
+        var body = ControlBody(self)
         let status = try body.readStatus()
         guard status < 400 else {
             let content = try body.readAll(limit: 1 << 20)
@@ -114,14 +138,26 @@ public final class ControlConnection: Sendable {
     }
 }
 
+extension ControlConnection {
+    /// Waits for bytes of the daemon and returns them; none once it has ended the connection.
+    fileprivate func receive() throws(ControlError) -> [UInt8] {
+        do throws(FileError) {
+            return try socket.receive()
+        } catch {
+            let isSilent = error.errno == .resourceTemporarilyUnavailable
+            throw .lost(path, after: isSilent ? patience.withLock { $0 } : nil)
+        }
+    }
+}
+
 /// The answer of a daemon as it arrives.
 struct ControlBody {
-    private let socket: UnixSocket
+    private let connection: ControlConnection
     private var parser = AnswerParser()
     private var parts: ArraySlice<AnswerParser.Part> = []
 
-    /// Creates the answer to what was sent by `socket`.
-    init(_ socket: UnixSocket) { self.socket = socket }
+    /// Creates the answer to what was sent by `connection`.
+    init(_ connection: ControlConnection) { self.connection = connection }
 
     /// Waits for the status.
     mutating func readStatus() throws(ControlError) -> Int {
@@ -149,14 +185,9 @@ struct ControlBody {
 
     private mutating func nextPart() throws(ControlError) -> AnswerParser.Part {
         while parts.isEmpty {
-            let bytes: [UInt8]
-            do throws(FileError) {
-                bytes = try socket.receive()
-            } catch {
-                throw .lost(socket.path.string)
-            }
+            let bytes = try connection.receive()
             if bytes.isEmpty {
-                guard parser.isComplete else { throw .lost(socket.path.string) }
+                guard parser.isComplete else { throw .lost(connection.path) }
                 return .end
             }
             parts = try parser.read(bytes)[...]

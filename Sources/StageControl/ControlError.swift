@@ -8,11 +8,13 @@ public enum ControlError: Error, Equatable, Sendable {
     case notRunning([String])
     /// A daemon listens there, and this user may not speak to it.
     case accessDenied(String)
+    /// The process that listens there is another user's, whose word does not count.
+    case untrusted(String, user: UInt32)
     /// The path has more bytes than that of a socket can have.
     case pathTooLong(String)
-    /// The daemon ended, or broke off, before its answer was complete: what was asked for may have been
-    /// done or not.
-    case lost(String)
+    /// The daemon ended, broke off, or was silent for `after`, before its answer was complete: what was
+    /// asked for may have been done or not.
+    case lost(String, after: Duration? = nil)
     /// The daemon refused.
     case refused(ControlRefusal)
     /// What came is no answer that this version understands.
@@ -24,13 +26,14 @@ public enum ControlError: Error, Equatable, Sendable {
     /// The system refused a connection for another reason.
     case system(FileError)
 
-    /// Makes the error of a connection that could not be had.
-    init(connecting error: FileError) {
+    /// Makes the error of a connection that could not be made within `patience`.
+    init(connecting error: FileError, patience: Duration?) {
         let path = error.path.string
         switch error.errno {
         case .noSuchFileOrDirectory, .connectionRefused, .notDirectory: self = .notRunning([path])
         case .permissionDenied, .notPermitted: self = .accessDenied(path)
         case .fileNameTooLong: self = .pathTooLong(path)
+        case .resourceTemporarilyUnavailable: self = .lost(path, after: patience)
         default: self = .system(error)
         }
     }
@@ -46,7 +49,14 @@ extension ControlError: CustomStringConvertible {
         case .accessDenied(let path): return "the daemon at '\(path)' is not for this user"
         case .pathTooLong(let path):
             return "the path of a socket has at most 107 bytes, found \(path.utf8.count): '\(path)'"
-        case .lost(let path): return "the daemon at '\(path)' broke off before it had answered"
+        case .untrusted(let path, let user):
+            return "the socket '\(path)' is of a process of user \(user), which is no daemon for "
+                + "this user"
+        case .lost(let path, let patience?):
+            let seconds = patience.components.seconds
+            return "the daemon at '\(path)' does not answer: nothing came for \(seconds) seconds"
+        case .lost(let path, nil):
+            return "the daemon at '\(path)' broke off before it had answered"
         case .refused(let refusal): return refusal.message
         case .malformed(let reason): return "the daemon's answer is none: \(reason)"
         case .tooLarge(let limit):

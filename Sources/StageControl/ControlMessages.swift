@@ -10,6 +10,9 @@ public struct ServiceStatus: Hashable, Codable, Sendable {
     public var unfinishedTasks: Int
     /// The conditions, as `stagepack why` shows them.
     public var conditions: [String: String]
+    /// The absolute path of the directory that the client finds its finished downloads in, each a file by
+    /// the number of its task.
+    public var staged: String?
 
     /// Creates a status.
     public init(
@@ -17,13 +20,15 @@ public struct ServiceStatus: Hashable, Codable, Sendable {
         process: Int,
         user: UInt32,
         unfinishedTasks: Int,
-        conditions: [String: String]
+        conditions: [String: String],
+        staged: String? = nil
     ) {
         self.version = version
         self.process = process
         self.user = user
         self.unfinishedTasks = unfinishedTasks
         self.conditions = conditions
+        self.staged = staged
     }
 }
 

@@ -7,6 +7,7 @@ import StageModel
 import StageSystem
 import StageTransfer
 import Synchronization
+import SystemPackage
 
 /// Knows all sessions and tasks, and decides, with the ``Scheduler``, what happens next.
 ///
@@ -345,7 +346,8 @@ extension Broker {
             process: Int(ProcessInfo.processInfo.processIdentifier),
             user: caller.user,
             unfinishedTasks: seen.reduce(0) { $0 + $1.unfinished },
-            conditions: scheduler.conditions.texts
+            conditions: scheduler.conditions.texts,
+            staged: store.location(of: 0, user: caller.user).removingLastComponent().string
         )
     }
 

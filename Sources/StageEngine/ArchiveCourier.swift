@@ -1,4 +1,5 @@
 public import StageModel
+public import StageSystem
 public import SystemPackage
 
 /// Somebody else who fetches archives: a daemon, whose transfers outlive this process.
@@ -31,8 +32,10 @@ public struct ArchiveOrder: Hashable, Sendable {
 
 /// An archive that was fetched.
 public struct ArchiveDelivery: Sendable {
-    /// Where it is: a file that is whoever asked for it.
-    public var path: FilePath
+    /// The directory that it is in.
+    public var directory: Directory
+    /// Its name there: a regular file of this user's with no other name.
+    public var name: FilePath.Component
     /// The URL that it came from.
     public var url: String
     /// How many bytes were received for it.
@@ -44,12 +47,14 @@ public struct ArchiveDelivery: Sendable {
 
     /// Creates a delivery from its parts.
     public init(
-        path: FilePath,
+        _ name: FilePath.Component,
+        in directory: Directory,
         url: String,
         bytesReceived: ByteCount,
         confirm: @escaping @Sendable () async -> Void
     ) {
-        self.path = path
+        self.directory = directory
+        self.name = name
         self.url = url
         self.bytesReceived = bytesReceived
         self.confirm = confirm

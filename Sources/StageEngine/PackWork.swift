@@ -199,7 +199,12 @@ struct PackWork: Sendable {
         )
         guard let delivery = try await courier.fetch(order, report: report) else { return nil }
         let isAdopted = try StageError.wrappingTransfer { () throws(TransferError) in
-            try part.adopt(delivery.path, size: archive.size, url: delivery.url)
+            try part.adopt(
+                delivery.name,
+                in: delivery.directory,
+                size: archive.size,
+                url: delivery.url
+            )
         }
         if isAdopted { return delivery }
         await delivery.confirm()

@@ -1,5 +1,6 @@
 import FoundationEssentials
 public import StageModel
+import StageSystem
 import Subprocess
 public import SystemPackage
 
@@ -26,7 +27,7 @@ public struct CommandFetcher: PackFetcher {
     ///
     /// - Parameters:
     ///   - source: Where the command learns which packs there are.
-    ///   - command: The `stagepack` program; `nil` looks for it in `PATH`.
+    ///   - command: The `stagepack` program; `nil` looks for it in `PATH`, for root in the system's folders.
     ///   - arguments: Further options of `stagepack fetch` and `load`, such as `--limit-rate`.
     public init(
         source: Source = .container,
@@ -100,7 +101,7 @@ public struct CommandFetcher: PackFetcher {
             .send(signal: .interrupt, allowedDurationToNextStep: .seconds(5))
         ]
         let result = try await run(
-            command.map { .path($0) } ?? .name("stagepack"),
+            command.map { .path($0) } ?? Self.installed,
             arguments: Arguments(commandLine(words, container)),
             platformOptions: options,
             input: .none,
@@ -123,6 +124,14 @@ public struct CommandFetcher: PackFetcher {
             message: result.closureResult,
             status: "\(result.terminationStatus)"
         )
+    }
+
+    /// The `stagepack` program of this machine; a privileged process looks past the `PATH` of its caller.
+    private static var installed: Executable {
+        guard ProcessEnvironment.isPrivileged else { return .name("stagepack") }
+        let folders = ProcessEnvironment.path.split(separator: ":").map { FilePath(String($0)) }
+        let paths = folders.map { $0.appending("stagepack") }
+        return .path(paths.first(where: FileStatus.isExecutable) ?? "/usr/bin/stagepack")
     }
 
     private func commandLine(_ words: [String], _ container: FilePath) -> [String] {

@@ -1,4 +1,5 @@
 public import StageModel
+import StageSystem
 public import SystemPackage
 
 /// Where the containers of application groups are.
@@ -33,10 +34,13 @@ public enum ContainerLocations {
     }
 
     /// The containers that a reader looks in, in this order: the user's, then the system's.
+    ///
+    /// Without an environment it is that of this process; a privileged one has the system's only.
     public static func forReading(
         _ group: ApplicationGroupID,
-        environment: [String: String]
+        environment: [String: String]? = nil
     ) -> [FilePath] {
-        [user(group, environment: environment), system(group)].compactMap { $0 }
+        let environment = environment ?? ProcessEnvironment.current
+        return [user(group, environment: environment), system(group)].compactMap { $0 }
     }
 }

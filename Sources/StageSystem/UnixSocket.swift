@@ -20,18 +20,34 @@ public final class UnixSocket: Sendable {
         try? descriptor.close()
     }
 
-    /// Connects to whoever listens at `path`.
+    /// Connects to the process that listens at `path`.
     ///
-    /// - Throws: ``FileError`` with `ENOENT` or `ECONNREFUSED` if nobody does, and with `ENAMETOOLONG`
-    ///   if the path has more than the 107 bytes that the kernel takes.
-    public static func connect(to path: FilePath) throws(FileError) -> UnixSocket {
+    /// With `patience`, given in seconds, the connection and each call on it fail with `EAGAIN` after so
+    /// long without progress.
+    ///
+    /// - Throws: ``FileError`` with `ENOENT` or `ECONNREFUSED` if no process listens, and with
+    ///   `ENAMETOOLONG` if the path has more than the 107 bytes that the kernel takes.
+    public static func connect(
+        to path: FilePath,
+        patience: Int = 0
+    ) throws(FileError) -> UnixSocket {
         let descriptor = try Directory.attempt("connect to", path) {
-            unsafe path.withPlatformString { unsafe stage_connect($0) }
+            unsafe path.withPlatformString { unsafe stage_connect($0, patience) }
         }
         return UnixSocket(adopting: FileDescriptor(rawValue: descriptor), path: path)
     }
 
-    /// Has ``receive(upTo:)`` fail with `EAGAIN` after `seconds` without a byte.
+    /// Returns the user whose process listens at the other end, as the kernel recorded it when that
+    /// process began to listen (`SO_PEERCRED`, unix(7)).
+    public func peer() throws(FileError) -> UInt32 {
+        var user: uid_t = 0
+        try Directory.attempt("look at the other end of", path) {
+            unsafe stage_peer_user(descriptor.rawValue, &user)
+        }
+        return user
+    }
+
+    /// Has each call fail with `EAGAIN` after `seconds` without a byte; 0 stands for never.
     public func setPatience(seconds: Int) throws(FileError) {
         try Directory.attempt("set up", path) { stage_set_patience(descriptor.rawValue, seconds) }
     }

@@ -1,24 +1,25 @@
 public import StageModel
-import StageSystem
+public import StageSystem
 public import SystemPackage
 
 extension PartFile {
-    /// Takes a complete file over that somebody else received, in place of what was held: moved where
-    /// the file systems allow it, else copied.
+    /// Takes over a complete file that another process received, in place of the bytes held here: moved
+    /// where the file systems allow it, else copied.
     ///
-    /// The file at `path` must be on disk, and is then gone or left as it is. Its bytes are believed
-    /// as little as others: whoever downloads next verifies them.
+    /// The file must be on disk, and is then gone or left as it is. A symbolic link, another user's file
+    /// and one with a second name are not taken. The bytes are believed as little as others: the next
+    /// download verifies them.
     ///
     /// - Returns: Whether there was such a file, of `size` bytes.
     public func adopt(
-        _ path: FilePath,
+        _ name: FilePath.Component,
+        in folder: Directory,
         size: ByteCount,
         url: String
     ) throws(TransferError) -> Bool {
         do throws(FileError) {
-            guard let name = path.lastComponent,
-                let folder = try Directory.openIfThere(path.removingLastComponent()),
-                let status = try folder.status(FilePath(name)), status.kind == .file,
+            guard let status = try folder.status(FilePath(name)), status.kind == .file,
+                status.owner == UserIdentity.current.user, status.linkCount == 1,
                 status.size == size.rawValue
             else { return false }
             let content = try begin(
@@ -28,33 +29,17 @@ extension PartFile {
                 isRecorded: true
             )
             do throws(FileError) {
-                // Somebody else's could be written on, and is not this process's to move.
-                guard status.owner == UserIdentity.current.user else {
-                    throw FileError("rename", path, .notPermitted)
-                }
                 try move(name, from: folder)
             } catch {
-                guard error.errno == .improperLink || error.errno == .notPermitted else {
-                    throw error
-                }
-                try content.file.copyContent(of: try File.open(readingRegular: path))
+                guard error.errno == .improperLink || error.errno == .notPermitted,
+                    let file = try folder.file(reading: FilePath(name))
+                else { throw error }
+                try content.file.copyContent(of: file)
             }
             try reopen(length: size.rawValue)
             return true
         } catch {
             throw TransferError(error)
-        }
-    }
-}
-
-extension Directory {
-    /// Opens the directory at `path`, or returns `nil` if there is none.
-    fileprivate static func openIfThere(_ path: FilePath) throws(FileError) -> Directory? {
-        do throws(FileError) {
-            return try open(path)
-        } catch {
-            if error.errno == .noSuchFileOrDirectory { return nil }
-            throw error
         }
     }
 }

@@ -1,12 +1,13 @@
 import FoundationEssentials
 import StageControl
+import StageSystem
 
 /// The daemon, as the commands that speak with it need it.
 enum Daemon {
     /// Finds the daemon of this user, or the system's.
-    static func client() throws(CommandFailure) -> ControlClient {
+    static func client() async throws(CommandFailure) -> ControlClient {
         do throws(ControlError) {
-            return try ControlClient.find(environment: ProcessInfo.processInfo.environment)
+            return try await ControlClient.discover(environment: ProcessEnvironment.current)
         } catch {
             throw CommandFailure(error)
         }
@@ -16,7 +17,7 @@ enum Daemon {
     static func ask<Value>(
         _ body: (ControlClient) async throws(ControlError) -> Value
     ) async throws(CommandFailure) -> Value {
-        let client = try client()
+        let client = try await client()
         do throws(ControlError) {
             return try await body(client)
         } catch {
@@ -33,6 +34,9 @@ extension CommandFailure {
             case .notRunning:
                 (.daemonUnavailable, "start it: 'systemctl start stagepackd', or 'stagepackd'")
             case .accessDenied: (.daemonRefused, "run it as the user whose daemon it is")
+            case .lost(_, .some):
+                (.daemonUnavailable, "start it again: 'systemctl restart stagepackd'")
+            case .untrusted: (.daemonUnavailable, "end that process, or remove its socket")
             case .lost, .system: (.daemonUnavailable, "run it again; nothing is lost")
             case .refused, .pathTooLong, .malformed, .tooLarge: (.daemonRefused, nil)
             case .cancelled: (.interrupted, nil)

@@ -16,6 +16,9 @@ import SystemPackage
 final class DaemonCourier: ArchiveCourier {
     private let client: ControlClient
     private let session: String
+    private let allowedDomains: [String]?
+    /// Whether this process has waited for a daemon in vain: it does so once, not for each application.
+    private static let isSilent = Mutex(false)
     private let state = Mutex(State())
 
     private struct State {
@@ -45,9 +48,10 @@ final class DaemonCourier: ArchiveCourier {
         var failures = 0
     }
 
-    private init(_ client: ControlClient, _ session: String) {
+    private init(_ client: ControlClient, _ session: String, _ allowedDomains: [String]?) {
         self.client = client
         self.session = session
+        self.allowedDomains = allowedDomains
     }
 
     /// Runs `body` with the daemon as courier, or with `nil` where no daemon answers, it refuses, or
@@ -56,14 +60,16 @@ final class DaemonCourier: ArchiveCourier {
     /// - Parameters:
     ///   - name: Names the application.
     ///   - handler: What completes the staging when this process is gone.
+    ///   - allowedDomains: The hosts that archives may come from; `nil` stands for all.
     ///   - body: Is given the daemon.
     /// - Returns: What `body` returns.
     static func with<Value: Sendable>(
         _ name: String,
         handler: [String]?,
+        allowedDomains: [String]?,
         _ body: @escaping @Sendable (DaemonCourier?) async -> Value
     ) async -> Value {
-        guard let (courier, events) = await open(name, handler) else {
+        guard let (courier, events) = await open(name, handler, allowedDomains) else {
             return await body(nil)
         }
         return await withTaskGroup(of: Value?.self) { group in
@@ -88,23 +94,29 @@ final class DaemonCourier: ArchiveCourier {
 
     private static func open(
         _ name: String,
-        _ handler: [String]?
+        _ handler: [String]?,
+        _ allowedDomains: [String]?
     ) async -> (DaemonCourier, ControlEvents)? {
+        guard !isSilent.withLock({ $0 }) else { return nil }
         let session = "stagepack/\(name)"
         var configuration = SessionConfiguration()
         configuration.handler = handler.map(LaunchHandler.init)
         configuration.handler?.version = Version.text
         // Where this process finds registrations and containers, the handler has to.
-        configuration.handler?.environment = ProcessInfo.processInfo.environment.filter {
+        configuration.handler?.environment = ProcessEnvironment.current.filter {
             ["HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"].contains($0.key)
         }
         do throws(ControlError) {
-            let client = try ControlClient.find(environment: ProcessInfo.processInfo.environment)
+            var client = try await ControlClient.discover(environment: ProcessEnvironment.current)
+            // A daemon that hangs is not worth waiting for: this process can fetch by itself.
+            client.patience = ControlClient.firstPatience
             try await client.makeSession(session, configuration: configuration)
-            let launch = ProcessInfo.processInfo.environment["STAGEPACK_LAUNCH"]
+            let launch = ProcessEnvironment.current["STAGEPACK_LAUNCH"]
             let events = try await client.events(of: session, launch: launch)
-            return (DaemonCourier(client, session), events)
+            client.patience = ControlClient.usualPatience
+            return (DaemonCourier(client, session, allowedDomains), events)
         } catch {
+            if case .lost(_, .some) = error { isSilent.withLock { $0 = true } }
             // Without a daemon everything works all the same.
             Log.logger.debug("The daemon does not help", metadata: ["error": "\(error)"])
             return nil
@@ -175,6 +187,7 @@ extension DaemonCourier {
         request.mirrors = order.urls.count > 1 ? Array(order.urls.dropFirst()) : nil
         request.size = order.size
         request.sha256 = order.digest.description
+        request.allowedDomains = allowedDomains
         request.description = order.pack.description
         request.priority = min(max(0.5 + Double(order.priority) / 2000, 0), 1)
         do throws(ControlError) {
@@ -201,12 +214,21 @@ extension DaemonCourier {
             }
         }
         guard event.kind == .completed, let location = event.location else {
-            // It failed, or somebody took it: the engine finds out what there is to say.
+            // It failed, or another process took it: the engine finds out what there is to say.
+            await done(sequence)
+            return nil
+        }
+        guard let entry = client.staged?.entry(at: location) else {
+            Log.logger.warning(
+                "The daemon names a file that is not taken, and the archive is fetched again",
+                metadata: ["file.path": "\(location.forDisplay())"]
+            )
             await done(sequence)
             return nil
         }
         return ArchiveDelivery(
-            path: FilePath(location),
+            entry.name,
+            in: entry.directory,
             url: event.response?.url ?? order.urls.first ?? "",
             bytesReceived: event.metrics?.bytesReceived ?? order.size
         ) {
@@ -242,7 +264,7 @@ extension DaemonCourier {
         }
         guard let upTo else { return }
         do throws(ControlError) {
-            let launch = ProcessInfo.processInfo.environment["STAGEPACK_LAUNCH"]
+            let launch = ProcessEnvironment.current["STAGEPACK_LAUNCH"]
             let message = Acknowledgement(sequence: upTo, launch: launch)
             try await client.acknowledge(message, in: session)
         } catch {
@@ -321,7 +343,11 @@ extension StagingRun {
         }
         let application = session.registration?.application.description
         let name = application ?? "manifest"
-        return await DaemonCourier.with(name, handler: application.flatMap(Self.handler)) {
+        return await DaemonCourier.with(
+            name,
+            handler: application.flatMap(Self.handler),
+            allowedDomains: options.allowedDomains
+        ) {
             var options = options
             options.courier = $0
             return await body(options)

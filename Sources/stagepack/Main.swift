@@ -54,6 +54,7 @@ struct StagePackCommand: AsyncParsableCommand {
     )
 
     static func main() async {
+        ProcessEnvironment.clean()
         // A reader of our output that has gone away must not end a transfer.
         signal(SIGPIPE, SIG_IGN)
         HeapMemory.shareHeaps()

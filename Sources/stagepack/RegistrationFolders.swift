@@ -17,11 +17,11 @@ struct RegistrationFolders {
         var overridden: [FilePath]
     }
 
-    /// The folders of the system and, except for root, of the user whose environment this is.
+    /// The folders of the system and of the user whose environment this is.
     ///
-    /// Root's home folder is left out: what hooks and timers do must not depend on who started them.
-    init(environment: [String: String], isRoot: Bool = geteuid() == 0) {
-        folders = RegistrationLocations.folders(environment: environment, isRoot: isRoot)
+    /// Root has the system's only: ``ProcessEnvironment`` names it no other.
+    init(environment: [String: String]) {
+        folders = RegistrationLocations.folders(environment: environment)
     }
 
     /// The folder that this user registers applications in: root the system's, others their own.

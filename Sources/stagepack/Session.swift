@@ -22,7 +22,7 @@ struct Session {
     init(_ source: SourceOptions, _ network: NetworkOptions? = nil) throws(CommandFailure) {
         self.source = source
         self.network = network
-        environment = ProcessInfo.processInfo.environment
+        environment = ProcessEnvironment.current
         if let app = source.app {
             registration = try RegistrationFolders(environment: environment)
                 .registration(named: app).value
@@ -36,7 +36,7 @@ struct Session {
         self.source = source
         self.network = network
         self.registration = registration
-        environment = ProcessInfo.processInfo.environment
+        environment = ProcessEnvironment.current
     }
 
     /// Reads the registration of an application.
@@ -47,7 +47,7 @@ struct Session {
     ) throws(CommandFailure) {
         self.source = source
         self.network = network
-        environment = ProcessInfo.processInfo.environment
+        environment = ProcessEnvironment.current
         registration = try RegistrationFolders(environment: environment)
             .registration(of: application).value
     }
@@ -115,6 +115,13 @@ struct Session {
         var urls: [String] = []
         for text in source.manifest {
             if text.contains("://") {
+                let shown = text.withoutUser
+                guard shown == text else {
+                    throw .usage(
+                        "--manifest: expected a URL without a user's name and password, found "
+                            + "'\(shown.forDisplay())': pass them with --netrc-file"
+                    )
+                }
                 urls.append(text)
             } else if FileStatus.exists(FilePath(text)) {
                 urls.append(URL(filePath: text).absoluteURL.absoluteString)

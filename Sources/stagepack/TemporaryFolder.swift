@@ -12,7 +12,7 @@ struct TemporaryFolder {
     /// Makes a directory in `parent`, or where temporary files belong.
     static func make(in parent: FilePath? = nil) throws(CommandFailure) -> TemporaryFolder {
         let mark = String(UInt64.random(in: 0...UInt64.max), radix: 36)
-        let usual = ProcessInfo.processInfo.environment["TMPDIR"] ?? "/tmp"
+        let usual = ProcessEnvironment.current["TMPDIR"] ?? "/tmp"
         do throws(FileError) {
             let directory = try Directory.make(parent ?? FilePath(usual))
             guard let name = FilePath.Component("stagepack.\(mark)") else {

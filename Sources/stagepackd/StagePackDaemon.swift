@@ -41,8 +41,13 @@ struct StagePackDaemon: AsyncParsableCommand {
     @Flag(help: "Say what happens, and not only what goes wrong.")
     var foreground = false
 
+    static func main() async {
+        ProcessEnvironment.clean()
+        await main(nil)
+    }
+
     func run() async throws {
-        let environment = ProcessInfo.processInfo.environment
+        let environment = ProcessEnvironment.current
         let paths = DaemonPaths(environment: environment, isSystem: geteuid() == 0)
         var logger = Logger(label: "stagepackd") { StreamLogHandler.standardError(label: $0) }
         logger.logLevel = foreground ? .info : .notice

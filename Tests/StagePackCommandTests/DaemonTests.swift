@@ -51,19 +51,42 @@ struct DaemonTests {
         #expect(installed.world.server.counts(for: pack.path).requests == 1)
     }
 
+    @Test func theDaemonStaysInTheAllowedDomains() async throws {
+        var installed = try await Installed()
+        let pack = try SamplePack.small(.aurora)
+        try installed.world.publish(pack)
+        let server = installed.world.server
+        let elsewhere = server.url("/elsewhere", host: "localhost")
+        server.answer(pack.path, with: .redirect(to: elsewhere))
+        server.answer("/elsewhere", with: .content(pack.archive))
+        var restrictions = Registration.Restrictions()
+        restrictions.downloadDomainAllowList = ["127.0.0.1"]
+        installed.registration.restrictions = restrictions
+        try installed.install()
+        let tasks = try await withDaemon(&installed) { installed, client in
+            let ending = try await installed.run("prefetch", "--app", "net.example.wallpaper")
+            #expect(ending.status == 21, "\(ending.error)")
+            #expect(ending.error.contains("none of the allowed domains"))
+            return try await client.session("stagepack/net.example.wallpaper").lastEvent
+        }
+        // The daemon was asked, and failed for the same reason.
+        #expect(tasks == 1)
+        #expect(server.requests(for: "/elsewhere").isEmpty)
+        #expect(try installed.staged() == [:])
+    }
+
     @Test func withoutADaemonTheCommandFetchesItself() async throws {
         var installed = try await Installed()
         try installed.world.publish(try SamplePack.large(try .aurora, version: 1, mebibytes: 4))
-        let socket = installed.world.directory.path.appending("nobody.sock")
-        installed.world.program.environment["STAGEPACK_SOCKET"] = socket.string
+        installed.allowDaemon()
         let ending = try await installed.run("prefetch", "--app", "net.example.wallpaper")
         #expect(ending.status == 0, "\(ending.error)")
         #expect(try installed.staged() == ["aurora": 1])
         let tasks = try await installed.run("tasks")
         #expect(tasks.status == 50)
         #expect(
-            installed.world.masked(tasks.error) == """
-                stagepack: error: no daemon listens at 'DIRECTORY/nobody.sock'
+            tasks.error == """
+                stagepack: error: no daemon listens at '\(installed.socketName)'
                 hint: start it: 'systemctl start stagepackd', or 'stagepackd'
 
                 """
@@ -114,8 +137,9 @@ private func withDaemon<Value: Sendable>(
     _ body: @escaping @Sendable (Installed, ControlClient) async throws -> Value
 ) async throws -> Value {
     let directory = installed.world.directory.path
-    let socket = directory.appending("control.sock")
-    installed.world.program.environment["STAGEPACK_SOCKET"] = socket.string
+    let socket = installed.socket
+    installed.allowDaemon()
+    _ = try Directory.make(socket.removingLastComponent())
     let settings = #"{"relaunchDelay": 0.2, "settlingTime": 0, "busAddress": "unix:path=/nowhere"}"#
     try installed.world.directory.write(
         Array(settings.utf8),
@@ -130,7 +154,7 @@ private func withDaemon<Value: Sendable>(
         daemon.wrapper[daemon.wrapper.count - 1] = program
     }
     let arguments = [
-        "--state", directory.appending("transfers").string, "--socket", socket.string,
+        "--state", directory.appending("transfers").string, "--socket", installed.socketName,
         "--config", directory.appending("stagepackd.json").string,
     ]
     let (results, result) = AsyncStream.makeStream(of: Value.self)

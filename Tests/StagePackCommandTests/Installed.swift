@@ -1,5 +1,6 @@
 import Glibc
 import StageContainer
+import StageControl
 import StageModel
 import StageSystem
 import SystemPackage
@@ -7,8 +8,9 @@ import Testing
 
 /// An application that is registered, on a machine with nothing else.
 ///
-/// Run by root, the program sees a `/var/lib` of the test's own, in a mount namespace; else it works on
-/// a user's container. Its registrations are in `$XDG_CONFIG_HOME` either way.
+/// Run by root, which believes no path of its environment, the program sees a `/var/lib`, an `/etc` and a
+/// `/run` of the test's own, in a mount namespace. Else it works on a user's container and registrations,
+/// which its environment names.
 struct Installed {
     var world: World
     /// What the application's package installs.
@@ -24,20 +26,58 @@ struct Installed {
             manifestURLs: [world.manifestURL],
             trust: .transport
         )
-        let home = world.directory.path
-        world.program.environment = [
-            "XDG_CONFIG_HOME": home.appending("config").string,
-            "XDG_DATA_HOME": home.appending("data").string,
-        ]
         if geteuid() == 0 {
-            let library = try world.directory.makeDirectory("var-lib").path
-            let script = #"mount --bind "$1" /var/lib || exit 99; shift; exec "$@""#
-            world.program.wrapper = [
-                "/usr/bin/unshare", "-m", "/bin/sh", "-c", script, "sh", library.string,
-                try Program.path.string,
+            world.program.wrapper = try Self.machine(in: world.directory)
+        } else {
+            let home = world.directory.path
+            world.program.environment = [
+                "XDG_CONFIG_HOME": home.appending("config").string,
+                "XDG_DATA_HOME": home.appending("data").string,
             ]
         }
         try install()
+    }
+
+    /// Makes the directories of a machine with nothing else, and returns the command that starts
+    /// `stagepack` there.
+    ///
+    /// What the machine's `/etc` has is there, too, by a link for each entry.
+    private static func machine(in directory: Directory) throws -> [String] {
+        for name in ["var-lib", "etc", "run", "outer-etc"] {
+            _ = try directory.makeDirectory(FilePath(name))
+        }
+        let etc = try directory.makeDirectory("etc")
+        let outer = directory.path.appending("outer-etc")
+        for entry in try Directory.open("/etc").entries() where entry.name != "stagepack" {
+            try etc.createLink(FilePath(entry.name), to: outer.appending(entry.name).string)
+        }
+        let script = """
+            mount --bind /etc "$1/outer-etc" && mount --bind "$1/etc" /etc \
+                && mount --bind "$1/run" /run && mount --bind "$1/var-lib" /var/lib || exit 99
+            shift
+            exec "$@"
+            """
+        return [
+            "/usr/bin/unshare", "-m", "/bin/sh", "-c", script, "sh", directory.path.string,
+            try Program.path.string,
+        ]
+    }
+
+    /// Where the program looks for a daemon.
+    var socket: FilePath {
+        let name: FilePath = geteuid() == 0 ? "run/stagepack/control.sock" : "control.sock"
+        return world.directory.path.appending(name.components)
+    }
+
+    /// The path of ``socket`` as the program sees it.
+    var socketName: String {
+        geteuid() == 0 ? ControlSocket.system : socket.string
+    }
+
+    /// Lets the program ask the daemon at ``socket``, which tests do without otherwise.
+    mutating func allowDaemon() {
+        world.program.environment["STAGEPACK_SOCKET"] = geteuid() == 0 ? nil : socket.string
+        world.program.asksDaemon = true
     }
 
     /// Puts the registration where the package puts it.
@@ -58,7 +98,8 @@ struct Installed {
     }
 
     private var folder: FilePath {
-        world.directory.path.appending("config/stagepack/apps.d")
+        world.directory.path.appending(geteuid() == 0 ? "etc" : "config")
+            .appending("stagepack/apps.d")
     }
 
     /// The container of the application's group.

@@ -40,6 +40,8 @@ struct Program {
 
     /// Variables beside `PATH` and `HOME`: nothing of the tests' own environment is passed on.
     var environment: [String: String] = [:]
+    /// Whether the program may ask a daemon: of the system, where the environment names no other.
+    var asksDaemon = false
     /// A program and the arguments before those of `stagepack`, where another one is to start it.
     var wrapper: [String] = []
 
@@ -58,8 +60,8 @@ struct Program {
     ) async throws -> Ending {
         var variables: [Environment.Key: String] = [
             "PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/nonexistent", "COLUMNS": "80",
-            "STAGEPACK_SOCKET": "",
         ]
+        if !asksDaemon { variables["STAGEPACK_SOCKET"] = "" }
         for (name, value) in environment {
             variables[try #require(Environment.Key(rawValue: name))] = value
         }

@@ -31,6 +31,31 @@ struct Socket {
     static func listen(at path: String) throws(Unavailable) -> CInt {
         unsafe _ = unlink(path)
         let listener = socket(AF_UNIX, CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
+        let status = unsafe withAddress(path) { address, length in
+            unsafe bind(listener, address, length) + Glibc.listen(listener, 512)
+        }
+        guard status == 0 else { throw Unavailable() }
+        return listener
+    }
+
+    /// Connects to a path, or returns `nil` where that takes waiting.
+    static func connect(to path: String) -> CInt? {
+        let kind = SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue | SOCK_NONBLOCK.rawValue
+        let connection = socket(AF_UNIX, CInt(kind), 0)
+        let status = unsafe withAddress(path) { address, length in
+            unsafe Glibc.connect(connection, address, length)
+        }
+        guard status == 0 else {
+            close(connection)
+            return nil
+        }
+        return connection
+    }
+
+    private static func withAddress(
+        _ path: String,
+        _ body: (UnsafePointer<sockaddr>, socklen_t) -> CInt
+    ) -> CInt {
         var address = sockaddr_un()
         address.sun_family = sa_family_t(AF_UNIX)
         unsafe withUnsafeMutableBytes(of: &address.sun_path) { buffer in
@@ -39,13 +64,11 @@ struct Socket {
             }
         }
         let length = socklen_t(MemoryLayout<sockaddr_un>.size)
-        let status = unsafe withUnsafePointer(to: &address) { address in
+        return unsafe withUnsafePointer(to: &address) { address in
             unsafe address.withMemoryRebound(to: sockaddr.self, capacity: 1) { address in
-                unsafe bind(listener, address, length) + Glibc.listen(listener, 512)
+                unsafe body(address, length)
             }
         }
-        guard status == 0 else { throw Unavailable() }
-        return listener
     }
 
     /// Reads so many bytes, or fewer where the connection ends before.

@@ -1,6 +1,7 @@
 import FoundationEssentials
 import StageControl
 import StageModel
+import StageSystem
 import Synchronization
 
 extension TestDaemon {
@@ -39,6 +40,18 @@ extension TestDaemon {
         } catch {
             return Self.answer(400, ControlRefusal(.malformed, "\(error)"))
         }
+    }
+
+    /// What the daemon says of itself.
+    var status: ServiceStatus {
+        ServiceStatus(
+            version: "0",
+            process: Int(ProcessInfo.processInfo.processIdentifier),
+            user: UserIdentity.current.user,
+            unfinishedTasks: 0,
+            conditions: [:],
+            staged: state.withLock { $0.staged }
+        )
     }
 
     static let missing = answer(404, ControlRefusal(.notFound, "there is no such thing"))

@@ -34,6 +34,8 @@ public final class TestDaemon: Sendable {
         var refusals: [String: ControlRefusal] = [:]
         var launches: [String] = []
         var repeatsEvents = false
+        var staged = "/staged"
+        var connectionCount = 0
     }
 
     /// The path of the socket.
@@ -77,8 +79,14 @@ public final class TestDaemon: Sendable {
     /// Sends all events to whoever attaches, those that the client knows too.
     public func repeatEvents() { state.withLock { $0.repeatsEvents = true } }
 
-    /// The requests so far.
+    /// Says that finished downloads are in this directory from now on.
+    public func stage(in directory: String) { state.withLock { $0.staged = directory } }
+
+    /// The requests so far, but for those by which clients find the daemon.
     public var requests: [Request] { state.withLock { $0.requests } }
+
+    /// How many clients have connected.
+    public var connectionCount: Int { state.withLock { $0.connectionCount } }
 
     /// The tokens of launches that were acknowledged.
     public var launches: [String] { state.withLock { $0.launches } }
@@ -138,7 +146,10 @@ public final class TestDaemon: Sendable {
     }
 
     private func begin(_ connection: CInt) {
-        _ = state.withLock { $0.connections.insert(connection) }
+        state.withLock { state in
+            state.connections.insert(connection)
+            state.connectionCount += 1
+        }
         Thread.start { [self] in
             var socket = Socket(connection)
             if let head = socket.readHead().flatMap(RequestHead.init) {
@@ -158,6 +169,10 @@ public final class TestDaemon: Sendable {
     private func answer(_ head: RequestHead, _ body: Data, _ connection: CInt) {
         let socket = Socket(connection)
         let line = "\(head.method) \(head.target)"
+        if line == "GET /v1/" {
+            _ = socket.send(Self.answer(200, status))
+            return
+        }
         let refusal = state.withLock { state in
             state.requests.append(Request(line: line, body: body))
             return state.refusals.first { line.hasPrefix($0.key) }?.value

@@ -27,7 +27,7 @@ struct AppListCommand: StagePackSubcommand {
     var printsJSON: Bool { json }
 
     func perform() async throws(CommandFailure) -> ExitStatus {
-        let folders = RegistrationFolders(environment: ProcessInfo.processInfo.environment)
+        let folders = RegistrationFolders(environment: ProcessEnvironment.current)
         let rows = try folders.applications().map { id in
             do throws(CommandFailure) {
                 return RegistrationReport(try folders.registration(of: id))
@@ -52,7 +52,7 @@ struct AppShowCommand: StagePackSubcommand {
     var printsJSON: Bool { json }
 
     func perform() async throws(CommandFailure) -> ExitStatus {
-        let folders = RegistrationFolders(environment: ProcessInfo.processInfo.environment)
+        let folders = RegistrationFolders(environment: ProcessEnvironment.current)
         let found = try folders.registration(named: id)
         let text = String(decoding: found.value.json(), as: UTF8.self)
         if json {
@@ -122,7 +122,7 @@ struct AppRegisterCommand: StagePackSubcommand {
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         let registration = try RegistrationFolders.read(FilePath(file))
-        let folders = RegistrationFolders(environment: ProcessInfo.processInfo.environment)
+        let folders = RegistrationFolders(environment: ProcessEnvironment.current)
         guard let folder = folders.folderForWriting else {
             throw .usage("no folder for registrations: set HOME or XDG_CONFIG_HOME")
         }

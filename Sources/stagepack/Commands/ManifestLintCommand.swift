@@ -53,7 +53,7 @@ struct ManifestLintCommand: StagePackSubcommand {
     }
 
     private func onlineFindings(_ bytes: [UInt8]) async throws(CommandFailure) -> [LintFinding] {
-        let environment = ProcessInfo.processInfo.environment
+        let environment = ProcessEnvironment.current
         guard !network.isOffline, !NetworkOptions.isOffline(environment) else {
             throw .offline("the servers are to be asked")
         }

@@ -2,6 +2,7 @@ import ArgumentParser
 import FoundationEssentials
 import StageEngine
 import StageModel
+import StageSystem
 
 struct PrefetchCommand: StagePackSubcommand {
     static let configuration = CommandConfiguration(
@@ -57,7 +58,7 @@ struct PrefetchCommand: StagePackSubcommand {
     }
 
     func perform() async throws(CommandFailure) -> ExitStatus {
-        let environment = ProcessInfo.processInfo.environment
+        let environment = ProcessEnvironment.current
         if hook || environment["DPKG_MAINTSCRIPT_NAME"] != nil {
             let run = HookRun(
                 sessions: try sessions(),
@@ -86,7 +87,7 @@ struct PrefetchCommand: StagePackSubcommand {
         guard all else {
             return [Result.catching { () throws(CommandFailure) in try Session(source, network) }]
         }
-        let folders = RegistrationFolders(environment: ProcessInfo.processInfo.environment)
+        let folders = RegistrationFolders(environment: ProcessEnvironment.current)
         return try folders.applications().map { id in
             Result.catching { () throws(CommandFailure) in try Session(id, source, network) }
         }

@@ -17,7 +17,7 @@ struct WatchCommand: StagePackSubcommand {
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         let (all, json) = (all, json)
-        let client = try Daemon.client()
+        let client = try await Daemon.client()
         let (result, _) = await withInterruption(after: nil) {
             () async -> Result<Void, ControlError> in
             do throws(ControlError) {

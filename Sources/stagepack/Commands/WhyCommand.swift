@@ -3,6 +3,7 @@ import FoundationEssentials
 import StageContainer
 import StageControl
 import StageModel
+import StageSystem
 import SystemPackage
 
 struct WhyCommand: StagePackSubcommand {
@@ -44,9 +45,9 @@ struct WhyCommand: StagePackSubcommand {
 
     /// The daemon's transfers that wait, of the pack or of all; none where no daemon runs.
     private func waitingTransfers() async -> [TaskReport] {
-        let environment = ProcessInfo.processInfo.environment
+        let environment = ProcessEnvironment.current
         do throws(ControlError) {
-            let tasks = try await ControlClient.find(environment: environment).tasks()
+            let tasks = try await ControlClient.discover(environment: environment).tasks()
             return tasks.filter { task in
                 !task.hasEnded && !task.holds.isEmpty
                     && (pack.map { task.request.description == $0.description } ?? true)

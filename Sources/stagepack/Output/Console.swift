@@ -1,5 +1,6 @@
 import FoundationEssentials
 import Glibc
+import StageSystem
 import Synchronization
 import SystemPackage
 
@@ -80,8 +81,7 @@ enum Console {
 
     /// Whether a person at a terminal reads standard error.
     static var isInteractive: Bool {
-        let terminal = unsafe getenv("TERM").map { unsafe String(cString: $0) }
-        return isatty(STDERR_FILENO) == 1 && terminal != "dumb"
+        isatty(STDERR_FILENO) == 1 && ProcessEnvironment.current["TERM"] != "dumb"
     }
 
     /// The number of columns of the terminal, or 80.

@@ -1,0 +1,66 @@
+public import StageSystem
+public import SystemPackage
+
+/// The directory that a daemon leaves finished downloads of this user in.
+///
+/// The daemon names it (``ServiceStatus/staged``), and is believed as far as the connection is: it is
+/// root's or the user's own. Even so a client takes no file that is elsewhere, or that a third user
+/// could have put there or still holds.
+public struct StagedDirectory: Hashable, Sendable {
+    /// The absolute path.
+    public let path: FilePath
+
+    /// Creates the directory that a daemon has named.
+    public init(path: FilePath) { self.path = path }
+
+    /// A finished download that is this user's to take.
+    public struct Entry: Sendable {
+        /// The directory, open.
+        public let directory: Directory
+        /// The name of the file in it: a regular file of this user's with no other name.
+        public let name: FilePath.Component
+    }
+
+    /// Looks at the file that an event says is here, or returns `nil` if it is not one to take: it is
+    /// elsewhere, missing, a symbolic link, no regular file, another user's, or has a second name.
+    public func entry(at location: String) -> Entry? {
+        guard let name = name(of: location),
+            // What cannot be opened is not taken, whatever the reason is.
+            let directory = try? Directory.open(path),
+            let folder = FileStatus(of: directory.descriptor), Self.isOwn(folder),
+            let status = try? directory.status(FilePath(name)), Self.isTakeable(status)
+        else { return nil }
+        return Entry(directory: directory, name: name)
+    }
+
+    /// Whether the file that an event says is here is in this directory and, unless it was taken
+    /// already, one that ``entry(at:)`` returns.
+    public func accepts(_ location: String) -> Bool {
+        guard let name = name(of: location) else { return false }
+        // Where nothing can be seen, there is nothing that could be another's.
+        guard let directory = try? Directory.open(path),
+            let status = try? directory.status(FilePath(name))
+        else { return !FileStatus.exists(FilePath(location)) }
+        return Self.isTakeable(status)
+    }
+
+    private func name(of location: String) -> FilePath.Component? {
+        let location = FilePath(location)
+        guard path.isAbsolute, let name = location.lastComponent, name.kind == .regular,
+            // Compared as it is written: '..' in it is no way out.
+            location.removingLastComponent() == path
+        else { return nil }
+        return name
+    }
+
+    private static var user: UInt32 { UserIdentity.current.user }
+
+    /// Whether only this user and root can put names into the directory.
+    private static func isOwn(_ folder: FileStatus) -> Bool {
+        [0, user].contains(folder.owner) && folder.mode & 0o022 == 0
+    }
+
+    private static func isTakeable(_ status: FileStatus) -> Bool {
+        status.kind == .file && status.owner == user && status.linkCount == 1
+    }
+}

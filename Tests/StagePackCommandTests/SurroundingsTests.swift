@@ -1,0 +1,231 @@
+import FoundationEssentials
+import Glibc
+import StageContainer
+import StageControl
+import StageDigest
+import StageModel
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+/// What root's programs believe of the environment that a user has prepared for them, as a package
+/// manager under `su` passes it on.
+@Suite(
+    .server,
+    .directory,
+    .enabled("takes root, and a mount namespace") {
+        guard geteuid() == 0 else { return false }
+        return await Program.canMount
+    }
+)
+struct SurroundingsTests {
+    private let prefetch = ["prefetch", "--app", "net.example.wallpaper", "--attempts", "1"]
+
+    /// An application of the system's, and a registration of the same name in a user's home, which names
+    /// a manifest of the user's.
+    private func attacked() async throws -> Installed {
+        var installed = try await Installed()
+        try installed.world.publish(try .small(.aurora))
+        var registration = installed.registration
+        registration.manifestURLs = [installed.world.server.url("/of-the-user.json")]
+        let home = try installed.world.directory.makeDirectory("home")
+        for folder in ["stagepack/apps.d", ".config/stagepack/apps.d"] {
+            try Directory.make(home.path.appending(FilePath(folder).components)).write(
+                registration.json(),
+                to: "net.example.wallpaper.json",
+                durably: false
+            )
+        }
+        for name in ["HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR", "TMPDIR"] {
+            installed.world.program.environment[name] = home.path.string
+        }
+        return installed
+    }
+
+    @Test func theRegistrationsAndContainersOfItsCallerAreNotRoots() async throws {
+        let installed = try await attacked()
+        let ending = try await installed.world.program.run(prefetch)
+        #expect(ending.status == 0, "\(ending.error)")
+        #expect(try installed.staged() == ["aurora": 1])
+        #expect(installed.world.server.counts(for: "/of-the-user.json").requests == 0)
+        let shown = try await installed.run("app", "show", "net.example.wallpaper", "--json")
+        #expect(shown.output.contains(#""file" : "/etc/stagepack/apps.d/"#), "\(shown.output)")
+        #expect(!shown.output.contains("home"))
+        let home = try Directory.open(installed.world.directory.path.appending("home"))
+        #expect(try home.entries().map(\.name.string).sorted() == [".config", "stagepack"])
+    }
+
+    @Test func aSocketThatTheEnvironmentNamesIsNotAsked() async throws {
+        var installed = try await attacked()
+        let home = installed.world.directory.path.appending("home")
+        let daemons = [home.appending("false.sock"), home.appending("stagepack/control.sock")]
+            .map { TestDaemon(path: $0.string) }
+        for daemon in daemons { try daemon.start() }
+        defer { for daemon in daemons { daemon.stop() } }
+        installed.world.program.asksDaemon = true
+        installed.world.program.environment["STAGEPACK_SOCKET"] = daemons[0].path
+        let ending = try await installed.world.program.run(prefetch)
+        #expect(ending.status == 0, "\(ending.error)")
+        #expect(try installed.staged() == ["aurora": 1])
+        let tasks = try await installed.run("tasks")
+        #expect(tasks.status == 50)
+        #expect(tasks.error.contains("no daemon listens at '\(ControlSocket.system)'\n"))
+        #expect(daemons.map(\.connectionCount) == [0, 0])
+    }
+
+    @Test func librariesReadNothingOfTheCallers() async throws {
+        var installed = try await attacked()
+        let home = installed.world.directory.path.appending("home")
+        let keys = home.appending("keys")
+        // libcurl makes the file when it starts, and OpenSSL refuses to start with such a configuration.
+        installed.world.program.environment["SSLKEYLOGFILE"] = keys.string
+        installed.world.program.environment["OPENSSL_CONF"] = home.appending("none").string
+        installed.world.program.environment["CURL_CA_BUNDLE"] = home.appending("none").string
+        installed.world.program.environment["SSL_CERT_FILE"] = home.appending("none").string
+        let ending = try await installed.world.program.run(prefetch)
+        #expect(ending.status == 0, "\(ending.error)")
+        let encrypted = try await installed.world.program.run(
+            ["prefetch", "--attempts", "1", "--manifest", "https://127.0.0.1:1/"]
+                + ["--container", home.appending("container").string]
+        )
+        #expect(encrypted.status == 10)
+        #expect(encrypted.error.contains("no answer from 'https://127.0.0.1:1/'"))
+        #expect(!FileStatus.exists(keys))
+    }
+}
+
+/// What root's programs take from a process at the place of the system's daemon.
+@Suite(
+    .server,
+    .directory,
+    .enabled("root needs a '/run' of its own") {
+        guard geteuid() == 0 else { return true }
+        return await Program.canMount
+    }
+)
+struct FalseDaemonTests {
+    private let prefetch = ["prefetch", "--app", "net.example.wallpaper", "--attempts", "1"]
+
+    private func installed() async throws -> (Installed, SamplePack) {
+        var installed = try await Installed()
+        let pack = try SamplePack.small(.aurora)
+        try installed.world.publish(pack)
+        installed.allowDaemon()
+        _ = try Directory.make(installed.socket.removingLastComponent())
+        return (installed, pack)
+    }
+
+    /// Listens as another user, and writes down how many bytes each client has sent.
+    private static let listener = """
+        import os, socket, sys
+        listener = socket.socket(socket.AF_UNIX)
+        notes = open(sys.argv[2], "w")
+        listener.bind(sys.argv[1])
+        os.chmod(sys.argv[1], 0o777)
+        os.setgroups([])
+        os.setresgid(65534, 65534, 65534)
+        os.setresuid(65534, 65534, 65534)
+        listener.listen(16)
+        print("ready", file=notes, flush=True)
+        while True:
+            client, _ = listener.accept()
+            heard = 0
+            client.settimeout(5)
+            while data := client.recv(4096):
+                heard += len(data)
+            client.close()
+            print(heard, file=notes, flush=True)
+        """
+
+    @Test(.enabled("processes of two users take root") { geteuid() == 0 })
+    func aDaemonOfAnotherUserIsToldNothing() async throws {
+        let (installed, _) = try await installed()
+        let notes = installed.world.directory.path.appending("notes")
+        let script = try PythonScript(Self.listener, installed.socket.string, notes.string)
+        defer { script.end() }
+        try await poll { try text(of: notes) == "ready\n" }
+        let tasks = try await installed.run("tasks")
+        #expect(tasks.status == 50)
+        #expect(
+            tasks.error == """
+                stagepack: error: the socket '\(installed.socketName)' is of a process of user \
+                65534, which is no daemon for this user
+                hint: end that process, or remove its socket
+
+                """
+        )
+        let ending = try await installed.world.program.run(prefetch)
+        #expect(ending.status == 0, "\(ending.error)")
+        #expect(try installed.staged() == ["aurora": 1])
+        try await poll { try text(of: notes).split(separator: "\n").count == 3 }
+        #expect(try text(of: notes) == "ready\n0\n0\n")
+    }
+
+    @Test(arguments: SilentDaemon.Silence.allCases)
+    func aSilentDaemonHoldsNothingUp(_ silence: SilentDaemon.Silence) async throws {
+        let (installed, _) = try await installed()
+        let daemon = try SilentDaemon(at: installed.socket.string, silence)
+        defer { daemon.stop() }
+        let ending = try await installed.world.program.run(prefetch + ["--deadline", "8"])
+        #expect(ending.status == 0, "\(ending.error)")
+        #expect(try installed.staged() == ["aurora": 1])
+        let tasks = try await installed.run("tasks")
+        #expect(tasks.status == 50)
+        #expect(
+            tasks.error == """
+                stagepack: error: the daemon at '\(installed.socketName)' does not answer: nothing \
+                came for 3 seconds
+                hint: start it again: 'systemctl restart stagepackd'
+
+                """
+        )
+    }
+
+    /// A file that a daemon says is the archive.
+    enum Bait: CaseIterable {
+        case elsewhere
+        case outByDots
+        case link
+        case secondName
+        case directory
+    }
+
+    @Test(arguments: Bait.allCases)
+    func aFileThatIsNotTheDaemonsToGiveIsNotTaken(_ bait: Bait) async throws {
+        let (installed, pack) = try await installed()
+        let directory = installed.world.directory
+        let staged = try directory.makeDirectory("staged")
+        let precious = [UInt8](repeating: 7, count: pack.archive.count)
+        try directory.write(precious, to: "precious", durably: false)
+        let path = directory.path.appending("precious")
+        let location =
+            switch bait {
+            case .elsewhere: path
+            case .outByDots: staged.path.appending("../precious")
+            case .link, .secondName, .directory: staged.path.appending("1")
+            }
+        switch bait {
+        case .link: try staged.createLink("1", to: path.string)
+        case .secondName: try staged.createHardLink("1", to: "precious", in: directory)
+        case .directory: _ = try staged.makeDirectory("1")
+        case .elsewhere, .outByDots: break
+        }
+        let daemon = TestDaemon(path: installed.socket.string)
+        daemon.stage(in: staged.path.string)
+        try daemon.start()
+        defer { daemon.stop() }
+        let arguments = prefetch
+        let ending = try await installed.world.program.run(arguments) { _ in
+            try await poll { !daemon.tasks.isEmpty }
+            var event = SessionEvent(.completed, time: .now)
+            event.task = daemon.tasks[0].id
+            event.location = location.string
+            daemon.emit(event, in: "stagepack%2Fnet.example.wallpaper")
+        }
+        #expect(ending.status == 0, "\(ending.error)")
+        #expect(try installed.staged() == ["aurora": 1])
+        let kept = try File.open(reading: path).readAll(limit: precious.count + 1)
+        #expect(kept == precious)
+    }
+}
