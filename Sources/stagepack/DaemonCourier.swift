@@ -110,7 +110,7 @@ final class DaemonCourier: ArchiveCourier {
             var client = try await ControlClient.discover(environment: ProcessEnvironment.current)
             // A daemon that hangs is not worth waiting for: this process can fetch by itself.
             client.patience = ControlClient.firstPatience
-            try await client.makeSession(session, configuration: configuration)
+            try await makeSession(session, configuration, by: client)
             let launch = ProcessEnvironment.current["STAGEPACK_LAUNCH"]
             let events = try await client.events(of: session, launch: launch)
             client.patience = ControlClient.usualPatience
@@ -125,6 +125,24 @@ final class DaemonCourier: ArchiveCourier {
 }
 
 extension DaemonCourier {
+    /// Makes the session, without its handler where the daemon refuses this process one: as a service
+    /// that runs confined, whose next run completes what this one leaves.
+    private static func makeSession(
+        _ identifier: String,
+        _ configuration: SessionConfiguration,
+        by client: ControlClient
+    ) async throws(ControlError) {
+        do throws(ControlError) {
+            try await client.makeSession(identifier, configuration: configuration)
+        } catch .refused(let refusal)
+            where refusal.code == .forbidden && configuration.handler != nil
+        {
+            var plain = configuration
+            plain.handler = nil
+            try await client.makeSession(identifier, configuration: plain)
+        }
+    }
+
     func fetch(
         _ order: ArchiveOrder,
         report: @escaping @Sendable (StagingEvent) -> Void

@@ -51,6 +51,22 @@ struct DaemonTests {
         #expect(installed.world.server.counts(for: pack.path).requests == 1)
     }
 
+    @Test func aConfinedCommandIsServedWithoutAHandler() async throws {
+        var installed = try await Installed()
+        try installed.world.publish(try SamplePack.large(try .aurora, version: 1, mebibytes: 4))
+        let wrapper = installed.world.program.wrapper
+        let program = wrapper.isEmpty ? [try Program.path.string] : wrapper
+        installed.world.program.wrapper = ["/usr/bin/setpriv", "--no-new-privs"] + program
+        let session = try await withDaemon(&installed) { installed, client in
+            let ending = try await installed.run("prefetch", "--app", "net.example.wallpaper")
+            #expect(ending.status == 0, "\(ending.error)")
+            return try await client.session("stagepack/net.example.wallpaper")
+        }
+        #expect(session.lastEvent == 1)
+        #expect(session.configuration.handler == nil)
+        #expect(try installed.staged() == ["aurora": 1])
+    }
+
     @Test func theDaemonStaysInTheAllowedDomains() async throws {
         var installed = try await Installed()
         let pack = try SamplePack.small(.aurora)
