@@ -189,9 +189,12 @@ let package = Package(
             path: "Tests/StageTesting",
             swiftSettings: strict
         ),
+        .systemLibrary(name: "DecoderAttempts", path: "Tests/DecoderAttempts"),
         .executableTarget(
             name: "unpack-service",
-            dependencies: ["StageArchive", system],
+            dependencies: [
+                "DecoderAttempts", "StageArchive", "StageModel", "StageSystem", logging, system,
+            ],
             path: "Tests/UnpackServiceMain",
             swiftSettings: strict
         ),
@@ -226,7 +229,7 @@ let package = Package(
             "StagePublish",
             [
                 "StageArchive", "StageDigest", "StageModel", "StagePublish", "StageSystem",
-                "StageTesting", "StageTransfer", logging, subprocess, system,
+                "StageTesting", "StageTransfer", "unpack-service", logging, subprocess, system,
             ]
         ),
         tests("StageSystem", ["StageSystem", "StageTesting", system]),

@@ -25,8 +25,20 @@ public enum ArchiveError: Error, Equatable, Sendable, Codable {
     case fileSystem(FileError)
     /// The process that unpacked was ended by a signal, or exited with a status, on its own.
     case interrupted(ChildProcess.Ending)
+    /// The process has root's rights, and decoding cannot be confined for want of this.
+    case notConfined(Missing)
     /// The caller gave up.
     case cancelled
+
+    /// What a decoder of root cannot do without.
+    public enum Missing: String, Sendable, Codable {
+        /// Landlock, of the kernel.
+        case landlock
+        /// Filters of system calls (seccomp(2)), of the kernel.
+        case callFilter
+        /// A process for the decoder alone: ``Unpacker/Mode/process(executable:arguments:)``.
+        case ownProcess
+    }
 }
 
 extension ArchiveError: CustomStringConvertible {
@@ -55,6 +67,12 @@ extension ArchiveError: CustomStringConvertible {
             "the unpacking process was ended by signal \(signal)"
         case .interrupted(.exited(let status)):
             "the unpacking process exited with status \(status)"
+        case .notConfined(.landlock):
+            "root decodes no archive without Landlock, which this kernel does not have"
+        case .notConfined(.callFilter):
+            "root decodes no archive without seccomp filters, which this kernel does not have"
+        case .notConfined(.ownProcess):
+            "root decodes no archive on a thread of its own process"
         case .cancelled:
             "unpacking was cancelled"
         }

@@ -3,21 +3,69 @@ import StageSystem
 public import SystemPackage
 
 /// What an archive holds, in figures: what a manifest has to say of it.
-public struct ArchiveInventory: Hashable, Sendable {
+public struct ArchiveInventory: Hashable, Sendable, Codable {
     /// How many files and symbolic links there are.
     public var fileCount = 0
     /// The sum of the sizes of the files.
     public var installedSize = ByteCount.zero
 
+    /// Creates an inventory from its figures.
+    public init(fileCount: Int = 0, installedSize: ByteCount = .zero) {
+        self.fileCount = fileCount
+        self.installedSize = installedSize
+    }
+
     /// Reads an archive from its first byte to its last, and judges every entry as unpacking does.
     ///
-    /// For archives of one's own: the decoder is not confined. Duplicates are not looked for.
+    /// The decoder is confined as it is for unpacking, and opens no file at all. Duplicates are not looked
+    /// for.
     ///
     /// - Throws: ``ArchiveError``, for an archive that would not be unpacked.
-    public init(_ path: FilePath, format: ArchiveFormat) throws(ArchiveError) {
+    public init(
+        of path: FilePath,
+        format: ArchiveFormat,
+        decoding mode: Unpacker.Mode
+    ) throws(ArchiveError) {
         let file = try ArchiveError.wrapping { () throws(FileError) in
             try File.open(readingRegular: path)
         }
+        switch mode {
+        case .thread:
+            let thread = DecoderThread<ArchiveInventory>(isCancelled: { false })
+            self = try thread.run { (_) throws(ArchiveError) in
+                let file = try ArchiveError.wrapping { () throws(FileError) in
+                    try File.open(readingRegular: path)
+                }
+                return try ArchiveInventory(confinedTo: file, format: format, answeringOn: nil)
+            }
+        case .process(let executable, let arguments):
+            let exchange = DecoderExchange(
+                ServiceRequest(task: .count, format: format),
+                archive: file.descriptor,
+                destination: nil,
+                progress: { _ in }
+            )
+            let launcher = DecoderLauncher(executable: executable, arguments: arguments)
+            guard case .inventory(let inventory) = try exchange.run(with: launcher) else {
+                throw .fileSystem(FileError("receive from", "socket", .invalidArgument))
+            }
+            self = inventory
+        }
+    }
+
+    /// The most that an archive is read for: what the largest pack has.
+    static let limits = UnpackLimits(
+        entries: ManifestLimits.fileCount,
+        bytes: ManifestLimits.installedSize
+    )
+
+    /// Reads an archive on the calling thread, which it confines for good.
+    init(
+        confinedTo file: borrowing File,
+        format: ArchiveFormat,
+        answeringOn channel: FileDescriptor?
+    ) throws(ArchiveError) {
+        _ = try Confinement.forDecoding(beneath: nil, answeringOn: channel)
         try self.init(file, format: format)
     }
 
@@ -27,6 +75,7 @@ public struct ArchiveInventory: Hashable, Sendable {
             installedSize = ByteCount(FileStatus(of: file.descriptor)?.size ?? 0)
             return
         }
+        if format == .zip { try ZipDirectory.check(file.descriptor, limits: Self.limits) }
         var links = ContentLinks()
         var sizes: [String: ByteCount] = [:]
         var reader = try ArchiveReader.open(file.descriptor, format: format)
@@ -39,13 +88,21 @@ public struct ArchiveInventory: Hashable, Sendable {
                 links.add(entry.path, to: target)
             case .file:
                 var size = ByteCount.zero
-                try unsafe reader.readData { size = size + ByteCount($0.count) }
+                try unsafe reader.readData { (piece) throws(ArchiveError) in
+                    size = size + ByteCount(piece.count)
+                    guard installedSize + size <= Self.limits.bytes else {
+                        throw .tooLarge(entry: entry.path.text, limit: Self.limits.bytes)
+                    }
+                }
                 sizes[entry.path.text] = size
                 installedSize = installedSize + size
             case .copy(let original):
                 installedSize = installedSize + (sizes[original.text] ?? .zero)
             }
             fileCount += 1
+            guard fileCount <= Self.limits.entries else {
+                throw .tooManyEntries(entry: entry.path.text, limit: Self.limits.entries)
+            }
         }
         if let (path, fault) = links.firstFault() { throw .notAllowed(entry: path, fault) }
     }

@@ -37,6 +37,9 @@ import Glibc
         return 0
     }
 
+    /// Whether the byte at `index` ends a component.
+    func isSeparator(at index: Int) -> Bool { unsafe bytes[index] == UInt8(ascii: "/") }
+
     func prefix(_ count: Int) -> UnsafeRawBufferPointer {
         unsafe UnsafeRawBufferPointer(rebasing: bytes[..<count])
     }

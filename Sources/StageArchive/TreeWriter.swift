@@ -61,14 +61,13 @@ final class TreeCounts: Sendable {
     /// Creates the file at `path`, and the directories above it where they are missing.
     func createFile(_ path: PathBytes, isExecutable: Bool) throws(ArchiveError) -> CInt {
         let parent = try directory(path, path.parentLength)
-        let mode: UInt64 = isExecutable ? 0o755 : 0o644
+        let mode: mode_t = isExecutable ? 0o755 : 0o644
         while true {
-            let file = unsafe stage_openat2(
+            let file = unsafe stage_open_at(
                 parent,
                 path.name,
-                UInt64(O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW),
-                mode,
-                UInt64(RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS)
+                O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
+                mode
             )
             if file >= 0 {
                 try setMode(of: file, mode, isExecutable, path)
@@ -80,14 +79,29 @@ final class TreeCounts: Sendable {
 
     /// Opens the file at `path`, which this pack has brought, for reading.
     func openFile(_ path: PathBytes) -> Result<CInt, Errno> {
-        let file = unsafe stage_openat2(
-            root.descriptor.rawValue,
-            path.start,
-            UInt64(O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK),
-            0,
-            UInt64(RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS)
-        )
-        return file >= 0 ? .success(file) : .failure(Errno(rawValue: errno))
+        let flags = O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK
+        let above = path.parentLength
+        if above == 0 { return unsafe open(path.name, in: root.descriptor.rawValue, flags) }
+        switch openDirectory(path, above) {
+        case .success(let parent):
+            defer { close(parent) }
+            return unsafe open(path.name, in: parent, flags)
+        case .failure(let error):
+            return .failure(error)
+        }
+    }
+
+    /// Opens a name without a separator, which may be no link.
+    private func open(
+        _ name: UnsafePointer<CChar>,
+        in parent: CInt,
+        _ flags: CInt
+    ) -> Result<CInt, Errno> {
+        while true {
+            let open = unsafe stage_open_at(parent, name, flags, 0)
+            if open >= 0 { return .success(open) }
+            if errno != EINTR { return .failure(Errno(rawValue: errno)) }
+        }
     }
 
     /// Writes all of `bytes`: at the end of what was written before, or at `offset`.
@@ -133,9 +147,10 @@ final class TreeCounts: Sendable {
     private func directory(_ path: PathBytes, _ count: Int) throws(ArchiveError) -> CInt {
         if count == 0 { return root.descriptor.rawValue }
         if let open = unsafe cache.find(path.prefix(count)) { return open }
+        let parent = try directory(path, path.parentLength(of: count))
         var reason = Errno.noSuchFileOrDirectory
         for attempt in 0...1 {
-            switch openDirectory(path, count) {
+            switch openDirectory(path, count, in: parent) {
             case .success(let open):
                 unsafe cache.add(path.prefix(count), open)
                 return open
@@ -143,33 +158,44 @@ final class TreeCounts: Sendable {
                 reason = error
             }
             guard attempt == 0, reason == .noSuchFileOrDirectory else { break }
-            let above = path.parentLength(of: count)
-            let parent = try directory(path, above)
             _ = try makeDirectory(path, count, in: parent)
         }
         let prefix = path.text(count)
         switch reason {
         case .notDirectory, .tooManySymbolicLinkLevels:
-            throw .notADirectory(entry: firstNonDirectory(of: path, count) ?? prefix)
+            throw .notADirectory(entry: prefix)
         default:
             throw .fileSystem(FileError("open", root.path.appending(prefix), reason))
         }
     }
 
-    private func openDirectory(_ path: PathBytes, _ count: Int) -> Result<CInt, Errno> {
-        unsafe path.terminated(at: count) { start in
-            while true {
-                let open = unsafe stage_openat2(
-                    root.descriptor.rawValue,
-                    start,
-                    UInt64(O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW),
-                    0,
-                    UInt64(RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS)
-                )
-                if open >= 0 { return .success(open) }
-                if errno != EINTR { return .failure(Errno(rawValue: errno)) }
-            }
+    /// Opens the directory of the first `count` bytes in its open parent.
+    private func openDirectory(
+        _ path: PathBytes,
+        _ count: Int,
+        in parent: CInt,
+        _ flags: CInt = O_PATH
+    ) -> Result<CInt, Errno> {
+        let above = path.parentLength(of: count)
+        return unsafe path.terminated(at: count) { start in
+            unsafe open(
+                start + (above == 0 ? 0 : above + 1),
+                in: parent,
+                flags | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW
+            )
         }
+    }
+
+    /// Opens the directory of the first `count` bytes, one component after the other, without making any.
+    private func openDirectory(_ path: PathBytes, _ count: Int) -> Result<CInt, Errno> {
+        var open: CInt?
+        for end in 1...count where end == count || path.isSeparator(at: end) {
+            let result = openDirectory(path, end, in: open ?? root.descriptor.rawValue)
+            if let open { close(open) }
+            guard case .success(let next) = result else { return result }
+            open = next
+        }
+        return open.map { .success($0) } ?? .failure(.invalidArgument)
     }
 
     /// Makes the directory of the first `count` bytes in its open parent, and returns whether it was
@@ -193,7 +219,7 @@ final class TreeCounts: Sendable {
         guard made <= counts.maximumDirectories else {
             throw .tooManyEntries(entry: path.text(count), limit: counts.maximumDirectories)
         }
-        try setDirectoryMode(path, count, nameStart, in: parent)
+        try setDirectoryMode(path, count, in: parent)
         return true
     }
 
@@ -201,18 +227,18 @@ final class TreeCounts: Sendable {
     /// first file of each mode tells, and only then each is set.
     private func setMode(
         of file: CInt,
-        _ mode: UInt64,
+        _ mode: mode_t,
         _ isExecutable: Bool,
         _ path: PathBytes
     ) throws(ArchiveError) {
         let known = isExecutable ? executableModeIsExact : fileModeIsExact
         if known == true { return }
         if known == nil, let status = FileStatus(of: FileDescriptor(rawValue: file)) {
-            let isExact = UInt64(status.mode) == mode
+            let isExact = status.mode == mode
             if isExecutable { executableModeIsExact = isExact } else { fileModeIsExact = isExact }
             if isExact { return }
         }
-        guard fchmod(file, mode_t(mode)) != 0 else { return }
+        guard fchmod(file, mode) != 0 else { return }
         let reason = Errno(rawValue: errno)
         close(file)
         throw .fileSystem(FileError("change", root.path.appending(path.text), reason))
@@ -221,20 +247,20 @@ final class TreeCounts: Sendable {
     private func setDirectoryMode(
         _ path: PathBytes,
         _ count: Int,
-        _ nameStart: Int,
         in parent: CInt
     ) throws(ArchiveError) {
         if directoryModeIsExact == true { return }
-        let result = unsafe path.terminated(at: count) { start in
-            let name = unsafe start + nameStart
-            if directoryModeIsExact == nil {
-                let status = unsafe FileStatus(name, in: FileDescriptor(rawValue: parent))
-                directoryModeIsExact = status?.mode == 0o755
-            }
-            return unsafe directoryModeIsExact == true ? 0 : fchmodat(parent, name, 0o755, 0)
+        let reason: Errno
+        switch openDirectory(path, count, in: parent, O_RDONLY) {
+        case .success(let open):
+            defer { close(open) }
+            let status = FileStatus(of: FileDescriptor(rawValue: open))
+            if directoryModeIsExact == nil { directoryModeIsExact = status?.mode == 0o755 }
+            if directoryModeIsExact == true || fchmod(open, 0o755) == 0 { return }
+            reason = .current
+        case .failure(let error):
+            reason = error
         }
-        guard result != 0 else { return }
-        let reason = Errno(rawValue: errno)
         throw .fileSystem(FileError("change", root.path.appending(path.text(count)), reason))
     }
 
@@ -252,19 +278,6 @@ final class TreeCounts: Sendable {
         }
         close(open)
         return .notADirectory(entry: path.text)
-    }
-
-    /// The shortest part of the path that exists and is no directory.
-    private func firstNonDirectory(of path: PathBytes, _ count: Int) -> String? {
-        var lengths = [count]
-        while let last = lengths.last, last > 0 { lengths.append(path.parentLength(of: last)) }
-        for length in lengths.reversed() where length > 0 {
-            switch openDirectory(path, length) {
-            case .success(let open): close(open)
-            case .failure: return path.text(length)
-            }
-        }
-        return nil
     }
 }
 

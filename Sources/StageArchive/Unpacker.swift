@@ -4,34 +4,39 @@ import StageSystem
 import Synchronization
 public import SystemPackage
 
-/// Unpacks archives where they can do no harm: on a thread or in a process that is able to write
+/// Unpacks archives where they can do no harm: in a process, or on a thread, that is able to write
 /// nowhere but beneath the destination.
 ///
 /// Any number of requests may be under way at a time.
 public final class Unpacker: Sendable {
     /// Where archives are decoded.
     public enum Mode: Hashable, Sendable {
-        /// On a fresh thread of this process for each archive.
+        /// On a fresh thread of this process for each archive; not for root.
         ///
         /// The thread is confined, its process is not: code that a decoder was tricked into running
-        /// could make other threads act for it.
+        /// could make other threads act for it. So a process of root, or one with capabilities, gets
+        /// ``ArchiveError/notConfined(_:)``.
         case thread
-        /// In a process that serves one archive after the other, its threads confined for each.
+        /// In a process for each archive, confined as a whole.
         ///
         /// `executable` is started with `arguments`, the first of which is its name, and has to call
-        /// ``UnpackService/run(_:)``. One process runs for each request that is under way, and is
-        /// kept for the next one.
+        /// ``UnpackService/run(_:)``, which makes the processes.
         case process(executable: FilePath, arguments: [String])
     }
 
-    private let mode: Mode
+    private let launcher: DecoderLauncher?
     private let logger: Logger
-    private let services = ServicePool()
     private let hasWarned = Atomic<Bool>(false)
 
-    /// Creates an unpacker; processes start with the first request.
+    /// Creates an unpacker; the process that makes the others starts with the first
+    /// request.
     public init(_ mode: Mode = .thread, logger: Logger) {
-        self.mode = mode
+        launcher =
+            switch mode {
+            case .thread: nil
+            case .process(let executable, let arguments):
+                DecoderLauncher(executable: executable, arguments: arguments)
+            }
         self.logger = logger
     }
 
@@ -50,11 +55,10 @@ public final class Unpacker: Sendable {
         progress: @escaping @Sendable (ByteCount) -> Void = { _ in }
     ) async throws(ArchiveError) -> UnpackReport {
         let report =
-            switch mode {
-            case .thread:
+            if let launcher {
+                try await unpack(request, with: launcher, progress)
+            } else {
                 try await unpackOnThread(request, progress)
-            case .process(let executable, let arguments):
-                try await unpackInProcess(request, progress, executable, arguments)
             }
         warnOnce(of: report.confinement)
         return report
@@ -65,24 +69,47 @@ public final class Unpacker: Sendable {
         _ progress: @escaping @Sendable (ByteCount) -> Void
     ) async throws(ArchiveError) -> UnpackReport {
         let cancellation = Cancellation()
-        return try await onThread(named: "stage-unpack") {
-            let events = UnpackEvents(progress: progress, isCancelled: { cancellation.isRequested })
-            return Result { () throws(ArchiveError) in try request.unpackConfined(events) }
+        let thread = DecoderThread<UnpackReport>(
+            isCancelled: { cancellation.isRequested },
+            progress: progress
+        )
+        return try await onThread {
+            Result { () throws(ArchiveError) in
+                try thread.run { (events) throws(ArchiveError) in
+                    // Where the system does not allow it, the mode of each file is set instead.
+                    _ = SystemThread.clearOwnMask()
+                    return try request.unpackConfined(events, answeringOn: nil)
+                }
+            }
         } onCancel: {
             cancellation.request()
         }
     }
 
-    private func unpackInProcess(
+    private func unpack(
         _ request: UnpackRequest,
-        _ progress: @escaping @Sendable (ByteCount) -> Void,
-        _ executable: FilePath,
-        _ arguments: [String]
+        with launcher: DecoderLauncher,
+        _ progress: @escaping @Sendable (ByteCount) -> Void
     ) async throws(ArchiveError) -> UnpackReport {
-        let exchange = ServiceExchange(request, progress)
-        return try await onThread(named: "stage-exchange") { [services] in
+        let exchange = DecoderExchange(
+            ServiceRequest(
+                task: .unpack(
+                    destination: request.destination.path.string,
+                    fileName: request.fileName,
+                    request.limits
+                ),
+                format: request.format
+            ),
+            archive: request.archive,
+            destination: request.destination,
+            progress: progress
+        )
+        return try await onThread {
             Result { () throws(ArchiveError) in
-                try exchange.run(in: services, executable, arguments)
+                guard case .report(let report) = try exchange.run(with: launcher) else {
+                    throw .fileSystem(FileError("receive from", "socket", .invalidArgument))
+                }
+                return report
             }
         } onCancel: {
             exchange.cancel()
@@ -90,14 +117,15 @@ public final class Unpacker: Sendable {
     }
 
     private func onThread(
-        named name: String,
         _ body: @escaping @Sendable () -> Result<UnpackReport, ArchiveError>,
         onCancel: @Sendable () -> Void
     ) async throws(ArchiveError) -> UnpackReport {
         let result = await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
                 do throws(FileError) {
-                    try SystemThread(name: name) { continuation.resume(returning: body()) }.detach()
+                    try SystemThread(name: "stage-exchange") {
+                        continuation.resume(returning: body())
+                    }.detach()
                 } catch {
                     continuation.resume(returning: .failure(.fileSystem(error)))
                 }
@@ -109,27 +137,47 @@ public final class Unpacker: Sendable {
     }
 
     private func warnOnce(of confinement: Confinement) {
-        guard !confinement.restrictsFiles, !hasWarned.exchange(true, ordering: .relaxed) else {
-            return
-        }
+        guard !confinement.isWhole, !hasWarned.exchange(true, ordering: .relaxed) else { return }
         logger.warning(
             "the kernel cannot confine the unpacking of archives",
-            metadata: ["landlock.version": "\(confinement.version)"]
+            metadata: [
+                "landlock.version": "\(confinement.version)",
+                "seccomp": "\(confinement.filtersCalls)",
+            ]
         )
     }
 }
 
 extension UnpackRequest {
     /// Unpacks the archive on the calling thread, which it confines to the destination for good.
-    func unpackConfined(_ events: UnpackEvents) throws(ArchiveError) -> UnpackReport {
-        UTF8Locale.prepare()
-        // Where the system does not allow it, the mode of each file is set instead.
-        _ = SystemThread.clearOwnMask()
-        let confinement = try ArchiveError.wrapping { () throws(FileError) in
-            try Confinement.confineThread(beneath: destination)
-        }
+    func unpackConfined(
+        _ events: UnpackEvents,
+        answeringOn channel: FileDescriptor?
+    ) throws(ArchiveError) -> UnpackReport {
+        let confinement = try Confinement.forDecoding(beneath: destination, answeringOn: channel)
         var report = try unpack(events)
         report.confinement = confinement
         return report
+    }
+}
+
+extension Confinement {
+    /// Whether files and system calls are restricted: what root asks for before it decodes.
+    var isWhole: Bool { restrictsFiles && filtersCalls }
+
+    /// Confines the calling thread to decoding, for good.
+    ///
+    /// - Throws: ``ArchiveError/notConfined(_:)`` where the thread is privileged and the kernel cannot
+    ///   confine it.
+    static func forDecoding(
+        beneath directory: Directory?,
+        answeringOn channel: FileDescriptor?
+    ) throws(ArchiveError) -> Confinement {
+        let isPrivileged = isPrivileged
+        let confinement = try ArchiveError.wrapping { () throws(FileError) in
+            try confineDecoder(beneath: directory, answeringOn: channel)
+        }
+        guard isPrivileged, !confinement.isWhole else { return confinement }
+        throw .notConfined(confinement.restrictsFiles ? .callFilter : .landlock)
     }
 }

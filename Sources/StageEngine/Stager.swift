@@ -26,9 +26,10 @@ public struct StagerOptions: Sendable {
 
     /// What unpacks archives.
     public enum Unpacking: Hashable, Sendable {
-        /// A thread of this process that confines itself to the staging area.
+        /// A thread of this process that confines itself to the staging area; not for root.
         case thread
-        /// A child process that does so, with limits on its resources: the program and its arguments.
+        /// A process for each archive, confined as a whole, with limits on its resources: the program that
+        /// makes them, and its arguments.
         case process(FilePath, arguments: [String])
     }
 

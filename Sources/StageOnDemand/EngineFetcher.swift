@@ -10,8 +10,8 @@ public import SystemPackage
 /// Fetches packs inside the application, for one that cannot rely on the `stagepack` command.
 ///
 /// Links libcurl and libarchive. Archives are decoded on a thread that can write to the staging area
-/// only, but in the application's own process; ``CommandFetcher`` decodes them in another one and
-/// outlives the application.
+/// only, but in the application's own process, which is refused to root; ``CommandFetcher`` decodes them
+/// in another one and outlives the application.
 public struct EngineFetcher: PackFetcher {
     private let source: ManifestSource
     private let options: StagerOptions

@@ -6,13 +6,14 @@ public import SystemPackage
 
 extension PackagedArchive {
     /// Reads an archive that was made by whatever program, from its first byte to its last, for the
-    /// pack of a recipe.
+    /// pack of a recipe, decoding it where `mode` says.
     ///
     /// - Throws: ``StageArchive/ArchiveError`` for one that would not be unpacked.
     public init(
         reading path: FilePath,
         format: ArchiveFormat,
-        for recipe: Recipe
+        for recipe: Recipe,
+        decoding mode: Unpacker.Mode
     ) throws(ArchiveError) {
         do throws(FileError) {
             let file = try File.open(readingRegular: path)
@@ -21,7 +22,7 @@ extension PackagedArchive {
         } catch {
             throw .fileSystem(error)
         }
-        let inventory = try ArchiveInventory(path, format: format)
+        let inventory = try ArchiveInventory(of: path, format: format, decoding: mode)
         pack = recipe.pack
         policy = recipe.policy
         userInfo = recipe.userInfo

@@ -3,9 +3,7 @@ import Glibc
 import Synchronization
 public import SystemPackage
 
-/// A child process that inherits nothing but standard error and one socket, its descriptor 3.
-///
-/// Its environment is empty. It is killed and reaped when the last reference goes.
+/// A child process, killed and reaped when the last reference goes.
 public final class ChildProcess: Sendable {
     /// How a process ended.
     public enum Ending: Hashable, Sendable, Codable {
@@ -26,6 +24,9 @@ public final class ChildProcess: Sendable {
     public static let channel = FileDescriptor(rawValue: 3)
 
     /// Starts `executable` with `arguments`, the first of which is its name.
+    ///
+    /// It inherits standard error and one socket, its descriptor 3, and nothing else; its environment is
+    /// empty.
     public init(
         executable: FilePath,
         arguments: [String],
@@ -42,6 +43,11 @@ public final class ChildProcess: Sendable {
             throw FileError("start", executable, Errno(rawValue: status))
         }
         state = Mutex(State(pid: pid, ending: nil))
+    }
+
+    /// Takes over a child of this process that was not waited for.
+    public init(adopting identifier: CInt) {
+        state = Mutex(State(pid: identifier, ending: nil))
     }
 
     deinit {

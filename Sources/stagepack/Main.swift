@@ -55,6 +55,8 @@ struct StagePackCommand: AsyncParsableCommand {
 
     static func main() async {
         ProcessEnvironment.clean()
+        // Before the first 'await', which starts threads.
+        UnpackServiceCommand.runIfAsked()
         // A reader of our output that has gone away must not end a transfer.
         signal(SIGPIPE, SIG_IGN)
         HeapMemory.shareHeaps()

@@ -174,13 +174,13 @@ struct Session {
         }
     }
 
-    /// The options of a stager: archives are decoded in a child process, this program again.
+    /// The options of a stager: archives are decoded in child processes, this program again.
     func stagerOptions() throws(CommandFailure) -> StagerOptions {
         StagerOptions(
             transfer: try network?.configuration(environment) ?? TransferConfiguration(),
             unpacking: .process(
-                "/proc/self/exe",
-                arguments: ["stagepack", UnpackServiceCommand.name]
+                UnpackServiceCommand.executable,
+                arguments: UnpackServiceCommand.arguments
             ),
             now: { Int64(Date().timeIntervalSince1970) }
         )

@@ -8,7 +8,7 @@ import Synchronization
 import SystemPackage
 import Testing
 
-/// The process that unpacks may die at any time; the caller learns of it, and the next one serves.
+/// A process that unpacks may die at any time; the caller learns of it, and the next one serves.
 @Suite(.directory) struct UnpackProcessTests {
     /// An archive that takes a while: 64 MiB, which compress well.
     private func slowRequest(_ destination: FilePath) throws -> (Kept, UnpackRequest) {
@@ -34,7 +34,7 @@ import Testing
 
     private func unpacker(_ mark: String = "test") throws -> Unpacker {
         Unpacker(
-            .process(executable: try Bench.service, arguments: ["unpack-service", mark]),
+            .process(executable: try Bench.service, arguments: ["unpack-service", "", mark]),
             logger: Logger(label: "test")
         )
     }
@@ -65,7 +65,8 @@ import Testing
     }
 
     @Test func cancellingEndsTheProcess() async throws {
-        for unpacker in [try unpacker(), Unpacker(logger: Logger(label: "test"))] {
+        for mode in try UnpackerTests.modes() {
+            let unpacker = Unpacker(mode, logger: Logger(label: "test"))
             let (archive, request) = try slowRequest(
                 FilePath("\(UInt64.random(in: .min ... .max))")
             )
@@ -100,9 +101,7 @@ import Testing
     }
 
     @Test func aNameOfAnyLengthIsAnErrorThatComesBack() async throws {
-        var bench = try Bench(
-            .process(executable: try Bench.service, arguments: ["unpack-service"])
-        )
+        var bench = try Bench()
         let name = String(repeating: "\u{1}", count: 200_000)
         var tar = TarBuilder()
         tar.addPax(("path", name))
@@ -115,10 +114,8 @@ import Testing
         #expect(name.hasPrefix(entry.dropLast()))
     }
 
-    @Test func oneProcessServesManyPacks() async throws {
-        var bench = try Bench(
-            .process(executable: try Bench.service, arguments: ["unpack-service"])
-        )
+    @Test func oneServiceServesManyPacks() async throws {
+        var bench = try Bench()
         for index in 0..<100 {
             let tar = TarBuilder(.init("a", content: [UInt8(index)]))
             let (_, found) = try await bench.unpack(tar.bytes, .tar)

@@ -60,9 +60,14 @@ struct Bench {
         }
     }
 
-    init(_ mode: Unpacker.Mode = .thread) throws {
+    /// Creates a bench; without a mode, archives are decoded as the command decodes them.
+    init(_ mode: Unpacker.Mode? = nil) throws {
         root = try TemporaryDirectory.required()
-        unpacker = Unpacker(mode, logger: Logger(label: "test"))
+        let service = Unpacker.Mode.process(
+            executable: try Self.service,
+            arguments: ["unpack-service"]
+        )
+        unpacker = Unpacker(mode ?? service, logger: Logger(label: "test"))
         let canary = try root.file(creating: "canary")
         try canary.write([1, 2, 3].span, at: 0)
     }

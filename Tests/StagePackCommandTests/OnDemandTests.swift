@@ -23,6 +23,11 @@ struct OnDemandTests {
         guard fetching == .engine else { return try store(world) }
         var options = StagerOptions { Int64(Date().timeIntervalSince1970) }
         options.transfer.retry.maximumAttempts = 1
+        // On a thread of the tests' process root decodes nothing.
+        options.unpacking = .process(
+            try Program.path,
+            arguments: ["stagepack", "unpack-service"]
+        )
         let fetcher = EngineFetcher(
             source: ManifestSource(urls: [world.manifestURL]),
             options: options,

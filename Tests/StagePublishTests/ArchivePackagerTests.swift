@@ -91,9 +91,21 @@ import Testing
         )
         #expect(archive.pack(version: 7, url: "x") == expected)
         let output = try TemporaryDirectory.required().path.appending("out")
-        let inventory = try ArchiveInventory(output, format: format)
+        let inventory = try ArchiveInventory(
+            of: output,
+            format: format,
+            decoding: .process(executable: try service, arguments: ["unpack-service"])
+        )
         #expect(inventory.fileCount == archive.fileCount)
         #expect(inventory.installedSize == archive.installedSize)
+    }
+
+    /// The executable that decodes archives, built beside the tests.
+    private var service: FilePath {
+        get throws {
+            let tests = try #require(try Directory.open("/proc/self").link("exe"))
+            return FilePath(tests).removingLastComponent().appending("unpack-service")
+        }
     }
 
     @Test(arguments: formats, ["bsdtar", "tar"])

@@ -62,18 +62,29 @@ struct DoctorReport: Codable, CustomStringConvertible {
 
 extension DoctorReport {
     fileprivate mutating func checkMachine(isOffline: Bool) {
-        let version = Confinement.supportedVersion
-        if version > 0 {
-            add(.good, "confinement", "Landlock, version \(version)")
-        } else {
-            add(
-                .note,
-                "confinement",
-                "this kernel has no Landlock: archives are decoded with resource limits only",
-                "use Linux 5.13 or later with Landlock enabled"
-            )
-        }
+        checkConfinement()
         if isOffline { add(.note, "network", "offline by option or STAGEPACK_OFFLINE") }
+    }
+
+    /// Says whether the kernel can confine decoders, without which root decodes nothing.
+    private mutating func checkConfinement() {
+        let version = Confinement.supportedVersion
+        guard version == 0 || !Confinement.supportsFilter else {
+            add(.good, "confinement", "Landlock, version \(version), and seccomp")
+            return
+        }
+        let isPrivileged = Confinement.isPrivileged
+        let missing = version > 0 ? "no filters of system calls (seccomp)" : "no Landlock"
+        let consequence =
+            isPrivileged ? "root unpacks no archive" : "archives are unpacked with less confinement"
+        add(
+            isPrivileged ? .problem : .note,
+            "confinement",
+            "this kernel has \(missing): \(consequence)",
+            version > 0
+                ? "boot a kernel with seccomp filters"
+                : "boot Linux 5.13 or later with Landlock enabled"
+        )
     }
 
     fileprivate mutating func checkContainer(at path: FilePath, _ session: Session) {

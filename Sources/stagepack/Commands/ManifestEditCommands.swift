@@ -112,7 +112,15 @@ struct ManifestAddCommand: StagePackSubcommand {
         let packaged: PackagedArchive
         do throws(ArchiveError) {
             packaged = try await withBlockingThread { () throws(ArchiveError) in
-                try PackagedArchive(reading: path, format: format, for: recipe)
+                try PackagedArchive(
+                    reading: path,
+                    format: format,
+                    for: recipe,
+                    decoding: .process(
+                        executable: UnpackServiceCommand.executable,
+                        arguments: UnpackServiceCommand.arguments
+                    )
+                )
             }
         } catch {
             throw CommandFailure(error, archive: display)

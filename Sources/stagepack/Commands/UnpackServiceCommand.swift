@@ -1,8 +1,10 @@
 import ArgumentParser
+import Glibc
 import StageArchive
 import StageSystem
+import SystemPackage
 
-/// The child process that decodes archives; started by this program alone.
+/// The child process that makes those that decode archives; started by this program alone.
 struct UnpackServiceCommand: ParsableCommand {
     static let name = "unpack-service"
 
@@ -12,7 +14,23 @@ struct UnpackServiceCommand: ParsableCommand {
         shouldDisplay: false
     )
 
+    /// This program.
+    static let executable: FilePath = "/proc/self/exe"
+    /// What it is started with.
+    static let arguments = ["stagepack", name]
+
+    /// Serves until the parent closes the socket and ends the process, if that is what it was started
+    /// for.
+    ///
+    /// The parser of commands is asynchronous and starts threads, and a process that copies itself may have
+    /// none but its first: the service comes before it.
+    static func runIfAsked() {
+        guard CommandLine.arguments.dropFirst().elementsEqual([name]) else { return }
+        exit(UnpackService.run(ChildProcess.channel))
+    }
+
     func run() throws {
-        throw ExitCode(UnpackService.run(ChildProcess.channel))
+        // With further arguments, which the service does not have.
+        throw ExitCode(ExitStatus.usage.rawValue)
     }
 }

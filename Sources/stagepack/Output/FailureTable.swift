@@ -254,12 +254,23 @@ extension CommandFailure {
             (.containerUnusable, hint(for: error), .later)
         case .interrupted:
             (.contentRefused, "run it again; if it happens again, tell the publisher", .later)
+        case .notConfined(let missing):
+            (.containerUnusable, hint(for: missing), .never)
         case .cancelled:
             outcome(of: StageError.cancelled)
         case .tooManyEntries, .tooLarge:
             (.contentRefused, inexactFiguresHint, .never)
         case .wrongFormat, .damaged, .notAllowed, .duplicate, .notADirectory:
             (.contentRefused, "tell the publisher to package the pack again", .never)
+        }
+    }
+
+    private static func hint(for missing: ArchiveError.Missing) -> String {
+        switch missing {
+        case .landlock:
+            "boot a kernel with Landlock enabled (Linux 5.13), or run it as another user"
+        case .callFilter: "boot a kernel with seccomp filters, or run it as another user"
+        case .ownProcess: "fetch with 'stagepack fetch', or run it as another user"
         }
     }
 

@@ -1,0 +1,110 @@
+import CLinux
+import StageModel
+import StageSystem
+import Synchronization
+import SystemPackage
+
+/// One request to a decoder process, and its answer.
+final class DecoderExchange: Sendable {
+    private struct State {
+        var process: DecoderProcess?
+        var isCancelled = false
+    }
+
+    private let request: ServiceRequest
+    private let archive: FileDescriptor
+    private let destination: Directory?
+    private let progress: @Sendable (ByteCount) -> Void
+    private let state = Mutex(State())
+
+    /// Creates an exchange; the archive's descriptor stays open until it is over.
+    init(
+        _ request: ServiceRequest,
+        archive: FileDescriptor,
+        destination: Directory?,
+        progress: @escaping @Sendable (ByteCount) -> Void
+    ) {
+        self.request = request
+        self.archive = archive
+        self.destination = destination
+        self.progress = progress
+    }
+
+    /// Kills the process that works on the request, or keeps it from being sent.
+    func cancel() {
+        state.withLock { state in
+            state.isCancelled = true
+            state.process?.child.kill()
+        }
+    }
+
+    /// Has the request done by a process of its own, and waits for the answer.
+    func run(with launcher: DecoderLauncher) throws(ArchiveError) -> ServiceAnswer {
+        let process = try launcher.start()
+        guard begin(with: process) else { throw .cancelled }
+        defer { end() }
+        do throws(FileError) {
+            try send(to: process)
+        } catch {
+            if state.withLock({ $0.isCancelled }) { throw .cancelled }
+            // A process that ended says more with its status than the socket does.
+            guard error.errno == .brokenPipe else { throw .fileSystem(error) }
+        }
+        let answer = try answer(of: process)
+        // It was killed, perhaps with its answer sent.
+        if state.withLock({ $0.isCancelled }) { throw .cancelled }
+        return answer
+    }
+
+    private func begin(with process: DecoderProcess) -> Bool {
+        state.withLock { state in
+            state.process = process
+            return !state.isCancelled
+        }
+    }
+
+    private func end() {
+        state.withLock { $0.process = nil }
+    }
+
+    /// Sends the request, with the archive opened once more for reading alone: the decoder cannot change
+    /// it, whatever the caller may.
+    private func send(to process: DecoderProcess) throws(FileError) {
+        let copy = stage_reopen_file(archive.rawValue)
+        guard copy >= 0 else { throw FileError("open", "/proc/self/fd", .current) }
+        let file = File(adopting: FileDescriptor(rawValue: copy), path: "archive")
+        var files = [file.descriptor]
+        if let destination { files.append(destination.descriptor) }
+        try process.socket.send(value: request, files: files)
+    }
+
+    private func answer(of process: DecoderProcess) throws(ArchiveError) -> ServiceAnswer {
+        while let message = receive(from: process) {
+            switch message.value(as: ServiceAnswer.self) {
+            case .progress(let bytes): progress(bytes)
+            case .failure(let error): throw error
+            case let answer?: return answer
+            case nil: process.child.kill()
+            }
+        }
+        // The socket is closed by the end of the process alone: it cannot make another one.
+        let ending = process.child.waitForEnd()
+        throw state.withLock { $0.isCancelled } ? .cancelled : .interrupted(ending)
+    }
+
+    private func receive(from process: DecoderProcess) -> MessageSocket.Message? {
+        do {
+            guard let message = try process.socket.receive() else { return nil }
+            guard message.files.isEmpty else {
+                message.closeFiles()
+                process.child.kill()
+                return nil
+            }
+            return message
+        } catch {
+            // Whatever broke the connection, the process is of no more use.
+            process.child.kill()
+            return nil
+        }
+    }
+}

@@ -1,0 +1,99 @@
+import StageSystem
+import Synchronization
+import SystemPackage
+
+/// A process that decodes one archive, with the socket to it.
+final class DecoderProcess: Sendable {
+    let child: ChildProcess
+    let socket: MessageSocket
+
+    init(child: ChildProcess, socket: MessageSocket) {
+        self.child = child
+        self.socket = socket
+    }
+}
+
+/// Starts a decoder process for each archive: copies of the unpacking service, which is started with
+/// the first one and never reads a byte of an archive itself.
+///
+/// Copying a process costs a tenth of starting the program again.
+final class DecoderLauncher: Sendable {
+    private struct Service {
+        let child: ChildProcess
+        let socket: MessageSocket
+    }
+
+    private let executable: FilePath
+    private let arguments: [String]
+    private let service = Mutex<Service?>(nil)
+
+    init(executable: FilePath, arguments: [String]) {
+        self.executable = executable
+        self.arguments = arguments
+    }
+
+    /// Starts a decoder process, which waits for its request.
+    func start() throws(ArchiveError) -> DecoderProcess {
+        try service.withLock { service throws(ArchiveError) in
+            if let kept = service {
+                if let process = try ArchiveError.wrapping({ () throws(FileError) in
+                    try Self.decoder(of: kept)
+                }) {
+                    return process
+                }
+                // A service that ended while it waited is not the fault of this request.
+                service = nil
+            }
+            return try ArchiveError.wrapping { () throws(FileError) in
+                let fresh = try startService()
+                guard let process = try Self.decoder(of: fresh) else {
+                    throw FileError("start", executable, .brokenPipe)
+                }
+                service = fresh
+                return process
+            }
+        }
+    }
+
+    /// Starts the service, which alone has the other end of the socket when this returns.
+    private func startService() throws(FileError) -> Service {
+        let (ours, theirs) = try MessageSocket.pair()
+        let child = try ChildProcess(
+            executable: executable,
+            arguments: arguments,
+            channel: theirs
+        )
+        return Service(child: child, socket: ours)
+    }
+
+    /// Asks the service for a decoder process; returns `nil` if the service has ended.
+    private static func decoder(of service: Service) throws(FileError) -> DecoderProcess? {
+        let message: MessageSocket.Message
+        let ours: MessageSocket
+        do throws(FileError) {
+            ours = try sendChannel(to: service)
+            guard let answer = try service.socket.receive() else { return nil }
+            message = answer
+        } catch {
+            guard error.errno == .brokenPipe || error.errno == .connectionReset else { throw error }
+            return nil
+        }
+        message.closeFiles()
+        switch message.value(as: ServiceStart.self) {
+        case .process(let identifier):
+            return DecoderProcess(child: ChildProcess(adopting: identifier), socket: ours)
+        case .failure(let error):
+            throw error
+        case nil:
+            return nil
+        }
+    }
+
+    /// Sends the service one end of a socket, and returns the other.
+    private static func sendChannel(to service: Service) throws(FileError) -> MessageSocket {
+        let (ours, theirs) = try MessageSocket.pair()
+        // A message without a byte would be taken for the end.
+        try service.socket.send([0], files: [theirs.descriptor])
+        return ours
+    }
+}
