@@ -65,16 +65,21 @@ import SystemPackage
         let status = unsafe archive_read_next_header(handle, &entry)
         switch status {
         case ARCHIVE_OK:
+            let start = isAtStart ? 0 : end
             isAtStart = false
             guard let entry = unsafe entry else { throw damaged }
+            try decoded?.checkEntry(at: start, name: unsafe rawName(of: entry)?.clipped)
             return try unsafe header(of: entry)
         case ARCHIVE_EOF:
+            try decoded?.checkHeaders(upTo: .max)
             try decoded?.finish(after: isAtStart ? 0 : end)
             return nil
         case ARCHIVE_WARN:
+            try decoded?.checkHeaders(upTo: end)
             if let entry = unsafe entry { lastName = unsafe rawName(of: entry)?.clipped }
             throw damaged
         default:
+            try decoded?.checkHeaders(upTo: end)
             throw isAtStart && decoded?.failure == nil
                 ? .wrongFormat(expected: format, unsafe words(of: handle)) : damaged
         }

@@ -73,6 +73,7 @@ import SystemPackage
     /// Where the last byte that is not zero ends.
     private(set) var contentEnd: Int64 = 0
     private(set) var failure: ArchiveError?
+    private var headers = TarHeaders()
 
     init(_ file: FileSource, format: ArchiveFormat) throws(ArchiveError) {
         guard let handle = unsafe archive_read_new() else { fatalError("out of memory") }
@@ -109,6 +110,21 @@ import SystemPackage
         }
     }
 
+    /// Checks the headers of the entry that libarchive found at `start`.
+    ///
+    /// - Throws: ``ArchiveError`` for one that a pack may not hold, and for one that begins elsewhere.
+    func checkEntry(at start: Int64, name: String?) throws(ArchiveError) {
+        try checkHeaders(upTo: start)
+        guard headers.takeEntry(at: start) else {
+            throw .damaged(entry: name, "its headers can be read in two ways")
+        }
+    }
+
+    /// Throws what is wrong with the headers of an entry that begins at `position` or before.
+    func checkHeaders(upTo position: Int64) throws(ArchiveError) {
+        if let (start, error) = headers.fault, start <= position { throw error }
+    }
+
     /// Reads on to the end of the file.
     ///
     /// - Throws: ``ArchiveError/damaged(entry:_:)`` unless there is nothing but zeros after `end`, at
@@ -136,6 +152,7 @@ import SystemPackage
     private static let maximumPadding: Int64 = 16 << 20
 
     private func note(_ bytes: UnsafeRawBufferPointer) {
+        unsafe headers.read(bytes)
         var count = bytes.count
         while count >= 8,
             unsafe bytes.loadUnaligned(fromByteOffset: count - 8, as: UInt64.self) == 0

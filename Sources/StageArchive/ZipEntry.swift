@@ -12,6 +12,7 @@ struct ZipEntry {
     private var compressedSize: Int64
     private var size: Int64
     private var offset: Int64
+    private var isLink: Bool
     /// How many bytes the entry has in the directory.
     private(set) var headerLength: Int64 = 0
 
@@ -37,12 +38,14 @@ struct ZipEntry {
         compressedSize = try bytes.number(at: position + 20, 4)
         size = try bytes.number(at: position + 24, 4)
         offset = try bytes.number(at: position + 42, 4)
+        let isUnix = [3, 19].contains(try bytes.number(at: position + 5, 1))
+        let mode = isUnix ? try bytes.number(at: position + 40, 2) : 0
+        isLink = mode & 0o170000 == 0o120000
         let extra = try bytes.bytes(at: position + 46 + nameLength, Int(extraLength))
         try apply(ZipExtra(extra, of: name), [\.size, \.compressedSize, \.offset])
         try checkMeans()
         try checkName()
-        let isUnix = [3, 19].contains(try bytes.number(at: position + 5, 1))
-        try checkKind(isUnix ? bytes.number(at: position + 40, 2) : 0)
+        try checkKind(mode)
     }
 
     /// Reads the local header, and returns which bytes of the file belong to the entry.
@@ -68,7 +71,26 @@ struct ZipEntry {
         let extra = try bytes.bytes(at: offset + 30 + nameLength, Int(extraLength))
         try local.apply(ZipExtra(extra, of: name), [\.size, \.compressedSize])
         try compare(local)
+        if isLink { try checkTarget(in: bytes, at: start) }
         return offset..<start + compressedSize
+    }
+
+    /// Judges the target of a link as it stands here: libarchive ends it at a zero byte.
+    private func checkTarget(in bytes: ZipBytes, at start: Int64) throws(ArchiveError) {
+        let fault: String
+        if method != 0 {
+            fault = "a compressed target"
+        } else if size > Int64(LinkTarget.maximumLength) {
+            fault = "a target of \(size) bytes"
+        } else if try bytes.bytes(at: start, Int(size)).contains(0) {
+            fault = "a target with a zero byte"
+        } else {
+            return
+        }
+        throw .notAllowed(
+            entry: name.clipped,
+            ValueError(expected: "a link to a stored path", found: fault)
+        )
     }
 
     private func compare(_ local: ZipEntry) throws(ArchiveError) {

@@ -37,6 +37,8 @@ import Testing
         ("set-user-id", entry(mode: 0o104755)),
         ("link to the root", entry(mode: 0o120777, content: "/etc/passwd")),
         ("link outside", entry(mode: 0o120777, content: "../x")),
+        ("link with a zero", entry(mode: 0o120777, content: "b\u{0}c")),
+        ("link that is compressed", entry(mode: 0o120777) { $0.method = 8 }),
         ("a name with a zero", entry { $0.name = [0x61, 0, 0x62] }),
         ("a name that is not UTF-8", entry { $0.name = [0x61, 0xFF] }),
     ]

@@ -14,7 +14,9 @@ public struct TarBuilder: Sendable {
         case fifo = "6"
         case sparse = "S"
         case pax = "x"
+        case sharedPax = "g"
         case longName = "L"
+        case longTarget = "K"
     }
 
     /// An entry as its header has it.
@@ -31,6 +33,8 @@ public struct TarBuilder: Sendable {
         public var size: Int?
         /// The target of a link.
         public var target: String
+        /// The type flag, where it is none of the kinds.
+        public var flag: Character?
 
         /// Creates an entry from its parts.
         public init(
@@ -73,7 +77,7 @@ public struct TarBuilder: Sendable {
         put(octal(0, 7), at: 116)
         put(octal(entry.size ?? entry.content.count, 11), at: 124)
         put(octal(0, 11), at: 136)
-        put(Array(String(entry.kind.rawValue).utf8), at: 156)
+        put(Array(String(entry.flag ?? entry.kind.rawValue).utf8), at: 156)
         put(Array(entry.target.utf8.prefix(100)), at: 157)
         put(Array("ustar\u{0}00".utf8), at: 257)
         put([UInt8](repeating: 0x20, count: 8), at: 148)
@@ -83,7 +87,7 @@ public struct TarBuilder: Sendable {
     }
 
     /// Adds a pax header for the entry that is added next.
-    public mutating func addPax(_ records: (String, String)...) {
+    public mutating func addPax(kind: Kind = .pax, _ records: (String, String)...) {
         var content: [UInt8] = []
         for (key, value) in records {
             let rest = " \(key)=\(value)\n"
@@ -91,7 +95,7 @@ public struct TarBuilder: Sendable {
             while String(length).utf8.count + rest.utf8.count != length { length += 1 }
             content += Array("\(length)\(rest)".utf8)
         }
-        add(Entry("pax", .pax, content: content))
+        add(Entry("pax", kind, content: content))
     }
 
     /// Adds a GNU sparse file of the old format: one piece of data in a file of `size` bytes.

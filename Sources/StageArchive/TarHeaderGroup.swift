@@ -1,0 +1,180 @@
+import StageModel
+
+/// The extended headers of one entry of a tar archive, and what they change.
+struct TarHeaderGroup {
+    /// The most bytes of an extended header, as for libarchive.
+    static let maximumLength: Int64 = 1 << 20
+
+    /// Where the first header of the entry begins.
+    var start: Int64?
+    private var kinds: [TarHeader.Kind] = []
+    private var longName: [UInt8]?
+    private var longTarget: [UInt8]?
+    private var size: Int64?
+    /// What is wrong with the entry whose name comes later.
+    private var broken: ValueError?
+
+    /// Attributes without a say in what a pack holds: who made a file, when, and on which system.
+    private static let ignored: Set<String> = [
+        "uid", "gid", "uname", "gname", "atime", "mtime", "ctime", "comment", "charset",
+        "hdrcharset", "path", "linkpath", "size", "LIBARCHIVE.creationtime",
+        "LIBARCHIVE.symlinktype", "SCHILY.dev", "SCHILY.ino", "SCHILY.nlink", "SCHILY.fflags",
+        "RHT.security.selinux",
+    ]
+    /// Extended attributes that systems give files by themselves: labels and signatures that hold for
+    /// the place where a file was.
+    private static let ignoredAttributes = [
+        "security.selinux", "security.ima", "security.evm", "com.apple.",
+    ]
+    /// Of shared attributes libarchive takes none: those that would change an entry are refused.
+    private static let neverShared: Set<String> = ["path", "linkpath", "size", "hdrcharset"]
+
+    /// The kind of a header that belongs to the group.
+    ///
+    /// - Throws: ``ArchiveError`` for a kind that a pack may not hold, for a name with a zero in it, and
+    ///   for what was wrong with an extended header.
+    mutating func kind(of header: TarHeader) throws(ArchiveError) -> TarHeader.Kind {
+        let name = name(of: header)
+        guard let kind = header.kind else {
+            let flag = header.flag
+            let found =
+                flag == UInt8(ascii: "S")
+                ? "a sparse file"
+                : "tar type '\(String(decoding: [flag], as: UTF8.self).forDisplay())'"
+            throw .notAllowed(
+                entry: name.clipped,
+                ValueError(expected: "a file, a directory or a link", found: found)
+            )
+        }
+        if let broken, [.file, .hardLink, .other].contains(kind) {
+            throw .notAllowed(entry: name.clipped, broken)
+        }
+        for text in [header.name, header.target] where text.contains(0) {
+            throw .notAllowed(entry: name.clipped, Self.zero(in: text))
+        }
+        return kind
+    }
+
+    /// The name of the entry, as far as it is known.
+    func name(of header: TarHeader) -> String {
+        String(decoding: longName ?? header.name, as: UTF8.self)
+    }
+
+    /// How many bytes of content follow the header of an entry.
+    func length(
+        of header: TarHeader,
+        _ kind: TarHeader.Kind,
+        size: Int64
+    ) throws(ArchiveError) -> Int64 {
+        if kind == .file { return self.size ?? size }
+        // Readers differ in whether content follows: there may be none.
+        guard self.size ?? 0 == 0, kind != .hardLink || size == 0 else {
+            throw .notAllowed(
+                entry: name(of: header).clipped,
+                ValueError(expected: "no content but of files", found: "content")
+            )
+        }
+        return 0
+    }
+
+    /// Takes over the content of an extended header.
+    ///
+    /// - Throws: ``ArchiveError/damaged(entry:_:)`` for one that is none, or the second of its kind.
+    mutating func add(_ bytes: [UInt8], of kind: TarHeader.Kind) throws(ArchiveError) {
+        guard !kinds.contains(kind) || kind == .sharedAttributes else {
+            throw .damaged(entry: nil, "an extended header is there twice")
+        }
+        kinds.append(kind)
+        switch kind {
+        case .longName:
+            longName = TarHeader.text(bytes)
+            if let longName { note(longName) }
+        case .longTarget:
+            longTarget = TarHeader.text(bytes)
+            if let longTarget { note(longTarget) }
+        default:
+            try readRecords(bytes[...], areShared: kind == .sharedAttributes)
+        }
+    }
+
+    /// Reads records of the form `<length> <key>=<value>\n`.
+    private mutating func readRecords(
+        _ bytes: ArraySlice<UInt8>,
+        areShared: Bool
+    ) throws(ArchiveError) {
+        var rest = bytes
+        while !rest.isEmpty {
+            let digits = rest.prefix { (0x30...0x39).contains($0) }
+            guard (1...7).contains(digits.count) else { throw Self.damaged }
+            let length = digits.reduce(0) { $0 * 10 + Int($1 - 0x30) }
+            guard length > digits.count + 3, length <= rest.count else { throw Self.damaged }
+            let record = rest.prefix(length).dropFirst(digits.count)
+            guard record.first == UInt8(ascii: " "), record.last == UInt8(ascii: "\n"),
+                let equals = record.firstIndex(of: UInt8(ascii: "="))
+            else { throw Self.damaged }
+            let key = String(decoding: record[record.startIndex + 1..<equals], as: UTF8.self)
+            try take(key, Array(record[(equals + 1)...].dropLast()), isShared: areShared)
+            rest = rest.dropFirst(length)
+        }
+    }
+
+    private mutating func take(
+        _ key: String,
+        _ value: [UInt8],
+        isShared: Bool
+    ) throws(ArchiveError) {
+        guard Self.ignored.contains(key) || Self.isIgnoredAttribute(key),
+            !isShared || !Self.neverShared.contains(key)
+        else {
+            let found = key.hasPrefix("GNU.sparse.") ? "a sparse file" : "attribute '\(key)'"
+            note(ValueError(expected: "content, names and modes alone", text: found))
+            return
+        }
+        switch key {
+        case "path":
+            longName = value
+            note(value)
+        case "linkpath":
+            note(value)
+        case "size":
+            let digits = value.prefix { (0x30...0x39).contains($0) }
+            guard digits.count == value.count, (1...18).contains(value.count) else {
+                throw Self.damaged
+            }
+            size = digits.reduce(0) { $0 * 10 + Int64($1 - 0x30) }
+        default:
+            break
+        }
+    }
+
+    private static func isIgnoredAttribute(_ key: String) -> Bool {
+        for prefix in ["SCHILY.xattr.", "LIBARCHIVE.xattr."] where key.hasPrefix(prefix) {
+            let name = key.dropFirst(prefix.count)
+            return ignoredAttributes.contains { ignored in
+                ignored.hasSuffix(".") ? name.hasPrefix(ignored) : name == ignored
+            }
+        }
+        return false
+    }
+
+    /// Notes a name with a zero in it.
+    private mutating func note(_ name: [UInt8]) {
+        if name.contains(0) { note(Self.zero(in: name)) }
+    }
+
+    private mutating func note(_ fault: ValueError) {
+        if broken == nil { broken = fault }
+    }
+
+    private static func zero(in text: [UInt8]) -> ValueError {
+        ValueError(
+            expected: "a path without a zero byte",
+            text: String(decoding: text, as: UTF8.self)
+        )
+    }
+
+    private static let damaged = ArchiveError.damaged(
+        entry: nil,
+        "an extended header is not made of records"
+    )
+}

@@ -1,0 +1,203 @@
+import StageModel
+
+/// The headers of a tar archive (POSIX.1-2017, and GNU tar's manual), read beside libarchive for what
+/// it does not tell: bytes behind a zero in a name, kinds of entries that it takes for files, and
+/// attributes that it leaves out.
+///
+/// It decides nothing about content. The reader compares where each of them sees an entry, so that the
+/// two never look at different ones.
+struct TarHeaders {
+    /// The first entry that a pack may not hold, and where its headers begin.
+    private(set) var fault: (start: Int64, error: ArchiveError)?
+
+    private enum Phase {
+        case header
+        case extended(TarHeader.Kind)
+        case ended
+    }
+
+    private var phase = Phase.header
+    private var position: Int64 = 0
+    /// The bytes of the header or the extended header so far.
+    private var gathered: [UInt8] = []
+    private var missing = TarHeader.length
+    /// How many bytes to pass over.
+    private var skipped: Int64 = 0
+    /// Where entries begin that the reader has not come to.
+    private var starts: [Int64] = []
+    private var nextStart = 0
+    /// Extended headers for the entry that comes next.
+    private var group = TarHeaderGroup()
+
+    /// Whether the next entry begins at this byte.
+    mutating func takeEntry(at start: Int64) -> Bool {
+        guard nextStart < starts.count, starts[nextStart] == start else { return false }
+        nextStart += 1
+        if nextStart == starts.count {
+            starts.removeAll(keepingCapacity: true)
+            nextStart = 0
+        }
+        return true
+    }
+
+    /// Reads the next bytes of the archive.
+    mutating func read(_ bytes: UnsafeRawBufferPointer) {
+        var rest = unsafe bytes[...]
+        while unsafe !rest.isEmpty {
+            if case .ended = phase { return }
+            if skipped > 0 {
+                let step = unsafe min(skipped, Int64(rest.count))
+                unsafe rest = rest.dropFirst(Int(step))
+                skipped -= step
+                position += step
+                continue
+            }
+            let step = unsafe min(missing, rest.count)
+            unsafe gathered.append(contentsOf: rest.prefix(step))
+            unsafe rest = rest.dropFirst(step)
+            missing -= step
+            position += Int64(step)
+            if missing == 0 { finishPhase() }
+        }
+    }
+
+    private mutating func finishPhase() {
+        let bytes = gathered
+        gathered = []
+        do throws(ArchiveError) {
+            switch phase {
+            case .header:
+                try read(TarHeader(bytes))
+            case .extended(let kind):
+                try group.add(bytes, of: kind)
+                skipped = Self.padded(Int64(bytes.count)) - Int64(bytes.count)
+                begin(.header, TarHeader.length)
+            case .ended:
+                break
+            }
+        } catch {
+            fault = (group.start ?? position - Int64(bytes.count), error)
+            phase = .ended
+        }
+    }
+
+    private mutating func read(_ header: TarHeader) throws(ArchiveError) {
+        // Behind the first block of zeros libarchive reads nothing.
+        guard !header.isEmpty else {
+            phase = .ended
+            return
+        }
+        let start = group.start ?? position - Int64(TarHeader.length)
+        group.start = start
+        let kind = try group.kind(of: header)
+        guard let size = header.size else {
+            throw .damaged(entry: group.name(of: header).clipped, "the size is no number")
+        }
+        switch kind {
+        case .attributes, .sharedAttributes, .longName, .longTarget:
+            guard size <= TarHeaderGroup.maximumLength else {
+                throw .damaged(entry: nil, "an extended header is too large")
+            }
+            begin(.extended(kind), Int(size))
+        case .file, .hardLink, .other:
+            let length = try group.length(of: header, kind, size: size)
+            starts.append(start)
+            group = TarHeaderGroup()
+            skipped = Self.padded(length)
+            begin(.header, TarHeader.length)
+        }
+    }
+
+    private mutating func begin(_ next: Phase, _ length: Int) {
+        phase = next
+        missing = length
+        if length == 0 { finishPhase() }
+    }
+
+    /// A number of bytes, up to the end of the block.
+    private static func padded(_ count: Int64) -> Int64 {
+        (count &+ 511) & ~511
+    }
+}
+
+/// One block of a tar archive that describes an entry, or that announces an extended header.
+struct TarHeader {
+    static let length = 512
+
+    /// What a type flag stands for, as far as its content matters.
+    enum Kind: Equatable {
+        /// A regular file: its content follows.
+        case file
+        case hardLink
+        /// A directory, a link or a device: nothing follows.
+        case other
+        /// Attributes of the entry that comes next, or of all.
+        case attributes
+        case sharedAttributes
+        /// GNU's names of any length.
+        case longName
+        case longTarget
+    }
+
+    private let block: [UInt8]
+
+    /// Looks at a block of ``length`` bytes.
+    init(_ block: [UInt8]) { self.block = block }
+
+    var isEmpty: Bool { block.allSatisfy { $0 == 0 } }
+
+    var flag: UInt8 { block[156] }
+
+    /// The kind, or `nil` for one that a pack may not hold.
+    var kind: Kind? {
+        switch flag {
+        case 0, UInt8(ascii: "0"), UInt8(ascii: "7"): .file
+        case UInt8(ascii: "1"): .hardLink
+        case UInt8(ascii: "2")...UInt8(ascii: "6"): .other
+        case UInt8(ascii: "x"): .attributes
+        case UInt8(ascii: "g"): .sharedAttributes
+        case UInt8(ascii: "L"): .longName
+        case UInt8(ascii: "K"): .longTarget
+        default: nil
+        }
+    }
+
+    /// The size, in octal digits or as GNU's binary number; `nil` if it is neither, or below zero.
+    var size: Int64? {
+        let field = block[124..<136]
+        if let first = field.first, first & 0x80 != 0 {
+            guard first == 0x80 else { return nil }
+            var value: UInt64 = 0
+            for byte in field.dropFirst() {
+                guard value >> 55 == 0 else { return nil }
+                value = value << 8 | UInt64(byte)
+            }
+            return Int64(exactly: value)
+        }
+        let digits = field.drop { $0 == UInt8(ascii: " ") }.prefix { (0x30...0x37).contains($0) }
+        return digits.reduce(0) { $0 << 3 | Int64($1 - 0x30) }
+    }
+
+    /// The name as the block has it, what is behind a zero included.
+    var name: [UInt8] {
+        let name = Self.text(block[0..<100])
+        let prefix = prefix
+        return prefix.isEmpty ? name : prefix + [UInt8(ascii: "/")] + name
+    }
+
+    var target: [UInt8] { Self.text(block[157..<257]) }
+
+    private var prefix: [UInt8] {
+        guard block[257..<263].elementsEqual("ustar\u{0}".utf8) else { return [] }
+        // Of star's format the field is shorter, and times follow.
+        let isStar = block[508..<511].elementsEqual("tar".utf8)
+        return Self.text(block[345..<(isStar ? 476 : 500)])
+    }
+
+    /// A field without the zeros at its end.
+    static func text(_ field: some BidirectionalCollection<UInt8>) -> [UInt8] {
+        var bytes = Array(field)
+        while bytes.last == 0 { bytes.removeLast() }
+        return bytes
+    }
+}
