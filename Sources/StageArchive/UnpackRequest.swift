@@ -48,11 +48,8 @@ public struct UnpackLimits: Hashable, Sendable, Codable {
         self.bytes = bytes
     }
 
-    /// How many directories, named or implied: 4,096 and 32 for each entry, the deepest path.
-    public var directories: Int {
-        let (product, overflows) = entries.multipliedReportingOverflow(by: 32)
-        return overflows ? .max : product.addingReportingOverflow(4096).partialValue
-    }
+    /// How many directories, named or implied.
+    public var directories: Int { ManifestLimits.directories(fileCount: entries) }
 }
 
 /// What an archive held: exact counts of what was made.

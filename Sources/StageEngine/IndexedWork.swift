@@ -204,6 +204,9 @@ extension IndexedWork {
         _ base: Base?,
         _ figures: inout StagingFigures
     ) async throws(StageError) -> ContentIndex {
+        guard reference.contentSize.rawValue <= Int64(bounds.byteCount) else {
+            throw .index(reason: "it is larger than one of \(pack.fileCount) files can be")
+        }
         if let bytes = try await bytes(in: area), Digest(of: bytes) == reference.contentDigest {
             return try await decode(bytes)
         }
@@ -259,6 +262,11 @@ extension IndexedWork {
         return bytes
     }
 
+    /// What the manifest says of the pack bounds what its index may hold.
+    private var bounds: IndexBounds {
+        IndexBounds(fileCount: pack.fileCount, installedSize: pack.installedSize)
+    }
+
     private func bytes(in directory: Directory) async throws(StageError) -> [UInt8]? {
         try await blocking { () throws(StageError) in
             try Self.storing { () throws(FileError) in
@@ -284,7 +292,7 @@ extension IndexedWork {
     private func decode(_ bytes: [UInt8]) async throws(StageError) -> ContentIndex {
         try await blocking { () throws(StageError) in
             do throws(IndexError) {
-                return try ContentIndex(decoding: bytes)
+                return try ContentIndex(decoding: bytes, within: bounds)
             } catch {
                 throw .index(reason: error.description)
             }

@@ -4,8 +4,12 @@ extension ContentIndex {
     /// Reads an index that ``encoded()`` wrote, of which nothing is believed: each number is checked
     /// before anything is made of it, names and links are judged as those of archives are.
     ///
-    /// - Throws: ``IndexError`` for anything that is not an index of this version of the format.
-    public init(decoding bytes: [UInt8]) throws(IndexError) {
+    /// - Throws: ``IndexError`` for anything that is not an index of this version of the format, and for
+    ///   one with more than `bounds` say.
+    public init(
+        decoding bytes: [UInt8],
+        within bounds: IndexBounds = .largest
+    ) throws(IndexError) {
         guard bytes.starts(with: Self.magic.dropLast()) else {
             throw IndexError(offset: 0, reason: "this is no index")
         }
@@ -24,8 +28,14 @@ extension ContentIndex {
             frames: try reader.number("the number of frames", in: 0...reader.left / 36),
             entries: try reader.number("the number of entries", in: 0...reader.left / 3)
         )
-        guard counts.entries <= IndexLimits.entryCount else {
-            throw reader.fault("more than \(IndexLimits.entryCount) entries")
+        guard counts.entries <= bounds.entries else {
+            throw reader.fault("more than \(bounds.entries) entries")
+        }
+        guard counts.frames <= bounds.frames else {
+            throw reader.fault("more than \(bounds.frames) frames")
+        }
+        guard counts.bundles <= counts.frames else {
+            throw reader.fault("more bundles than frames")
         }
         bundles = []
         bundles.reserveCapacity(counts.bundles)
@@ -39,9 +49,9 @@ extension ContentIndex {
         }
         frames = try Self.frames(counts.frames, in: bundles, from: &reader)
         let paths = try Self.paths(counts.entries, from: &reader)
-        entries = try Self.entries(at: paths, of: frames, from: &reader)
+        entries = try Self.entries(at: paths, of: frames, within: bounds, from: &reader)
         guard reader.left == 0 else { throw reader.fault("\(reader.left) bytes too many") }
-        try checkTree()
+        try checkTree(within: bounds)
     }
 
     private static func frames(
@@ -143,12 +153,16 @@ extension ContentIndex {
     private static func entries(
         at paths: [ContentPath],
         of frames: [Frame],
+        within bounds: IndexBounds,
         from reader: inout ByteReader
     ) throws(IndexError) -> [Entry] {
         let kinds = try list(paths.count) { () throws(IndexError) in
             try reader.number("the kind of an entry", in: 0...3)
         }
-        var files = try self.files(kinds, of: frames, from: &reader)[...]
+        guard kinds.count(where: { $0 != 2 }) <= bounds.fileCount else {
+            throw reader.fault("more than \(bounds.fileCount) files and links")
+        }
+        var files = try self.files(kinds, of: frames, within: bounds, from: &reader)[...]
         var entries: [Entry] = []
         entries.reserveCapacity(paths.count)
         for (path, kind) in zip(paths, kinds) {
@@ -178,10 +192,11 @@ extension ContentIndex {
     private static func files(
         _ kinds: [Int],
         of frames: [Frame],
+        within bounds: IndexBounds,
         from reader: inout ByteReader
     ) throws(IndexError) -> [File] {
         let codes = kinds.filter { $0 < 2 }
-        let most = UInt64(ManifestLimits.installedSize.rawValue)
+        let most = UInt64(clamping: bounds.installedSize.rawValue)
         var total: UInt64 = 0
         let sizes = try list(codes.count) { () throws(IndexError) in
             let size = try reader.number("the size of a file", in: 0...most)
@@ -228,6 +243,9 @@ extension ContentIndex {
             return Int(sum)
         }
         let count = try reader.number("the number of frames of a file", in: 0...reader.left)
+        guard count <= IndexLimits.frameCount(ofSize: size) else {
+            throw reader.fault("a file of \(size) bytes is made of \(count) frames")
+        }
         if count == 0 {
             let step = try reader.difference("the frame of a file")
             last = try frame(step, from: last)
@@ -252,12 +270,19 @@ extension ContentIndex {
         return .frames(list)
     }
 
-    /// Checks what concerns entries together: nothing lies below what is no directory with content, and
-    /// links stay inside.
-    private func checkTree() throws(IndexError) {
+    /// Checks what concerns entries together: nothing lies below what is no directory with content, links
+    /// stay inside, and there are not too many directories.
+    private func checkTree(within bounds: IndexBounds) throws(IndexError) {
         var links = ContentLinks()
         var last: ContentPath?
+        var directories = 0
+        var previous = ""
         for entry in entries {
+            directories += Self.newDirectories(of: entry, after: previous)
+            previous = entry.path.text
+            guard directories <= bounds.directories else {
+                throw IndexError(offset: 0, reason: "more than \(bounds.directories) directories")
+            }
             if case .link(let target) = entry.kind { links.add(entry.path, to: target) }
             var above = entry.path.parent
             // What lies beside the entry before has the same directories above it.
@@ -276,6 +301,20 @@ extension ContentIndex {
         if let (path, fault) = links.firstFault() {
             throw IndexError(offset: 0, reason: "the link '\(path)': \(fault)")
         }
+    }
+
+    /// Counts the directories that hold an entry, or are it, and hold no entry before it: in the order
+    /// of bytes, the paths below one directory follow each other.
+    private static func newDirectories(of entry: Entry, after previous: String) -> Int {
+        let slash = UInt8(ascii: "/")
+        var count = entry.kind == .directory ? 1 : 0
+        var isShared = true
+        var other = previous.utf8.makeIterator()
+        for byte in entry.path.text.utf8 {
+            if isShared, other.next() != byte { isShared = false }
+            if byte == slash, !isShared { count += 1 }
+        }
+        return count
     }
 
     private static func list<Value>(

@@ -165,17 +165,3 @@ public struct ContentIndex: Equatable, Sendable {
         ByteCount(positions.reduce(Int64(0)) { $0 + Int64(frames[$1].storedLength) })
     }
 }
-
-/// The limits of an index.
-public enum IndexLimits {
-    /// The most bytes of a frame's content: 1 MiB.
-    public static let frameLength = 1 << 20
-    /// The most bytes of a bundle: 256 MiB.
-    public static let bundleSize = Int64(256 << 20)
-    /// The most bytes of an index before compression: 256 MiB.
-    public static let byteCount = 256 << 20
-    /// The most entries: those of the largest pack, and as many empty directories.
-    public static let entryCount = 2 * ManifestLimits.fileCount
-    /// The most bytes of all paths together, which take few where they share most of them: 256 MiB.
-    public static let pathByteCount = 256 << 20
-}

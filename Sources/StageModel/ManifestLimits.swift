@@ -35,6 +35,12 @@ public enum ManifestLimits {
     public static let installedSize = ByteCount.mebibytes(4 << 20)
     /// The most files and symbolic links of a pack.
     public static let fileCount = 1_000_000
+    /// The most directories of a pack with so many files and links, implied ones included: 4,096, and 32
+    /// for each, the deepest path.
+    public static func directories(fileCount: Int) -> Int {
+        let (product, overflows) = fileCount.multipliedReportingOverflow(by: 32)
+        return overflows ? .max : product.addingReportingOverflow(4096).partialValue
+    }
     /// The most URLs that a registration gives for its manifest.
     public static let manifestURLs = 8
     /// The most bytes of an application's version.

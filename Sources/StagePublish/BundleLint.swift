@@ -8,6 +8,7 @@ import StageTransfer
 struct BundleLint: Sendable {
     var manifest: Manifest
     var manifestURL: String
+    var pack: Pack
     var reference: PackIndex
     /// The path of the manifest's member that names the index.
     var member: String
@@ -33,11 +34,19 @@ struct BundleLint: Sendable {
             ]
         }
         let index: ContentIndex
+        let bounds = IndexBounds(fileCount: pack.fileCount, installedSize: pack.installedSize)
         do {
             var decompressor = FrameDecompressor()
             let size = Int(reference.contentSize.rawValue)
+            guard size <= bounds.byteCount else {
+                throw IndexError(
+                    offset: 0,
+                    reason: "it is larger than one of \(pack.fileCount) files can be"
+                )
+            }
             index = try ContentIndex(
-                decoding: try decompressor.decompress(document.bytes.span, to: size)
+                decoding: try decompressor.decompress(document.bytes.span, to: size),
+                within: bounds
             )
         } catch {
             return [LintFinding(severity: .error, member: member, message: "\(error)")]

@@ -32,6 +32,7 @@ public enum ServerLint {
                 BundleLint(
                     manifest: manifest,
                     manifestURL: manifestURL ?? "",
+                    pack: pack,
                     reference: reference,
                     member: "packs[\(index)].index"
                 )

@@ -1,0 +1,55 @@
+public import StageModel
+
+/// The limits of an index.
+public enum IndexLimits {
+    /// The most bytes of a frame's content: 1 MiB.
+    public static let frameLength = 1 << 20
+    /// The most bytes of a bundle: 256 MiB.
+    public static let bundleSize = Int64(256 << 20)
+    /// The most bytes of an index before compression: 256 MiB.
+    public static let byteCount = 256 << 20
+    /// The most bytes of all paths together, which take few where they share most of them: 256 MiB.
+    public static let pathByteCount = 256 << 20
+    /// The most frames of a file: one for each 4 KiB of it that have begun, a quarter of what
+    /// ``ContentChunker`` cuts at least, and one more.
+    public static func frameCount(ofSize size: Int64) -> Int { Int(size >> 12) + 1 }
+}
+
+/// What an index may hold, by what the manifest says of its pack: it takes memory in proportion to that.
+public struct IndexBounds: Hashable, Sendable {
+    /// How many files and symbolic links.
+    public var fileCount: Int
+    /// The sum of the sizes of the files.
+    public var installedSize: ByteCount
+
+    /// Creates bounds from what is declared of a pack.
+    public init(fileCount: Int, installedSize: ByteCount) {
+        self.fileCount = fileCount
+        self.installedSize = installedSize
+    }
+
+    /// What the largest pack may hold.
+    public static let largest = IndexBounds(
+        fileCount: ManifestLimits.fileCount,
+        installedSize: ManifestLimits.installedSize
+    )
+
+    /// How many directories, implied ones included.
+    public var directories: Int { ManifestLimits.directories(fileCount: fileCount) }
+    /// How many entries: files, links, and empty directories.
+    public var entries: Int { fileCount + directories }
+    /// How many frames, each of which a file is made of.
+    public var frames: Int {
+        fileCount + IndexLimits.frameCount(ofSize: installedSize.rawValue)
+    }
+
+    /// The most bytes that an index of such a pack has before compression.
+    public var byteCount: Int {
+        // A path, a target, a digest and numbers for each entry; two digests and numbers for each frame,
+        // and a bundle of its own.
+        let (entries, areMany) = entries.multipliedReportingOverflow(by: 2176)
+        let (frames, areMore) = frames.multipliedReportingOverflow(by: 160)
+        guard !areMany, !areMore else { return IndexLimits.byteCount }
+        return min(IndexLimits.byteCount, entries + frames + 64)
+    }
+}

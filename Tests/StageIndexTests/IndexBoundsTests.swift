@@ -1,0 +1,105 @@
+import StageModel
+import Testing
+
+@testable import StageIndex
+
+/// A small index that stands for a large one takes memory and directories in proportion to what the
+/// manifest says of its pack.
+struct IndexBoundsTests {
+    private func bounds(_ fileCount: Int, _ installedSize: Int) -> IndexBounds {
+        IndexBounds(fileCount: fileCount, installedSize: ByteCount(installedSize))
+    }
+
+    /// An index of empty directories alone: a few bytes each, and fewer when it is compressed.
+    private func directories(_ count: Int, below prefix: String = "") throws -> [UInt8] {
+        let names = (0..<count).map { prefix + String($0 + 1_000_000) }
+        let index = ContentIndex(
+            entries: try names.map { name in
+                ContentIndex.Entry(path: try ContentPath(name), kind: .directory)
+            }
+        )
+        return index.encoded()
+    }
+
+    private func number(_ value: Int) -> [UInt8] {
+        var bytes: [UInt8] = []
+        bytes.append(number: value)
+        return bytes
+    }
+
+    @Test func directoriesAreBoundByTheNumberOfFiles() throws {
+        let bomb = try directories(300_000)
+        for (count, allowed) in [(0, 4096), (10, 4416)] {
+            let error = #expect(throws: IndexError.self) {
+                try ContentIndex(decoding: bomb, within: bounds(count, 0))
+            }
+            #expect(error?.reason == "more than \(count + allowed) entries")
+        }
+        let most = try directories(4096)
+        #expect(try ContentIndex(decoding: most, within: bounds(0, 0)).entries.count == 4096)
+    }
+
+    /// Directories that only paths name count as those that are entries.
+    @Test func impliedDirectoriesAreBoundAsWell() throws {
+        let entries = try (0..<300).map { number in
+            let path = (0..<20).map { "\(number)-\($0)" }.joined(separator: "/")
+            return ContentIndex.Entry(path: try ContentPath(path), kind: .directory)
+        }
+        let bytes = ContentIndex(entries: entries.sorted { $0.path < $1.path }).encoded()
+        let error = #expect(throws: IndexError.self) {
+            try ContentIndex(decoding: bytes, within: bounds(0, 0))
+        }
+        #expect(error?.reason == "more than 4096 directories")
+        #expect(try ContentIndex(decoding: bytes, within: bounds(100, 0)).entries.count == 300)
+    }
+
+    @Test func directoriesThatEntriesShareCountOnce() throws {
+        let bytes = try directories(4090, below: "a/b/c/d/e/")
+        #expect(try ContentIndex(decoding: bytes, within: bounds(0, 0)).entries.count == 4090)
+    }
+
+    /// A file of one frame, named as often as there are bytes: eight bytes of memory for each of them,
+    /// and next to nothing when the index is compressed.
+    @Test func aFileHasFewFramesForItsSize() throws {
+        let count = 20_000_000
+        let digest = [UInt8](repeating: 7, count: 32)
+        var bytes = ContentIndex.magic + [1, 1, 1] + digest + [1]
+        bytes += [1, 0, 0, 0] + digest
+        bytes += [0, 1, UInt8(ascii: "a"), 0] + number(count) + number(count) + [0]
+        bytes += [UInt8](repeating: 1, count: count - 1) + digest
+        let error = #expect(throws: IndexError.self) { try ContentIndex(decoding: bytes) }
+        #expect(error?.reason == "a file of \(count) bytes is made of \(count) frames")
+    }
+
+    @Test func framesAndBundlesAreBoundByTheSize() throws {
+        let frames = 1_000_000
+        let filler = [UInt8](repeating: 1, count: frames * 40)
+        let bytes = ContentIndex.magic + [0] + number(frames) + [0] + filler
+        let error = #expect(throws: IndexError.self) {
+            try ContentIndex(decoding: bytes, within: bounds(5, 1 << 20))
+        }
+        #expect(error?.reason == "more than \(5 + 257) frames")
+        let bundles = ContentIndex.magic + number(frames) + [1, 0] + filler
+        let other = #expect(throws: IndexError.self) { try ContentIndex(decoding: bundles) }
+        #expect(other?.reason == "more bundles than frames")
+    }
+
+    @Test func filesAndTheirSizeAreBound() throws {
+        let bytes = try sampleIndex().encoded()
+        #expect(
+            try ContentIndex(decoding: bytes, within: bounds(6, (1 << 20) + 1040)) == sampleIndex()
+        )
+        #expect(throws: IndexError.self) {
+            try ContentIndex(decoding: bytes, within: bounds(5, (1 << 20) + 1040))
+        }
+        #expect(throws: IndexError.self) {
+            try ContentIndex(decoding: bytes, within: bounds(6, (1 << 20) + 1039))
+        }
+    }
+
+    @Test func theBytesOfAnIndexAreBoundByWhatItMayHold() {
+        #expect(bounds(0, 0).byteCount < 9 << 20)
+        #expect(bounds(1000, 1 << 30).byteCount < 130 << 20)
+        #expect(IndexBounds.largest.byteCount == IndexLimits.byteCount)
+    }
+}
