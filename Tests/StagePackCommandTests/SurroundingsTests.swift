@@ -215,7 +215,8 @@ struct FalseDaemonTests {
         daemon.stage(in: staged.path.string)
         try daemon.start()
         defer { daemon.stop() }
-        let arguments = prefetch
+        // In the same mount, so that a file could be moved there.
+        let arguments = prefetch + ["--container", installed.world.container.string]
         let ending = try await installed.world.program.run(arguments) { _ in
             try await poll { !daemon.tasks.isEmpty }
             var event = SessionEvent(.completed, time: .now)
@@ -224,7 +225,10 @@ struct FalseDaemonTests {
             daemon.emit(event, in: "stagepack%2Fnet.example.wallpaper")
         }
         #expect(ending.status == 0, "\(ending.error)")
-        #expect(try installed.staged() == ["aurora": 1])
+        #expect(try installed.world.staged(.aurora) == StagedFiles(pack))
+        if location.removingLastComponent() == staged.path {
+            #expect(try staged.status("1") != nil)
+        }
         let kept = try File.open(reading: path).readAll(limit: precious.count + 1)
         #expect(kept == precious)
     }
