@@ -54,11 +54,12 @@ struct DaemonTests {
     @Test func aConfinedCommandIsServedWithoutAHandler() async throws {
         var installed = try await Installed()
         try installed.world.publish(try SamplePack.large(try .aurora, version: 1, mebibytes: 4))
-        let wrapper = installed.world.program.wrapper
-        let program = wrapper.isEmpty ? [try Program.path.string] : wrapper
-        installed.world.program.wrapper = ["/usr/bin/setpriv", "--no-new-privs"] + program
         let session = try await withDaemon(&installed) { installed, client in
-            let ending = try await installed.run("prefetch", "--app", "net.example.wallpaper")
+            var confined = installed
+            let wrapper = installed.world.program.wrapper
+            let program = wrapper.isEmpty ? [try Program.path.string] : wrapper
+            confined.world.program.wrapper = ["/usr/bin/setpriv", "--no-new-privs"] + program
+            let ending = try await confined.run("prefetch", "--app", "net.example.wallpaper")
             #expect(ending.status == 0, "\(ending.error)")
             return try await client.session("stagepack/net.example.wallpaper")
         }

@@ -26,7 +26,7 @@ struct UnpackServiceCommand: ParsableCommand {
     /// none but its first: the service comes before it.
     static func runIfAsked() {
         guard CommandLine.arguments.dropFirst().elementsEqual([name]) else { return }
-        exit(UnpackService.run(ChildProcess.channel))
+        Glibc.exit(UnpackService.run(ChildProcess.channel))
     }
 
     func run() throws {
