@@ -20,13 +20,15 @@ WAITING := StagePackCommandTests|StageOriginTests
 FURTHER := StagePackCommandTests.(IndexedTests|PackageTests|RollbackTests|EvictionTests)|BackgroundAssetsTests.AssetPack
 # Tests that say within which time something happens, or kill in time: one after the other.
 TIMED := StageConditionsTests|StageDaemonTests|StagePackCommandTests.DaemonTests|HookTests|nobodyWhoHoldsALock|theDeadlineOfAHook|ExtensionZooTests|whatArrivesIsMadeDurable
+# Tests that start the programs: run a second time against those that are shipped.
+STARTING := StagePackCommandTests|BackgroundAssetsTests.AssetPack|StageDaemonTests
 # Content of Debian's, some hundred megabytes of it.
 LARGE := RealContentTests
 # Tests that keep the processors busy, so that those of time beside them would wait for them.
 BUSY := StageIndexTests|StageEngineTests.Indexed|UserProgramTests|StageContainerTests|StagePublishTests
 
 .PHONY: help demo test build bench bench-daemon bench-updates format check install install-service uninstall dependencies \
-    deb sample-deb test-deploy
+    deb sample-deb test-deploy test-release
 
 help: ## Show what there is to make.
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -110,6 +112,12 @@ sample-deb: ## Make the package of a sample application.
 
 test-deploy: deb ## Check what deploy/ has, and install the packages where everything goes wrong (root).
 	deploy/test/all $(PACKAGES)
+
+test-release: deb ## Run the tests that start programs against the optimised ones of the package.
+	Scripts/dependencies dbus-daemon python3-dbusmock strace
+	swift build --build-tests
+	STAGEPACK_TEST_PROGRAMS=$(RELEASE) swift test --skip-build --filter '$(STARTING)' --skip '$(LARGE)|$(TIMED)'
+	STAGEPACK_TEST_PROGRAMS=$(RELEASE) swift test --skip-build --no-parallel --filter 'StageDaemonTests|DaemonTests|HookTests'
 
 dependencies:
 	@Scripts/dependencies

@@ -221,20 +221,39 @@ extension IndexedWork {
             reference.digest,
             &figures
         )
+        return try await keep(try decompress(stored), in: area)
+    }
+
+    /// Decompresses an index, and verifies it.
+    ///
+    /// Not in an asynchronous function: the optimiser of Swift 6.3 frees the memory of the two out of
+    /// order there, which ends the process.
+    private func decompress(_ stored: [UInt8]) throws(StageError) -> [UInt8] {
         var decompressor = FrameDecompressor()
         let bytes: [UInt8]
         do throws(FrameError) {
-            bytes = try decompressor.decompress(
-                stored.span,
-                to: Int(reference.contentSize.rawValue)
-            )
+            let size = Int(reference.contentSize.rawValue)
+            bytes = try decompressor.decompress(stored.span, to: size)
         } catch {
             throw .index(reason: error.description)
         }
         guard Digest(of: bytes) == reference.contentDigest else {
             throw .index(reason: "it is not what the manifest names when it is decompressed")
         }
-        return try await keep(bytes, in: area)
+        return bytes
+    }
+
+    /// Makes an index from an older one and what changes it; `nil` where that does not lead to it.
+    private func decompress(_ delta: [UInt8], after old: [UInt8]) -> [UInt8]? {
+        var decompressor = FrameDecompressor()
+        // Where it does not lead there the index is fetched whole.
+        let bytes = try? decompressor.decompress(
+            delta.span,
+            after: old.span,
+            to: Int(reference.contentSize.rawValue)
+        )
+        guard let bytes, Digest(of: bytes) == reference.contentDigest else { return nil }
+        return bytes
     }
 
     /// Takes the index from the staged generation, whose index has this digest, or makes it from that and
@@ -252,14 +271,7 @@ extension IndexedWork {
             let old = try await bytes(in: base),
             let stored = try? await object(delta.url, delta.size, delta.digest, &figures)
         else { return nil }
-        var decompressor = FrameDecompressor()
-        let bytes = try? decompressor.decompress(
-            stored.span,
-            after: old.span,
-            to: Int(reference.contentSize.rawValue)
-        )
-        guard let bytes, Digest(of: bytes) == reference.contentDigest else { return nil }
-        return bytes
+        return decompress(stored, after: old)
     }
 
     /// What the manifest says of the pack bounds what its index may hold.

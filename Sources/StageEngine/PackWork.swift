@@ -158,23 +158,25 @@ struct PackWork: Sendable {
                 receipt.bytesReused = size - min(size, delivery.bytesReceived)
                 receipt.url = delivery.url
             }
-            let file: File
-            do throws(FileError) {
-                file = try File.open(reading: part.path)
-            } catch {
-                throw .storage(error)
-            }
             return VerifiedPack(
                 pack: pack,
                 source: archive,
                 part: part,
-                archive: file,
+                archive: try Self.open(part),
                 receipt: receipt,
                 delivery: delivery
             )
         } catch {
             if error != .cancelled { await delivery?.confirm() }
             throw error == .cancelled ? .cancelled : .transfer(error)
+        }
+    }
+
+    private static func open(_ part: PartFile) throws(TransferError) -> File {
+        do throws(FileError) {
+            return try File.open(readingRegular: part.path)
+        } catch {
+            throw .storage(error)
         }
     }
 

@@ -34,21 +34,9 @@ struct BundleLint: Sendable {
             ]
         }
         let index: ContentIndex
-        let bounds = IndexBounds(fileCount: pack.fileCount, installedSize: pack.installedSize)
-        do {
-            var decompressor = FrameDecompressor()
-            let size = Int(reference.contentSize.rawValue)
-            guard size <= bounds.byteCount else {
-                throw IndexError(
-                    offset: 0,
-                    reason: "it is larger than one of \(pack.fileCount) files can be"
-                )
-            }
-            index = try ContentIndex(
-                decoding: try decompressor.decompress(document.bytes.span, to: size),
-                within: bounds
-            )
-        } catch {
+        switch Result(catching: { try Self.index(in: document.bytes, of: reference, for: pack) }) {
+        case .success(let found): index = found
+        case .failure(let error):
             return [LintFinding(severity: .error, member: member, message: "\(error)")]
         }
         let checks = index.bundles.enumerated().flatMap { place, bundle in
@@ -62,5 +50,28 @@ struct BundleLint: Sendable {
             }
         }
         return await ServerLint.findings(of: checks, with: engine)
+    }
+
+    /// Decompresses and decodes an index.
+    ///
+    /// Not in an asynchronous function, where the optimiser of Swift 6.3 can free memory out of order.
+    private static func index(
+        in bytes: [UInt8],
+        of reference: PackIndex,
+        for pack: Pack
+    ) throws -> ContentIndex {
+        let bounds = IndexBounds(fileCount: pack.fileCount, installedSize: pack.installedSize)
+        let size = Int(reference.contentSize.rawValue)
+        guard size <= bounds.byteCount else {
+            throw IndexError(
+                offset: 0,
+                reason: "it is larger than one of \(pack.fileCount) files can be"
+            )
+        }
+        var decompressor = FrameDecompressor()
+        return try ContentIndex(
+            decoding: try decompressor.decompress(bytes.span, to: size),
+            within: bounds
+        )
     }
 }

@@ -37,10 +37,7 @@ struct ManagedWorld {
 
     /// What the program is told, and `--attempts 1`.
     func fetcher() throws -> CommandFetcher {
-        let link = try Directory.open("/proc/self").link("exe")
-        let folder = FilePath(try #require(link)).removingLastComponent()
-        let program = folder.appending("stagepack")
-        try #require(FileStatus.exists(program), "the product 'stagepack' is not built")
+        let program = try BuiltProgram.path(of: "stagepack")
         return CommandFetcher(
             source: .manifest(url: server.url("/manifest.json")),
             command: program,

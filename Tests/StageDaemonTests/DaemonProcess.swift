@@ -118,15 +118,9 @@ final class DaemonProcess: Sendable {
     /// What the daemon wrote to standard error, of all of its runs.
     func said() throws -> String { try text(of: log) }
 
-    /// Where the program is: beside the bundle that holds these tests.
+    /// The path of the program.
     static var program: FilePath {
-        get throws {
-            let link = try Directory.open("/proc/self").link("exe")
-            let folder = FilePath(try #require(link)).removingLastComponent()
-            let path = folder.appending("stagepackd")
-            try #require(FileStatus.exists(path), "the product 'stagepackd' is not built")
-            return path
-        }
+        get throws { try BuiltProgram.path(of: "stagepackd") }
     }
 }
 

@@ -1,5 +1,6 @@
 import Glibc
 import StageSystem
+import StageTesting
 import Subprocess
 import SystemPackage
 import Testing
@@ -27,15 +28,9 @@ struct Program {
     /// The status of a run that SIGKILL ended.
     static let killed = 1000 + SIGKILL
 
-    /// Where the program is: beside the bundle that holds these tests.
+    /// The path of the program.
     static var path: FilePath {
-        get throws {
-            let link = try Directory.open("/proc/self").link("exe")
-            let folder = FilePath(try #require(link)).removingLastComponent()
-            let path = folder.appending("stagepack")
-            try #require(FileStatus.exists(path), "the product 'stagepack' is not built")
-            return path
-        }
+        get throws { try BuiltProgram.path(of: "stagepack") }
     }
 
     /// Variables beside `PATH` and `HOME`: nothing of the tests' own environment is passed on.
