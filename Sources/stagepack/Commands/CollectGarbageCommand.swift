@@ -118,14 +118,14 @@ struct CollectGarbageCommand: StagePackSubcommand {
                     try container.removeObsoleteGenerations(lock, keeping: previous ? 0 : 1)
                 )
             }
-            let wanted = try Self.wantedDownloads(container)
+            let offered = try Self.offeredContent(container)
             let now = Int64(Date().timeIntervalSince1970)
             report.add(
-                try container.sweep(now: now) { wanted?.contains(prefix(of: $0)) ?? true }
+                try container.sweep(now: now) { offered?.missing.contains(prefix(of: $0)) ?? true }
             )
-            if let wanted {
+            if let offered {
                 report.add(
-                    try container.removePartialContent { wanted.contains($0.description) }
+                    try container.removePartialContent { offered.all.contains($0.description) }
                 )
             }
         } catch {
@@ -149,20 +149,31 @@ struct CollectGarbageCommand: StagePackSubcommand {
         String(name.string.prefix { $0 != "." })
     }
 
-    /// The archives that the manifests of all applications name, whose downloads can be continued;
-    /// `nil` while one of them cannot be read.
-    private static func wantedDownloads(
+    /// Digests of the content that manifests offer.
+    private struct OfferedContent {
+        var all: Set<String> = []
+        /// Those of packs that are not staged, whose downloads can be continued.
+        var missing: Set<String> = []
+    }
+
+    /// The content that the manifests of all applications offer; `nil` while one cannot be read.
+    private static func offeredContent(
         _ container: Container
-    ) throws(ContainerError) -> Set<String>? {
-        var wanted: Set<String> = []
+    ) throws(ContainerError) -> OfferedContent? {
+        var offered = OfferedContent()
         for application in try container.reader.applications() {
             guard let record = try container.storedManifest(for: application),
                 // Said where it is asked for; here it means that nothing is known.
                 let manifest = try? Manifest(json: Array(record.text.utf8))
             else { return nil }
-            wanted.formUnion(manifest.packs.map(\.contentDigest.description))
+            for pack in manifest.packs {
+                let digest = pack.contentDigest.description
+                offered.all.insert(digest)
+                let generation = try container.reader.currentGeneration(of: pack.id)
+                if generation?.holds(pack) != true { offered.missing.insert(digest) }
+            }
         }
-        return wanted
+        return offered
     }
 }
 
