@@ -64,7 +64,9 @@ extension BADownloadManager {
     private static let others = BAError(.downloadAlreadyScheduled, "others are in control")
     /// The seconds between two attempts.
     private static let pause = 0.01
-    /// The file in the group's shared folder that whoever is in control has locked (flock(2)).
+    /// The file in the group's shared folder that the process in control has locked (flock(2)).
+    ///
+    /// Its owner's alone: a user that may open it may lock it.
     private static let lockName: FilePath = ".BADownloadManager.lock"
 
     private static func lock(_ file: borrowing File) -> Bool {
@@ -74,7 +76,8 @@ extension BADownloadManager {
     /// Opens the file that is locked, in the shared folder of the group, which is made if need be.
     private func controlFile() throws -> File {
         if let request = request() {
-            return try Directory.open(request.container).file(updating: Self.lockName)
+            return try Directory.open(request.container)
+                .file(updating: Self.lockName, exactly: .ownerReadWrite)
         }
         guard let group = applicationGroupIdentifier,
             let folder = FileManager.default
@@ -86,6 +89,6 @@ extension BADownloadManager {
             )
         }
         return try Directory.make(FilePath(folder.path(percentEncoded: false)))
-            .file(updating: Self.lockName)
+            .file(updating: Self.lockName, exactly: .ownerReadWrite)
     }
 }

@@ -60,9 +60,9 @@ STAGE_CHECKED static inline int stage_ofd_lock(int file, short type, int wait) {
     return fcntl(file, wait ? F_OFD_SETLKW : F_OFD_SETLK, &lock);
 }
 
-/// Tells whether somebody holds a lock that forbids an exclusive one (fcntl(2)): 1 if so, else 0.
-STAGE_CHECKED static inline int stage_ofd_is_locked(int file) {
-    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+/// Tells whether another open file holds a lock that forbids one of `type` (fcntl(2)): 1 if so, else 0.
+STAGE_CHECKED static inline int stage_ofd_is_locked(int file, short type) {
+    struct flock lock = {.l_type = type, .l_whence = SEEK_SET};
     if (fcntl(file, F_OFD_GETLK, &lock) == -1) return -1;
     return lock.l_type != F_UNLCK;
 }

@@ -23,6 +23,7 @@ extension Container {
             )
         }
         try ContainerError.wrapping { () throws(FileError) in
+            for (area, _) in packs { try area.settleForReaders() }
             try root.synchronizeFileSystem()
             var generations: [(PackID, GenerationName)] = []
             for (area, record) in packs {
@@ -55,7 +56,10 @@ extension Container {
         _ area: StagingArea,
         _ record: StagedPack
     ) throws(FileError) -> GenerationName {
-        let directory = try generations.makeDirectory(FilePath(area.id.component))
+        let directory = try generations.makeDirectory(
+            FilePath(area.id.component),
+            exactly: .directory
+        )
         var attempt = 1
         while true {
             let name = GenerationName(
@@ -66,7 +70,7 @@ extension Container {
             do throws(FileError) {
                 try staging.rename(area.name, to: name.component, in: directory, replacing: false)
                 // Not before: a sweep takes an area that nobody has locked for a dead process's.
-                area.releaseLock()
+                try area.open()
                 return name
             } catch {
                 guard error.errno == .fileExists else { throw error }

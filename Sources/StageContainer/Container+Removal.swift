@@ -68,9 +68,7 @@ extension Container {
             if isGone { removal.generations += 1 } else { removal.inUse += 1 }
         }
         if current == nil, obsolete.count == removal.generations {
-            _ = try ContainerError.wrapping { () throws(FileError) in
-                try generations.removeDirectory(id.component)
-            }
+            try removeDirectory(ofGenerations: id)
         }
         if try reader.recordedPin(of: id) != nil, try reader.pin(of: id) == nil {
             try removePin(of: id)
@@ -87,16 +85,39 @@ extension Container {
     ) throws(FileError) -> Bool {
         guard let directory = try generations.directory(FilePath(id.component)) else { return true }
         let path = FilePath(name.component).appending(ContainerLayout.lease)
-        let lease = try FileLock.attempt(try directory.file(updating: path), .exclusive)
+        let lease = try FileLock.attempt(try directory.file(removingBehind: path), .exclusive)
         guard let lease else { return false }
         try unlink()
-        // Out of sight in one step, so that a crash leaves no half generation under its name.
-        let trash = try makeUniqueName(id.text)
-        try directory.rename(name.component, to: trash, in: staging, replacing: false)
         // Locked to the end, so that no sweep takes it for a dead process's.
-        try staging.removeTree(trash)
+        try removeLeased(name.component, in: directory, id.text)
         _ = consume lease
         return true
+    }
+
+    /// Removes a directory whose lease is held exclusively.
+    ///
+    /// Out of sight in one step, so that a crash leaves no half generation under its name. Where that cannot
+    /// be, since overlayfs moves no directory of a lower layer, the record goes first: what has none is no
+    /// generation to go back to. The lease goes last, so that the rest is gone when it can be had anew.
+    func removeLeased(
+        _ name: FilePath.Component,
+        in directory: Directory,
+        _ prefix: String
+    ) throws(FileError) {
+        let trash = try makeUniqueName(prefix)
+        do throws(FileError) {
+            try directory.rename(name, to: trash, in: staging, replacing: false)
+            try staging.removeTree(trash)
+        } catch {
+            guard error.errno == .improperLink, let here = try directory.directory(FilePath(name))
+            else { throw error }
+            try here.remove(ContainerLayout.packRecord)
+            for entry in try here.entries() where entry.name != ContainerLayout.lease {
+                try here.removeTree(entry.name)
+            }
+            try here.remove(ContainerLayout.lease)
+            try directory.removeEmpty(name)
+        }
     }
 
     /// Removes what dead processes left in `staging/`, and part files that `isWanted` does not name.
@@ -109,11 +130,7 @@ extension Container {
     ) throws(ContainerError) -> Removal {
         try ContainerError.wrapping { () throws(FileError) in
             var removal = Removal()
-            let file = try locks.file(
-                updating: FilePath(Self.birthLock),
-                permissions: Self.lockPermissions
-            )
-            if let alone = try FileLock.attempt(file, .exclusive) {
+            if let alone = try FileLock.attempt(try locks.lockFile(Self.birthLock), .exclusive) {
                 for entry in try staging.entries()
                 where !isWantedArea(entry.name, isWanted) {
                     guard try isAbandoned(entry) else { continue }
@@ -127,7 +144,7 @@ extension Container {
             for directory in [root, packs, manifests, histories] + [pins].compactMap(\.self) {
                 for entry in try directory.entries()
                 where try isStale(entry.name, in: directory, now: now) {
-                    if try directory.remove(entry.name) { removal.leftovers += 1 }
+                    if try directory.removeTree(entry.name) { removal.leftovers += 1 }
                 }
             }
             if let extensions = try root.directory(FilePath(ContainerLayout.extensions)) {
@@ -164,7 +181,7 @@ extension Container {
                 continue
             }
             guard let lock = try attemptLock(ofDownload: base) else { continue }
-            if !entry.name.string.hasSuffix(".lock"), try downloads.remove(entry.name) {
+            if !entry.name.string.hasSuffix(".lock"), try downloads.removeTree(entry.name) {
                 removal.downloads += 1
             }
             lock.end()
@@ -196,11 +213,22 @@ extension Container {
         return isWanted(ContainerLayout.downloadName(of: digest))
     }
 
+    /// Whether the area, or the generation on its way out, is a dead process's.
+    ///
+    /// Only the exclusive lock counts, which takes the right to write: a reader that keeps a lock on the
+    /// lease of a generation that was moved here keeps nothing else.
     private func isAbandoned(_ entry: DirectoryEntry) throws(FileError) -> Bool {
         guard entry.kind == .directory else { return true }
         let path = FilePath(entry.name).appending(ContainerLayout.lease)
-        guard let lease = try staging.file(updatingExisting: path) else { return true }
-        return try FileLock.attempt(lease, .exclusive) != nil
+        guard let lease = try staging.leaseFile(path) else { return true }
+        return try !FileLock.isHeldExclusively(on: lease)
+    }
+
+    /// Removes the directory of a pack's generations, unless something is in it.
+    private func removeDirectory(ofGenerations id: PackID) throws(ContainerError) {
+        try ContainerError.wrapping { () throws(FileError) in
+            try generations.removeEmpty(id.component)
+        }
     }
 }
 
@@ -237,10 +265,19 @@ extension Container {
         }
         if isGone, try reader.generations(of: id).isEmpty {
             try removePin(of: id)
-            try ContainerError.wrapping { () throws(FileError) in
-                _ = try generations.removeDirectory(id.component)
-            }
+            try removeDirectory(ofGenerations: id)
         }
         return isGone
+    }
+}
+
+extension Directory {
+    /// Removes a directory unless something is in it.
+    fileprivate func removeEmpty(_ name: FilePath.Component) throws(FileError) {
+        do throws(FileError) {
+            try removeDirectory(name)
+        } catch {
+            guard error.errno == .directoryNotEmpty else { throw error }
+        }
     }
 }

@@ -1,3 +1,4 @@
+import Glibc
 public import StageModel
 public import StageSystem
 public import SystemPackage
@@ -26,7 +27,11 @@ public final class Container: Sendable {
     /// - Throws: ``ContainerError/unknownFormat(_:found:known:)`` if a later version of StagePack made
     ///   it; ``ContainerError/file(_:)`` if it cannot be written.
     public static func make(_ path: FilePath) throws(ContainerError) -> Container {
-        let root = try ContainerError.wrapping { () throws(FileError) in try Directory.make(path) }
+        let root = try ContainerError.wrapping { () throws(FileError) in
+            // The system's containers are for all users, whatever the umask of root's shell.
+            try geteuid() == 0
+                ? Directory.make(path, exactly: .directory) : Directory.make(path)
+        }
         if try ContainerRecord.read(from: root) == nil {
             try JSONRecord.write(
                 ContainerRecord(formatVersion: ContainerLayout.formatVersion),
@@ -35,7 +40,12 @@ public final class Container: Sendable {
                 durably: true
             )
         }
-        return try ContainerError.wrapping { () throws(FileError) in try Container(root: root) }
+        return try ContainerError.wrapping { () throws(FileError) in
+            for name in ContainerLayout.directories {
+                _ = try root.makeDirectory(FilePath(name), exactly: .directory)
+            }
+            return try Container(root: root)
+        }
     }
 
     /// Opens the container at `path` for changing it, or returns `nil` if there is none.
@@ -47,13 +57,14 @@ public final class Container: Sendable {
     }
 
     private init(root: Directory) throws(FileError) {
-        packs = try root.makeDirectory(FilePath(ContainerLayout.packs))
-        generations = try root.makeDirectory(FilePath(ContainerLayout.generations))
-        staging = try root.makeDirectory(FilePath(ContainerLayout.staging))
-        downloads = try root.makeDirectory(FilePath(ContainerLayout.downloads))
-        locks = try root.makeDirectory(FilePath(ContainerLayout.locks))
-        manifests = try root.makeDirectory(FilePath(ContainerLayout.manifest))
-        histories = try root.makeDirectory(FilePath(ContainerLayout.history))
+        // What exists is left as it is: 'doctor' tells of modes, and does not change them.
+        packs = try root.existing(ContainerLayout.packs)
+        generations = try root.existing(ContainerLayout.generations)
+        staging = try root.existing(ContainerLayout.staging)
+        downloads = try root.existing(ContainerLayout.downloads)
+        locks = try root.existing(ContainerLayout.locks)
+        manifests = try root.existing(ContainerLayout.manifest)
+        histories = try root.existing(ContainerLayout.history)
         reader = ContainerReader(root: root, packs: packs)
     }
 
@@ -75,10 +86,7 @@ public final class Container: Sendable {
     /// Takes the lock on a pack, or returns `nil` if another process or task works on it.
     public func attemptLock(_ id: PackID) throws(ContainerError) -> PackLock? {
         try ContainerError.wrapping { () throws(FileError) in
-            let file = try locks.file(
-                updating: FilePath(id.component),
-                permissions: Self.lockPermissions
-            )
+            let file = try locks.lockFile(id.component)
             guard let lock = try FileLock.attempt(file, .exclusive) else { return nil }
             return PackLock(id: id, lock: lock)
         }
@@ -94,5 +102,13 @@ public final class PackLock: Sendable {
     init(id: PackID, lock: consuming FileLock) {
         self.id = id
         self.lock = lock
+    }
+}
+
+extension Directory {
+    /// Opens a directory of a container, making it where it is missing.
+    fileprivate func existing(_ name: FilePath.Component) throws(FileError) -> Directory {
+        if let existing = try directory(FilePath(name)) { return existing }
+        return try makeDirectory(FilePath(name), exactly: .directory)
     }
 }

@@ -8,6 +8,7 @@ public import SystemPackage
 /// generations/<id>/<generation>/content/…   the files
 /// generations/<id>/<generation>/pack.json   what they are
 /// generations/<id>/<generation>/files       their digests
+/// generations/<id>/<generation>/index       what an indexed pack came from
 /// generations/<id>/<generation>/lease       locked shared by readers
 /// shared/                        what the group's applications and extensions put there
 /// files/<digest>/content/…       single files of packs that are not staged
@@ -22,7 +23,8 @@ public enum ContainerLayout {
 
     static let record: FilePath.Component = "container.json"
     static let packs: FilePath.Component = "packs"
-    static let generations: FilePath.Component = "generations"
+    /// All generations of all packs, by pack.
+    public static let generations: FilePath.Component = "generations"
     static let staging: FilePath.Component = "staging"
     /// Single files of packs that are not staged.
     public static let files: FilePath.Component = "files"
@@ -38,8 +40,18 @@ public enum ContainerLayout {
 
     /// The directory of a generation that holds the pack's files.
     public static let content: FilePath.Component = "content"
-    static let packRecord: FilePath.Component = "pack.json"
+    /// What a generation is, beside its content.
+    public static let packRecord: FilePath.Component = "pack.json"
+    /// The list of what a generation holds, beside its content.
+    public static let listing: FilePath.Component = "files"
+    /// The index of a generation that came from one, beside its content.
+    public static let index: FilePath.Component = "index"
     static let lease: FilePath.Component = "lease"
+
+    /// The directories that every container has.
+    static let directories = [
+        packs, generations, staging, downloads, locks, manifest, history,
+    ]
 
     /// The target of the link that makes `generation` the current one of `id`.
     static func linkTarget(_ id: PackID, _ generation: GenerationName) -> String {

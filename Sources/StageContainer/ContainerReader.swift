@@ -64,7 +64,7 @@ public final class ContainerReader: Sendable {
             while let generation = try generation(of: id) {
                 let directory = path(of: generation, id)
                 let name = directory.appending(ContainerLayout.lease)
-                guard let file = try root.file(reading: name) else {
+                guard let file = try root.leaseFile(name) else {
                     guard try self.generation(of: id) != generation else { return nil }
                     continue
                 }

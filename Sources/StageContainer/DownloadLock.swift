@@ -45,10 +45,7 @@ extension Container {
             throw FileError("lock", downloads.path.appending(name), .invalidArgument)
         }
         while true {
-            let file = try downloads.file(
-                updating: FilePath(lockName),
-                permissions: Self.lockPermissions
-            )
+            let file = try downloads.lockFile(lockName)
             let inode = try file.status().inode
             guard let lock = try FileLock.attempt(file, .exclusive) else { return nil }
             // The one before may have removed the file between the two.
@@ -56,7 +53,14 @@ extension Container {
             return DownloadLock(downloads, lockName, lock)
         }
     }
+}
 
-    /// Whoever may open a file may lock it, and hold up all others.
-    static let lockPermissions = FilePermissions(rawValue: 0o600)
+extension Directory {
+    /// Opens a lock file, making it where it is missing.
+    ///
+    /// A user that may open a file may lock it, and hold up all others: lock files are their owner's
+    /// alone, those too that were made with other permission bits.
+    func lockFile(_ name: FilePath.Component) throws(FileError) -> File {
+        try file(updating: FilePath(name), exactly: .ownerReadWrite)
+    }
 }

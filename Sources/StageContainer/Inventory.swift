@@ -64,7 +64,8 @@ extension ContainerReader {
             let name = FilePath(ContainerLayout.generations)
             guard let directory = try root.directory(name) else { return [] }
             // Names that are no pack's are none of ours.
-            return try directory.entries().compactMap { try? PackID($0.name.string) }.sorted()
+            return try directory.entries().filter { $0.kind == .directory }
+                .compactMap { try? PackID($0.name.string) }.sorted()
         }
     }
 
@@ -108,7 +109,7 @@ extension ContainerReader {
         let record = try wholeRecord(of: name, id)
         return try ContainerError.wrapping { () throws(FileError) in
             let path = path(of: name, id).appending(ContainerLayout.lease)
-            guard let lease = try root.file(reading: path) else { return nil }
+            guard let lease = try root.leaseFile(path) else { return nil }
             return StoredGeneration(
                 id: id,
                 name: name,

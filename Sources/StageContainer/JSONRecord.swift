@@ -32,10 +32,12 @@ enum JSONRecord {
     ) throws(ContainerError) -> Value? {
         let bytes: [UInt8]
         do throws(FileError) {
-            guard let file = try directory.file(reading: name) else { return nil }
-            bytes = try file.readAll(limit: sizeLimit)
+            guard let found = try directory.bytes(of: name, limit: sizeLimit) else { return nil }
+            bytes = found
         } catch {
-            throw .file(error)
+            guard error.isWrongKindOrSize else { throw .file(error) }
+            let detail = error.isNotRegularFile ? "it is not a regular file" : "it is too large"
+            throw .damagedRecord(directory.path.pushing(name), detail: detail)
         }
         do {
             return try JSONDecoder().decode(type, from: Data(bytes))
@@ -60,7 +62,7 @@ enum JSONRecord {
             preconditionFailure("a record is always JSON: \(error)")
         }
         try ContainerError.wrapping { () throws(FileError) in
-            try directory.write(bytes, to: name, durably: durably)
+            try directory.write(bytes, to: name, durably: durably, exactly: .file)
         }
     }
 }

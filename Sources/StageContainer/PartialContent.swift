@@ -42,7 +42,7 @@ extension ContainerReader {
         try ContainerError.wrapping { () throws(FileError) in
             let name = ContainerLayout.partialContent(of: digest)
             let path = name.appending(ContainerLayout.lease)
-            while let file = try root.file(reading: path) {
+            while let file = try root.leaseFile(path) {
                 let inode = try file.status().inode
                 // Whoever has it exclusively is removing everything.
                 guard let lock = try FileLock.attempt(file, .shared) else { return nil }
@@ -78,11 +78,12 @@ extension Container {
     /// process removes them.
     public func makePartialContent(of digest: Digest) throws(ContainerError) -> PartialContent? {
         try ContainerError.wrapping { () throws(FileError) in
-            _ = try root.makeDirectory(FilePath(ContainerLayout.files))
+            let files = FilePath(ContainerLayout.files)
+            _ = try root.makeDirectory(files, exactly: .directory)
             let name = ContainerLayout.partialContent(of: digest)
-            try root.createDirectory(name)
             do throws(FileError) {
-                _ = try root.file(updating: name.appending(ContainerLayout.lease))
+                _ = try root.makeDirectory(name, exactly: .directory)
+                _ = try root.file(updating: name.appending(ContainerLayout.lease), exactly: .file)
             } catch {
                 // Moved away by a remover since it was made.
                 guard error.errno == .noSuchFileOrDirectory else { throw error }
@@ -104,8 +105,10 @@ extension Container {
                 return removal
             }
             for entry in try files.entries() {
-                // Another name is none of ours.
-                if let digest = try? Digest(hexadecimal: entry.name.string) {
+                // Another name is none of ours, and what is no directory has no files.
+                if entry.kind == .directory,
+                    let digest = try? Digest(hexadecimal: entry.name.string)
+                {
                     guard !isWanted(digest) else { continue }
                     guard try removePartialContent(entry.name, in: files) else {
                         removal.inUse += 1
@@ -135,7 +138,7 @@ extension Container {
         let path = FilePath(name).appending(ContainerLayout.lease)
         let file: File
         do throws(FileError) {
-            file = try files.file(updating: path)
+            file = try files.file(removingBehind: path)
         } catch {
             // Removed by another process meanwhile.
             guard error.errno == .noSuchFileOrDirectory else { throw error }
@@ -145,11 +148,8 @@ extension Container {
         guard let lease = try FileLock.attempt(file, .exclusive) else { return false }
         // Removed and made anew since it was opened: somebody uses that.
         guard try files.status(path)?.inode == inode else { return false }
-        // Out of sight in one step, as generations go; locked to the end, so that no sweep takes it
-        // for a dead process's.
-        let trash = try makeUniqueName(ContainerLayout.files.string)
-        try files.rename(name, to: trash, in: staging, replacing: false)
-        try staging.removeTree(trash)
+        // As generations go; locked to the end, so that no sweep takes it for a dead process's.
+        try removeLeased(name, in: files, ContainerLayout.files.string)
         _ = consume lease
         return true
     }

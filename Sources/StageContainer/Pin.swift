@@ -107,7 +107,10 @@ extension Container {
 
     func write(_ pin: Pin, of id: PackID) throws(ContainerError) {
         let pins = try ContainerError.wrapping { () throws(FileError) in
-            let pins = try root.makeDirectory(FilePath(ContainerLayout.pins))
+            let pins = try root.makeDirectory(
+                FilePath(ContainerLayout.pins),
+                exactly: .directory
+            )
             try root.synchronize()
             return pins
         }

@@ -5,8 +5,9 @@ import SystemPackage
 
 /// A generation in the making: a directory of `staging/` that no reader looks at.
 ///
-/// The area's lease file is locked exclusively while the area lives, so that a sweep can tell the
-/// areas of dead processes. An area that was not published must be given to ``discard()``; what a
+/// Its owner's alone until it is published: other users can neither read it nor lock anything in it. The
+/// area's lease file is locked exclusively while the area lives, so that a sweep can tell the areas of dead
+/// processes. An area that was not published must be given to ``discard()``; what a
 /// crash leaves is swept by ``Container/sweep(now:isWanted:)``.
 public final class StagingArea: Sendable {
     /// The pack that is being staged.
@@ -34,7 +35,7 @@ public final class StagingArea: Sendable {
         self.directory = directory
         let content = FilePath(ContainerLayout.content)
         isContinued = !(try directory.createDirectory(content))
-        self.content = try directory.makeDirectory(content)
+        self.content = try directory.makeDirectory(content, exactly: .directory)
         self.lock = Mutex(lock)
     }
 
@@ -43,8 +44,22 @@ public final class StagingArea: Sendable {
         try ContainerError.wrapping { () throws(FileError) in _ = try staging.removeTree(name) }
     }
 
-    /// Lets readers lock what is no longer a staging area.
-    func releaseLock() {
+    /// Gives what is in the area the permission bits of a generation, and removes files that a killed run was
+    /// about to put in place.
+    func settleForReaders() throws(FileError) {
+        for entry in try directory.entries() {
+            if Directory.isTemporary(entry.name) {
+                try directory.removeTree(entry.name)
+            } else if entry.kind == .file {
+                try directory.file(reading: FilePath(entry.name))?.setMode(.file)
+            }
+        }
+        try content.setMode(.directory)
+    }
+
+    /// Lets readers in, once it is a staging area no longer.
+    func open() throws(FileError) {
+        try directory.setMode(.directory)
         lock.withLock { $0 = nil }
     }
 }
@@ -60,10 +75,7 @@ extension Container {
     ) throws(ContainerError) -> StagingArea {
         try ContainerError.wrapping { () throws(FileError) in
             let birth = try FileLock.wait(
-                for: try locks.file(
-                    updating: FilePath(Self.birthLock),
-                    permissions: Self.lockPermissions
-                ),
+                for: try locks.lockFile(Self.birthLock),
                 .shared
             )
             let text = "\(lock.id.text.prefix(64)).\(digest)"
@@ -81,10 +93,7 @@ extension Container {
         try ContainerError.wrapping { () throws(FileError) in
             // A sweep must not meet the area between its birth and its lock.
             let birth = try FileLock.wait(
-                for: try locks.file(
-                    updating: FilePath(Self.birthLock),
-                    permissions: Self.lockPermissions
-                ),
+                for: try locks.lockFile(Self.birthLock),
                 .shared
             )
             let area = try area(named: try makeUniqueName(lock.id.text), for: lock.id)
@@ -98,21 +107,44 @@ extension Container {
         named name: FilePath.Component,
         for id: PackID
     ) throws(FileError) -> StagingArea {
-        let directory = try staging.makeDirectory(FilePath(name))
-        let file = try directory.file(updating: FilePath(ContainerLayout.lease))
+        if let status = try staging.status(FilePath(name)), status.kind != .directory {
+            try staging.removeTree(name)
+        }
+        let directory = try staging.makeDirectory(
+            FilePath(name),
+            exactly: .ownerReadWriteExecute
+        )
+        return try StagingArea(
+            id: id,
+            staging: staging,
+            name: name,
+            directory: directory,
+            lock: try makeLease(in: directory)
+        )
+    }
+
+    /// Puts a locked lease file in the place of what an earlier run has left.
+    ///
+    /// A new one each time: the old one may be locked by a process that opened it while others could.
+    /// The lock on the pack says that its owner is dead.
+    private func makeLease(in directory: Directory) throws(FileError) -> FileLock {
+        let name = ContainerLayout.lease
+        for entry in try directory.entries() {
+            let kind: FileStatus.Kind =
+                entry.name == ContainerLayout.content ? .directory : .file
+            // No run has made anything else there.
+            if entry.kind != kind { try directory.removeTree(entry.name) }
+        }
+        let temporary = try directory.temporaryName(for: name)
+        let file = try directory.file(updating: FilePath(temporary), exactly: .ownerReadWrite)
         // Something to read, and never read so far.
         try file.write([0x0A].span, at: 0)
         try file.setAccessTime(0)
         guard let lease = try FileLock.attempt(file, .exclusive) else {
             throw FileError("lock", directory.path, .resourceTemporarilyUnavailable)
         }
-        return try StagingArea(
-            id: id,
-            staging: staging,
-            name: name,
-            directory: directory,
-            lock: lease
-        )
+        try directory.rename(temporary, to: name, in: directory)
+        return lease
     }
 
     func makeUniqueName(_ prefix: String) throws(FileError) -> FilePath.Component {

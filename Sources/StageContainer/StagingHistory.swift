@@ -154,10 +154,7 @@ extension Container {
 
     private func lockHistories() throws(FileError) -> FileLock {
         for _ in 0..<500 {
-            let file = try locks.file(
-                updating: FilePath(Self.historyLock),
-                permissions: Self.lockPermissions
-            )
+            let file = try locks.lockFile(Self.historyLock)
             if let lock = try FileLock.attempt(file, .exclusive) { return lock }
             usleep(10_000)
         }

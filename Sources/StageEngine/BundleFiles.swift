@@ -64,7 +64,7 @@ extension IndexedWork {
         try await blocking { () throws(StageError) in
             try Self.storing { () throws(FileError) in
                 var bytes = [UInt8](repeating: 0, count: range.count)
-                let count = try File.open(reading: bundle.path).read(
+                let count = try File.open(readingRegular: bundle.path).read(
                     into: &bytes,
                     at: range.lowerBound
                 )
@@ -82,7 +82,7 @@ extension IndexedWork {
         var request = DownloadRequest(mirrors: urls(of: bundle), size: ByteCount(bundle.size)) {
             path throws(TransferError) in
             do throws(FileError) {
-                return try Digest(of: try File.open(reading: path)) == digest
+                return try Digest(of: try File.open(readingRegular: path)) == digest
             } catch {
                 throw .storage(error)
             }

@@ -12,11 +12,11 @@ import SystemPackage
 ///
 /// ```
 /// f <mode, octal> <size> <SHA-256> <path>
-/// d <path>
+/// d <mode, octal> <path>
 /// l <target> <path>
 /// ```
 public enum ContentListing {
-    static let name: FilePath.Component = "files"
+    static let name = ContainerLayout.listing
 
     /// One way in which content differs from its listing.
     public enum Difference: Hashable, Sendable {
@@ -41,7 +41,7 @@ public enum ContentListing {
             let file = try area.directory.file(creating: FilePath(name))
             var writer = ListingWriter(file: file)
             var buffer = makeBuffer()
-            try walk(area.content, "", &buffer) { line throws(FileError) in
+            try walk(area.content, ".", &buffer) { line throws(FileError) in
                 try writer.append(line)
             }
             try writer.flush()
@@ -67,8 +67,8 @@ public enum ContentListing {
         in generation: Directory,
         _ take: (_ path: ArraySlice<UInt8>, _ digest: Digest) -> Void
     ) throws(FileError) {
-        guard let file = try generation.file(reading: FilePath(name)) else { return }
-        var rest = try file.readAll(limit: 1 << 30)[...]
+        guard let bytes = try bytes(in: generation) else { return }
+        var rest = bytes[...]
         while let end = rest.firstIndex(of: UInt8(ascii: "\n")) {
             let fields = rest[..<end].split(
                 separator: UInt8(ascii: "\t"),
@@ -88,17 +88,17 @@ public enum ContentListing {
     /// The listing is read a line at a time into a set of what is expected, so memory grows with the
     /// number of files, at some 200 bytes each.
     static func differences(in generation: Directory) throws(FileError) -> [Difference] {
-        guard let content = try generation.directory(FilePath(ContainerLayout.content)) else {
-            return [.missing(".")]
-        }
-        guard let file = try generation.file(reading: FilePath(name)) else {
+        guard try generation.status(FilePath(ContainerLayout.content))?.kind == .directory,
+            let content = try generation.directory(FilePath(ContainerLayout.content))
+        else { return [.missing(".")] }
+        guard let listing = try bytes(in: generation) else {
             return [.missing("the listing '\(name)'")]
         }
         // By their bytes: two names that Unicode takes for one are two for the file system.
-        var expected = Set(try file.readAll(limit: 1 << 30).split(separator: UInt8(ascii: "\n")))
+        var expected = Set(listing.split(separator: UInt8(ascii: "\n")))
         var unexpected: [ArraySlice<UInt8>] = []
         var buffer = makeBuffer()
-        try walk(content, "", &buffer) { line throws(FileError) in
+        try walk(content, ".", &buffer) { line throws(FileError) in
             let bytes = Array(line.utf8)[...]
             if expected.remove(bytes) == nil { unexpected.append(bytes) }
         }
@@ -107,6 +107,16 @@ public enum ContentListing {
         return missing.subtracting(added).sorted().map(Difference.missing)
             + missing.intersection(added).sorted().map(Difference.changed)
             + added.subtracting(missing).sorted().map(Difference.added)
+    }
+
+    /// Reads the listing of a generation; `nil` where there is none, or it cannot be one.
+    private static func bytes(in generation: Directory) throws(FileError) -> [UInt8]? {
+        do throws(FileError) {
+            return try generation.bytes(of: FilePath(name), limit: 1 << 30)
+        } catch {
+            guard error.isWrongKindOrSize else { throw error }
+            return nil
+        }
     }
 
     private static func makeBuffer() -> [UInt8] {
@@ -118,20 +128,21 @@ public enum ContentListing {
         return String(decoding: fields.last ?? [], as: UTF8.self)
     }
 
-    /// Calls `take` with the line of each entry below `directory`.
+    /// Calls `take` with the line of a directory, and of each entry below it.
     private static func walk(
         _ directory: Directory,
-        _ prefix: String,
+        _ path: String,
         _ buffer: inout [UInt8],
         _ take: (String) throws(FileError) -> Void
     ) throws(FileError) {
+        try take("d\t\(String(try directory.status().mode, radix: 8))\t\(path)")
+        let prefix = path == "." ? "" : path + "/"
         for entry in try directory.entries() {
             let path = prefix + entry.name.string
             switch entry.kind {
             case .directory:
-                try take("d\t\(path)")
                 if let below = try directory.directory(FilePath(entry.name)) {
-                    try walk(below, path + "/", &buffer, take)
+                    try walk(below, path, &buffer, take)
                 }
             case .link:
                 try take("l\t\(try directory.link(entry.name) ?? "")\t\(path)")
@@ -176,10 +187,17 @@ extension Container {
     ///
     /// Returns `nil` if the pack is not staged, and no differences if every byte is as it was.
     public func differences(in id: PackID) throws(ContainerError) -> [ContentListing.Difference]? {
-        guard let lease = try reader.lease(id, marksUse: false) else { return nil }
+        guard let lease = try reader.lease(id, marksUse: false) else {
+            guard try reader.currentGeneration(of: id) != nil else { return nil }
+            return [.missing("the generation, or its file 'lease'")]
+        }
+        let beside = try reader.faults(beside: lease).map { fault in
+            let name = fault.name.lastComponent?.string ?? ""
+            return ContentListing.Difference.changed("'\(name)' of the generation: \(fault)")
+        }
         do throws(FileError) {
             let generation = try Directory.open(lease.content.removingLastComponent())
-            return try ContentListing.differences(in: generation)
+            return try ContentListing.differences(in: generation) + beside
         } catch {
             throw .file(error)
         }

@@ -31,7 +31,7 @@ final class DigestFollower: Sendable {
         var buffer: [UInt8]
 
         init(path: FilePath, size: ByteCount) throws(FileError) {
-            file = try File.open(reading: path)
+            file = try File.open(readingRegular: path)
             let capacity = min(max(size.rawValue, 4096), 256 << 10)
             buffer = [UInt8](repeating: 0, count: Int(capacity))
         }

@@ -35,8 +35,7 @@ struct HeldContent: Sendable {
 
     /// Finds out what a generation has: from its index, or from its listing where it was an archive.
     init(of generation: Directory) throws(FileError) {
-        let name = FilePath(IndexedWork.indexName)
-        if let bytes = try generation.file(reading: name)?.readAll(limit: IndexLimits.byteCount),
+        if let bytes = try IndexedWork.indexBytes(in: generation),
             // Each byte that it leads to is verified, and without it the listing does.
             let index = try? ContentIndex(decoding: bytes)
         {

@@ -81,9 +81,8 @@ struct IndexedTree: Sendable {
     func prepare(_ cursor: inout DirectoryCursor) throws(FileError) {
         for directory in index.directories {
             let place = try cursor.existingPlace(of: directory.text)
-            if try place.directory.createDirectory(place.name) {
-                try place.directory.directory(place.name)?.setMode(.directory)
-            }
+            try place.directory.removeUnless(.directory, at: place.name)
+            _ = try place.directory.makeDirectory(place.name, exactly: .directory)
         }
         for (_, path, file) in index.files where file.size == 0 {
             try makeFile(path, file, &cursor)
@@ -181,7 +180,8 @@ extension IndexedTree {
         return inventory
     }
 
-    /// Finds out what an earlier run has left of the files that are not `done`, reading all of it.
+    /// Finds out what an earlier run has left of the files that are not `done`, reading all of it from
+    /// the disk: the file system is synchronized before.
     func inventory(
         except done: [Bool]? = nil,
         _ cursor: inout DirectoryCursor
@@ -192,9 +192,16 @@ extension IndexedTree {
         for (position, path, file) in index.files
         where file.size > 0 && !inventory.done[position] {
             let (directory, name) = try cursor.existingPlace(of: path.text)
+            try directory.removeUnless(.file, at: name)
             guard let source = try directory.file(reading: name) else { continue }
             let status = try source.status()
-            if status.size == file.size, try Digest(of: source, using: &buffer) == file.digest {
+            // A run can die between making a file and setting its mode.
+            if status.linkCount == 1 { try source.settle(file.mode) }
+            source.dropCache()
+            let isSettled = status.linkCount == 1 || status.mode == UInt32(file.mode.rawValue)
+            if isSettled, status.size == file.size,
+                try Digest(of: source, using: &buffer) == file.digest
+            {
                 inventory.done[position] = true
             } else if status.linkCount > 1 || status.size > file.size {
                 // Never written into: it is a file of another generation as well.
@@ -258,6 +265,19 @@ extension IndexedTree {
     }
 }
 
+extension Directory {
+    /// Removes what an earlier run cannot have made at `name`: anything of another kind.
+    fileprivate func removeUnless(
+        _ kind: FileStatus.Kind,
+        at name: FilePath
+    ) throws(FileError) {
+        guard let status = try status(name), status.kind != kind,
+            let component = name.lastComponent
+        else { return }
+        try removeTree(component)
+    }
+}
+
 extension ContentIndex.File {
     /// The permission bits of the file.
     fileprivate var mode: FilePermissions { isExecutable ? .executable : .file }
@@ -292,7 +312,8 @@ extension ContentIndex {
 
     /// Writes the lines of a listing of the pack.
     func list(_ take: (String) throws(FileError) -> Void) throws(FileError) {
-        for directory in directories { try take("d\t\(directory)") }
+        try take("d\t755\t.")
+        for directory in directories { try take("d\t755\t\(directory)") }
         for entry in entries {
             switch entry.kind {
             case .directory: break

@@ -20,7 +20,7 @@ struct IndexedWork: Sendable {
     let report: @Sendable (StagingEvent) -> Void
 
     /// The name of the index beside the content.
-    static let indexName: FilePath.Component = "index"
+    static let indexName = ContainerLayout.index
 
     /// The generation that the new one is made from, kept from being removed.
     struct Base: Sendable {
@@ -93,6 +93,9 @@ struct IndexedWork: Sendable {
         _ area: StagingArea
     ) throws(FileError) -> IndexedTree.Inventory {
         var cursor = DirectoryCursor(area.content)
+        // After an error of the disk the kernel's cache can hold what the disk does not: what is compared
+        // is read from the disk.
+        if area.isContinued { try area.content.synchronizeFileSystem() }
         try tree.prepare(&cursor)
         var inventory =
             area.isContinued ? try tree.inventory(&cursor) : tree.freshInventory()
@@ -281,10 +284,17 @@ extension IndexedWork {
 
     private func bytes(in directory: Directory) async throws(StageError) -> [UInt8]? {
         try await blocking { () throws(StageError) in
-            try Self.storing { () throws(FileError) in
-                try directory.file(reading: FilePath(Self.indexName))?
-                    .readAll(limit: IndexLimits.byteCount)
-            }
+            try Self.storing { () throws(FileError) in try Self.indexBytes(in: directory) }
+        }
+    }
+
+    /// Reads the index beside the content; `nil` where there is none, or it cannot be one.
+    static func indexBytes(in directory: Directory) throws(FileError) -> [UInt8]? {
+        do throws(FileError) {
+            return try directory.bytes(of: FilePath(indexName), limit: IndexLimits.byteCount)
+        } catch {
+            guard error.isWrongKindOrSize else { throw error }
+            return nil
         }
     }
 
@@ -295,7 +305,7 @@ extension IndexedWork {
     ) async throws(StageError) -> ContentIndex {
         try await blocking { () throws(StageError) in
             try Self.storing { () throws(FileError) in
-                try area.write(bytes, to: Self.indexName, durably: false)
+                try area.write(bytes, to: Self.indexName, durably: false, exactly: .file)
             }
         }
         return try await decode(bytes)

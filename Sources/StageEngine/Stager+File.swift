@@ -166,7 +166,12 @@ extension IndexedWork {
             }
         }
         return try Self.storing { () throws(FileError) in
-            let scratch = try place.makeDirectory(FilePath(mark))
+            let isContinued = try place.status(FilePath(mark)) != nil
+            let scratch = try place.makeDirectory(
+                FilePath(mark),
+                exactly: .ownerReadWriteExecute
+            )
+            if isContinued { try scratch.synchronizeFileSystem() }
             try scratch.makeParents(of: path)
             let tree = IndexedTree(index: index, content: scratch)
             var cursor = DirectoryCursor(scratch)
@@ -181,9 +186,7 @@ extension Directory {
         var made = FilePath()
         for component in name.removingLastComponent().components {
             made.append(component)
-            if try createDirectory(made), let directory = try directory(made) {
-                try directory.setMode(.directory)
-            }
+            _ = try makeDirectory(made, exactly: .directory)
         }
     }
 

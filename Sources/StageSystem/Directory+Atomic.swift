@@ -5,16 +5,18 @@ extension Directory {
     /// one, whole.
     ///
     /// A write that is made `durably` waits until the file is on disk before it is put in place, so
-    /// that a power cut cannot leave it empty. The file gets `permissions`, less the umask.
+    /// that a power cut cannot leave it empty. The file has the permission bits `mode`, or, for `nil`,
+    /// those that the umask leaves of `0644`.
     public func write(
         _ content: [UInt8],
         to name: FilePath.Component,
-        permissions: FilePermissions = .file,
-        durably: Bool
+        durably: Bool,
+        exactly mode: FilePermissions? = nil
     ) throws(FileError) {
         let temporary = try temporaryName(for: name)
         do throws(FileError) {
-            let file = try file(creating: FilePath(temporary), permissions: permissions)
+            let file = try file(creating: FilePath(temporary), permissions: mode ?? .file)
+            if let mode { try file.settle(mode) }
             try file.write(content.span, at: 0)
             if durably { try file.synchronize() }
             try rename(temporary, to: name, in: self)
@@ -43,7 +45,7 @@ extension Directory {
     }
 
     /// A name beside `name` that nothing else has, recognised by ``isTemporary(_:)``.
-    private func temporaryName(
+    public func temporaryName(
         for name: FilePath.Component
     ) throws(FileError) -> FilePath.Component {
         let mark = String(UInt64.random(in: 0...UInt64.max), radix: 36)

@@ -57,7 +57,8 @@ extension Directory {
     /// Removes `name` and everything below it, and returns whether there was anything.
     ///
     /// Links are removed, never followed; a tree of any depth takes a constant number of descriptors
-    /// and no stack: a directory met below is first moved up beside the tree it is in.
+    /// and no stack: a directory met below is first moved up beside the tree it is in. (Where the file
+    /// system does not move directories, as overlayfs those of lower layers, both grow with the depth.)
     @discardableResult
     public func removeTree(_ name: FilePath.Component) throws(FileError) -> Bool {
         guard let status = try status(FilePath(name)) else { return false }
@@ -98,16 +99,20 @@ extension Directory {
                 } catch  where error.errno == .fileExists {
                     continue
                 } catch  where error.errno == .noSuchFileOrDirectory {
-                    // Somebody else removes the same tree.
+                    // Another process removes the same tree.
+                    break
+                } catch  where error.errno == .improperLink {
+                    // overlayfs moves no directory of a lower layer.
+                    try removeTree(entry.name)
                     break
                 }
             }
         }
     }
 
-    /// Makes the directory writable to its owner.
+    /// Makes the directory its owner's alone, and writable: what is on its way out is nobody else's.
     private func allowChanges() throws(FileError) {
-        try Self.attempt("change", path) { fchmod(descriptor.rawValue, 0o755) }
+        try Self.attempt("change", path) { fchmod(descriptor.rawValue, 0o700) }
     }
 
     /// The kind that readdir(3) told, or lstat(2) where the file system does not tell it.

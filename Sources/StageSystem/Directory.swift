@@ -105,9 +105,12 @@ public final class Directory: Sendable {
     }
 
     /// Opens the file at `name` for reading, or returns `nil` if there is none.
+    ///
+    /// - Throws: ``FileError`` with ``FileError/isNotRegularFile`` if it is a fifo, a device, a socket
+    ///   or a directory: the call never waits for another process.
     public func file(reading name: FilePath) throws(FileError) -> File? {
         do {
-            return File(adopting: try openFile(name, O_RDONLY, 0), path: path.pushing(name))
+            return try openRegularFile(name, O_RDONLY)
         } catch  where error.errno == .noSuchFileOrDirectory {
             return nil
         }
@@ -122,19 +125,18 @@ public final class Directory: Sendable {
         return File(adopting: file, path: path.pushing(name))
     }
 
-    /// Opens the file at `name` for writing and reading, and creates it where it is missing.
+    /// Opens the regular file at `name` for writing and reading, and creates it where it is missing.
     public func file(
         updating name: FilePath,
         permissions: FilePermissions = .file
     ) throws(FileError) -> File {
-        let file = try openFile(name, O_RDWR | O_CREAT, permissions.rawValue)
-        return File(adopting: file, path: path.pushing(name))
+        try openRegularFile(name, O_RDWR | O_CREAT, permissions.rawValue)
     }
 
-    /// Opens the file at `name` for writing and reading, or returns `nil` if there is none.
+    /// Opens the regular file at `name` for writing and reading, or returns `nil` if there is none.
     public func file(updatingExisting name: FilePath) throws(FileError) -> File? {
         do {
-            return File(adopting: try openFile(name, O_RDWR, 0), path: path.pushing(name))
+            return try openRegularFile(name, O_RDWR)
         } catch  where error.errno == .noSuchFileOrDirectory {
             return nil
         }
@@ -238,13 +240,6 @@ public final class Directory: Sendable {
         }
     }
 
-    /// Returns what this directory is, and whose.
-    public func status() throws(FileError) -> FileStatus {
-        var status = stat()
-        _ = try Self.attempt("look at", path) { unsafe fstat(descriptor.rawValue, &status) }
-        return FileStatus(status)
-    }
-
     /// Sets the permission bits of this directory, whatever the umask.
     public func setMode(_ mode: FilePermissions) throws(FileError) {
         _ = try Self.attempt("change", path) { fchmod(descriptor.rawValue, mode.rawValue) }
@@ -324,6 +319,28 @@ public final class Directory: Sendable {
             }
         }
         return FileDescriptor(rawValue: file)
+    }
+
+    /// Opens the regular file `name` below this directory, with the flags of open(2).
+    ///
+    /// A fifo or a device at that name is neither waited for nor used; it is an error.
+    func openRegularFile(
+        _ name: FilePath,
+        _ flags: CInt,
+        _ mode: CInterop.Mode = 0
+    ) throws(FileError) -> File {
+        let place = path.pushing(name)
+        let descriptor: FileDescriptor
+        do {
+            descriptor = try openFile(name, flags | O_NONBLOCK | O_NOCTTY, mode)
+        } catch
+            where error.errno == .tooManySymbolicLinkLevels || error.errno == .noSuchAddressOrDevice
+        {
+            throw FileError(notRegular: place)
+        }
+        let file = File(adopting: descriptor, path: place)
+        guard try file.status().kind == .file else { throw FileError(notRegular: place) }
+        return file
     }
 
     /// Calls `body` with the open directory that holds `name`, and the last component of `name`.

@@ -36,9 +36,7 @@ public import SystemPackage
             unsafe path.withPlatformString { unsafe stage_open_regular_file($0) }
         }
         let file = File(adopting: FileDescriptor(rawValue: descriptor), path: path)
-        guard try file.status().kind == .file else {
-            throw FileError("open", path, .invalidArgument)
-        }
+        guard try file.status().kind == .file else { throw FileError(notRegular: path) }
         return file
     }
 
@@ -108,6 +106,17 @@ public import SystemPackage
     public func setMode(_ mode: FilePermissions) throws(FileError) {
         _ = try attempt("change") { Int(fchmod(descriptor.rawValue, mode.rawValue)) }
     }
+
+    /// Gives the file these permission bits, whatever the umask, unless it has them or belongs to
+    /// another user.
+    public func settle(_ mode: FilePermissions) throws(FileError) {
+        if try status().needs(mode) { try setMode(mode) }
+    }
+
+    /// Drops what the kernel has cached of the content, so that the next read comes from the disk.
+    ///
+    /// A hint: pages that are not on disk yet stay, so the file system is synchronized before.
+    public func dropCache() { _ = posix_fadvise(descriptor.rawValue, 0, 0, POSIX_FADV_DONTNEED) }
 
     /// Sets when the file was last read, in seconds since 1970, as later reads do by themselves.
     public func setAccessTime(_ seconds: Int64) throws(FileError) {

@@ -16,6 +16,21 @@ public struct FileError: Error, Equatable, Sendable {
         self.errno = errno
     }
 
+    /// Creates the error of opening what has to be a regular file and is not.
+    init(notRegular path: FilePath) {
+        self.init("open", path, Self.wrongKind)
+    }
+
+    /// Whether a regular file was expected, and a fifo, device, socket, directory or symbolic link has
+    /// the name.
+    public var isNotRegularFile: Bool { errno == Self.wrongKind || errno == .isDirectory }
+
+    /// Whether what has the name cannot be the file that was written: it is no regular file, or larger.
+    public var isWrongKindOrSize: Bool { isNotRegularFile || errno == .fileTooLarge }
+
+    /// EMEDIUMTYPE, which no call on files returns: "it is not a regular file".
+    private static let wrongKind = Errno(rawValue: 124)
+
     /// Whether the file system, or the share of it this user may fill, is full.
     public var isOutOfSpace: Bool { errno == .noSpace || errno == Self.quotaExceeded }
 
@@ -26,7 +41,8 @@ public struct FileError: Error, Equatable, Sendable {
 extension FileError: CustomStringConvertible {
     /// The reason, as a sentence fragment a person can read.
     public var description: String {
-        "cannot \(operation) '\(path)': \(errno)"
+        let reason = errno == Self.wrongKind ? "it is not a regular file" : "\(errno)"
+        return "cannot \(operation) '\(path)': \(reason)"
     }
 }
 

@@ -106,13 +106,10 @@ public import SystemPackage
         _ name: FilePath,
         in directory: Directory
     ) throws(FileError) -> File {
-        let path = directory.path.pushing(name)
         do {
-            let file = try directory.openFile(name, O_RDWR | O_NONBLOCK, 0)
-            return File(adopting: file, path: path)
+            return try directory.openRegularFile(name, O_RDWR)
         } catch  where error.errno == .permissionDenied || error.errno == .readOnlyFileSystem {
-            let file = try directory.openFile(name, O_RDONLY | O_NONBLOCK, 0)
-            return File(adopting: file, path: path)
+            return try directory.openRegularFile(name, O_RDONLY)
         }
     }
 
@@ -128,7 +125,20 @@ public import SystemPackage
     /// Takes none itself, so that nobody is ever refused because of the question.
     public static func isHeld(on file: borrowing File) throws(FileError) -> Bool {
         let descriptor = file.descriptor.rawValue
-        return try Directory.attempt("lock", file.path) { stage_ofd_is_locked(descriptor) } > 0
+        return try Directory.attempt("lock", file.path) {
+            stage_ofd_is_locked(descriptor, Int16(F_WRLCK))
+        } > 0
+    }
+
+    /// Whether a process holds the lock on the file exclusively at this moment.
+    ///
+    /// Takes no lock itself. Only a process that may write the file can hold it so: the answer does not
+    /// depend on users that may only read it.
+    public static func isHeldExclusively(on file: borrowing File) throws(FileError) -> Bool {
+        let descriptor = file.descriptor.rawValue
+        return try Directory.attempt("lock", file.path) {
+            stage_ofd_is_locked(descriptor, Int16(F_RDLCK))
+        } > 0
     }
 
     private static func take(

@@ -51,6 +51,12 @@ public struct FileStatus: Equatable, Sendable {
         accessed = Int64(status.st_atim.tv_sec)
     }
 
+    /// Whether this user may give it other permission bits than it has, and `mode` is such.
+    func needs(_ mode: FilePermissions) -> Bool {
+        let user = geteuid()
+        return self.mode != UInt32(mode.rawValue) && (user == 0 || user == owner)
+    }
+
     /// Whether the owner may execute it.
     public var isExecutable: Bool { mode & 0o100 != 0 }
 }

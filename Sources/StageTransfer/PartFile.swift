@@ -66,11 +66,19 @@ public final class PartFile: Sendable {
         _ directory: Directory,
         _ boot: BootID
     ) throws(FileError) -> State {
-        guard let file = try directory.file(reading: path(name, "state")) else { return State() }
         var state = State(isRecorded: true)
-        // A record that is too long or cannot be read is as good as none.
-        guard let bytes = try? file.readAll(limit: 1 << 16), let record = PartRecord.decode(bytes)
-        else { return state }
+        let bytes: [UInt8]
+        do throws(FileError) {
+            guard let found = try directory.bytes(of: path(name, "state"), limit: 1 << 16) else {
+                return State()
+            }
+            bytes = found
+        } catch {
+            // A record that is too long, or no file, is as good as none.
+            guard error.isWrongKindOrSize else { throw error }
+            return state
+        }
+        guard let record = PartRecord.decode(bytes) else { return state }
         state.lastGeneration = record.generation
         let partName = path(name, "part.\(record.generation)")
         guard try directory.status(partName)?.kind == .file else { return state }
@@ -190,6 +198,10 @@ extension PartFile {
             return try directory.file(creating: path, permissions: .privateFile)
         } catch {
             guard error.errno == .fileExists else { throw error }
+            let status = try directory.status(path)
+            if status?.kind == .other || status?.kind == .link {
+                try directory.remove(component(suffix))
+            }
             let file = try directory.file(updating: path, permissions: .privateFile)
             try file.truncate(to: 0)
             return file
@@ -259,8 +271,8 @@ extension PartFile {
         try directory.write(
             record.encoded(),
             to: component("state"),
-            permissions: .privateFile,
-            durably: durably
+            durably: durably,
+            exactly: .privateFile
         )
     }
 }

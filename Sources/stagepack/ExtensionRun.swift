@@ -339,7 +339,10 @@ extension Container {
 
     /// Makes the folder that the group's applications and extensions share.
     fileprivate func makeSharedFolder() throws(FileError) -> FilePath {
-        try root.makeDirectory(FilePath(ContainerLayout.shared)).path
+        let name = FilePath(ContainerLayout.shared)
+        // One that exists is what the applications have made of it.
+        if let folder = try root.directory(name) { return folder.path }
+        return try root.makeDirectory(name, exactly: .directory).path
     }
 
     /// The directory of the pack's files, if it is staged.

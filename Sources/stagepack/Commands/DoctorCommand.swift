@@ -117,6 +117,7 @@ extension DoctorReport {
         } else {
             add(.good, "space", "\(free) free")
         }
+        for fault in try container.reader.faults() { add(fault, in: container.root.path) }
         for id in try container.reader.packsWithGenerations() {
             if try container.reader.currentGeneration(of: id) != nil,
                 try container.reader.lease(id, marksUse: false) == nil
@@ -129,6 +130,22 @@ extension DoctorReport {
                 )
             }
         }
+    }
+
+    /// Adds what is wrong with a file or directory of the container.
+    private mutating func add(_ fault: ContainerFault, in container: FilePath) {
+        let name = fault.name == "." ? container : container.pushing(fault.name)
+        let path = "'\(name.string.forDisplay())'"
+        let isOfPack = fault.name.starts(with: FilePath(ContainerLayout.generations))
+        let command = isOfPack ? "repair" : "prefetch"
+        let hint =
+            switch fault.problem {
+            case .hasMode(_, let expected): "run \"chmod \(String(expected, radix: 8)) \(path)\""
+            case .belongsTo(_, let expected): "run \"chown \(expected) \(path)\""
+            case .isMissing: "run 'stagepack \(command)'"
+            case .isNo, .isDamaged: "remove it, then run 'stagepack \(command)'"
+            }
+        add(.problem, path, fault.description, hint)
     }
 
     private mutating func checkManifests(_ session: Session, _ container: Container) {

@@ -280,8 +280,8 @@ extension CommandFailure {
             (.containerUnusable, "run 'stagepack prefetch' first, or pass --container", .never)
         case .unknownFormat:
             (.containerUnusable, "use the version of stagepack that made it", .never)
-        case .damagedRecord:
-            (.containerUnusable, "run 'stagepack repair'", .never)
+        case .damagedRecord(let path, _):
+            (.containerUnusable, hint(forDamagedRecord: path), .never)
         case .busy:
             (.inUse, "run it again when the other process has ended", .later)
         case .notStaged:
@@ -299,8 +299,17 @@ extension CommandFailure {
         }
     }
 
+    /// The one thing to do about a record that cannot be read.
+    private static func hint(forDamagedRecord path: FilePath) -> String {
+        // What a generation lacks is staged again; the container's own record is written by the next run.
+        path.lastComponent == ContainerLayout.packRecord
+            ? "run 'stagepack repair'" : "remove it, then run 'stagepack prefetch'"
+    }
+
     private static func hint(for error: FileError) -> String? {
         switch error.errno {
+        case _ where error.isNotRegularFile:
+            "remove it, and run it again"
         case .permissionDenied, .notPermitted:
             "run it as the user that owns the container, or pass --container"
         case .readOnlyFileSystem:

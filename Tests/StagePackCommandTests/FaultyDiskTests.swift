@@ -1,0 +1,109 @@
+import Glibc
+import StageModel
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+/// File systems that only a mount can make: the program runs in a mount namespace of its own, which takes
+/// root.
+@Suite(.server, .directory, .enabled("mounting takes root") { await Program.canMount })
+struct FaultyDiskTests {
+    private func run(_ world: World, _ script: String) async throws -> Program.Ending {
+        var program = world.program
+        let names = """
+            set -e; D='\(world.directory.path)'; C='\(world.container)'; P='\(try Program.path)'
+            mkdir -p "$C"
+
+            """
+        program.wrapper = ["/usr/bin/unshare", "-m", "/bin/sh", "-c", names + script, "sh"]
+        return try await program.run(["--quiet"] + world.source)
+    }
+
+    /// Changes bytes of a file in the image that a file system is on, below the system's cache.
+    private static let damage = #"""
+        import sys
+        image, file = open(sys.argv[1], "r+b"), open(sys.argv[2], "rb").read()
+        data, part = image.read(), file[65536:66048]
+        place = data.index(part)
+        assert data.find(part, place + 1) == -1
+        image.seek(place)
+        image.write(b"\0" * 512)
+        """#
+
+    /// The kernel's cache keeps what it could not write, so what an earlier run left is read from the disk.
+    @Test func anAreaIsContinuedWithWhatTheDiskHas() async throws {
+        let world = try World()
+        let publisher = try IndexedPublisher(world)
+        try publisher.write(["a": noise(1_000_000, seed: 1), "b": noise(4_000_000, seed: 2)])
+        let index = try await publisher.package(version: 1)
+        try publisher.publish(index, version: 1, rate: 2 << 20)
+        try world.directory.write(Array(Self.damage.utf8), to: "damage.py", durably: false)
+        let ending = try await run(
+            world,
+            #"""
+            truncate -s 64M "$D/image"; mkfs.ext4 -q "$D/image"; mount -o loop "$D/image" "$C"
+            trap 'umount "$C"' EXIT
+            $P fetch levels "$@" & process=$!
+            for _ in $(seq 3000); do
+                cmp -s "$C"/staging/levels.*/content/a "$D/tree/a" && break
+                sleep 0.01
+            done
+            kill -9 $process; wait $process || true
+            sync -f "$C"
+            python3 "$D/damage.py" "$D/image" "$D/tree/a"
+            cmp "$C"/staging/levels.*/content/a "$D/tree/a" || exit 98
+            $P fetch levels "$@"
+            umount "$C"; mount -o loop "$D/image" "$C"
+            $P verify --container "$C"
+            """#
+        )
+        #expect(ending.status == 0, "\(ending)")
+        #expect(ending.output == "levels: as it was staged\n")
+    }
+
+    /// An image of a container's content, as one is made with staged packs in it, and a file system over it.
+    @Test func whatAnImageBroughtIsUpdatedRemovedAndCollected() async throws {
+        var world = try World()
+        let first = try SamplePack.small(.aurora)
+        let second = try SamplePack.small(.aurora, version: 2)
+        let other = try SamplePack.small(try PackID("oceans"))
+        let answers = try [[first, other], [second, other]].map {
+            let answer = Answer.content(try world.manifest(of: $0))
+            try world.publish($0)
+            return answer
+        }
+        world.server.answer("/manifest.json", with: answers)
+        let ending = try await run(
+            world,
+            #"""
+            $P prefetch "$@"
+            mkdir -p "$D/lower" "$D/upper" "$D/work"; mv "$C" "$D/lower/"; mkdir "$C"
+            mount -t overlay overlay \
+                -o "lowerdir=$D/lower/container,upperdir=$D/upper,workdir=$D/work,redirect_dir=off" "$C"
+            trap 'umount "$C"' EXIT
+            $P prefetch "$@"
+            $P gc --all --container "$C"
+            $P remove oceans --container "$C"
+            ls "$C/generations" "$C/staging"; ls "$C/generations/aurora" | cut -d- -f1
+            $P verify --container "$C"
+            $P doctor --container "$C" > /dev/null
+            """#
+        )
+        #expect(ending.status == 0, "\(ending)")
+        #expect(
+            ending.output
+                == """
+                removed 1 generations, 0 downloads, 0 leftovers
+                oceans: removed
+                DIRECTORY/container/generations:
+                aurora
+
+                DIRECTORY/container/staging:
+                2
+                aurora: as it was staged
+
+                """.replacing("DIRECTORY", with: world.directory.path.string)
+        )
+    }
+}
