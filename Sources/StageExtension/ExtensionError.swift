@@ -16,6 +16,8 @@ public enum ExtensionError: Error, Equatable, Sendable {
     case invalidAnswer(program: String, ManifestError)
     /// It asks for a download that it may not ask for.
     case notAllowed(program: String, download: String, ExtensionRefusal)
+    /// It was not started as root, since the kernel can take only this much from it.
+    case notConfined(program: String, Sandbox.Restrictions)
     /// The task was cancelled.
     case cancelled(program: String)
 }
@@ -84,6 +86,9 @@ extension ExtensionError: CustomStringConvertible {
         case .notAllowed(let program, let download, let refusal):
             "downloader extension '\(program)' may not have "
                 + "'\(download.forDisplay(atMost: 128))': \(refusal)"
+        case .notConfined(let program, let restrictions):
+            "downloader extension '\(program)' was not started as root: this kernel does not confine "
+                + (restrictions.files ? "its system calls (seccomp)" : "its files (Landlock)")
         case .cancelled(let program):
             "downloader extension '\(program)' was interrupted"
         }

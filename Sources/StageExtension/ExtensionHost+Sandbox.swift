@@ -7,9 +7,8 @@ extension ExtensionHost {
     func sandbox(for request: ExtensionRequest, readable: [FilePath]) -> Sandbox {
         let path = FilePath(program.path)
         var executable = Self.systemPrograms + [path]
-        // A program in the root directory does not make all of the system its own folder.
         let folder = (path.resolved ?? path).removingLastComponent()
-        if !folder.components.isEmpty { executable.append(folder) }
+        if Self.canBeOwn(folder) { executable.append(folder) }
         return Sandbox(
             readable: Self.systemFiles + [request.manifest] + readable,
             executable: executable,
@@ -18,6 +17,16 @@ extension ExtensionHost {
             fileSize: UInt64(clamping: limits.fileSize.rawValue),
             processorSeconds: UInt64(clamping: limits.processorSeconds)
         )
+    }
+
+    /// Whether a folder can be a program's own, and no directory of the system that it was put into:
+    /// `/etc`, `/home/ada` or `/var/lib` has files that are not the application's.
+    private static func canBeOwn(_ folder: FilePath) -> Bool {
+        let names = folder.components.map(\.string)
+        switch names.first {
+        case "home", "var": return names.count > 2
+        default: return names.count > 1
+        }
     }
 
     /// The program's environment, all of it.
@@ -37,13 +46,12 @@ extension ExtensionHost {
 
     /// What runtimes read beside them.
     ///
-    /// Of `/etc` only what no secret can be in: a host may run as root. Of `/proc` all, since runtimes
-    /// look at their threads there by number; what it tells of the environment, the memory and the
-    /// files of other processes the kernel keeps from programs in a sandbox.
+    /// Of `/etc` only what no secret can be in: a host may run as root. `/proc` is added by the child
+    /// itself, which may have one of its own (`stage_hide_processes`).
     private static let systemFiles: [FilePath] = [
         "/etc/alternatives", "/etc/group", "/etc/ld.so.cache", "/etc/ld.so.conf",
         "/etc/ld.so.conf.d", "/etc/ld.so.preload", "/etc/locale.alias", "/etc/localtime",
-        "/etc/nsswitch.conf", "/etc/os-release", "/etc/passwd", "/etc/python3",
-        "/etc/python3.11", "/etc/timezone", "/proc", "/sys/devices/system/cpu",
+        "/etc/nsswitch.conf", "/etc/os-release", "/etc/passwd", "/etc/perl", "/etc/python3",
+        "/etc/python3.11", "/etc/ssl/openssl.cnf", "/etc/timezone", "/sys/devices/system/cpu",
     ]
 }

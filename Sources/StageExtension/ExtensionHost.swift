@@ -7,7 +7,7 @@ public import SystemPackage
 ///
 /// Whatever the program does, a call returns soon after the deadline, its processes are gone, and so
 /// is its scratch folder. It may write to the group's shared folder and nowhere else, and has no
-/// network.
+/// network. A host that is root runs no program that the kernel cannot confine.
 public struct ExtensionHost: Sendable {
     /// The program.
     public let program: Registration.Program
@@ -114,6 +114,8 @@ public struct ExtensionHost: Sendable {
             )
         case .killed:
             throw .cancelled(program: program.path)
+        case .notConfined:
+            throw .notConfined(program: program.path, outcome.restrictions)
         }
         do throws(ManifestError) {
             return try ExtensionAnswer(json: outcome.output, to: message)
@@ -185,7 +187,7 @@ public struct ExtensionHost: Sendable {
         var logger = logger
         logger[metadataKey: "extension.program"] = "\(program.path)"
         logger[metadataKey: "extension.message"] = "\(message.kind.rawValue)"
-        if outcome.restrictions != .all {
+        if outcome.restrictions != .all, outcome.ending != .notConfined {
             logger.warning(
                 "the downloader extension is not fully confined",
                 metadata: [

@@ -1,10 +1,10 @@
 import Glibc
 import Synchronization
 
-/// Ends a process group at any time, from any thread, and the group of a process that starts later.
+/// Ends a sandboxed program at any time, from any thread, and one that starts later.
 public final class KillSwitch: Sendable {
     private struct State {
-        var group: pid_t?
+        var supervisor: pid_t?
         var wasPulled = false
     }
 
@@ -13,26 +13,28 @@ public final class KillSwitch: Sendable {
     /// Creates a switch for a process that has not started.
     public init() {}
 
-    /// Kills the processes that it is armed for now, or will be.
+    /// Has the processes killed that it is armed for now, or will be.
     public func pull() {
         state.withLock { state in
             state.wasPulled = true
-            // A leader that was not reaped keeps its number: no other group can be hit.
-            if let group = state.group { _ = kill(-group, SIGKILL) }
+            // A supervisor that was not reaped keeps its number: no other process can be hit.
+            if let supervisor = state.supervisor { _ = kill(supervisor, SIGTERM) }
         }
     }
 
     /// Whether it was pulled.
     public var wasPulled: Bool { state.withLock { $0.wasPulled } }
 
-    /// Arms the switch for a group, which is killed at once if it was pulled before.
-    func arm(_ group: pid_t) {
+    /// Arms the switch for a program, which is killed at once if the switch was pulled before.
+    ///
+    /// - Parameter supervisor: The process that `stage_start_sandboxed` returned.
+    func arm(_ supervisor: pid_t) {
         state.withLock { state in
-            state.group = group
-            if state.wasPulled { _ = kill(-group, SIGKILL) }
+            state.supervisor = supervisor
+            if state.wasPulled { _ = kill(supervisor, SIGTERM) }
         }
     }
 
-    /// Forgets the group: its leader is about to be reaped.
-    func disarm() { state.withLock { $0.group = nil } }
+    /// Forgets the program: its supervisor is about to be reaped.
+    func disarm() { state.withLock { $0.supervisor = nil } }
 }

@@ -75,8 +75,8 @@ struct StreamReader {
 
 /// Waits for the end of a program while it reads what the program writes.
 struct ProgramWatch {
-    /// The leader of the program's group, a child that nobody else reaps.
-    let process: pid_t
+    /// The program's supervisor, a child that no other code reaps.
+    let supervisor: pid_t
     /// What it writes to standard output.
     var output: StreamReader
     /// What it writes to standard error.
@@ -85,16 +85,16 @@ struct ProgramWatch {
     /// How often the end is looked for where the kernel cannot tell of it.
     private static let interval = Duration.milliseconds(20)
 
-    /// Waits until the program has ended, or is killed because its time is up or it wrote too much.
+    /// Waits until all processes of the program have ended, or its time is up, or it wrote too much.
     ///
-    /// The leader is not reaped; of what others still write, what is there is taken.
+    /// The supervisor is not reaped.
     mutating func wait(until deadline: ContinuousClock.Instant) -> SandboxedProgram.Ending {
-        let end = stage_open_process(process)
+        let end = stage_open_process(supervisor)
         defer { if end >= 0 { close(end) } }
         while true {
-            if stage_has_ended(process) != 0 {
+            if stage_has_ended(supervisor) != 0 {
                 drain()
-                return output.isOverLimit ? .tooMuchOutput : .ended(.init(of: process))
+                return output.isOverLimit ? .tooMuchOutput : .ended(.init(of: supervisor))
             }
             if output.isOverLimit { return .tooMuchOutput }
             let left = deadline - .now
@@ -109,11 +109,11 @@ struct ProgramWatch {
         }
     }
 
-    /// Takes what is left in the pipes, after whoever could go on writing is killed.
+    /// Takes what is left in the pipes, to which no process writes any more.
     private mutating func drain() {
-        _ = kill(-process, SIGKILL)
         while !output.isOverLimit, output.take() {}
-        // A process that the signal has not reached yet could write for ever: a pipe holds less.
+        // A process that did not die of its signal, as the file system is stuck that it uses, could
+        // write for ever: a pipe holds less.
         for _ in 0..<16 where !errors.take() { break }
     }
 }

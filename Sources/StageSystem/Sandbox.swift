@@ -4,9 +4,10 @@ public import SystemPackage
 
 /// What a program that is not trusted may touch, and how much it may use.
 ///
-/// Files are confined by Landlock; sockets, sessions and the modes of files by a filter of system
-/// calls (seccomp(2)). Both work without privileges and within chroots. A kernel that lacks one of them
-/// starts the program all the same, and ``Restrictions`` says so.
+/// Landlock confines files, a filter of system calls (seccomp(2)) everything else: the program may make
+/// the calls that runtimes need, and no others. Both work without privileges and within chroots. On a
+/// kernel that lacks one of them, ``SandboxedProgram`` decides by ``Restrictions`` whether to start the
+/// program.
 public struct Sandbox: Equatable, Sendable {
     /// What may be read; what does not exist is passed over.
     public var readable: [FilePath]
@@ -45,7 +46,7 @@ public struct Sandbox: Equatable, Sendable {
     public struct Restrictions: Hashable, Sendable {
         /// Whether files outside the sandbox can neither be read nor written.
         public var files: Bool
-        /// Whether sockets, sessions and changes of modes are refused.
+        /// Whether system calls are refused that the sandbox does not allow.
         public var calls: Bool
 
         /// Creates the value from its parts.
@@ -56,12 +57,25 @@ public struct Sandbox: Equatable, Sendable {
 
         /// Everything that a sandbox takes.
         public static let all = Restrictions(files: true, calls: true)
+        /// Nothing.
+        public static let none = Restrictions(files: false, calls: false)
+
+        /// The restrictions without which this process starts no program that is not trusted: all for
+        /// root, whose files are those of the system.
+        public static var required: Restrictions { geteuid() == 0 ? .all : .none }
+
+        /// Whether these restrictions include the others.
+        public func include(_ others: Restrictions) -> Bool {
+            (files || !others.files) && (calls || !others.calls)
+        }
     }
 
     /// A Landlock ruleset of a sandbox, closed when its owner goes.
     struct Ruleset: ~Copyable {
         /// The open ruleset, -1 where the kernel has no Landlock.
         let descriptor: CInt
+        /// Whether signals do not leave the sandbox.
+        let confinesSignals: Bool
         /// The rights to files that it handles.
         let files: UInt64
 
@@ -76,13 +90,16 @@ public struct Sandbox: Equatable, Sendable {
     ///   Landlock and refuses.
     func ruleset() throws(FileError) -> Ruleset {
         let version = Int(stage_landlock_version())
-        guard version >= 1 else { return Ruleset(descriptor: -1, files: 0) }
+        guard version >= 1 else {
+            return Ruleset(descriptor: -1, confinesSignals: false, files: 0)
+        }
         var handled = Confinement.handled(version)
         let size = MemoryLayout<UInt64>.size * (version < 4 ? 1 : version < 6 ? 2 : 3)
         let ruleset = Ruleset(
             descriptor: try Directory.attempt("confine to", "sandbox") {
                 unsafe stage_landlock_create(&handled, size)
             },
+            confinesSignals: version >= 6,
             files: handled.files
         )
         let read = UInt64(LANDLOCK_ACCESS_FS_READ_FILE) | UInt64(LANDLOCK_ACCESS_FS_READ_DIR)

@@ -14,6 +14,8 @@ public struct SandboxedProgram: Sendable {
     public var directory: FilePath
     /// What it may touch and use.
     public var sandbox: Sandbox
+    /// What the kernel has to take from it; without that it is not started.
+    public var required: Sandbox.Restrictions
     /// How long it may run.
     public var deadline: Duration
     /// The most bytes that it may write to standard output.
@@ -28,6 +30,7 @@ public struct SandboxedProgram: Sendable {
         environment: [String: String],
         directory: FilePath,
         sandbox: Sandbox,
+        required: Sandbox.Restrictions = .required,
         deadline: Duration,
         outputLimit: Int = 1 << 20,
         errorLimit: Int = 4 << 10
@@ -37,6 +40,7 @@ public struct SandboxedProgram: Sendable {
         self.environment = environment
         self.directory = directory
         self.sandbox = sandbox
+        self.required = required
         self.deadline = deadline
         self.outputLimit = outputLimit
         self.errorLimit = errorLimit
@@ -52,6 +56,8 @@ public struct SandboxedProgram: Sendable {
         case tooMuchOutput
         /// The ``KillSwitch`` was pulled.
         case killed
+        /// It was not started: the kernel takes less from it than is required.
+        case notConfined
     }
 
     /// What became of a program.
@@ -64,12 +70,18 @@ public struct SandboxedProgram: Sendable {
         public var errorTail: [UInt8]
         /// What the kernel took from it.
         public var restrictions: Sandbox.Restrictions
+
+        /// The outcome of a program that was not started for what the kernel cannot take.
+        static func notConfined(_ restrictions: Sandbox.Restrictions) -> Outcome {
+            Outcome(ending: .notConfined, output: [], errorTail: [], restrictions: restrictions)
+        }
     }
 
     /// Starts the program with `input` as its standard input, and waits until it has ended.
     ///
-    /// Blocks the calling thread. Whatever the program started ends with it: processes cannot leave
-    /// its process group where the filter of system calls is in force.
+    /// Blocks the calling thread. Whatever the program started ends before this returns, and when the
+    /// calling process dies: a supervisor, a process between the two, kills the program's group, which
+    /// processes cannot leave where the filter of system calls is in force.
     ///
     /// - Throws: ``FileError`` if it could not be started.
     public func run(
@@ -77,25 +89,29 @@ public struct SandboxedProgram: Sendable {
         killSwitch: KillSwitch = KillSwitch()
     ) throws(FileError) -> Outcome {
         let ruleset = try sandbox.ruleset()
+        guard ruleset.descriptor >= 0 || !required.files else { return .notConfined(.none) }
         let source = try Self.memoryFile(holding: input)
         let output = try Pipe()
         let errors = try Pipe()
         let report = try Pipe()
-        let process = try start(
+        let supervisor = try start(
             streams: (source.descriptor.rawValue, output.writing, errors.writing),
             ruleset: ruleset,
             report: report
         )
-        killSwitch.arm(process)
+        killSwitch.arm(supervisor)
         // Ends of pipes that only the child writes to: else they would never end.
         output.closeWriting()
         errors.closeWriting()
         report.closeWriting()
-        defer { Self.end(process, killSwitch) }
+        defer { Self.end(supervisor, killSwitch) }
         let end = ContinuousClock.now + deadline
-        let restrictions = try restrictions(of: process, from: report, until: end)
+        let restrictions = try restrictions(from: report, until: end)
+        guard restrictions?.include(required) ?? true else {
+            return .notConfined(restrictions ?? .none)
+        }
         var watch = ProgramWatch(
-            process: process,
+            supervisor: supervisor,
             output: StreamReader(output, limit: outputLimit),
             errors: StreamReader(errors, limit: errorLimit)
         )
@@ -105,26 +121,35 @@ public struct SandboxedProgram: Sendable {
             ending: ending,
             output: watch.output.bytes,
             errorTail: watch.errors.bytes,
-            restrictions: restrictions
+            restrictions: restrictions ?? .none
         )
     }
 
-    /// Kills what is left of the group, and reaps its leader.
-    private static func end(_ process: pid_t, _ killSwitch: KillSwitch) {
-        // Before the leader is reaped its number is taken, so the group is the program's.
-        _ = kill(-process, SIGKILL)
-        _ = kill(process, SIGKILL)
+    /// How long a supervisor may take to kill the processes of its program: longer than it waits for
+    /// processes that do not die (`stage_end_group`).
+    private static let patience = Duration.seconds(10)
+
+    /// Has the supervisor kill what is left of the program, and reaps it.
+    private static func end(_ supervisor: pid_t, _ killSwitch: KillSwitch) {
+        // Until it is reaped its number is taken, so no other process gets the signal.
+        _ = kill(supervisor, SIGTERM)
         killSwitch.disarm()
+        let end = stage_open_process(supervisor)
+        defer { if end >= 0 { close(end) } }
+        let deadline = ContinuousClock.now + patience
+        while stage_has_ended(supervisor) == 0, ContinuousClock.now < deadline {
+            var wish = pollfd(fd: end, events: Int16(POLLIN), revents: 0)
+            let pause: Duration = end >= 0 ? deadline - .now : .milliseconds(1)
+            unsafe _ = poll(&wish, 1, pause.milliseconds)
+        }
+        // One that does not answer was stopped; its child dies with it.
+        _ = kill(supervisor, SIGKILL)
         var status: CInt = 0
-        while unsafe waitpid(process, &status, 0) < 0, errno == EINTR {}
-        // The others have got the signal and are on their way out; wait a moment for those that the
-        // system reaps, so that they write nothing more.
-        let deadline = ContinuousClock.now + .milliseconds(100)
-        while kill(-process, 0) == 0, ContinuousClock.now < deadline { _ = poll(nil, 0, 1) }
+        while unsafe waitpid(supervisor, &status, 0) < 0, errno == EINTR {}
     }
 
-    /// Makes a file without a name: a program that does not read it keeps nobody waiting, and one that
-    /// closes it breaks no pipe.
+    /// Makes a file without a name that nothing can be written to: a program that does not read it keeps
+    /// no process waiting, one that closes it breaks no pipe, and none can execute what it put there.
     private static func memoryFile(holding bytes: [UInt8]) throws(FileError) -> File {
         let file = File(
             adopting: FileDescriptor(
@@ -133,6 +158,8 @@ public struct SandboxedProgram: Sendable {
             path: "standard input"
         )
         try file.write(bytes.span, at: 0)
+        let descriptor = file.descriptor.rawValue
+        try Directory.attempt("seal", "standard input") { stage_seal(descriptor) }
         return file
     }
 
@@ -145,6 +172,7 @@ public struct SandboxedProgram: Sendable {
         let strings = CStrings([path.string] + arguments)
         let variables = CStrings(environment.sorted { $0.key < $1.key }.map { "\($0)=\($1)" })
         let descriptor = ruleset.descriptor
+        let confinesSignals = ruleset.confinesSignals
         let pipe = report.writing
         return try Directory.attempt("start", path) {
             unsafe path.withPlatformString { program in
@@ -158,6 +186,8 @@ public struct SandboxedProgram: Sendable {
                         output: streams.output,
                         errors: streams.errors,
                         ruleset: descriptor,
+                        confines_signals: confinesSignals ? 1 : 0,
+                        requires_filter: required.calls ? 1 : 0,
                         address_space: sandbox.addressSpace,
                         file_size: sandbox.fileSize,
                         processor_seconds: sandbox.processorSeconds,
@@ -169,13 +199,13 @@ public struct SandboxedProgram: Sendable {
         }
     }
 
-    /// Waits until the child has become the program or given up, and returns what it said.
+    /// Waits until the child has become the program or given up, and returns what it said; `nil` if
+    /// it was killed before or did neither in time, as on a file system that does not answer.
     private func restrictions(
-        of process: pid_t,
         from report: Pipe,
         until deadline: ContinuousClock.Instant
-    ) throws(FileError) -> Sandbox.Restrictions {
-        var value = stage_sandbox_report()
+    ) throws(FileError) -> Sandbox.Restrictions? {
+        var value: stage_sandbox_report?
         let size = MemoryLayout<stage_sandbox_report>.size
         while true {
             var next = stage_sandbox_report()
@@ -183,16 +213,17 @@ public struct SandboxedProgram: Sendable {
             if count == size {
                 value = next
             } else if count < 0, errno == EAGAIN || errno == EINTR {
-                var wish = pollfd(fd: report.reading, events: Int16(POLLIN), revents: 0)
                 let left = deadline - .now
-                // A program on a file system that does not answer cannot be loaded, nor waited for.
-                if left <= .zero { _ = kill(-process, SIGKILL) }
-                unsafe _ = poll(&wish, 1, left > .zero ? left.milliseconds : 1)
+                guard left > .zero else { return nil }
+                var wish = pollfd(fd: report.reading, events: Int16(POLLIN), revents: 0)
+                unsafe _ = poll(&wish, 1, left.milliseconds)
             } else {
                 break
             }
         }
-        guard value.step == 0 else {
+        // Killed before it could say anything.
+        guard let value else { return nil }
+        guard value.step == 0 || value.step == STAGE_STEP_CALLS.rawValue else {
             throw FileError(Self.operation(value.step), path, Errno(rawValue: value.error))
         }
         return Sandbox.Restrictions(

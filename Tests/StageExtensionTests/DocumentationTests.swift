@@ -54,4 +54,22 @@ import Testing
         }
         #expect(try ExtensionRules(message.request).accepted(downloads) == downloads)
     }
+
+    @Test func theAllowedSystemCallsAreThoseOfTheFilter() throws {
+        let path = Repository.root.appending("Manifests/downloader-extension.md")
+        let text = String(
+            decoding: try File.open(reading: path).readAll(limit: 1 << 20),
+            as: UTF8.self
+        )
+        let tables = try CallTables()
+        let start = try #require(text.firstRange(of: "```calls\n")).upperBound
+        let list = try #require(text[start...].split(separator: "```").first)
+        let names = list.split { !$0.isLetter && !$0.isNumber && $0 != "_" }.map(String.init)
+        #expect(Set(names) == tables.allowed)
+        // Of the tables below the list, each call in its row.
+        let rest = text[start...].matches(of: /`([a-z][a-z0-9_]+)`/).map { String($0.1) }
+        for name in tables.checked.union(tables.answered) {
+            #expect(rest.contains(name), "'\(name)' is not documented")
+        }
+    }
 }

@@ -69,7 +69,7 @@ extension CommandFailure {
         self.init(
             status: .extensionFailed,
             message: error.description,
-            hint: "tell the application's packager; the policies of the manifest decided",
+            hint: error.hint,
             retry: .later
         )
     }
@@ -316,6 +316,22 @@ extension CommandFailure {
             "make the file system writable, or pass --container"
         default:
             nil
+        }
+    }
+}
+
+extension ExtensionError {
+    /// The one thing to do about it; policies decide meanwhile.
+    fileprivate var hint: String {
+        switch self {
+        case .notConfined(_, let restrictions) where restrictions.files:
+            "run it on a kernel, or in a container, that allows seccomp filters; "
+                + "the policies of the manifest decided"
+        case .notConfined:
+            "add 'landlock' to the kernel's parameter 'lsm=' (Linux 5.13); "
+                + "the policies of the manifest decided"
+        default:
+            "tell the application's packager; the policies of the manifest decided"
         }
     }
 }
