@@ -28,7 +28,7 @@ LARGE := RealContentTests
 BUSY := StageIndexTests|StageEngineTests.Indexed|UserProgramTests|StageContainerTests|StagePublishTests
 
 .PHONY: help demo test build bench bench-daemon bench-updates format check install install-service uninstall dependencies \
-    deb sample-deb test-deploy test-release
+    deb sample-deb test-deploy test-release load
 
 help: ## Show what there is to make.
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -118,6 +118,11 @@ test-release: deb ## Run the tests that start programs against the optimised one
 	swift build --build-tests
 	STAGEPACK_TEST_PROGRAMS=$(RELEASE) swift test --skip-build --filter '$(STARTING)' --skip '$(LARGE)|$(TIMED)'
 	STAGEPACK_TEST_PROGRAMS=$(RELEASE) swift test --skip-build --no-parallel --filter 'StageDaemonTests|DaemonTests|HookTests'
+
+SECONDS_OF_LOAD ?= 600
+
+load: build ## Let hostile clients loose on the daemon for SECONDS_OF_LOAD (root).
+	deploy/test/load --seconds $(SECONDS_OF_LOAD)
 
 dependencies:
 	@Scripts/dependencies

@@ -40,7 +40,7 @@ final class SessionLink: Sendable {
     }
 
     /// Tasks that are created with one request.
-    private static let batch = 2000
+    private static let batch = ControlFormat.taskLimit
 
     /// The session's identifier.
     let identifier: String

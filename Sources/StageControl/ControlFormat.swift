@@ -6,8 +6,11 @@ public enum ControlFormat {
     /// The version of the protocol, the first component of every path.
     public static let version = "v1"
 
-    /// The largest body of a request, in bytes: some ten thousand tasks.
-    public static let bodyLimit = 32 << 20
+    /// The largest body of a request, in bytes.
+    public static let bodyLimit = 1 << 20
+
+    /// The most tasks that one request creates.
+    public static let taskLimit = 1000
 
     /// How often a stream of events says that it is alive.
     public static let heartbeat = Duration.seconds(15)

@@ -68,7 +68,7 @@ extension Broker {
             event.bytesSent = state.sent
             event.metrics = metrics
             event.response = response.map(TransferResponse.init)
-            event.body = body.isEmpty ? nil : Data(body)
+            event.body = body.isEmpty ? nil : Data(body.prefix(Self.mostBody))
             await conclude([(id, event)], removing: task.record.part)
         case .verdict(let verdict):
             await judge(task, state, verdict)
@@ -100,8 +100,12 @@ extension Broker {
             await readmit(record.id)
             return
         }
+        for item in [item] + followers { storage.move(.part(item.part), to: .staged(item.task)) }
         await conclude([(record.id, event)] + followers.map { ($0.task, $0.event) })
     }
+
+    /// How much of the body of an answer to an upload is kept.
+    private static let mostBody = 64 << 10
 
     /// Hands a task to the scheduler once more whose content could not be given its place.
     func readmit(_ id: Int64) async {
@@ -128,7 +132,11 @@ extension Broker {
             scheduler.paused(id, nil, at: now)
         case .again(let hold):
             extras[id]?.failures += 1
-            scheduler.paused(id, hold, at: now)
+            if hold.reason == .quota {
+                await waitForQuota(task, hold)
+            } else {
+                scheduler.paused(id, hold, at: now)
+            }
         case .diskFull:
             scheduler.paused(id, nil, at: now)
             holdForSpace()
@@ -218,8 +226,11 @@ extension Broker {
         guard task.request.kind == .download, let user = sessions[task.record.session]?.record.user,
             let name = FilePath.Component(task.record.part),
             // What cannot be opened is nothing to go on with.
-            let part = try? PartFile.open(name, in: store.parts), part.length > .zero
+            let part = try? PartFile.open(name, in: store.parts), part.length > .zero,
+            // Content of unknown size is never continued.
+            part.total != nil
         else { return nil }
+        storage.set(.part(task.record.part), to: part.length.rawValue, of: user)
         return Remnant(
             token: "r-\(UUID().uuidString.lowercased())",
             user: user,
@@ -279,17 +290,6 @@ extension Broker {
         for session in Set(events.map(\.session)) {
             sessions[session]?.subscription?.ring()
             await considerLaunch(session)
-        }
-    }
-
-    /// Removes what belongs to names among the parts and the copies; what is left is swept later.
-    func removeFiles(_ names: [String]) {
-        for name in names {
-            do throws(FileError) {
-                try store.removeFiles(of: name)
-            } catch {
-                logger.warning("A file is left over", metadata: ["error": "\(error)"])
-            }
         }
     }
 

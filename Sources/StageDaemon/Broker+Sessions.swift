@@ -1,6 +1,7 @@
 import FoundationEssentials
 import Logging
 import StageControl
+import StageModel
 import StageSystem
 import Synchronization
 import SystemPackage
@@ -11,7 +12,7 @@ extension Broker {
         let named = sessions.values.filter { $0.record.identifier == identifier }
         let own = named.first { $0.record.user == caller.user }
         guard let found = own ?? named.first(where: { caller.mayUse($0.record) }) else {
-            throw ControlRefusal(.notFound, "there is no session '\(identifier)'")
+            throw ControlRefusal(.notFound, "there is no session '\(identifier.prefix(256))'")
         }
         return found
     }
@@ -39,9 +40,14 @@ extension Broker {
         }
         let record: SessionRecord
         do throws(DaemonError) {
-            record = try await journal.makeSession(identifier, of: caller.identity, wanted)
+            record = try await journal.makeSession(
+                identifier,
+                of: caller.identity,
+                wanted,
+                limit: configuration.journalPerUser.rawValue
+            )
         } catch {
-            throw ControlRefusal(.storage, "\(error)")
+            throw ControlRefusal(error)
         }
         if sessions[record.id] == nil {
             sessions[record.id] = LiveSession(record: record)
@@ -60,28 +66,11 @@ extension Broker {
         _ wanted: SessionConfiguration,
         _ caller: Caller
     ) throws(ControlRefusal) {
-        guard !identifier.isEmpty, identifier.utf8.count <= 255 else {
-            throw ControlRefusal(.invalid, "a session's identifier has 1 to 255 bytes")
+        try RequestLimits.check(wanted, identifier: identifier)
+        guard let name = wanted.group else { return }
+        guard let group = UInt32.group(named: name), caller.identity.groups.contains(group) else {
+            throw ControlRefusal(.forbidden, "you are no member of the group '\(name)'")
         }
-        if let name = wanted.group {
-            guard let group = UInt32.group(named: name), caller.identity.groups.contains(group)
-            else {
-                throw ControlRefusal(.forbidden, "you are no member of the group '\(name)'")
-            }
-        }
-        if let handler = wanted.handler {
-            guard handler.command.first?.hasPrefix("/") ?? false else {
-                throw ControlRefusal(.invalid, "expected the absolute path of a handler's program")
-            }
-        }
-        let timeouts = [wanted.requestTimeout, wanted.resourceTimeout]
-        guard timeouts.allSatisfy({ $0 > 0 && $0 <= Self.longestTimeout }) else {
-            throw ControlRefusal(
-                .invalid,
-                "expected timeouts of more than 0 seconds, and of a century at most"
-            )
-        }
-        for (name, value) in wanted.headers { try NewTask.check(header: name, value) }
     }
 
     /// Checks that the client may have a program started, which takes nothing that its process has not.
@@ -91,9 +80,6 @@ extension Broker {
         let refusal = await withBlockingThread { policy.refusal(for: caller) }
         if let refusal { throw ControlRefusal(.forbidden, refusal) }
     }
-
-    /// A century: what is longer is no number of seconds that can be reckoned with.
-    private static let longestTimeout = 100.0 * 366 * 86_400
 
     /// Cancels a session's tasks and forgets it.
     func removeSession(_ identifier: String, _ caller: Caller) async throws(ControlRefusal) {
@@ -125,13 +111,16 @@ extension Broker {
     }
 
     func removeStaged(_ tasks: [Int64], _ user: UInt32) {
+        var removed: [HeldBytes.Item] = []
         for task in tasks {
             do throws(FileError) {
                 try store.removeStaged(task, user: user)
+                removed.append(.staged(task))
             } catch {
                 logger.warning("A file is left over", metadata: ["error": "\(error)"])
             }
         }
+        release(removed)
     }
 }
 
@@ -224,6 +213,7 @@ extension Broker {
         of identifier: String,
         _ caller: Caller
     ) async throws(ControlRefusal) {
+        try RequestLimits.check(message)
         let session = try self.session(identifier, caller)
         let id = session.record.id
         guard message.sequence <= session.record.last else {
@@ -275,7 +265,7 @@ extension Broker {
     func considerLaunch(_ id: Int64) async {
         // A daemon that ends starts nothing: what it has not told, the next one tells.
         guard !Task.isCancelled, let session = sessions[id], session.subscription == nil,
-            session.launch == nil, hasNews(session),
+            session.launch == nil, hasNews(session), mayStartHandler(of: session.record.user),
             session.record.configuration.sendsLaunchEvents,
             let handler = session.record.configuration.handler
         else { return }
@@ -312,6 +302,18 @@ extension Broker {
         send(launch)
     }
 
+    /// Whether another handler of a user may run now; the others wait for one to end.
+    private func mayStartHandler(of user: UInt32) -> Bool {
+        let users = sessions.values.filter { $0.launch != nil }.map(\.record.user)
+        return users.count < Self.mostHandlers
+            && users.count(where: { $0 == user }) < Self.mostHandlersPerUser
+    }
+
+    /// How many handlers run at once.
+    private static let mostHandlers = 32
+    /// How many handlers of one user run at once.
+    private static let mostHandlersPerUser = 4
+
     /// Takes note that a handler has ended.
     func ended(_ launch: Launch) async {
         // Ended with the daemon: the next one counts it.
@@ -328,6 +330,10 @@ extension Broker {
             )
         }
         await considerLaunch(launch.session)
+        // Others may have waited for this one.
+        for id in sessions.keys.sorted() where sessions[id].map(mayLaunch) ?? false {
+            await considerLaunch(id)
+        }
         setTimer()
     }
 

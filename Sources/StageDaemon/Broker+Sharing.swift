@@ -1,6 +1,7 @@
 import FoundationEssentials
 import Logging
 import StageControl
+import StageModel
 import StageSystem
 import SystemPackage
 
@@ -94,7 +95,11 @@ extension Broker {
         for id in extras[item.task]?.followers ?? []
         where waits(id) && !isHeld(id) {
             let (name, store) = ("task-\(id)", store)
-            guard let file = FilePath.Component("\(name).part.1") else { continue }
+            guard let file = FilePath.Component("\(name).part.1"),
+                let size = item.event.bytesReceived?.rawValue,
+                // One that has no room now fetches for itself, later.
+                storage.grow(.part(name), to: size, of: item.user) == .granted
+            else { continue }
             do throws(FileError) {
                 try await withBlockingThread { () throws(FileError) in
                     let copy = try store.parts.file(

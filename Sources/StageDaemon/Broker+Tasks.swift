@@ -11,6 +11,7 @@ extension Broker {
         in identifier: String,
         _ caller: Caller
     ) async throws(ControlRefusal) -> CreatedTasks {
+        try RequestLimits.check(message)
         let session = try self.session(identifier, caller)
         let user = session.record.user
         try checkQuota(message.tasks, user)
@@ -35,7 +36,7 @@ extension Broker {
                     task.earliest = max(task.earliest ?? slot, slot)
                 }
                 // The file of a request that is repeated may be gone, and its resume token is used up.
-                if !known.contains(request.token) { try await prepare(&task, caller) }
+                if !known.contains(request.token) { try await prepare(&task, caller, user) }
                 if task.request.kind == .upload, let name = task.part { snapshots.append(name) }
                 tasks.append(task)
             }
@@ -73,7 +74,8 @@ extension Broker {
                 tasks,
                 in: session,
                 by: creator,
-                created: now
+                created: now,
+                limit: configuration.journalPerUser.rawValue
             )
             for ((record, isNew), task) in zip(created, tasks) {
                 guard isNew else {
@@ -92,29 +94,18 @@ extension Broker {
             return CreatedTasks(created.map(\.record.id))
         } catch {
             removeFiles(names)
-            if case .refused(let refusal) = error { throw refusal }
-            throw ControlRefusal(.storage, "\(error)")
+            throw ControlRefusal(error)
         }
     }
 
     /// Takes the copy of a file to upload, or takes over what an earlier download left.
-    private func prepare(_ task: inout NewTask, _ caller: Caller) async throws(ControlRefusal) {
+    private func prepare(
+        _ task: inout NewTask,
+        _ caller: Caller,
+        _ user: UInt32
+    ) async throws(ControlRefusal) {
         if task.request.kind == .upload {
-            let (store, path) = (store, FilePath(task.request.file ?? ""))
-            let reserve = configuration.reserve
-            let text = "upload-\(UUID().uuidString.lowercased())"
-            guard let name = FilePath.Component(text) else { return }
-            do throws(FileError) {
-                let size = try await withBlockingThread { () throws(FileError) in
-                    let free = ByteCount(try store.root.freeSpace().bytes)
-                    let limit = free > reserve ? free - reserve : .zero
-                    return try store.snapshot(path, as: name, for: caller.identity, limit: limit)
-                }
-                task.part = text
-                task.request.size = ByteCount(size)
-            } catch {
-                throw ControlRefusal(error.isOutOfSpace ? .storage : .invalid, "\(error)")
-            }
+            try await copy(&task, caller, user)
         } else if let token = task.request.resumeToken {
             let remnant: Remnant?
             do throws(DaemonError) {
@@ -133,6 +124,42 @@ extension Broker {
         }
     }
 
+    /// Takes the copy of a file to upload, which is counted before it is made; one that grows meanwhile
+    /// is not copied further.
+    private func copy(
+        _ task: inout NewTask,
+        _ caller: Caller,
+        _ user: UInt32
+    ) async throws(ControlRefusal) {
+        let (store, path) = (store, FilePath(task.request.file ?? ""))
+        let text = "upload-\(UUID().uuidString.lowercased())"
+        guard let name = FilePath.Component(text) else { return }
+        let size: Int64
+        do throws(FileError) {
+            size = try await withBlockingThread { () throws(FileError) in
+                try File.open(readingRegular: path, as: caller.identity).status().size
+            }
+        } catch {
+            throw ControlRefusal(.invalid, "\(error)")
+        }
+        try await reserve(.part(text), size, of: user)
+        do throws(FileError) {
+            let count = try await withBlockingThread { () throws(FileError) in
+                try store.snapshot(
+                    path,
+                    as: name,
+                    for: caller.identity,
+                    limit: ByteCount(size)
+                )
+            }
+            task.part = text
+            task.request.size = ByteCount(count)
+        } catch {
+            release([.part(text)])
+            throw ControlRefusal(error.isOutOfSpace ? .storage : .invalid, "\(error)")
+        }
+    }
+
     private func checkQuota(_ tasks: [TransferRequest], _ user: UInt32) throws(ControlRefusal) {
         let own = sessions.values.filter { $0.record.user == user }
         let count = own.reduce(0) { sum, session in
@@ -144,14 +171,11 @@ extension Broker {
                 "one user may have \(configuration.tasksPerUser) tasks: \(count) are under way"
             )
         }
-        guard let limit = configuration.bytesPerUser else { return }
-        var rest = limit
-        for size in tasks.compactMap(\.size) {
-            guard size <= rest else {
-                throw ControlRefusal(.quota, "one user may have \(limit) under way")
-            }
-            rest = rest - size
-        }
+        // One that is too large by itself never has its turn; the others wait for theirs.
+        guard let limit = storage.limit(of: user).map({ ByteCount($0) }),
+            tasks.contains(where: { $0.size.map { $0 > limit } ?? false })
+        else { return }
+        throw ControlRefusal(.quota, "one user may have \(limit) in the daemon")
     }
 
     /// A task that the caller may use.
@@ -173,22 +197,7 @@ extension Broker {
         describe(try await find(id, caller))
     }
 
-    /// The tasks of one session, or of all that the caller sees.
-    func tasks(of identifier: String?, _ caller: Caller) async throws(ControlRefusal) -> TaskList {
-        let ids: [Int64]
-        if let identifier {
-            ids = [try session(identifier, caller).record.id]
-        } else {
-            ids = sessions.values.filter { caller.sees($0.record) }.map(\.record.id).sorted()
-        }
-        do throws(DaemonError) {
-            return TaskList(try await journal.tasks(of: ids).map(describe))
-        } catch {
-            throw ControlRefusal(.storage, "\(error)")
-        }
-    }
-
-    private func describe(_ task: FullTask) -> TransferTask {
+    func describe(_ task: FullTask) -> TransferTask {
         let (record, now) = (task.record, Date.now)
         let session = sessions[record.session]?.record
         var answer = TransferTask(
@@ -247,16 +256,19 @@ extension Broker {
         }
         task.record.blocks = item.blocks
         task.record.blocks.remove(.leader)
-        if try task.apply(change, at: .now) {
+        let configuration = sessions[task.record.session]?.record.configuration
+        let answers = try task.apply(change, at: .now)
+        try RequestLimits.check(task.request, in: configuration ?? SessionConfiguration())
+        if answers {
             sessions[task.record.session]?.isChallenged = scheduler.items.contains { other, item in
                 other != id && item.session == task.record.session
                     && item.blocks.contains(.authentication)
             }
         }
         do throws(DaemonError) {
-            try await journal.update(task)
+            try await journal.update(task, limit: self.configuration.journalPerUser.rawValue)
         } catch {
-            throw ControlRefusal(.storage, "\(error)")
+            throw ControlRefusal(error)
         }
         let (record, before) = (task.record, item.blocks)
         scheduler.change(id, at: .now) { item in
@@ -340,7 +352,7 @@ extension FullTask {
         guard let authorization = change.authorization else {
             return change.rejectsChallenge ?? false
         }
-        try NewTask.check(header: "Authorization", authorization)
+        try RequestLimits.check(header: "Authorization", authorization)
         var headers = request.headers ?? [:]
         headers = headers.filter { $0.key.lowercased() != "authorization" }
         headers["Authorization"] = authorization

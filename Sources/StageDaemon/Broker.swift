@@ -76,6 +76,7 @@ actor Broker {
     let store: TransferStore
     let journal: Journal
     let finisher: Finisher
+    let storage: UserStorage
     private(set) var configuration: DaemonConfiguration
     let logger: Logger
     let boot = BootID.current
@@ -103,6 +104,8 @@ actor Broker {
     private var halting: [Int64: [CheckedContinuation<Void, Never>]] = [:]
     /// Ends that could not be written down yet.
     var unrecorded: [Ending] = []
+    /// The tasks of each user that wait for bytes of others to go.
+    var quotaHolds: [UInt32: Set<Int64>] = [:]
     /// When it was last looked for what nobody goes on with.
     var lastSweep = Date.now
     /// What was free when the disk was found full.
@@ -119,6 +122,7 @@ actor Broker {
         self.configuration = configuration
         self.logger = logger
         finisher = Finisher(store: store, journal: journal, logger: logger)
+        storage = UserStorage(store.root, configuration)
         (commands, command) = AsyncStream.makeStream()
         (passed, passing) = AsyncStream.makeStream(bufferingPolicy: .bufferingNewest(4096))
         let (alarms, alarm) = AsyncStream.makeStream(
@@ -151,6 +155,7 @@ actor Broker {
     /// Works by another configuration from now on.
     func configure(_ configuration: DaemonConfiguration) {
         self.configuration = configuration
+        storage.configure(configuration)
         scheduler.limits = Scheduler.Limits(
             total: configuration.connections,
             perHost: configuration.connectionsPerHost
@@ -228,10 +233,10 @@ actor Broker {
         setTimer()
     }
 
-    /// What an attempt needs, or `nil` if it is not wanted any more.
+    /// What an attempt needs, or `nil` if it is not wanted any more, or not now.
     func begin(
         _ id: Int64
-    ) async -> (FullTask, SessionConfiguration, failures: Int)? {
+    ) async -> (FullTask, SessionRecord, failures: Int)? {
         do throws(DaemonError) {
             guard let task = try await journal.task(id),
                 let session = sessions[task.record.session], scheduler.items[id] != nil
@@ -245,10 +250,18 @@ actor Broker {
                 await fail(task, FullTask.loss)
                 return nil
             }
-            var configuration = session.record.configuration
+            // What an attempt comes to is written down, too.
+            let used = try await journal.usage(of: session.record.user)
+            guard used <= configuration.journalPerUser.rawValue else {
+                _ = hasEnded(id)
+                scheduler.paused(id, Hold(.quota, until: .now + Self.quotaWait), at: .now)
+                setTimer()
+                return nil
+            }
+            var owner = session.record
             // They are for servers that the session's user chose, not for those of a group's member.
-            if task.record.creator != session.record.user { configuration.headers = [:] }
-            return (task, configuration, extras[id]?.failures ?? 0)
+            if task.record.creator != owner.user { owner.configuration.headers = [:] }
+            return (task, owner, extras[id]?.failures ?? 0)
         } catch {
             logger.error("A task could not be read", metadata: ["error": "\(error)"])
             _ = hasEnded(id)
@@ -256,6 +269,9 @@ actor Broker {
             return nil
         }
     }
+
+    /// How long a task waits that its user has no bytes left for, unless some go.
+    static let quotaWait = 60.0
 
     /// Sets the clock to the next moment at which something changes by itself.
     func setTimer() {
@@ -330,7 +346,7 @@ extension Broker {
     func watch(_ caller: Caller) -> Watch {
         let (events, continuation) = AsyncStream.makeStream(
             of: SessionEvent.self,
-            bufferingPolicy: .bufferingNewest(4096)
+            bufferingPolicy: .bufferingNewest(Subscription.limit)
         )
         nextWatcher += 1
         watchers[nextWatcher] = Watcher(caller: caller, continuation: continuation)

@@ -4,6 +4,7 @@ import HummingbirdCore
 import Logging
 import NIOCore
 import StageControl
+import StageSystem
 
 /// Answers one request of a client.
 struct ControlResponder: Sendable {
@@ -15,6 +16,7 @@ struct ControlResponder: Sendable {
     enum Answer: Sendable {
         case value(Data)
         case nothing
+        case tasks([TransferTask], rest: TaskListing?)
         case events(Subscription)
         case watch(Caller)
     }
@@ -23,16 +25,13 @@ struct ControlResponder: Sendable {
     @concurrent func respond(
         _ request: Request,
         _ writer: consuming ResponseWriter,
-        _ caller: Caller,
-        _ channel: any Channel
+        _ client: Client
     ) async throws {
-        var request = request
+        client.beginRequest()
+        defer { client.endRequest() }
         let answer: Answer
         do throws(ControlRefusal) {
-            var caller = caller
-            // The one request in which it matters what else the process is (``HandlerPolicy``).
-            if request.method == .put { caller.peer = await PeerProcess(of: channel) }
-            answer = try await self.answer(&request, caller)
+            answer = try await self.answer(request, client)
         } catch {
             logger.debug("A request was refused", metadata: ["control.reason": "\(error)"])
             let body = (try? ControlFormat.encode(error)) ?? Data()
@@ -42,16 +41,9 @@ struct ControlResponder: Sendable {
         switch answer {
         case .value(let body): try await write(body, .ok, writer)
         case .nothing: try await writer.writeResponse(HTTPResponse(status: .noContent))
-        case .events(let subscription):
-            channel.closeFuture.whenComplete { _ in subscription.end() }
-            do {
-                try await stream(subscription, writer)
-            } catch {
-                await broker.detach(subscription)
-                throw error
-            }
-            await broker.detach(subscription)
-        case .watch(let caller): try await watch(caller, writer, channel)
+        case .tasks(let tasks, let rest): try await list(tasks, rest, writer, client)
+        case .events(let subscription): try await attach(subscription, writer, client)
+        case .watch(let caller): try await watch(caller, writer, client)
         }
     }
 
@@ -73,10 +65,18 @@ struct ControlResponder: Sendable {
     }
 
     private func answer(
-        _ request: inout Request,
-        _ caller: Caller
+        _ request: Request,
+        _ client: Client
     ) async throws(ControlRefusal) -> Answer {
-        var caller = caller
+        // What comes with these is not waited for.
+        if ![.put, .post, .patch].contains(request.method) { try await client.takeTurn() }
+        let peer = client.peer
+        var caller = Caller(
+            identity: UserIdentity(user: peer.user, group: peer.group, groups: peer.groups),
+            process: peer.process
+        )
+        // The one request in which it matters what else the process is (``HandlerPolicy``).
+        if request.method == .put { caller.peer = await client.process() }
         let query = request.uri.queryParameters
         if query["all"] == "1" {
             guard caller.user == 0 else {
@@ -92,156 +92,135 @@ struct ControlResponder: Sendable {
         switch (request.method, names.first, names.count) {
         case (.get, nil, 0): return .encoding(await broker.status(caller, version))
         case (.get, "sessions", 1): return .encoding(await broker.sessions(caller))
-        case (.get, "tasks", 1): return .encoding(try await broker.tasks(of: nil, caller))
-        case (.get, "events", 1): return .watch(caller)
+        case (.get, "tasks", 1): return try await tasks(of: nil, caller)
+        case (.get, "events", 1):
+            try client.beginStream()
+            return .watch(caller)
         case (_, "tasks", 2):
             guard let id = Int64(names[1]) else {
                 throw ControlRefusal(.malformed, "expected the number of a task")
             }
-            return try await answer(&request, task: id, caller)
+            return try await answer(request, task: id, caller, client)
         case (_, "sessions", 2...3):
             return try await answer(
-                &request,
+                request,
                 session: names[1],
                 names.count == 3 ? names[2] : nil,
-                caller
+                caller,
+                client
             )
-        default:
-            throw ControlRefusal(.notFound, "there is no '\(request.method) \(request.uri.path)'")
+        default: throw .noResource(request)
         }
     }
 
-    private func answer(
-        _ request: inout Request,
-        task id: Int64,
+    private func tasks(
+        of session: String?,
         _ caller: Caller
+    ) async throws(ControlRefusal) -> Answer {
+        let listing = try await broker.listing(of: session, caller)
+        let (tasks, rest) = try await broker.page(of: listing)
+        return .tasks(tasks, rest: rest)
+    }
+
+    private func answer(
+        _ request: Request,
+        task id: Int64,
+        _ caller: Caller,
+        _ client: Client
     ) async throws(ControlRefusal) -> Answer {
         switch request.method {
         case .get: return .encoding(try await broker.task(id, caller))
         case .patch:
-            let change = try await body(TransferChange.self, of: &request)
+            let change = try await body(TransferChange.self, of: request, client)
             return .encoding(try await broker.change(id, change, caller))
         default: throw ControlRefusal(.notFound, "a task takes GET and PATCH")
         }
     }
 
     private func answer(
-        _ request: inout Request,
+        _ request: Request,
         session id: String,
         _ part: String?,
-        _ caller: Caller
+        _ caller: Caller,
+        _ client: Client
     ) async throws(ControlRefusal) -> Answer {
         switch (request.method, part) {
         case (.put, nil):
-            let wanted = try await body(SessionConfiguration.self, of: &request)
+            let wanted = try await body(SessionConfiguration.self, of: request, client)
             return .encoding(try await broker.makeSession(id, wanted, caller))
         case (.get, nil): return .encoding(try await broker.session(id, caller).status(for: caller))
         case (.delete, nil):
             try await broker.removeSession(id, caller)
             return .nothing
         case (.post, "tasks"):
-            let message = try await body(NewTasks.self, of: &request)
+            let message = try await body(NewTasks.self, of: request, client)
             return .encoding(try await broker.create(message, in: id, caller))
-        case (.get, "tasks"): return .encoding(try await broker.tasks(of: id, caller))
+        case (.get, "tasks"): return try await tasks(of: id, caller)
         case (.get, "events"):
             let query = request.uri.queryParameters
-            return .events(
-                try await broker.attach(
-                    id,
-                    after: query["after"].flatMap { Int64($0) },
-                    launch: query["launch"].map(String.init),
-                    caller
-                )
-            )
+            let after = try RequestLimits.sequence(query["after"].map(String.init))
+            let launch = query["launch"].map(String.init)
+            try RequestLimits.check(launch: launch)
+            try client.beginStream()
+            return .events(try await broker.attach(id, after: after, launch: launch, caller))
         case (.post, "acknowledge"):
-            let message = try await body(Acknowledgement.self, of: &request)
+            let message = try await body(Acknowledgement.self, of: request, client)
             try await broker.acknowledge(message, of: id, caller)
             return .nothing
         case (.post, "extend"):
+            try await client.takeTurn()
             try await broker.extend(id, caller)
             return .nothing
-        default:
-            throw ControlRefusal(.notFound, "there is no '\(request.method) \(request.uri.path)'")
+        default: throw .noResource(request)
         }
     }
 
     private func body<Value: Decodable>(
         _ type: Value.Type,
-        of request: inout Request
+        of request: Request,
+        _ client: Client
     ) async throws(ControlRefusal) -> Value {
-        let buffer: ByteBuffer
+        let data = Data((try await body(of: request, client)).readableBytesView)
+        try await client.takeTurn()
         do {
-            buffer = try await request.collectBody(upTo: ControlFormat.bodyLimit)
-        } catch {
-            throw ControlRefusal(
-                .tooLarge,
-                "expected a body of at most \(ControlFormat.bodyLimit) bytes, whole"
-            )
-        }
-        do {
-            return try ControlFormat.decode(type, from: Data(buffer.readableBytesView))
+            return try ControlFormat.decode(type, from: data)
         } catch let error as DecodingError {
             throw ControlRefusal(.malformed, error.fragment)
         } catch {
             throw ControlRefusal(.malformed, "expected JSON: \(error)")
         }
     }
+
+    /// The body of a request, which counts against what its user may have in memory until it is answered.
+    private func body(
+        of request: Request,
+        _ client: Client
+    ) async throws(ControlRefusal) -> ByteBuffer {
+        let limit = ControlFormat.bodyLimit
+        var content = ByteBuffer()
+        var parts = request.body.makeAsyncIterator()
+        while true {
+            let part: ByteBuffer?
+            do {
+                part = try await parts.next()
+            } catch {
+                throw ControlRefusal(.malformed, "expected a whole body")
+            }
+            guard let part else { return content }
+            let count = content.readableBytes + part.readableBytes
+            guard count <= limit else {
+                throw ControlRefusal(.tooLarge, "expected a body of at most \(limit) bytes")
+            }
+            try client.hold(body: count)
+            content.writeImmutableBuffer(part)
+        }
+    }
 }
 
-extension ControlResponder {
-    /// Writes the events of a session for as long as the client listens.
-    @concurrent private func stream(
-        _ subscription: Subscription,
-        _ writer: consuming ResponseWriter
-    ) async throws {
-        var body = try await writer.writeHead(Self.streamHead)
-        try await body.write(Self.line(SessionEvent(.attached, time: .now)))
-        async let _: Void = Self.beat { subscription.pass($0) }
-        for await _ in subscription.wakes {
-            while case let events = try await broker.read(subscription), !events.isEmpty {
-                var buffer = ByteBuffer()
-                for event in events { buffer.writeImmutableBuffer(try Self.line(event)) }
-                try await body.write(buffer)
-            }
-        }
-        try await body.finish(nil)
-    }
-
-    /// Writes what happens in all sessions that a caller sees, for as long as the client listens.
-    @concurrent private func watch(
-        _ caller: Caller,
-        _ writer: consuming ResponseWriter,
-        _ channel: any Channel
-    ) async throws {
-        let watch = await broker.watch(caller)
-        channel.closeFuture.whenComplete { _ in watch.continuation.finish() }
-        var body = try await writer.writeHead(Self.streamHead)
-        async let _: Void = Self.beat { watch.continuation.yield($0) }
-        do {
-            try await body.write(Self.line(SessionEvent(.attached, time: .now)))
-            for await event in watch.events { try await body.write(Self.line(event)) }
-        } catch {
-            await broker.unwatch(watch.id)
-            throw error
-        }
-        await broker.unwatch(watch.id)
-        try await body.finish(nil)
-    }
-
-    private static let streamHead = HTTPResponse(
-        status: .ok,
-        headerFields: [.contentType: "application/x-ndjson", .cacheControl: "no-store"]
-    )
-
-    private static func line(_ event: SessionEvent) throws -> ByteBuffer {
-        ByteBuffer(bytes: try ControlFormat.encode(event) + [0x0A])
-    }
-
-    /// Says from time to time that a stream is alive, until the task is cancelled.
-    private static func beat(_ send: @Sendable (SessionEvent) -> Void) async {
-        while (try? await Task.sleep(for: ControlFormat.heartbeat)) != nil {
-            send(SessionEvent(.heartbeat, time: .now))
-        }
+extension ControlRefusal {
+    /// The refusal of a method or path that does not exist.
+    fileprivate static func noResource(_ request: Request) -> Self {
+        Self(.notFound, "there is no '\(request.method) \(request.uri.path.prefix(256))'")
     }
 }
 

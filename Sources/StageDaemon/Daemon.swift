@@ -62,12 +62,18 @@ public struct Daemon: Sendable {
             logger: logger
         )
         let known = try await broker.recover()
+        try await broker.recountStorage()
         let (listener, path) = try listeningSocket()
         var transfer = TransferConfiguration(configuration)
         transfer.userAgent = "stagepackd/\(version)"
         try await withTransferEngine(transfer, logger: logger) {
             (engine) async throws(DaemonError) in
-            let runner = TransferRunner(engine: engine, store: store, logger: logger)
+            let runner = TransferRunner(
+                engine: engine,
+                store: store,
+                storage: broker.storage,
+                logger: logger
+            )
             try await serve(broker, runner, listener, path, reloads, sweeping: known)
         }
     }

@@ -12,9 +12,14 @@ public struct DaemonConfiguration: Equatable, Sendable {
     public var bandwidth: ByteCount?
     /// How many tasks of one user may be under way, or ended and not acknowledged.
     public var tasksPerUser = 200_000
-    /// How many bytes the tasks of one user may have together, as far as their sizes are known; `nil`
-    /// stands for no limit.
+    /// How many bytes of files the daemon keeps for one user, the daemon's own included: partial and
+    /// finished downloads that were not moved away, and copies of files to upload.
+    ///
+    /// `nil` stands for the default: no limit for the user that the daemon runs as; for each other user a
+    /// quarter of the file system, and no more than what is left free for the rest.
     public var bytesPerUser: ByteCount?
+    /// How many bytes sessions, tasks and events of one user may have in the journal.
+    public var journalPerUser = ByteCount.mebibytes(128)
     /// The bytes that stay free on the disk.
     public var reserve = ByteCount.mebibytes(64)
     /// The longest time, in seconds, that a discretionary task waits for its slot.
@@ -77,6 +82,7 @@ public struct DaemonConfiguration: Equatable, Sendable {
             ("connectionsPerHost", Double(connectionsPerHost)),
             ("tasksPerUser", Double(tasksPerUser)),
             ("launchLease", launchLease),
+            ("journalPerUser", Double(journalPerUser.rawValue)),
         ]
         if let (name, value) = positive.first(where: { $0.1 <= 0 }) {
             return "'\(name)': expected a positive number, found \(value)"
@@ -98,6 +104,7 @@ public struct DaemonConfiguration: Equatable, Sendable {
 extension DaemonConfiguration: Decodable {
     private enum CodingKeys: String, CodingKey {
         case connections, connectionsPerHost, bandwidth, tasksPerUser, bytesPerUser, reserve
+        case journalPerUser
         case discretionaryWindow, relaunchDelay, launchLease, retryBase, certificateAuthorities
         case httpProxy, httpsProxy, proxyExceptions, settlingTime, busAddress, handlerUsers
     }
@@ -114,6 +121,7 @@ extension DaemonConfiguration: Decodable {
         bandwidth = try members.decodeIfPresent(ByteCount.self, forKey: .bandwidth)
         try read(.tasksPerUser, &tasksPerUser)
         bytesPerUser = try members.decodeIfPresent(ByteCount.self, forKey: .bytesPerUser)
+        try read(.journalPerUser, &journalPerUser)
         try read(.reserve, &reserve)
         try read(.discretionaryWindow, &discretionaryWindow)
         try read(.relaunchDelay, &relaunchDelay)

@@ -32,3 +32,14 @@ extension DaemonError: CustomStringConvertible {
         }
     }
 }
+
+extension ControlRefusal {
+    /// What a client is told of an error.
+    init(_ error: DaemonError) {
+        if case .refused(let refusal) = error {
+            self = refusal
+        } else {
+            self.init(.storage, "\(error)")
+        }
+    }
+}

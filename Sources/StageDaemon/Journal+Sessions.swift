@@ -12,36 +12,40 @@ extension Journal {
         }
     }
 
-    /// Makes a session, or gives one another configuration.
+    /// Makes a session, or gives one another configuration, unless its user then had more than `limit`
+    /// bytes.
     func makeSession(
         _ identifier: String,
         of owner: UserIdentity,
-        _ configuration: SessionConfiguration
+        _ configuration: SessionConfiguration,
+        limit: Int64
     ) async throws(DaemonError) -> SessionRecord {
         let user = owner.user
         let rights = SessionRights(group: owner.group, groups: owner.groups)
         return try await write { database in
-            try database.execute(
-                sql: """
-                    INSERT INTO session (user, identifier, rights, configuration, relaunch)
-                    VALUES (?, ?, ?, ?, ?)
-                    ON CONFLICT (user, identifier) DO UPDATE
-                    SET rights = excluded.rights, configuration = excluded.configuration
-                    """,
-                arguments: [
-                    user, identifier, try ControlFormat.encode(rights),
-                    try ControlFormat.encode(configuration),
-                    try ControlFormat.encode(Relaunch()),
-                ]
-            )
-            guard
-                let row = try Row.fetchOne(
-                    database,
-                    sql: "SELECT * FROM session WHERE user = ? AND identifier = ?",
-                    arguments: [user, identifier]
+            try Self.write(for: user, limit: limit, database) {
+                try database.execute(
+                    sql: """
+                        INSERT INTO session (user, identifier, rights, configuration, relaunch)
+                        VALUES (?, ?, ?, ?, ?)
+                        ON CONFLICT (user, identifier) DO UPDATE
+                        SET rights = excluded.rights, configuration = excluded.configuration
+                        """,
+                    arguments: [
+                        user, identifier, try ControlFormat.encode(rights),
+                        try ControlFormat.encode(configuration),
+                        try ControlFormat.encode(Relaunch()),
+                    ]
                 )
-            else { throw DatabaseError(resultCode: .SQLITE_INTERNAL) }
-            return SessionRecord(row)
+                guard
+                    let row = try Row.fetchOne(
+                        database,
+                        sql: "SELECT * FROM session WHERE user = ? AND identifier = ?",
+                        arguments: [user, identifier]
+                    )
+                else { throw DatabaseError(resultCode: .SQLITE_INTERNAL) }
+                return SessionRecord(row)
+            }
         }
     }
 
@@ -68,21 +72,28 @@ extension Journal {
         }
     }
 
-    /// The durable events of a session after a number, in order.
+    /// The durable events of a session after a number, in order: as many as a page holds.
     func events(
         of session: Int64,
         after sequence: Int64,
         limit: Int
     ) async throws(DaemonError) -> [SessionEvent] {
         try await read { database in
-            try Row.fetchAll(
+            let rows = try Row.fetchCursor(
                 database,
                 sql: """
                     SELECT sequence, task, body FROM event WHERE session = ? AND sequence > ?
                     ORDER BY sequence LIMIT ?
                     """,
                 arguments: [session, sequence, limit]
-            ).map(SessionEvent.init)
+            )
+            var events: [SessionEvent] = []
+            var bytes = 0
+            while bytes < Self.pageBytes, let row = try rows.next() {
+                events.append(SessionEvent(row))
+                bytes += Self.size(row["body"])
+            }
+            return events
         }
     }
 

@@ -5,23 +5,28 @@ import StageControl
 extension Journal {
     /// Makes tasks, all or none, and returns their records in order (P1).
     ///
-    /// A token that the session has already stands for the task that has it.
+    /// A token that the session has already stands for the task that has it. Nothing is made that its
+    /// user would have more than `limit` bytes with.
     func create(
         _ tasks: [NewTask],
         in session: Int64,
         by creator: UInt32,
-        created: Date
+        created: Date,
+        limit: Int64
     ) async throws(DaemonError) -> [(record: TaskRecord, isNew: Bool)] {
         try await write { database in
             let find = try database.cachedStatement(
                 sql: "SELECT \(TaskRecord.columns) FROM task WHERE session = ? AND token = ?"
             )
-            return try tasks.map { task in
-                let known = try Row.fetchOne(find, arguments: [session, task.request.token])
-                if let row = known {
-                    return (TaskRecord(row), false)
+            let user = try Self.user(of: session, database)
+            return try Self.write(for: user, limit: limit, database) {
+                try tasks.map { task in
+                    let known = try Row.fetchOne(find, arguments: [session, task.request.token])
+                    if let row = known {
+                        return (TaskRecord(row), false)
+                    }
+                    return (try Self.insert(task, session, creator, created, database), true)
                 }
-                return (try Self.insert(task, session, creator, created, database), true)
             }
         }
     }
@@ -107,38 +112,54 @@ extension Journal {
         }
     }
 
-    /// The tasks of sessions, in order.
-    func tasks(of sessions: [Int64]) async throws(DaemonError) -> [FullTask] {
+    /// The tasks of a session that come after one, in order: as many as a page holds.
+    func tasks(
+        of session: Int64,
+        after id: Int64
+    ) async throws(DaemonError) -> (tasks: [FullTask], isLast: Bool) {
         try await read { database in
+            let rows = try Row.fetchCursor(
+                database,
+                sql: """
+                    SELECT \(FullTask.columns) FROM task WHERE session = ? AND id > ? ORDER BY id
+                    """,
+                arguments: [session, id]
+            )
             var tasks: [FullTask] = []
-            for session in sessions {
-                let rows = try Row.fetchCursor(
-                    database,
-                    sql: "SELECT \(FullTask.columns) FROM task WHERE session = ? ORDER BY id",
-                    arguments: [session]
-                )
-                while let row = try rows.next() { tasks.append(FullTask(row)) }
+            var bytes = 0
+            while let row = try rows.next() {
+                tasks.append(FullTask(row))
+                bytes += Self.size(row["request"]) + Self.size(row["outcome"])
+                if tasks.count >= Self.pageCount || bytes >= Self.pageBytes {
+                    return (tasks, false)
+                }
             }
-            return tasks
+            return (tasks, true)
         }
     }
 
-    /// Writes down what a client has changed of a task that has not ended.
-    func update(_ task: FullTask) async throws(DaemonError) {
+    /// Writes down what a client has changed of a task that has not ended, unless its user then had more
+    /// than `limit` bytes.
+    func update(_ task: FullTask, limit: Int64) async throws(DaemonError) {
         try await write { database in
-            try database.execute(
-                sql: """
-                    UPDATE task
-                    SET priority = ?, needs = ?, blocks = ?, earliest = ?,
-                        request = coalesce(?, request)
-                    WHERE id = ? AND state = 0
-                    """,
-                arguments: [
-                    task.record.priority, task.record.needs.rawValue, task.record.blocks.rawValue,
-                    task.record.earliest?.timeIntervalSince1970,
-                    task.isLost ? nil : try ControlFormat.encode(task.request), task.record.id,
-                ]
-            )
+            let user = try Self.user(of: task.record.session, database)
+            try Self.write(for: user, limit: limit, database) {
+                try database.execute(
+                    sql: """
+                        UPDATE task
+                        SET priority = ?, needs = ?, blocks = ?, earliest = ?,
+                            request = coalesce(?, request)
+                        WHERE id = ? AND state = 0
+                        """,
+                    arguments: [
+                        task.record.priority, task.record.needs.rawValue,
+                        task.record.blocks.rawValue,
+                        task.record.earliest?.timeIntervalSince1970,
+                        task.isLost ? nil : try ControlFormat.encode(task.request),
+                        task.record.id,
+                    ]
+                )
+            }
         }
     }
 

@@ -89,6 +89,7 @@ final class Journal: Sendable {
         guard version != 1 else { return }
         try pool.write { database in
             try database.execute(sql: Self.schema)
+            try database.execute(sql: Self.usageSchema)
         }
     }
 

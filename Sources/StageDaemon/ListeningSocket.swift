@@ -62,7 +62,7 @@ enum ListeningSocket {
         }
         let mode: mode_t = isShared ? 0o666 : 0o600
         // Only one daemon works in a state directory, so what has the name now is nobody's.
-        guard status == 0, unsafe chmod("\(path)~", mode) == 0, Glibc.listen(socket, 512) == 0,
+        guard status == 0, unsafe chmod("\(path)~", mode) == 0, Glibc.listen(socket, 4096) == 0,
             unsafe rename("\(path)~", path.string) == 0
         else {
             defer { close(socket) }

@@ -19,39 +19,34 @@ struct PeerCredentials: Sendable {
     var groups: [UInt32]
 
     /// Asks the kernel for the credentials of the other end.
-    static func of(_ channel: any Channel) async throws -> PeerCredentials {
+    static func read(of channel: any Channel) -> EventLoopFuture<PeerCredentials> {
         guard let provider = channel as? any SocketOptionProvider else {
-            throw ControlRefusal(.forbidden, "the client is not on this machine")
+            return channel.eventLoop.makeFailedFuture(ChannelError.operationUnsupported)
         }
-        let peer: Credentials = try await provider.unsafeGetSocketOption(
+        let credentials: EventLoopFuture<Credentials> = provider.unsafeGetSocketOption(
             level: .socket,
             name: .init(rawValue: Credentials.option)
-        ).get()
-        return PeerCredentials(
-            process: peer.process,
-            user: peer.user,
-            group: peer.group,
-            groups: [peer.group] + (await groups(of: provider)).filter { $0 != peer.group }
         )
+        return credentials.and(groups(of: provider)).map { peer, groups in
+            PeerCredentials(
+                process: peer.process,
+                user: peer.user,
+                group: peer.group,
+                groups: [peer.group] + groups.filter { $0 != peer.group }
+            )
+        }
     }
 
     /// The supplementary groups; none where there are more than ``GroupList`` holds.
-    private static func groups(of provider: any SocketOptionProvider) async -> [UInt32] {
-        let list: GroupList
-        do {
-            list = try await provider.unsafeGetSocketOption(
-                level: .socket,
-                name: .init(rawValue: GroupList.option)
-            ).get()
-        } catch {
-            // Fewer rights than the client has, never more.
-            return []
-        }
-        // The kernel keeps them sorted, and how many there are is not handed on: zeros at the end are
-        // either what was not written or the group of root, which is not taken for granted.
-        var count = GroupList.capacity
-        while count > 0, list.numbers[count - 1] == 0 { count -= 1 }
-        return (0..<count).map { list.numbers[$0] }
+    private static func groups(
+        of provider: any SocketOptionProvider
+    ) -> EventLoopFuture<[UInt32]> {
+        let list: EventLoopFuture<GroupList> = provider.unsafeGetSocketOption(
+            level: .socket,
+            name: .init(rawValue: GroupList.option)
+        )
+        // Fewer rights than the client has, never more.
+        return list.map(\.groups).recover { _ in [] }
     }
 }
 
@@ -72,6 +67,16 @@ private struct GroupList: Sendable {
     static let option: CInt = 59
 
     var numbers: InlineArray<1024, UInt32>
+
+    /// The groups, in the kernel's order, which is ascending.
+    ///
+    /// How many there are is not handed on: zeros at the end are either what was not written or the group
+    /// of root, which is not taken for granted.
+    var groups: [UInt32] {
+        var count = Self.capacity
+        while count > 0, numbers[count - 1] == 0 { count -= 1 }
+        return (0..<count).map { numbers[$0] }
+    }
 }
 
 /// The process that connected to a Unix socket, which keeps its number from meaning another one unseen

@@ -170,6 +170,10 @@ struct Scheduler {
         while active.count < limits.total, let id = next() {
             turn.start.append(id)
         }
+        if let id = yielding(apart: Set(turn.start)) {
+            items[id]?.phase = .stopping
+            turn.stop.append(id)
+        }
         return turn
     }
 
@@ -236,6 +240,34 @@ extension Scheduler {
             if queues[user]?.isEmpty ?? true { queues[user] = nil }
             take(id, item)
             return id
+        }
+        return nil
+    }
+
+    /// The transfer that is stopped so that another user, who has fewer connections and waits, gets one:
+    /// the latest of the lowest priority of the user who has most, those apart that only start now.
+    ///
+    /// One at a time, until what was stopped has ended. Between users who differ by one connection
+    /// nothing changes, so it comes to an end.
+    private mutating func yielding(apart started: Set<Int64>) -> Int64? {
+        guard active.allSatisfy({ items[$0]?.phase == .running }) else { return nil }
+        for user in queues.keys.sorted(by: { users[$0, default: 0] < users[$1, default: 0] }) {
+            let lane = queues[user]?.firstLane { lane, limit in
+                let key = SessionHost(session: lane.session, host: lane.host)
+                return lane.needs.unmet(in: conditions).isEmpty
+                    && sessionHosts[key, default: 0] < limit
+            }
+            guard let lane else { continue }
+            let isHostFull = hosts[lane.host, default: 0] >= limits.perHost
+            guard isHostFull || active.count >= limits.total else { continue }
+            // Where the host is what is full, its connections are what is shared.
+            let running = active.filter { !isHostFull || items[$0]?.host == lane.host }
+            let shares = Dictionary(grouping: running) { items[$0]?.user ?? user }
+            let most = shares.max { $0.value.count < $1.value.count }
+            guard let most, most.value.count > (shares[user]?.count ?? 0) + 1 else { continue }
+            return most.value.filter { !started.contains($0) }.min { left, right in
+                (items[left]?.priority ?? 0, -left) < (items[right]?.priority ?? 0, -right)
+            }
         }
         return nil
     }

@@ -21,20 +21,22 @@ struct TransferRunner: Sendable {
 
     let engine: TransferEngine
     let store: TransferStore
+    let storage: UserStorage
     let logger: Logger
 
     /// Carries out an attempt, until it ends or `live` is switched off.
     func run(
         _ task: FullTask,
-        _ session: SessionConfiguration,
+        _ owner: SessionRecord,
         _ live: LiveTransfer,
         failures: Int
     ) async -> Result {
+        let session = owner.configuration
         let result = await live.switchOff.run { () -> Swift.Result<Result, TransferError> in
             do throws(TransferError) {
                 switch task.request.kind {
                 case .download:
-                    return .success(try await download(task, session, live, failures))
+                    return .success(try await download(task, owner, live, failures))
                 case .upload: return .success(try await upload(task, session, live, failures))
                 }
             } catch {
@@ -62,11 +64,12 @@ struct TransferRunner: Sendable {
 
     private func download(
         _ task: FullTask,
-        _ session: SessionConfiguration,
+        _ owner: SessionRecord,
         _ live: LiveTransfer,
         _ failures: Int
     ) async throws(TransferError) -> Result {
-        let request = task.request
+        let (request, session, user) = (task.request, owner.configuration, owner.user)
+        let file = HeldBytes.Item.part(task.record.part)
         guard let name = FilePath.Component(task.record.part) else { throw .cancelled }
         let part = try PartFile.open(name, in: store.parts)
         var download = DownloadRequest(
@@ -86,7 +89,11 @@ struct TransferRunner: Sendable {
         download.requestTimeout = .seconds(min(session.requestTimeout, 86_400))
         download.failuresBefore = failures
         download.priority = task.record.priority
+        download.permitSize = { [storage] size throws(TransferError) in
+            try storage.permit(file, size, of: user, url: TransferAddress.withoutUser(request.url))
+        }
         _ = try await engine.download(download, to: part)
+        storage.set(file, to: part.length.rawValue, of: user)
         return .received(part.fileName, live.metrics(ended: .now), live.current.response)
     }
 

@@ -46,10 +46,13 @@ struct TransferStore: Sendable {
 
     /// Whether the complete file of a task is where its user finds it.
     func isStaged(_ task: Int64, user: UInt32) throws(FileError) -> Bool {
-        guard let directory = try staged.directory(unmounted: try Self.name(of: user)) else {
-            return false
-        }
+        guard let directory = try openDirectory(of: user) else { return false }
         return try directory.status(FilePath("\(task)")) != nil
+    }
+
+    /// The directory of a user's complete files, or `nil` if there is none.
+    func openDirectory(of user: UInt32) throws(FileError) -> Directory? {
+        try staged.directory(unmounted: try Self.name(of: user))
     }
 
     /// The directory of a user's complete files, made where it is missing.
@@ -109,7 +112,7 @@ struct TransferStore: Sendable {
     /// Removes the complete file of a task, if its user has left it there.
     func removeStaged(_ task: Int64, user: UInt32) throws(FileError) {
         guard let name = FilePath.Component("\(task)"),
-            let directory = try staged.directory(unmounted: try Self.name(of: user))
+            let directory = try openDirectory(of: user)
         else { return }
         try directory.remove(name)
     }

@@ -45,6 +45,10 @@ enum TransferVerdict: Equatable, Sendable {
         case .untrusted(_, .notYetValid, _) where clockIsWrong,
             .untrusted(_, .expired, _) where clockIsWrong:
             self = .again(Hold(.clock, until: now + Self.clockWait))
+        case .storage(let error) where error.errno == HeldBytes.quotaExceeded:
+            self = .again(Hold(.quota, until: now + Broker.quotaWait))
+        case .storage(let error) where error.errno == .noSpace:
+            self = .again(Hold(.disk, until: now + Broker.diskWait))
         case .storage(let error) where Self.passing.contains(error.errno):
             self = .again(Hold(.backoff, until: now + Self.shortageWait))
         default: self = .fail(TransferFailure(error))

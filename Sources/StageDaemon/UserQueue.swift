@@ -58,6 +58,18 @@ struct UserQueue {
         return best.id
     }
 
+    /// The lane of the transfer that would run next, of the lanes that may run; `nil` if there is none.
+    mutating func firstLane(where mayRun: (Lane, Int) -> Bool) -> Lane? {
+        var best: Lane?
+        for lane in Array(lanes.keys) {
+            guard head(of: lane) != nil, best.map({ $0.priority < lane.priority }) ?? true,
+                mayRun(lane, lanes[lane]?.limit ?? 1)
+            else { continue }
+            best = lane
+        }
+        return best
+    }
+
     /// The first transfer of a lane that is still queued there.
     private mutating func head(of lane: Lane) -> Int64? {
         while let id = lanes[lane]?.ids.first {

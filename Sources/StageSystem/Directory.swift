@@ -300,6 +300,15 @@ public final class Directory: Sendable {
         )
     }
 
+    /// Returns how many bytes the file system has in all, used and free.
+    public func fileSystemSize() throws(FileError) -> Int64 {
+        var status = statvfs()
+        _ = try Self.attempt("look at", path) { unsafe fstatvfs(descriptor.rawValue, &status) }
+        let (bytes, overflows) = UInt64(status.f_blocks)
+            .multipliedReportingOverflow(by: UInt64(status.f_frsize))
+        return overflows ? .max : Int64(clamping: bytes)
+    }
+
     /// Opens `name` below this directory, with the flags of open(2) and further ones of openat2(2).
     func openFile(
         _ name: FilePath,

@@ -11,6 +11,7 @@ final class DownloadReceiver: ExchangeReceiver {
     private let promised: Int64?
     private let recordsFrom: Int64
     private let report: @Sendable (TransferEvent) -> Void
+    private let permitSize: (@Sendable (ByteCount) throws(TransferError) -> Void)?
 
     private(set) var decision: ResponseRules.Decision?
     private(set) var status = 0
@@ -22,6 +23,8 @@ final class DownloadReceiver: ExchangeReceiver {
     private var position: Int64 = 0
     private var overlapEnd: Int64 = 0
     private var reported: Int64 = 0
+    /// Up to where the file may grow before it is asked again whether it may.
+    private var permitted: Int64 = 0
     private var failure: DownloadMachine.Outcome?
     private var buffer: [UInt8] = []
 
@@ -41,6 +44,7 @@ final class DownloadReceiver: ExchangeReceiver {
         self.recordsFrom = recordsFrom
         promised = request.size?.rawValue
         report = request.report
+        permitSize = request.permitSize
     }
 
     private var url: TransferURL { route.url }
@@ -54,7 +58,7 @@ final class DownloadReceiver: ExchangeReceiver {
         self.decision = decision
         status = head.status
         if decision.isFinal { report(.responded(ResponseSummary(head, at: route))) }
-        do throws(FileError) {
+        do throws(TransferError) {
             switch decision {
             case .append: try resume(head, from: rules.offset)
             case .compare(let start): try resume(head, from: start)
@@ -65,7 +69,7 @@ final class DownloadReceiver: ExchangeReceiver {
             }
             return decision.takesBody ? .take : .skip
         } catch {
-            failure = .local(TransferError(error))
+            failure = .local(error)
             return .skip
         }
     }
@@ -73,11 +77,16 @@ final class DownloadReceiver: ExchangeReceiver {
     /// Whether a new generation was to begin.
     var hasBegun: Bool { wasAccepted && overlapEnd == 0 }
 
-    private func resume(_ head: ResponseHead, from start: Int64) throws(FileError) {
-        try part.rebind(to: rules.validator ?? Validator(head), url: source)
+    private func resume(_ head: ResponseHead, from start: Int64) throws(TransferError) {
+        total = rules.size ?? rules.heldTotal
+        try permit(start)
+        do throws(FileError) {
+            try part.rebind(to: rules.validator ?? Validator(head), url: source)
+        } catch {
+            throw TransferError(error)
+        }
         content = part.content
         position = start
-        total = rules.size ?? rules.heldTotal
         overlapEnd = rules.offset
         accept(at: rules.offset)
     }
@@ -87,15 +96,20 @@ final class DownloadReceiver: ExchangeReceiver {
         _ head: ResponseHead,
         _ size: Int64?,
         isContinuable: Bool
-    ) throws(FileError) {
+    ) throws(TransferError) {
         total = rules.isBodyless ? 0 : size
+        try permit(0)
         let recorded = isContinuable ? total : nil
-        content = try part.begin(
-            total: recorded,
-            validator: recorded == nil ? nil : Validator(head),
-            url: source,
-            isRecorded: recorded.map { $0 > recordsFrom } ?? false
-        )
+        do throws(FileError) {
+            content = try part.begin(
+                total: recorded,
+                validator: recorded == nil ? nil : Validator(head),
+                url: source,
+                isRecorded: recorded.map { $0 > recordsFrom } ?? false
+            )
+        } catch {
+            throw TransferError(error)
+        }
         position = 0
         accept(at: 0)
     }
@@ -118,7 +132,7 @@ final class DownloadReceiver: ExchangeReceiver {
 
     func receive(_ body: Span<UInt8>) -> Bool {
         guard let content, failure == nil else { return false }
-        do throws(FileError) {
+        do throws(TransferError) {
             let known = try equalPrefix(of: body, in: content)
             guard let known else {
                 failure = .restart
@@ -139,13 +153,24 @@ final class DownloadReceiver: ExchangeReceiver {
             if !rest.isEmpty { try append(rest, to: content) }
             return true
         } catch {
-            failure = .local(TransferError(error))
+            failure = .local(error)
             return false
         }
     }
 
-    private func append(_ bytes: Span<UInt8>, to content: PartFile.Content) throws(FileError) {
-        try content.file.write(bytes, at: position)
+    /// Asks whether the file may grow beyond `position`.
+    private func permit(_ position: Int64) throws(TransferError) {
+        permitted = position + Self.permitInterval
+        try permitSize?(ByteCount(total ?? permitted))
+    }
+
+    private func append(_ bytes: Span<UInt8>, to content: PartFile.Content) throws(TransferError) {
+        if position + Int64(bytes.count) > permitted { try permit(position) }
+        do throws(FileError) {
+            try content.file.write(bytes, at: position)
+        } catch {
+            throw TransferError(error)
+        }
         position += Int64(bytes.count)
         newBytes += Int64(bytes.count)
         part.grow(to: position)
@@ -157,13 +182,18 @@ final class DownloadReceiver: ExchangeReceiver {
     private func equalPrefix(
         of body: Span<UInt8>,
         in content: PartFile.Content
-    ) throws(FileError) -> Int? {
+    ) throws(TransferError) -> Int? {
         guard position < overlapEnd else { return 0 }
         let count = Int(min(Int64(body.count), overlapEnd - position))
         var compared = 0
         while compared < count {
             buffer = [UInt8](repeating: 0, count: count - compared)
-            let read = try content.file.read(into: &buffer, at: position)
+            let read: Int
+            do throws(FileError) {
+                read = try content.file.read(into: &buffer, at: position)
+            } catch {
+                throw TransferError(error)
+            }
             guard read > 0 else { return nil }
             for index in 0..<read where buffer[index] != body[compared + index] { return nil }
             compared += read
@@ -180,6 +210,7 @@ final class DownloadReceiver: ExchangeReceiver {
     }
 
     private static let reportInterval: Int64 = 1 << 18
+    private static let permitInterval: Int64 = 4 << 20
 
     /// What the exchange comes to, once it has ended; `nil` stands for a redirect.
     func outcome(_ end: ExchangeEnd) -> DownloadMachine.Outcome? {
@@ -241,10 +272,17 @@ extension DownloadMachine.Outcome {
             let detail = "its head has more than \(limits.fields) fields or \(limits.bytes) bytes"
             return .permanent(.unacceptable(url: url, .answer(detail)))
         }
+        if end.hasTooManyLines {
+            let detail = "its heads and trailers have more than \(Exchange.lineLimit) bytes"
+            return .permanent(.unacceptable(url: url, .answer(detail)))
+        }
         // Whoever asks again is refused again, unlike at a server that the proxy cannot reach.
         if end.proxyStatus == 407 { return .permanent(.refused(url: url, status: 407)) }
         switch end.code {
         case nil: return .local(.cancelled)
+        // libcurl has one code for a scheme that it lacks and for bytes that are no answer.
+        case CURLE_UNSUPPORTED_PROTOCOL where end.detail.contains("HTTP/0.9"):
+            return .permanent(.unacceptable(url: url, .answer("it does not begin like one")))
         case CURLE_UNSUPPORTED_PROTOCOL, CURLE_URL_MALFORMAT, CURLE_UNKNOWN_OPTION,
             CURLE_NOT_BUILT_IN, CURLE_FAILED_INIT, CURLE_BAD_FUNCTION_ARGUMENT:
             return .permanent(.unacceptable(url: url, .library(end.detail)))

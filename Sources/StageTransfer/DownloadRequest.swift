@@ -47,6 +47,11 @@ public struct DownloadRequest: Sendable {
     ///
     /// They do not count as attempts of this one.
     public var failuresBefore = 0
+    /// Throws what ends the download if its file may not have so many bytes.
+    ///
+    /// It is asked before the file grows, and every 4 MiB again, on the engine's thread: about all of the
+    /// content where the server says how large that is, and otherwise about up to 4 MiB more than there is.
+    public var permitSize: (@Sendable (ByteCount) throws(TransferError) -> Void)?
     /// Tells whether the complete file at a path is the content that was asked for.
     ///
     /// It throws if that cannot be told: what was received stays, and no mirror is blamed.

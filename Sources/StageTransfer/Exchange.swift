@@ -52,6 +52,8 @@ struct ExchangeEnd: Sendable {
     var isStalled = false
     /// Whether the exchange ended because the answer has too many header fields.
     var isHeadTooLarge = false
+    /// Whether the exchange ended because its heads and trailers together have too many bytes.
+    var hasTooManyLines = false
 
     /// Whether the answer is complete as HTTP has it.
     var isComplete: Bool { code == CURLE_OK }
@@ -84,6 +86,8 @@ struct ExchangeEnd: Sendable {
     private var head: ResponseHead?
     private var use: BodyUse?
     private var skipped = 0
+    /// The bytes of all heads, interim ones included, and of trailers.
+    private var lineBytes = 0
 
     init(
         _ request: ExchangeRequest,
@@ -142,6 +146,9 @@ struct ExchangeEnd: Sendable {
     func end(_ code: CURLcode?) -> ExchangeEnd {
         var end = ExchangeEnd(code: code, bytes: bytes)
         end.isHeadTooLarge = head?.isTooLarge ?? false
+        end.hasTooManyLines = lineBytes > Self.lineLimit
+        // libcurl keeps a line of a head until its end has come, and gives up after 100 KiB of it.
+        if code == CURLE_OUT_OF_MEMORY, use == nil { end.isHeadTooLarge = true }
         guard let code, code != CURLE_OK else { return end }
         end.detail = easy?.words ?? ""
         if end.detail.isEmpty { end.detail = unsafe String(cString: curl_easy_strerror(code)) }
@@ -155,6 +162,9 @@ extension Exchange {
     /// Takes a line of the head, or of a trailer, which is passed over.
     fileprivate func take(header line: UnsafeRawBufferPointer) -> Bool {
         moved += Int64(line.count)
+        lineBytes += line.count
+        // libcurl keeps every line, trailers too, for as long as the exchange lasts.
+        guard lineBytes <= Self.lineLimit else { return false }
         let text = unsafe String(decoding: line, as: UTF8.self)[...]
         if use != nil {
             guard text.hasPrefix("HTTP/") else { return true }
@@ -209,6 +219,8 @@ extension Exchange {
     }
 
     private static let skipLimit = 1 << 16
+    /// How many bytes all heads and trailers of an exchange may have: those of four answers.
+    static let lineLimit = 4 * ResponseHead.limits.bytes
 }
 
 private func takeHeader(

@@ -66,6 +66,23 @@ struct HostileTests {
         #"{"tasks": [{"token": "t", "kind": "download", "url": "http://127.0.0.1:1/"\#(more)}]}"#
     }
 
+    /// More than texts may have, and than all strings of a handler may.
+    private static let long = String(repeating: "x", count: 4097)
+    private static let many = String(repeating: "x", count: 33_000)
+
+    private static func fields(_ count: Int) -> String {
+        (0..<count).map { #""A\#($0)": "b""# }.joined(separator: ", ")
+    }
+
+    private static func handler(_ more: String) -> String {
+        #"{"handler": {"command": ["/bin/true"]\#(more)}}"#
+    }
+
+    private static func tasks(_ count: Int) -> String {
+        (0..<count).map { #"{"token": "\#($0)", "kind": "download", "url": "http://a/"}"# }
+            .joined(separator: ",")
+    }
+
     private static let create = "POST /v1/sessions/s/tasks"
     private static let huge = String(repeating: "9", count: 400)
 
@@ -121,6 +138,52 @@ struct HostileTests {
         ("PUT /v1/sessions/x", #"{"handler": {"command": ["sh"]}}"#, 422),
         ("PUT /v1/sessions/x", #"{"group": "no such group"}"#, 403),
         ("PUT /v1/sessions/\(String(repeating: "x", count: 256))", "{}", 422),
+        ("PUT /v1/sessions/x", #"{"group": "\#(long)"}"#, 422),
+        ("PUT /v1/sessions/x", #"{"maximumConnectionsPerHost": -1}"#, 422),
+        ("PUT /v1/sessions/x", #"{"headers": {\#(fields(101))}}"#, 422),
+        (
+            "PUT /v1/sessions/x",
+            #"{"headers": {"A": "\#(long)\#(long)\#(long)\#(long)\#(long)"}}"#, 422
+        ),
+        ("PUT /v1/sessions/x", handler(#", "version": "\#(long)""#), 422),
+        ("PUT /v1/sessions/x", handler(#", "directory": "/\#(long)""#), 422),
+        ("PUT /v1/sessions/x", handler(#", "directory": "tmp""#), 422),
+        ("PUT /v1/sessions/x", handler(#", "environment": {"A=B": "c"}"#), 422),
+        ("PUT /v1/sessions/x", handler(#", "environment": {"A": "b\u0000"}"#), 422),
+        ("PUT /v1/sessions/x", handler(#", "environment": {\#(fields(257))}"#), 422),
+        (
+            "PUT /v1/sessions/x",
+            #"{"handler": {"command": ["/a"\#(String(repeating: #", """#, count: 256))]}}"#, 422
+        ),
+        ("PUT /v1/sessions/x", #"{"handler": {"command": ["/\#(many)"]}}"#, 422),
+        ("POST /v1/sessions/s/acknowledge", #"{"sequence": -1}"#, 422),
+        ("POST /v1/sessions/s/acknowledge", #"{"sequence": 0, "launch": "\#(long)"}"#, 422),
+        ("GET /v1/sessions/s/events?after=-1", "", 400),
+        ("GET /v1/sessions/s/events?after=x", "", 400),
+        ("GET /v1/sessions/s/events?launch=\(long)", "", 422),
+        // Members of tasks
+        (create, task(#", "description": "\#(long)""#), 422),
+        (create, task(#", "resumeToken": "\#(long)""#), 422),
+        (create, task(#", "method": "\#(String(repeating: "G", count: 33))""#), 422),
+        (create, task(#", "headers": {\#(fields(101))}"#), 422),
+        (create, task(#", "expectedToSend": 9000000000000000"#), 422),
+        (create, task(#", "expectedToReceive": 9000000000000000"#), 422),
+        (create, #"{"launch": "\#(long)", "tasks": []}"#, 422),
+        (create, #"{"tasks": [\#(tasks(1001))]}"#, 413),
+        (
+            create,
+            #"{"tasks": [{"token": "t", "kind": "upload", "url": "http://a/", "file": "/\#(long)"}]}"#,
+            422
+        ),
+        (
+            create, #"{"tasks": [{"token": "\#(long)", "kind": "download", "url": "http://a/"}]}"#,
+            422
+        ),
+        (
+            create,
+            #"{"tasks": [{"token": "t", "kind": "download", "url": "http://a/\#(long)\#(long)"}]}"#,
+            422
+        ),
         ("POST /v1/sessions/s/acknowledge", #"{"sequence": 9223372036854775807}"#, 422),
         ("POST /v1/sessions/s/acknowledge", #"{"sequence": \#(huge)}"#, 400),
         ("POST /v1/sessions/s/extend", "", 409),
@@ -236,7 +299,10 @@ struct HostileTests {
         let requests = (0..<4000).map { number in
             TransferRequest(token: "\(number)", kind: .download, url: server.url("/\(number)"))
         }
-        _ = try await daemon.client.createTasks(requests, in: "s")
+        for start in stride(from: 0, to: 4000, by: ControlFormat.taskLimit) {
+            let some = Array(requests[start..<start + ControlFormat.taskLimit])
+            _ = try await daemon.client.createTasks(some, in: "s")
+        }
         let deadline = ContinuousClock.now + .seconds(100)
         while try await daemon.client.session("s").lastEvent < 4000 {
             try #require(ContinuousClock.now < deadline)

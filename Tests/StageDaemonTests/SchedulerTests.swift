@@ -60,6 +60,35 @@ struct SchedulerTests {
         #expect(scheduler.turn(at: start).start == [5])
     }
 
+    @Test func aUserWhoHasAllConnectionsGivesOneUpForAnother() {
+        var scheduler = Scheduler(limits: .init(total: 4, perHost: 6))
+        for id in 1...4 as ClosedRange<Int64> { scheduler.add(id, item(user: 1), at: start) }
+        #expect(scheduler.turn(at: start).start == [1, 2, 3, 4])
+        for id in 5...8 as ClosedRange<Int64> {
+            scheduler.add(id, item(user: 2, session: 2, host: "b"), at: start)
+        }
+        #expect(scheduler.turn(at: start) == Scheduler.Turn(start: [], stop: [4]))
+        // One at a time, and not before it has ended.
+        #expect(scheduler.turn(at: start) == Scheduler.Turn())
+        scheduler.paused(4, nil, at: start)
+        #expect(scheduler.turn(at: start) == Scheduler.Turn(start: [5], stop: [3]))
+        scheduler.paused(3, nil, at: start)
+        #expect(scheduler.turn(at: start) == Scheduler.Turn(start: [6], stop: []))
+        #expect(scheduler.turn(at: start) == Scheduler.Turn())
+    }
+
+    @Test func aUserWhoHasAllOfAHostGivesOneUpForAnother() {
+        var scheduler = Scheduler(limits: .init(total: 16, perHost: 2))
+        for id in 1...3 as ClosedRange<Int64> {
+            scheduler.add(id, item(user: 1, priority: id == 1 ? 10 : 50), at: start)
+        }
+        #expect(scheduler.turn(at: start).start == [2, 3])
+        scheduler.add(9, item(user: 2, session: 2), at: start)
+        #expect(scheduler.turn(at: start) == Scheduler.Turn(start: [], stop: [3]))
+        scheduler.paused(3, nil, at: start)
+        #expect(scheduler.turn(at: start) == Scheduler.Turn(start: [9], stop: []))
+    }
+
     @Test func aUsersTransfersRunByPriorityAndThenInOrder() {
         var scheduler = Scheduler(limits: .init(total: 1, perHost: 1))
         for (id, priority) in [1: 50, 2: 10, 3: 90, 4: 90, 5: 50] as [Int64: Int] {

@@ -42,6 +42,8 @@ public struct Answer: Sendable {
     public var continues = true
     /// The status line's version.
     public var version = "HTTP/1.1"
+    /// What the server sends without end instead of the answer.
+    public var flood: Flood?
     /// What the server waits for before it answers.
     public var gate: (@Sendable () -> Void)?
 
@@ -126,5 +128,53 @@ extension Answer {
     /// The answer that comes once `gate` returns.
     public func waiting(for gate: @escaping @Sendable () -> Void) -> Answer {
         with { $0.gate = gate }
+    }
+}
+
+extension Answer {
+    /// Bytes that a server sends without end.
+    public enum Flood: CaseIterable, Sendable {
+        /// Header fields.
+        case fields
+        /// One header field.
+        case field
+        /// Interim answers.
+        case interim
+        /// Lines that continue a header field.
+        case continuations
+        /// Empty lines after an interim answer.
+        case emptyLines
+        /// Fields after the last chunk.
+        case trailers
+        /// One field after the last chunk.
+        case trailer
+        /// One extension of a chunk.
+        case chunkExtension
+
+        /// The bytes after which a server falls silent.
+        static let most = 64 << 20
+
+        /// The bytes that come first, and those that then repeat.
+        var bytes: (first: String, repeated: String) {
+            let head = "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\n"
+            let chunks = "\(head)Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n"
+            let field = "X-Flood: \(String(repeating: "f", count: 1000))\r\n"
+            let text = String(repeating: "f", count: 1000)
+            return switch self {
+            case .fields: (head, field)
+            case .field: ("\(head)X-Flood: ", text)
+            case .interim: ("", "HTTP/1.1 103 Early Hints\r\n\(field)\r\n")
+            case .continuations: ("\(head)X-Flood: a\r\n", " \(text)\r\n")
+            case .emptyLines: ("HTTP/1.1 103 Early Hints\r\n\r\n", "\r\n")
+            case .trailers: ("\(chunks)0\r\n", field)
+            case .trailer: ("\(chunks)0\r\nX-Flood: ", text)
+            case .chunkExtension: ("\(chunks)1;x=", text)
+            }
+        }
+    }
+
+    /// Sends bytes without end instead of an answer.
+    public static func flood(_ flood: Flood) -> Answer {
+        Answer(content: []).with { $0.flood = flood }
     }
 }

@@ -138,6 +138,21 @@ public final class TestServer: Sendable {
         if !answer.comesEarly, !readBody(head, answer, &socket) { return false }
         answer.gate?()
         if answer.isDropped { return false }
+        if let flood = answer.flood {
+            let (first, repeated) = flood.bytes
+            let pieces = 64
+            let piece = Array(String(repeating: repeated, count: pieces).utf8)
+            guard socket.send(Array(first.utf8)) else { return false }
+            var sent = first.utf8.count
+            // An end all the same: who takes everything in fails a test, and not the machine.
+            while sent < Answer.Flood.most, socket.send(piece) {
+                sent += piece.count
+                let count = sent
+                state.withLock { $0.counts[head.target, default: Counts()].bytes = count }
+            }
+            socket.waitForEnd()
+            return false
+        }
         let reply = Reply(answer, to: head)
         guard socket.send(Array(reply.head.utf8)) else { return false }
         let (sent, goesOn) = reply.sendBody(to: socket)

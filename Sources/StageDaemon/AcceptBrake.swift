@@ -1,0 +1,41 @@
+import Glibc
+import NIOCore
+
+/// Lets connections wait for a while when the process or the machine is short of what they need, instead
+/// of ending the server or asking the kernel again and again.
+final class AcceptBrake: ChannelDuplexHandler {
+    typealias InboundIn = any Channel
+    typealias OutboundIn = any Channel
+
+    private var isBraking = false
+
+    /// How long nothing is accepted.
+    private static let pause = TimeAmount.milliseconds(200)
+    /// The errors of accept(2) that pass, or that are of one connection.
+    private static let passing = [EMFILE, ENFILE, ENOBUFS, ENOMEM, ECONNABORTED]
+
+    func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        guard let error = error as? IOError, Self.passing.contains(error.errnoCode) else {
+            context.fireErrorCaught(error)
+            return
+        }
+        guard !isBraking else { return }
+        isBraking = true
+        do {
+            // A read that failed stays pending, and the channel tries it for as long as the kernel says that
+            // there is a connection. Reading by itself, once switched off, ends that.
+            try context.channel.syncOptions?.setOption(.autoRead, value: true)
+            try context.channel.syncOptions?.setOption(.autoRead, value: false)
+        } catch {
+            context.fireErrorCaught(error)
+        }
+        context.eventLoop.assumeIsolated().scheduleTask(in: Self.pause) {
+            self.isBraking = false
+            context.read()
+        }
+    }
+
+    func read(context: ChannelHandlerContext) {
+        if !isBraking { context.read() }
+    }
+}

@@ -1,0 +1,48 @@
+import StageControl
+
+/// What is left to tell of a list of tasks.
+struct TaskListing: Sendable {
+    /// The sessions that are left, the one that is being told first.
+    fileprivate var sessions: ArraySlice<Int64>
+    /// The last task that was told.
+    fileprivate var last: Int64 = 0
+}
+
+extension Broker {
+    /// Begins a list of the tasks of one session, or of all that the caller sees.
+    func listing(
+        of identifier: String?,
+        _ caller: Caller
+    ) throws(ControlRefusal) -> TaskListing {
+        if let identifier {
+            return TaskListing(sessions: [try session(identifier, caller).record.id])
+        }
+        let seen = sessions.values.filter { caller.sees($0.record) }.map(\.record.id)
+        return TaskListing(sessions: seen.sorted()[...])
+    }
+
+    /// The next tasks of a list, and what is left of it; `nil` if nothing is.
+    func page(
+        of listing: TaskListing
+    ) async throws(ControlRefusal) -> ([TransferTask], rest: TaskListing?) {
+        var listing = listing
+        while let session = listing.sessions.first {
+            let tasks: [FullTask]
+            let isLast: Bool
+            do throws(DaemonError) {
+                (tasks, isLast) = try await journal.tasks(of: session, after: listing.last)
+            } catch {
+                throw ControlRefusal(.storage, "\(error)")
+            }
+            listing.last = tasks.last?.record.id ?? 0
+            if isLast {
+                listing.sessions.removeFirst()
+                listing.last = 0
+            }
+            guard tasks.isEmpty else {
+                return (tasks.map(describe), listing.sessions.isEmpty ? nil : listing)
+            }
+        }
+        return ([], nil)
+    }
+}

@@ -1,0 +1,119 @@
+import FoundationEssentials
+import HTTPTypes
+import HummingbirdCore
+import NIOCore
+import StageControl
+
+extension ControlResponder {
+    /// Writes a list of tasks page by page, so that it takes no more memory than a page however long it is.
+    @concurrent func list(
+        _ tasks: [TransferTask],
+        _ rest: TaskListing?,
+        _ writer: consuming ResponseWriter,
+        _ client: Client
+    ) async throws {
+        let head = HTTPResponse(status: .ok, headerFields: [.contentType: "application/json"])
+        var body = try await writer.writeHead(head)
+        var (page, rest) = (tasks, rest)
+        var buffer = ByteBuffer(string: "{\"tasks\":[")
+        var hasTasks = false
+        while true {
+            for task in page {
+                if hasTasks { buffer.writeString(",") }
+                buffer.writeBytes(try ControlFormat.encode(task))
+                hasTasks = true
+            }
+            guard let next = rest else { break }
+            client.mustRead()
+            try await body.write(buffer)
+            client.hasRead()
+            buffer = ByteBuffer()
+            (page, rest) = try await broker.page(of: next)
+        }
+        buffer.writeString("]}\n")
+        client.mustRead()
+        try await body.write(buffer)
+        try await body.finish(nil)
+    }
+
+    /// Writes the events of a session for as long as the client listens.
+    @concurrent func attach(
+        _ subscription: Subscription,
+        _ writer: consuming ResponseWriter,
+        _ client: Client
+    ) async throws {
+        client.whenClosed { subscription.end() }
+        do {
+            try await stream(subscription, writer, client)
+        } catch {
+            await broker.detach(subscription)
+            throw error
+        }
+        await broker.detach(subscription)
+    }
+
+    @concurrent private func stream(
+        _ subscription: Subscription,
+        _ writer: consuming ResponseWriter,
+        _ client: Client
+    ) async throws {
+        client.mustRead()
+        var body = try await writer.writeHead(Self.streamHead)
+        try await body.write(Self.line(SessionEvent(.attached, time: .now)))
+        client.hasRead()
+        async let _: Void = Self.beat { subscription.pass($0) }
+        for await _ in subscription.wakes {
+            while case let events = try await broker.read(subscription), !events.isEmpty {
+                var buffer = ByteBuffer()
+                for event in events { buffer.writeImmutableBuffer(try Self.line(event)) }
+                client.mustRead()
+                try await body.write(buffer)
+                client.hasRead()
+            }
+        }
+        try await body.finish(nil)
+    }
+
+    /// Writes what happens in all sessions that a caller sees, for as long as the client listens.
+    @concurrent func watch(
+        _ caller: Caller,
+        _ writer: consuming ResponseWriter,
+        _ client: Client
+    ) async throws {
+        let watch = await broker.watch(caller)
+        client.whenClosed { watch.continuation.finish() }
+        do {
+            client.mustRead()
+            var body = try await writer.writeHead(Self.streamHead)
+            try await body.write(Self.line(SessionEvent(.attached, time: .now)))
+            client.hasRead()
+            async let _: Void = Self.beat { watch.continuation.yield($0) }
+            for await event in watch.events {
+                client.mustRead()
+                try await body.write(Self.line(event))
+                client.hasRead()
+            }
+            try await body.finish(nil)
+        } catch {
+            await broker.unwatch(watch.id)
+            throw error
+        }
+        await broker.unwatch(watch.id)
+    }
+
+    private static let streamHead = HTTPResponse(
+        status: .ok,
+        headerFields: [.contentType: "application/x-ndjson", .cacheControl: "no-store"]
+    )
+
+    private static func line(_ event: SessionEvent) throws -> ByteBuffer {
+        ByteBuffer(bytes: try ControlFormat.encode(event) + [0x0A])
+    }
+
+    /// Says from time to time that a stream is alive, until the task is cancelled.
+    private static func beat(_ send: @Sendable (SessionEvent) -> Void) async {
+        while (try? await Task.sleep(for: ControlFormat.heartbeat)) != nil {
+            send(SessionEvent(.heartbeat, time: .now))
+        }
+    }
+}

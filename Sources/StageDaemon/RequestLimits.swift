@@ -1,0 +1,276 @@
+import FoundationEssentials
+import StageControl
+import StageModel
+import StageTransfer
+
+/// The most of everything that a client may say, member by member: the one place that says it.
+///
+/// A task is checked when it is created and after each change, by the same rules. What the members add up
+/// to is limited by the journal (``DaemonConfiguration/journalPerUser``).
+enum RequestLimits {
+    /// URLs of one task besides its first.
+    static let mirrors = 64
+    /// Bytes of a URL; ``TransferAddress`` sees to it.
+    static let url = 8192
+    /// Header fields of a session or a task, and their bytes.
+    static let fields = (count: 100, bytes: 1 << 16)
+    /// Bytes of one header field.
+    static let field = 1 << 14
+    /// Bytes of a task's token, or of a handler's version.
+    static let name = 256
+    /// Bytes of a session's identifier.
+    static let identifier = 255
+    /// Bytes of a description.
+    static let description = 4096
+    /// Bytes of a path.
+    static let path = 4095
+    /// Bytes of a token that the daemon made.
+    static let token = 64
+    /// Arguments of a handler, and variables of its environment.
+    static let strings = (count: 256, bytes: 1 << 15)
+    /// More than any disk has: sums of sizes stay numbers.
+    static let size: Int64 = 1 << 50
+    /// Seconds, a century: what is longer is no number of seconds that can be reckoned with.
+    static let timeout = 100.0 * 366 * 86_400
+    /// Connections to one host.
+    static let connections = 1 << 16
+
+    /// Checks what is to become a session.
+    static func check(
+        _ wanted: SessionConfiguration,
+        identifier: String
+    ) throws(ControlRefusal) {
+        try check(identifier, 1...Self.identifier, "a session's identifier")
+        try check(headers: wanted.headers)
+        if let group = wanted.group { try check(group, 1...name, "'group'") }
+        let timeouts = [wanted.requestTimeout, wanted.resourceTimeout]
+        guard timeouts.allSatisfy({ $0 > 0 && $0 <= timeout }) else {
+            throw ControlRefusal(
+                .invalid,
+                "expected timeouts of more than 0 seconds, and of a century at most"
+            )
+        }
+        guard (0...connections).contains(wanted.maximumConnectionsPerHost) else {
+            throw ControlRefusal(.invalid, "expected 0 to \(connections) connections per host")
+        }
+        if let handler = wanted.handler { try check(handler) }
+    }
+
+    private static func check(_ handler: LaunchHandler) throws(ControlRefusal) {
+        guard handler.command.first?.hasPrefix("/") ?? false else {
+            throw ControlRefusal(.invalid, "expected the absolute path of a handler's program")
+        }
+        try check(handler.command, "a handler's command")
+        if let directory = handler.directory {
+            try check(directory, 1...path, "a handler's directory")
+            guard directory.hasPrefix("/") else {
+                throw ControlRefusal(
+                    .invalid,
+                    "expected the absolute path of a handler's directory"
+                )
+            }
+        }
+        if let version = handler.version { try check(version, 0...name, "a handler's version") }
+        guard let environment = handler.environment else { return }
+        try check(environment.map { "\($0.key)=\($0.value)" }, "a handler's environment")
+        guard environment.keys.allSatisfy({ !$0.isEmpty && !$0.contains("=") }) else {
+            throw ControlRefusal(.invalid, "expected names of variables without '='")
+        }
+    }
+
+    /// Checks a list of strings that a program is given.
+    private static func check(_ list: [String], _ what: String) throws(ControlRefusal) {
+        let bytes = list.reduce(0) { $0 + $1.utf8.count }
+        guard list.count <= strings.count, bytes <= strings.bytes,
+            list.allSatisfy({ !$0.utf8.contains(0) })
+        else {
+            throw ControlRefusal(
+                .invalid,
+                "\(what) has at most \(strings.count) strings with \(strings.bytes) bytes, none of them 0"
+            )
+        }
+    }
+
+    /// Checks a request to create tasks, the tasks apart.
+    static func check(_ message: NewTasks) throws(ControlRefusal) {
+        guard message.tasks.count <= ControlFormat.taskLimit else {
+            throw ControlRefusal(
+                .tooLarge,
+                "expected at most \(ControlFormat.taskLimit) tasks in a request: send them in several"
+            )
+        }
+        try check(launch: message.launch)
+    }
+
+    /// Checks a task, new or changed.
+    static func check(
+        _ request: TransferRequest,
+        in session: SessionConfiguration
+    ) throws(ControlRefusal) {
+        try check(request.token, 1...name, "a task's token")
+        do throws(ControlRefusal) {
+            try checkAddresses(request)
+            try checkDomains(request)
+            try checkTexts(request)
+            try checkNumbers(request)
+            try check(headers: request.headers ?? [:])
+            switch request.kind {
+            case .upload:
+                guard let file = request.file, file.hasPrefix("/") else {
+                    throw ControlRefusal(
+                        .invalid,
+                        "expected the absolute path of a file to upload"
+                    )
+                }
+                try check(file, 1...path, "'file'")
+            case .download:
+                guard request.file == nil else {
+                    throw ControlRefusal(.invalid, "a download has no file to upload")
+                }
+            }
+        } catch {
+            throw ControlRefusal(error.code, "task '\(request.token)': \(error.message)")
+        }
+    }
+
+    private static func checkAddresses(_ request: TransferRequest) throws(ControlRefusal) {
+        let mirrors = request.mirrors ?? []
+        guard mirrors.count <= Self.mirrors else {
+            throw ControlRefusal(.invalid, "expected at most \(Self.mirrors) mirrors")
+        }
+        guard mirrors.isEmpty || request.sha256 != nil else {
+            throw ControlRefusal(
+                .invalid,
+                "mirrors need a 'sha256', by which their content is known to be the same"
+            )
+        }
+        for url in [request.url] + mirrors where TransferAddress(url) == nil {
+            throw ControlRefusal(
+                .invalid,
+                "expected an absolute http or https URL, found '\(url.prefix(256))'"
+            )
+        }
+    }
+
+    /// Checks the list of hosts, and that the request's own URLs are on them.
+    private static func checkDomains(
+        _ request: TransferRequest
+    ) throws(ControlRefusal) {
+        guard let domains = request.allowedDomains else { return }
+        let limit = ManifestLimits.allowedDomains
+        guard domains.count <= limit, domains.allSatisfy({ (1...255).contains($0.utf8.count) })
+        else {
+            throw ControlRefusal(.invalid, "expected at most \(limit) 'allowedDomains' of 1 to 255 bytes")
+        }
+        let allowed = AllowedDomains(domains)
+        for url in [request.url] + (request.mirrors ?? []) {
+            guard let host = URL(string: url)?.host(), allowed.contains(host) else {
+                throw ControlRefusal(.invalid, "a URL is on none of the 'allowedDomains'")
+            }
+        }
+    }
+
+    private static func checkTexts(_ request: TransferRequest) throws(ControlRefusal) {
+        if let digest = request.sha256 {
+            guard digest.utf8.count == 64, digest.allSatisfy(\.isHexDigit) else {
+                throw ControlRefusal(.invalid, "expected 64 hexadecimal digits as 'sha256'")
+            }
+        }
+        if let text = request.description { try check(text, 0...description, "'description'") }
+        if let token = request.resumeToken { try check(token, 0...Self.token, "'resumeToken'") }
+        if let method = request.method {
+            let isToken = method.utf8.allSatisfy { (0x41...0x5A).contains($0) }
+            guard isToken, (1...32).contains(method.utf8.count) else {
+                throw ControlRefusal(
+                    .invalid,
+                    "expected a method of HTTP, found '\(method.prefix(64))'"
+                )
+            }
+        }
+    }
+
+    private static func checkNumbers(_ request: TransferRequest) throws(ControlRefusal) {
+        for bytes in [request.size, request.expectedToReceive, request.expectedToSend] {
+            guard bytes?.rawValue ?? 0 <= size else {
+                throw ControlRefusal(.invalid, "expected sizes of at most \(size) bytes")
+            }
+        }
+        if let priority = request.priority { try check(priority: priority) }
+        // A date is compared and written down as a number of seconds.
+        if let date = request.earliestBegin, abs(date.timeIntervalSince1970) > 100 * timeout {
+            throw ControlRefusal(.invalid, "expected a date of this age as 'earliestBegin'")
+        }
+    }
+
+    /// Checks a priority.
+    static func check(priority: Double) throws(ControlRefusal) {
+        guard (0...1).contains(priority) else {
+            throw ControlRefusal(.invalid, "expected a priority from 0 to 1, found \(priority)")
+        }
+    }
+
+    /// Checks an acknowledgement, apart from whether there are such events.
+    static func check(_ message: Acknowledgement) throws(ControlRefusal) {
+        guard message.sequence >= 0 else {
+            throw ControlRefusal(.invalid, "expected no negative 'sequence'")
+        }
+        try check(launch: message.launch)
+    }
+
+    /// Checks the token of a launch.
+    static func check(launch: String?) throws(ControlRefusal) {
+        if let launch { try check(launch, 0...token, "'launch'") }
+    }
+
+    /// Reads the number of an event in a query.
+    static func sequence(_ text: String?) throws(ControlRefusal) -> Int64? {
+        guard let text else { return nil }
+        guard let number = Int64(text), number >= 0 else {
+            throw ControlRefusal(.malformed, "expected the number of an event as 'after'")
+        }
+        return number
+    }
+
+    private static func check(headers: [String: String]) throws(ControlRefusal) {
+        let bytes = headers.reduce(0) { $0 + $1.key.utf8.count + $1.value.utf8.count }
+        guard headers.count <= fields.count, bytes <= fields.bytes else {
+            throw ControlRefusal(
+                .invalid,
+                "expected at most \(fields.count) header fields with \(fields.bytes) bytes"
+            )
+        }
+        for (name, value) in headers { try check(header: name, value) }
+    }
+
+    /// Checks that a header field can be sent as it is.
+    static func check(header name: String, _ value: String) throws(ControlRefusal) {
+        let isName =
+            !name.isEmpty && name.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F && $0 != 0x3A }
+        let isValue = value.utf8.allSatisfy { $0 == 0x09 || $0 >= 0x20 && $0 != 0x7F }
+        guard isName, isValue, name.utf8.count + value.utf8.count <= field else {
+            throw ControlRefusal(.invalid, "the header field '\(name.prefix(64))' cannot be sent")
+        }
+        let reserved = [
+            "range", "if-range", "accept-encoding", "content-length", "transfer-encoding", "host",
+        ]
+        guard !reserved.contains(name.lowercased()) else {
+            throw ControlRefusal(.invalid, "the header field '\(name)' is the daemon's to set")
+        }
+    }
+
+    private static func check(
+        _ text: String,
+        _ bytes: ClosedRange<Int>,
+        _ what: String
+    ) throws(ControlRefusal) {
+        guard bytes.contains(text.utf8.count) else {
+            throw ControlRefusal(
+                .invalid,
+                "\(what) has \(bytes.lowerBound) to \(bytes.upperBound) bytes, not \(text.utf8.count)"
+            )
+        }
+        guard !text.utf8.contains(0) else {
+            throw ControlRefusal(.invalid, "\(what) has no byte that is 0")
+        }
+    }
+}

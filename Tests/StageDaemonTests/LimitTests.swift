@@ -1,0 +1,321 @@
+import FoundationEssentials
+import Glibc
+import StageControl
+import StageModel
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+/// A user who takes all of the disk that the daemon gives.
+@Suite(.directory, .daemon, .server)
+struct StorageLimitTests {
+    private let daemon: DaemonProcess
+    private let server = TestServer.current
+    private static let limit = 20 << 20
+
+    init() async throws {
+        daemon = try .required()
+        let settings =
+            #"{"settlingTime": 0, "retryBase": 0.05, "bytesPerUser": \#(Self.limit), "journalPerUser": 1000000}"#
+        try daemon.configure(settings)
+        try await daemon.start()
+        try await daemon.makeSession()
+    }
+
+    private func upload(_ size: Int64, _ token: String) async throws -> Int64 {
+        let file = try Directory.open(daemon.directory).file(updating: FilePath("upload"))
+        try file.truncate(to: size)
+        var request = TransferRequest(token: token, kind: .upload, url: server.url("/u"))
+        request.file = daemon.directory.appending("upload").string
+        request.isSuspended = true
+        return try #require(try await daemon.client.createTasks([request], in: "s").first)
+    }
+
+    private func refusal(_ body: () async throws -> Void) async throws -> ControlRefusal.Code? {
+        do {
+            try await body()
+            return nil
+        } catch let error as ControlError {
+            guard case .refused(let refusal) = error else { throw error }
+            return refusal.code
+        }
+    }
+
+    /// The bytes in a directory of the daemon's state.
+    private func bytes(in name: String) throws -> Int64 {
+        let directory = try Directory.open(daemon.state.appending(name))
+        return try directory.entries().reduce(0) { sum, entry in
+            sum + (try directory.status(FilePath(entry.name))?.size ?? 0)
+        }
+    }
+
+    @Test func sparseFilesCountWithTheirWholeSize() async throws {
+        #expect(try await refusal { _ = try await upload(1 << 30, "a") } == .quota)
+        #expect(try daemon.names(in: "snapshots") == [])
+    }
+
+    @Test func copiesOfOneUserAddUpOverAllRequests() async throws {
+        let first = try await upload(8 << 20, "a")
+        _ = try await upload(8 << 20, "b")
+        #expect(try await refusal { _ = try await upload(8 << 20, "c") } == .quota)
+        #expect(try daemon.names(in: "snapshots").count == 2)
+        // Another daemon counts the same.
+        try await daemon.kill()
+        try await daemon.start()
+        #expect(try await refusal { _ = try await upload(8 << 20, "c") } == .quota)
+        var change = TransferChange()
+        change.state = .cancelled
+        try await daemon.client.change(first, change)
+        _ = try await upload(8 << 20, "c")
+    }
+
+    @Test func aDownloadWithoutEndFailsAtTheLimit() async throws {
+        let endless = Answer(content: content(1 << 18)).with {
+            $0.isEndless = true
+            $0.isChunked = true
+        }
+        .slowed(to: 10 << 20)
+        server.answer("/endless", with: endless)
+        try await daemon.download(server.url("/endless"))
+        let failure = try #require(try await daemon.outcomes().first?.failure)
+        #expect(failure.reason.contains("is larger than \(Self.limit) bytes"))
+        #expect(failure.resumeToken == nil)
+        #expect(server.counts(for: "/endless").bytes < 3 * Self.limit)
+        #expect(try daemon.names(in: "parts") == [])
+    }
+
+    @Test func downloadsWaitUntilFinishedOnesAreTaken() async throws {
+        server.answer("/a", with: .content(content(12 << 20)))
+        server.answer("/b", with: .content(content(12 << 20, seed: 2)))
+        try await daemon.download(server.url("/a"))
+        _ = try await daemon.outcomes()
+        let second = try await daemon.download(server.url("/b"))
+        try await daemon.wait(for: [.quota], of: second)
+        #expect(try bytes(in: "parts") == 0)
+        try await daemon.client.acknowledge(Acknowledgement(sequence: 1), in: "s")
+        let outcomes = try await daemon.outcomes(after: 1)
+        #expect(outcomes.map(\.gist) == ["2 completed of \(second)"])
+    }
+
+    @Test func whatWasMovedAwayDoesNotCount() async throws {
+        server.answer("/a", with: .content(content(12 << 20)))
+        try await daemon.download(server.url("/a"))
+        let location = try #require(try await daemon.outcomes().first?.location)
+        #expect(try await refusal { _ = try await upload(12 << 20, "b") } == .quota)
+        let path = FilePath(location)
+        let name = try #require(path.lastComponent)
+        try Directory.open(path.removingLastComponent())
+            .rename(name, to: "taken", in: Directory.open(daemon.directory))
+        _ = try await upload(12 << 20, "b")
+    }
+
+    @Test func theJournalOfOneUserHasALimit() async throws {
+        var created = 0
+        let code = try await refusal {
+            for number in 0..<100 {
+                var request = TransferRequest(token: "\(number)", kind: .download, url: "http://a/")
+                request.headers = ["A": String(repeating: "x", count: 16_000)]
+                request.isSuspended = true
+                _ = try await daemon.client.createTasks([request], in: "s")
+                created += 1
+            }
+        }
+        #expect(code == .quota && (50...62).contains(created))
+        var change = TransferChange()
+        change.description = String(repeating: "d", count: 4096)
+        let more = try await refusal {
+            for task in 1...Int64(created) { try await daemon.client.change(task, change) }
+        }
+        #expect(more == .quota)
+        #expect(
+            try await refusal {
+                try await daemon.makeSession("t") {
+                    $0.headers = ["A": String(repeating: "x", count: 16_000)]
+                }
+            } == .quota
+        )
+        #expect(try await daemon.client.tasks(in: "s").count == created)
+        // A start counts the same, and what goes makes room.
+        try await daemon.kill()
+        try await daemon.start()
+        #expect(
+            try await refusal {
+                _ = try await daemon.makeSession("t") {
+                    $0.headers = ["A": String(repeating: "x", count: 16_000)]
+                }
+            } == .quota
+        )
+        try await daemon.client.removeSession("s")
+        for number in 0..<3 {
+            try await daemon.makeSession("t\(number)") {
+                $0.headers = ["A": String(repeating: "x", count: 16_000)]
+            }
+        }
+        try await daemon.makeSession("s")
+        for start in stride(from: 0, to: 1500, by: 500) {
+            let requests = (start..<start + 500).map { number in
+                TransferRequest(token: "\(number)", kind: .download, url: "http://a/")
+            }
+            _ = try await daemon.client.createTasks(requests, in: "s")
+        }
+    }
+
+    @Test func aLongListIsToldInPages() async throws {
+        try daemon.configure(#"{"settlingTime": 0}"#)
+        try await daemon.kill()
+        try await daemon.start()
+        for start in 0..<20 {
+            let requests = (0..<50).map { number in
+                var request = TransferRequest(
+                    token: "\(start)-\(number)",
+                    kind: .download,
+                    url: "http://a/"
+                )
+                request.headers = ["A": String(repeating: "x", count: 16_000)]
+                request.isSuspended = true
+                return request
+            }
+            _ = try await daemon.client.createTasks(requests, in: "s")
+        }
+        let before = try daemon.residentBytes()
+        let tasks = try await daemon.client.tasks()
+        #expect(tasks.map(\.id) == Array(1...1000))
+        #expect(try daemon.residentBytes() - before < 32 << 20)
+    }
+}
+
+/// A user whose programs take all of the connections and memory that the daemon gives.
+@Suite(
+    .directory,
+    .daemon,
+    .enabled("clients of several users take root") { geteuid() == 0 }
+)
+struct ConnectionLimitTests {
+    private let daemon: DaemonProcess
+    private let peer: Peer
+
+    init() async throws {
+        daemon = try .required()
+        for path in [daemon.directory, daemon.directory.removingLastComponent()] {
+            let name = try #require(path.lastComponent)
+            try Directory.open(path.removingLastComponent())
+                .changeMode(of: name, to: [.ownerReadWriteExecute, .groupExecute, .otherExecute])
+        }
+        try await daemon.start()
+        try await daemon.makeSession()
+        peer = try Peer(daemon)
+    }
+
+    /// Expects that another user is answered in good time.
+    private func expectOthersAreServed() async throws {
+        let began = ContinuousClock.now
+        for _ in 0..<3 { #expect(try await peer.ask(as: 1, 1, "GET", "/v1/").status == 200) }
+        // Most of it is the start of the program that asks.
+        #expect(ContinuousClock.now - began < .seconds(5))
+    }
+
+    private func descriptors() throws -> Int {
+        let process = try #require(daemon.process)
+        return try Directory.open(FilePath("/proc/\(process)/fd")).entries().count
+    }
+
+    @Test func thousandsOfConnectionsLeaveOthersTheirs() async throws {
+        var clients: [UnixSocket] = []
+        for _ in 0..<3000 { clients.append(try UnixSocket.connect(to: daemon.socket)) }
+        try await expectOthersAreServed()
+        _ = try await daemon.client.status()
+        #expect(try descriptors() < 400)
+        for client in clients { client.shutDown() }
+    }
+
+    @Test func bodiesThatDoNotEndTakeLittleMemory() async throws {
+        let before = try daemon.residentBytes()
+        var clients: [UnixSocket] = []
+        let head =
+            "POST /v1/sessions/s/tasks HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n"
+        let body = [UInt8](repeating: 0x20, count: 900_000)
+        for _ in 0..<100 {
+            let client = try UnixSocket.connect(to: daemon.socket)
+            clients.append(client)
+            await withBlockingThread {
+                // What is refused may be refused before all of it was read.
+                _ = try? client.send(Array(head.utf8) + body)
+            }
+        }
+        #expect(try daemon.residentBytes() - before < 100 << 20)
+        try await expectOthersAreServed()
+        for client in clients { client.shutDown() }
+    }
+
+    @Test func streamsOfOneUserHaveALimit() async throws {
+        var clients: [UnixSocket] = []
+        var agreed = 0
+        for _ in 0..<100 {
+            let client = try UnixSocket.connect(to: daemon.socket)
+            try client.send(Array("GET /v1/events HTTP/1.1\r\nHost: x\r\n\r\n".utf8))
+            let answer = try await withBlockingThread { () throws(FileError) in
+                try client.receive()
+            }
+            if String(decoding: answer, as: UTF8.self).hasPrefix("HTTP/1.1 200") { agreed += 1 }
+            clients.append(client)
+        }
+        #expect(agreed == 64)
+        _ = try await daemon.client.status()
+        try await expectOthersAreServed()
+        for client in clients { client.shutDown() }
+    }
+
+    @Test func requestsThatDripAreCutOff() async throws {
+        let pieces = [
+            "GET /v1/ HTTP/1.1\r\nA",
+            "POST /v1/sessions/s/tasks HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n{",
+        ]
+        for piece in pieces {
+            let client = try UnixSocket.connect(to: daemon.socket)
+            try client.send(Array(piece.utf8))
+            let deadline = ContinuousClock.now + .seconds(40)
+            await withBlockingThread {
+                try? client.setPatience(seconds: 1)
+                // Bytes come all the time, and never enough.
+                while ContinuousClock.now < deadline, (try? client.send([0x20])) != nil {
+                    if let bytes = try? client.receive(), bytes.isEmpty { return }
+                }
+            }
+            #expect(ContinuousClock.now < deadline)
+        }
+    }
+
+    @Test func withoutDescriptorsTheDaemonWaitsAndGoesOn() async throws {
+        // Less than it took its limits from, as when transfers have many files open.
+        let most = try descriptors() + 6
+        let process = try #require(daemon.process)
+        let command = ["/usr/bin/prlimit", "--pid=\(process)", "--nofile=\(most):\(most)"]
+        _ = try await peer.run(as: 0, 0, command)
+        var clients: [UnixSocket] = []
+        for _ in 0..<60 { clients.append(try UnixSocket.connect(to: daemon.socket)) }
+        try await poll("descriptors are left") { try descriptors() >= most }
+        let (began, before) = (ContinuousClock.now, try processorTime())
+        try await poll("time stands still") { ContinuousClock.now - began > .seconds(2) }
+        #expect(try processorTime() - before < 50)
+        for client in clients { client.shutDown() }
+        clients = []
+        _ = try await daemon.client.status()
+    }
+
+    /// The time that the daemon took of processors, in hundredths of a second.
+    private func processorTime() throws -> Int {
+        let process = try #require(daemon.process)
+        let fields = try text(of: FilePath("/proc/\(process)/stat")).split(separator: " ")
+        return (Int(fields[13]) ?? 0) + (Int(fields[14]) ?? 0)
+    }
+}
+
+extension DaemonProcess {
+    /// The memory that the daemon has.
+    func residentBytes() throws -> Int {
+        let process = try #require(process)
+        let pages = try text(of: FilePath("/proc/\(process)/statm")).split(separator: " ")
+        return (Int(pages[1]) ?? 0) * Int(getpagesize())
+    }
+}

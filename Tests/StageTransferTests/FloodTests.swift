@@ -1,0 +1,77 @@
+import StageModel
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+@testable import StageTransfer
+
+/// Servers that send lines without end, which libcurl keeps in memory for as long as an exchange lasts.
+@Suite(.server) struct FloodTests {
+    private let server = TestServer.current
+    private let place: TemporaryDirectory
+    private let part: PartFile
+
+    init() throws {
+        place = try TemporaryDirectory()
+        part = try PartFile.open("pack", in: place.directory)
+    }
+
+    private static var configuration: TransferConfiguration {
+        var configuration = TransferConfiguration.single
+        configuration.stall = StallRule(minimum: .kibibytes(1), window: .seconds(2))
+        return configuration
+    }
+
+    /// More than a socket's buffers hold, and far less than a flood brings in a second.
+    private static let mostSent = 16 << 20
+
+    @Test(arguments: Answer.Flood.allCases)
+    func aDownloadEndsWhereLinesHaveNoEnd(flood: Answer.Flood) async throws {
+        server.answer("/pack", with: .flood(flood))
+        var request = DownloadRequest(server.url("/pack"), content: [])
+        request.size = nil
+        let error = await failure(of: request, to: part, Self.configuration)
+        try expectRefusal(error, of: flood)
+    }
+
+    @Test(arguments: Answer.Flood.allCases)
+    func aDocumentEndsWhereLinesHaveNoEnd(flood: Answer.Flood) async throws {
+        server.answer("/pack", with: .flood(flood))
+        let request = ContentFetch(mirrors: [server.url("/pack")], limit: .mebibytes(1))
+        var error: TransferError?
+        do {
+            _ = try await withEngine(Self.configuration) { try await $0.fetch(request) }
+        } catch let failure as TransferError {
+            error = failure
+        }
+        try expectRefusal(error, of: flood)
+    }
+
+    private func expectRefusal(_ error: TransferError?, of flood: Answer.Flood) throws {
+        let url = server.url("/pack")
+        let (fields, bytes) = ResponseHead.limits
+        let head = "its head has more than \(fields) fields or \(bytes) bytes"
+        let lines = "its heads and trailers have more than \(Exchange.lineLimit) bytes"
+        switch flood {
+        case .fields, .field, .continuations:
+            #expect(error == .unacceptable(url: url, .answer(head)))
+        case .emptyLines:
+            let reason = TransferError.Unacceptable.answer("it does not begin like one")
+            #expect(error == .unacceptable(url: url, reason))
+        case .interim, .trailers:
+            #expect(error == .unacceptable(url: url, .answer(lines)))
+        case .trailer:
+            // libcurl ends it, in words of its own.
+            guard case .unreachable = try #require(error) else {
+                Issue.record("\(String(describing: error))")
+                return
+            }
+        case .chunkExtension:
+            #expect(error == .unreachable(url: url, detail: "the transfer stalled"))
+            // It is passed over without being kept: only time ends it.
+            return
+        }
+        #expect(server.counts(for: "/pack").bytes < Self.mostSent)
+    }
+}
