@@ -16,7 +16,7 @@ final class DecoderProcess: Sendable {
 /// Starts a decoder process for each archive: copies of the unpacking service, which is started with
 /// the first one and never reads a byte of an archive itself.
 ///
-/// Copying a process costs a tenth of starting the program again.
+/// Copying a process takes a third of the processor time of starting the program again.
 final class DecoderLauncher: Sendable {
     private struct Service {
         let child: ChildProcess

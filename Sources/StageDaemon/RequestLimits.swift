@@ -160,7 +160,10 @@ enum RequestLimits {
         let limit = ManifestLimits.allowedDomains
         guard domains.count <= limit, domains.allSatisfy({ (1...255).contains($0.utf8.count) })
         else {
-            throw ControlRefusal(.invalid, "expected at most \(limit) 'allowedDomains' of 1 to 255 bytes")
+            throw ControlRefusal(
+                .invalid,
+                "expected at most \(limit) 'allowedDomains' of 1 to 255 bytes"
+            )
         }
         let allowed = AllowedDomains(domains)
         for url in [request.url] + (request.mirrors ?? []) {

@@ -147,7 +147,7 @@ import Testing
     }
 
     @Test(.enabled("needs root to become another user", { geteuid() == 0 }))
-    func aThreadOfAUserConfinesNoneOfItsProcess() throws {
+    func aConfinedThreadOfAUserCallsNothingBack() throws {
         let root = try TemporaryDirectory.required()
         let destination = try root.makeDirectory("destination")
         #expect(fchmod(destination.descriptor.rawValue, 0o777) == 0)
@@ -155,7 +155,7 @@ import Testing
         let (child, ours) = try start("user-thread")
         try ours.send([0], files: [archive.descriptor, destination.descriptor])
         let answer = try #require(try ours.receive()).bytes
-        #expect(String(decoding: answer, as: UTF8.self) == "told: true, filtered threads: 0")
+        #expect(String(decoding: answer, as: UTF8.self) == "confined: true, callbacks: free")
         #expect(child.waitForEnd() == .exited(0))
         #expect(try destination.status("a")?.size == 64 << 20)
     }

@@ -270,6 +270,25 @@ struct IndexedFaultTests {
         }
     }
 
+    /// What is declared of the pack bounds its index, before it is fetched and before it is decoded.
+    @Test func anIndexLargerThanItsPackCanHaveIsRefused() async throws {
+        let packaged = try await world.publish(tree)
+        var pack = try #require(world.pack)
+        pack.index?.contentSize = .mebibytes(64)
+        try world.serve(offering: pack)
+        let large = StageError.index(reason: "it is larger than one of 3 files can be")
+        #expect(try await world.stage() == .failed(large))
+        #expect(world.server.requests(for: "/" + packaged.reference.url).isEmpty)
+        pack = try #require(world.pack)
+        pack.fileCount = 2
+        try world.serve(offering: pack)
+        guard case .failed(.index(let reason)) = try await world.stage() else {
+            Issue.record("an index with more files than declared was taken")
+            return
+        }
+        #expect(reason.contains("more than 2 files and links"))
+    }
+
     @Test func aTransferThatBreaksGoesOnWhereItWas() async throws {
         try await world.publish(tree)
         let bundle = try #require(world.bundles.first)

@@ -112,7 +112,8 @@ struct StrangerTests {
         let world = world
         let locked = try await locking {
             // One that is killed half way leaves an area that the next one goes on with.
-            try publisher.publish(second, version: 2, rate: 1 << 20)
+            try publisher.publish(second, version: 2)
+            try publisher.answerForBundles { Answer.content($0).stalled(after: 1 << 20) }
             let killed = try await world.run("fetch", "levels", "--quiet") { running in
                 try await poll { try Self.partOfArea(world) > 500_000 }
                 running.send(SIGKILL)

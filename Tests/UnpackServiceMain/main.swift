@@ -4,6 +4,7 @@ import Logging
 import StageArchive
 import StageModel
 import StageSystem
+import Synchronization
 import SystemPackage
 
 // The service that tests start, and, by its first argument, what a test needs a process of its own for.
@@ -77,7 +78,7 @@ enum Attempts {
 /// An application of a user that unpacks on a thread of its own.
 enum UserThread {
     /// Becomes a user without rights, unpacks the archive of the message, and answers with what the
-    /// process may still do.
+    /// threads may still do that it is told of its progress by.
     static func run(on socket: MessageSocket) async throws {
         guard let message = try socket.receive(), message.files.count == 2 else { exit(2) }
         guard decoder_become(65_534) == 0 else { exit(3) }
@@ -89,35 +90,24 @@ enum UserThread {
             limits: UnpackLimits(entries: 100, bytes: .mebibytes(64))
         )
         let unpacker = Unpacker(.thread, logger: Logger(label: "test"))
-        var told = 0
-        for await count in progress(of: unpacker, request) { told = count }
-        let filtered = try Directory.open("/proc/self/task").entries().filter { task in
-            let path = FilePath("/proc/self/task").appending(task.name).appending("status")
-            let text = try File.open(reading: path).readAll(limit: 1 << 16)
-            return String(decoding: text, as: UTF8.self).contains("Seccomp:\t2")
-        }
-        try socket.send(Array("told: \(told > 0), filtered threads: \(filtered.count)".utf8))
+        let threads = Threads()
+        let report = try await unpacker.unpack(request) { _ in threads.add() }
+        let isConfined = report.confinement.restrictsFiles && report.confinement.filtersCalls
+        try socket.send(Array("confined: \(isConfined), callbacks: \(threads.description)".utf8))
     }
 
-    /// How much has been unpacked; each value wakes a thread of Swift's pool.
-    private static func progress(
-        of unpacker: Unpacker,
-        _ request: UnpackRequest
-    ) -> AsyncStream<Int> {
-        AsyncStream { continuation in
-            Task {
-                let report = try? await unpacker.unpack(request) { bytes in
-                    continuation.yield(Int(bytes.rawValue))
-                    // Another wakes another one.
-                    Task { continuation.yield(Int(bytes.rawValue)) }
-                }
-                continuation.yield(report?.confinement.isRestricted == true ? 1 : 0)
-                continuation.finish()
-            }
+    /// What the threads that called back may do.
+    private final class Threads: Sendable {
+        private let states = Mutex<Set<String>>([])
+
+        var description: String { states.withLock { $0.sorted().joined(separator: ", ") } }
+
+        /// Adds the calling thread; one that is confined cannot open what it is asked for.
+        func add() {
+            let status = try? File.open(reading: "/proc/thread-self/status").readAll(limit: 1 << 16)
+            let text = String(decoding: status ?? [], as: UTF8.self)
+            let state = text.contains("Seccomp:\t0") ? "free" : "confined"
+            states.withLock { _ = $0.insert(state) }
         }
     }
-}
-
-extension Confinement {
-    fileprivate var isRestricted: Bool { restrictsFiles && filtersCalls }
 }
