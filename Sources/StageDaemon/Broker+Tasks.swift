@@ -256,9 +256,8 @@ extension Broker {
         }
         task.record.blocks = item.blocks
         task.record.blocks.remove(.leader)
-        let configuration = sessions[task.record.session]?.record.configuration
         let answers = try task.apply(change, at: .now)
-        try RequestLimits.check(task.request, in: configuration ?? SessionConfiguration())
+        try checkLimits(task)
         if answers {
             sessions[task.record.session]?.isChallenged = scheduler.items.contains { other, item in
                 other != id && item.session == task.record.session
@@ -294,6 +293,12 @@ extension Broker {
         }
         turn()
         return try await self.task(id, caller)
+    }
+
+    /// Checks a task that was changed; of one that is lost there is nothing to check, it fails when it runs.
+    private func checkLimits(_ task: FullTask) throws(ControlRefusal) {
+        guard !task.isLost, let session = sessions[task.record.session] else { return }
+        try RequestLimits.check(task.request, in: session.record.configuration)
     }
 
     private func cancel(_ task: FullTask, _ keepsContent: Bool) async {
