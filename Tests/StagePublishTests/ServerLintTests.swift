@@ -60,7 +60,14 @@ import Testing
         let server = TestServer.current
         let (size, digest) = (ByteCount(Self.content.count), Digest(of: Self.content))
         let bundle = ContentIndex.Bundle(digest: digest, size: size.rawValue)
-        let index = ContentIndex(bundles: [bundle]).encoded()
+        let frame = ContentIndex.Frame(
+            digest: digest,
+            length: Self.content.count,
+            compressed: nil,
+            bundle: 0,
+            offset: 0
+        )
+        let index = ContentIndex(bundles: [bundle], frames: [frame]).encoded()
         var compressor = FrameCompressor(level: 3)
         let stored = compressor.compress(index.span)
         server.answer("/x/i/1", with: .content(stored))
