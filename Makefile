@@ -37,7 +37,7 @@ demo: dependencies ## Stage sample packs from an origin on this machine.
 	Scripts/demo
 
 test: dependencies ## Build and run the tests.
-	Scripts/dependencies dbus-daemon python3-dbusmock strace
+	Scripts/dependencies dbus-daemon libarchive-tools python3-dbusmock strace
 	swift build --build-tests
 	swift test --skip-build --skip '$(WAITING)|$(FURTHER)|$(TIMED)|$(BUSY)'
 	swift test --skip-build --filter '$(BUSY)' --skip '$(TIMED)'
@@ -114,7 +114,7 @@ test-deploy: deb ## Check what deploy/ has, and install the packages where every
 	deploy/test/all $(PACKAGES)
 
 test-release: deb ## Run the tests that start programs against the optimised ones of the package.
-	Scripts/dependencies dbus-daemon python3-dbusmock strace
+	Scripts/dependencies dbus-daemon libarchive-tools python3-dbusmock strace
 	swift build --build-tests
 	STAGEPACK_TEST_PROGRAMS=$(RELEASE) swift test --skip-build --filter '$(STARTING)' --skip '$(LARGE)|$(TIMED)'
 	STAGEPACK_TEST_PROGRAMS=$(RELEASE) swift test --skip-build --no-parallel --filter 'StageDaemonTests|DaemonTests|HookTests'
