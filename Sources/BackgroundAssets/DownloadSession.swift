@@ -12,7 +12,7 @@ final class DownloadSession: Sendable {
     /// The group.
     let group: ApplicationGroupID
     private let environment: [String: String]
-    /// Where the daemon that was asked last leaves finished downloads.
+    /// Directory of finished downloads of the daemon that was asked last.
     private let staged = Mutex<StagedDirectory?>(nil)
     /// Held from looking whether a download is there until it is; has the tasks that were cancelled here.
     private let cancelled = Mutex<Set<Int64>>([])

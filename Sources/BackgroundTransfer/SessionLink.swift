@@ -49,7 +49,7 @@ final class SessionLink: Sendable {
     private let message: SessionConfiguration
     private let candidates: [String: String]
     private let wire = Mutex(Wire())
-    /// Where the daemon leaves finished downloads.
+    /// Directory that the daemon leaves finished downloads in.
     let staged = Mutex<StagedDirectory?>(nil)
     private let monitor = Monitor(State())
 

@@ -163,7 +163,7 @@ struct stage_checked_call {
     } where[2];
 };
 
-/// What the kernel reads of an argument that is an `int`.
+/// The low 32 bits of an argument, which are all that the kernel reads of an `int`.
 #define STAGE_INT 0xffffffffu
 #define STAGE_IF(call, argument, mask, value) {call, {{mask, value, argument}, {0, 0, 0}}}
 #define STAGE_IF_BOTH(call, argument, mask, value, argument2, mask2, value2) \

@@ -85,7 +85,7 @@ STAGE_CHECKED static inline int stage_can_filter(void) {
     STAGE_RULE((number), 4), STAGE_LOAD_LOW(index),                                           \
         BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, (bits), 1, 0), STAGE_TAKE, STAGE_ANSWER(EPERM)
 
-/// What pthread_create(3) asks clone(2) for: CLONE_VM, FS, FILES, SIGHAND, THREAD, SYSVSEM, SETTLS,
+/// The flags that pthread_create(3) gives clone(2): CLONE_VM, FS, FILES, SIGHAND, THREAD, SYSVSEM, SETTLS,
 /// PARENT_SETTID and CHILD_CLEARTID.
 #define STAGE_CLONE_THREAD 0x3d0f00
 /// The bit of O_TMPFILE that is not O_DIRECTORY.

@@ -30,7 +30,7 @@ public enum ArchiveError: Error, Equatable, Sendable, Codable {
     /// The caller gave up.
     case cancelled
 
-    /// What a decoder of root cannot do without.
+    /// A kernel feature without which root decodes nothing.
     public enum Missing: String, Sendable, Codable {
         /// Landlock, of the kernel.
         case landlock

@@ -12,7 +12,7 @@ enum ServiceStart: Codable {
 
 /// A request to a decoder process; the archive and the destination travel as open files.
 struct ServiceRequest: Codable {
-    /// What the decoder does.
+    /// The task of a decoder.
     enum Task: Codable {
         /// Unpacks into the destination, which was opened at this path; for messages.
         case unpack(destination: String, fileName: String?, UnpackLimits)

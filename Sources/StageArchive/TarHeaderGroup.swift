@@ -5,13 +5,13 @@ struct TarHeaderGroup {
     /// The most bytes of an extended header, as for libarchive.
     static let maximumLength: Int64 = 1 << 20
 
-    /// Where the first header of the entry begins.
+    /// Offset of the first header of the entry.
     var start: Int64?
     private var kinds: [TarHeader.Kind] = []
     private var longName: [UInt8]?
     private var longTarget: [UInt8]?
     private var size: Int64?
-    /// What is wrong with the entry whose name comes later.
+    /// The fault of an entry whose name comes later.
     private var broken: ValueError?
 
     /// Attributes without a say in what a pack holds: who made a file, when, and on which system.
@@ -60,7 +60,7 @@ struct TarHeaderGroup {
         String(decoding: longName ?? header.name, as: UTF8.self)
     }
 
-    /// How many bytes of content follow the header of an entry.
+    /// The number of content bytes that follow the header of an entry.
     func length(
         of header: TarHeader,
         _ kind: TarHeader.Kind,

@@ -21,9 +21,9 @@ struct TarHeaders {
     /// The bytes of the header or the extended header so far.
     private var gathered: [UInt8] = []
     private var missing = TarHeader.length
-    /// How many bytes to pass over.
+    /// The number of bytes to pass over.
     private var skipped: Int64 = 0
-    /// Where entries begin that the reader has not come to.
+    /// Offsets of the entries that the reader has not come to.
     private var starts: [Int64] = []
     private var nextStart = 0
     /// Extended headers for the entry that comes next.
@@ -124,7 +124,7 @@ struct TarHeaders {
 struct TarHeader {
     static let length = 512
 
-    /// What a type flag stands for, as far as its content matters.
+    /// The meaning of a type flag, as far as its content matters.
     enum Kind: Equatable {
         /// A regular file: its content follows.
         case file

@@ -48,7 +48,7 @@ public struct UnpackLimits: Hashable, Sendable, Codable {
         self.bytes = bytes
     }
 
-    /// How many directories, named or implied.
+    /// The number of directories, named or implied.
     public var directories: Int { ManifestLimits.directories(fileCount: entries) }
 }
 

@@ -224,7 +224,7 @@ extension Container {
         return try !FileLock.isHeldExclusively(on: lease)
     }
 
-    /// Removes the directory of a pack's generations, unless something is in it.
+    /// Removes the directory of a pack's generations if it is empty.
     private func removeDirectory(ofGenerations id: PackID) throws(ContainerError) {
         try ContainerError.wrapping { () throws(FileError) in
             try generations.removeEmpty(id.component)
@@ -272,7 +272,7 @@ extension Container {
 }
 
 extension Directory {
-    /// Removes a directory unless something is in it.
+    /// Removes a directory if it is empty.
     fileprivate func removeEmpty(_ name: FilePath.Component) throws(FileError) {
         do throws(FileError) {
             try removeDirectory(name)

@@ -3,7 +3,7 @@ public import SystemPackage
 
 /// A file or directory of a container that is not as StagePack makes it.
 public struct ContainerFault: Hashable, Sendable {
-    /// How it differs.
+    /// The difference.
     public enum Problem: Hashable, Sendable {
         /// It is not there.
         case isMissing
@@ -19,7 +19,7 @@ public struct ContainerFault: Hashable, Sendable {
 
     /// The file or directory, from the container's directory on.
     public var name: FilePath
-    /// How it differs.
+    /// The difference.
     public var problem: Problem
 
     /// Creates a fault from its facts.
@@ -30,7 +30,7 @@ public struct ContainerFault: Hashable, Sendable {
 }
 
 extension ContainerFault: CustomStringConvertible {
-    /// What is wrong, as a fragment without the name.
+    /// The problem, as a fragment without the name.
     public var description: String {
         switch problem {
         case .isMissing: "is missing"

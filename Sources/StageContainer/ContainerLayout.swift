@@ -40,7 +40,7 @@ public enum ContainerLayout {
 
     /// The directory of a generation that holds the pack's files.
     public static let content: FilePath.Component = "content"
-    /// What a generation is, beside its content.
+    /// The files of a generation beside its content.
     public static let packRecord: FilePath.Component = "pack.json"
     /// The list of what a generation holds, beside its content.
     public static let listing: FilePath.Component = "files"

@@ -7,17 +7,17 @@ import SystemPackage
 /// The calls that have a name wait without blocking a thread of Swift's tasks, and close their
 /// connection when the task is cancelled; ``answer(to:patience:)`` blocks.
 public struct ControlClient: Sendable {
-    /// How long a daemon is waited for that was not heard of yet: a process that has other ways does not
+    /// The time that a daemon has for its first answer: a process that has other ways does not
     /// wait for one that hangs.
     public static let firstPatience = Duration.seconds(3)
-    /// How long a daemon is waited for that has answered before.
+    /// The time that a daemon has for each further answer.
     public static let usualPatience = Duration.seconds(30)
 
     /// The path of the daemon's socket.
     public let path: String
-    /// Where the daemon leaves finished downloads of this user; `nil` where it was not asked.
+    /// Directory of this user's finished downloads; `nil` if the daemon was not asked.
     public private(set) var staged: StagedDirectory?
-    /// How long each question waits for a byte of the daemon; `nil` stands for as long as it takes.
+    /// The longest silence of the daemon that a request waits through; `nil` for no limit.
     public var patience: Duration? = Self.usualPatience
 
     /// Creates a client of the daemon at `path`, whether it is there or not.

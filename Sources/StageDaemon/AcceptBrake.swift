@@ -9,7 +9,7 @@ final class AcceptBrake: ChannelDuplexHandler {
 
     private var isBraking = false
 
-    /// How long nothing is accepted.
+    /// The pause in which no connection is accepted.
     private static let pause = TimeAmount.milliseconds(200)
     /// The errors of accept(2) that pass, or that are of one connection.
     private static let passing = [EMFILE, ENFILE, ENOBUFS, ENOMEM, ECONNABORTED]

@@ -1,6 +1,6 @@
 import StageControl
 
-/// What is left to tell of a list of tasks.
+/// The part of a list of tasks that was not sent yet.
 struct TaskListing: Sendable {
     /// The sessions that are left, the one that is being told first.
     fileprivate var sessions: ArraySlice<Int64>

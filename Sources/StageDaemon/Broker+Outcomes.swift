@@ -104,7 +104,7 @@ extension Broker {
         await conclude([(record.id, event)] + followers.map { ($0.task, $0.event) })
     }
 
-    /// How much of the body of an answer to an upload is kept.
+    /// The most bytes that are kept of the body of an answer to an upload.
     private static let mostBody = 64 << 10
 
     /// Hands a task to the scheduler once more whose content could not be given its place.

@@ -309,9 +309,9 @@ extension Broker {
             && users.count(where: { $0 == user }) < Self.mostHandlersPerUser
     }
 
-    /// How many handlers run at once.
+    /// The most handlers that run at once.
     private static let mostHandlers = 32
-    /// How many handlers of one user run at once.
+    /// The most handlers of one user that run at once.
     private static let mostHandlersPerUser = 4
 
     /// Takes note that a handler has ended.

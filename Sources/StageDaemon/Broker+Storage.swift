@@ -6,7 +6,7 @@ import StageSystem
 import StageTransfer
 import SystemPackage
 
-/// What users have on disk, counted in ``UserStorage``.
+/// Counts what each user has on disk, in ``UserStorage``.
 extension Broker {
     /// Counts what an earlier run of the daemon left.
     func recountStorage() async throws(DaemonError) {
@@ -105,7 +105,7 @@ extension Broker {
         if let user { quotaHolds[user, default: []].insert(id) }
     }
 
-    /// How often content of unknown size is begun anew that was more than its user may have.
+    /// The most attempts at content of unknown size that exceeds its user's limit.
     private static let quotaAttempts = 3
 
     /// Whether a partial download has no known size, so that no attempt goes on with it.

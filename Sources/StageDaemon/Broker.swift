@@ -233,7 +233,7 @@ actor Broker {
         setTimer()
     }
 
-    /// What an attempt needs, or `nil` if it is not wanted any more, or not now.
+    /// Returns the input of an attempt, or `nil` if it is not wanted any more, or not now.
     func begin(
         _ id: Int64
     ) async -> (FullTask, SessionRecord, failures: Int)? {
@@ -270,7 +270,7 @@ actor Broker {
         }
     }
 
-    /// How long a task waits that its user has no bytes left for, unless some go.
+    /// The longest wait of a task whose user has no bytes left.
     static let quotaWait = 60.0
 
     /// Sets the clock to the next moment at which something changes by itself.

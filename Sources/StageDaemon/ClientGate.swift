@@ -88,11 +88,11 @@ final class Client: Sendable {
     private let gate: ClientGate
     private let deadline = Mutex<Scheduled<Void>?>(nil)
 
-    /// How long the head of a request may take, and an idle connection stays open.
+    /// The time that the head of a request may take, and that an idle connection stays open.
     static let headTime = TimeAmount.seconds(20)
-    /// How long the body of a request may take.
+    /// The time that the body of a request may take.
     static let bodyTime = TimeAmount.seconds(30)
-    /// How long a client may leave what it asked for unread.
+    /// The time that a client may leave an answer unread.
     static let readTime = TimeAmount.seconds(30)
 
     fileprivate init(id: Int, peer: PeerCredentials, channel: any Channel, gate: ClientGate) {

@@ -24,7 +24,7 @@ struct ConnectionTable {
         var worksPerUser = 4
     }
 
-    /// What happens to a new connection.
+    /// The verdict on a new connection.
     enum Admission: Equatable, Sendable {
         /// It stays, and this one is closed for it.
         case admitted(closing: Int?)
@@ -32,7 +32,7 @@ struct ConnectionTable {
         case refused
     }
 
-    /// What a connection does.
+    /// The state of a connection.
     enum Activity: Sendable {
         /// Its next request is not complete.
         case waiting
@@ -48,7 +48,7 @@ struct ConnectionTable {
         var user: UInt32
         var activity = Activity.waiting
         var body = 0
-        /// What its request counts as among those that are worked on.
+        /// The weight of its request among those that are worked on.
         var weight = 0
         /// Whether it was closed while its request is worked on.
         var isClosed = false
@@ -69,7 +69,7 @@ struct ConnectionTable {
 
     init(_ limits: Limits) { self.limits = limits }
 
-    /// How many connections there are.
+    /// The number of connections.
     var count: Int { connections.count }
 
     /// Takes a connection in; numbers grow from one to the next.

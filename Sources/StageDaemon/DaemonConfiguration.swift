@@ -12,13 +12,13 @@ public struct DaemonConfiguration: Equatable, Sendable {
     public var bandwidth: ByteCount?
     /// How many tasks of one user may be under way, or ended and not acknowledged.
     public var tasksPerUser = 200_000
-    /// How many bytes of files the daemon keeps for one user, the daemon's own included: partial and
+    /// The most bytes of files that the daemon keeps for one user, the daemon's own included: partial and
     /// finished downloads that were not moved away, and copies of files to upload.
     ///
     /// `nil` stands for the default: no limit for the user that the daemon runs as; for each other user a
     /// quarter of the file system, and no more than what is left free for the rest.
     public var bytesPerUser: ByteCount?
-    /// How many bytes sessions, tasks and events of one user may have in the journal.
+    /// The most bytes that sessions, tasks and events of one user may have in the journal.
     public var journalPerUser = ByteCount.mebibytes(128)
     /// The bytes that stay free on the disk.
     public var reserve = ByteCount.mebibytes(64)

@@ -34,7 +34,7 @@ extension DaemonError: CustomStringConvertible {
 }
 
 extension ControlRefusal {
-    /// What a client is told of an error.
+    /// Creates the refusal that a client gets for an error.
     init(_ error: DaemonError) {
         if case .refused(let refusal) = error {
             self = refusal

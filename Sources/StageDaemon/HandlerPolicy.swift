@@ -56,7 +56,7 @@ struct ProcessPrivileges: Equatable, Sendable {
     var hasNoNewPrivileges: Bool
     /// Whether system calls are filtered.
     var isFiltered: Bool
-    /// How many PID namespaces it is in.
+    /// The number of PID namespaces that it is in.
     var namespaces: Int
     /// The user namespace, as its map of user numbers shows it.
     var userMap: String

@@ -11,11 +11,11 @@ struct HeldBytes {
         case staged(Int64)
     }
 
-    /// How much one user may have.
+    /// The limits of one user.
     struct Limits: Equatable, Sendable {
-        /// What every user may have; `nil` where ``share`` counts.
+        /// The most bytes of every user; `nil` if ``share`` decides.
         var perUser: Int64?
-        /// What users may have who are not ``exempt``, as a part of the file system.
+        /// The part of the file system that each user who is not ``exempt`` may have.
         var share: Int64
         /// The user whose bytes are limited by ``perUser`` only.
         var exempt: UInt32

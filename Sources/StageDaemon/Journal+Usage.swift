@@ -2,7 +2,7 @@ import Foundation
 import GRDB
 import StageControl
 
-/// How many bytes of the journal each user has: counted by SQLite itself, in the transaction that writes
+/// The bytes of the journal that each user has, counted by SQLite itself, in the transaction that writes
 /// them, so that whatever is written, by whichever call, is in the sum.
 extension Journal {
     /// A page of what is read: tasks, or events.

@@ -21,7 +21,7 @@ final class Subscription: Sendable {
         var hasFinished = false
     }
 
-    /// How many events that are not kept wait for a client that does not read: some 100 KiB of them.
+    /// The most passing events that wait for a client that does not read: some 100 KiB of them.
     static let limit = 256
 
     init(session: Int64, after sequence: Int64, launch: String?) {

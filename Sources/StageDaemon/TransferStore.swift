@@ -123,9 +123,9 @@ struct TransferStore: Sendable {
     ///   - path: The file, regular and on a file system that stores it.
     ///   - name: The name of the copy.
     ///   - user: The user whose rights count.
-    ///   - limit: The most bytes to store; holes of the file are holes of the copy.
+    ///   - limit: The most bytes that the file may have, holes included, which are holes of the copy.
     /// - Returns: The size of the copy, holes included.
-    /// - Throws: ``FileError`` with `EFBIG` if more than `limit` bytes would have to be stored.
+    /// - Throws: ``FileError`` with `EFBIG` if it has more than `limit` bytes.
     func snapshot(
         _ path: FilePath,
         as name: FilePath.Component,

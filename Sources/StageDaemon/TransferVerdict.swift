@@ -68,7 +68,7 @@ enum TransferVerdict: Equatable, Sendable {
 }
 
 extension TransferFailure {
-    /// What a client is told of an error.
+    /// Creates the refusal that a client gets for an error.
     init(_ error: TransferError) {
         let reason = "\(error)"
         switch error {

@@ -67,7 +67,7 @@ final class UserStorage: Sendable {
         case .full:
             let free = (try? root.freeSpace().bytes) ?? 0
             guard free >= held.withLock({ $0.limits.reserve }) else { throw .outOfSpace(root.path) }
-            // Smaller files have room: nobody else waits.
+            // Smaller files have room: no other transfer waits.
             throw .storage(FileError("grow", root.path, .noSpace))
         }
     }

@@ -277,7 +277,7 @@ extension IndexedWork {
         return decompress(stored, after: old)
     }
 
-    /// What the manifest says of the pack bounds what its index may hold.
+    /// The limits of the index, from what the manifest says of the pack.
     private var bounds: IndexBounds {
         IndexBounds(fileCount: pack.fileCount, installedSize: pack.installedSize)
     }

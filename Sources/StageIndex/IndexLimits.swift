@@ -15,9 +15,9 @@ public enum IndexLimits {
     public static func frameCount(ofSize size: Int64) -> Int { Int(size >> 12) + 1 }
 }
 
-/// What an index may hold, by what the manifest says of its pack: it takes memory in proportion to that.
+/// Limits of an index, from what the manifest says of its pack: it takes memory in proportion to that.
 public struct IndexBounds: Hashable, Sendable {
-    /// How many files and symbolic links.
+    /// The number of files and symbolic links.
     public var fileCount: Int
     /// The sum of the sizes of the files.
     public var installedSize: ByteCount
@@ -28,17 +28,17 @@ public struct IndexBounds: Hashable, Sendable {
         self.installedSize = installedSize
     }
 
-    /// What the largest pack may hold.
+    /// The limits of the largest pack.
     public static let largest = IndexBounds(
         fileCount: ManifestLimits.fileCount,
         installedSize: ManifestLimits.installedSize
     )
 
-    /// How many directories, implied ones included.
+    /// The most directories, implied ones included.
     public var directories: Int { ManifestLimits.directories(fileCount: fileCount) }
-    /// How many entries: files, links, and empty directories.
+    /// The most entries: files, links, and empty directories.
     public var entries: Int { fileCount + directories }
-    /// How many frames, each of which a file is made of.
+    /// The most frames, the pieces that files are made of.
     public var frames: Int {
         fileCount + IndexLimits.frameCount(ofSize: installedSize.rawValue)
     }

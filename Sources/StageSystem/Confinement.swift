@@ -103,7 +103,7 @@ public struct Confinement: Hashable, Sendable, Codable {
         )
     }
 
-    /// What an error of confining names.
+    /// The path that an error of confining names.
     private static func path(of directory: Directory?) -> FilePath {
         directory?.path ?? "/"
     }

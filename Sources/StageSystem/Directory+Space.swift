@@ -24,7 +24,7 @@ extension Directory {
     }
 }
 
-/// What a file system has left for this process.
+/// The free space of a file system, for this process.
 public struct FreeSpace: Equatable, Sendable {
     /// Bytes that may still be written.
     public var bytes: Int64

@@ -10,18 +10,16 @@ extension File {
     ///
     /// - Parameters:
     ///   - source: The file to copy.
-    ///   - limit: The most bytes to store, holes not counted; `nil` for no limit.
-    /// - Throws: ``FileError`` with `EFBIG` if more than `limit` bytes would have to be stored.
+    ///   - limit: The most bytes that the other file may have, holes included; `nil` for no limit.
+    /// - Throws: ``FileError`` with `EFBIG` if it has more.
     public func copyContent(
         of source: borrowing File,
         limit: Int64? = nil
     ) throws(FileError) {
         let size = try source.status().size
-        var rest = limit ?? .max
+        guard size <= limit ?? .max else { throw FileError("copy", source.path, .fileTooLarge) }
         var (start, end): (Int64, Int64) = (0, 0)
         while try source.findStored(from: &start, to: &end, size: size) {
-            rest -= end - start
-            guard rest >= 0 else { throw FileError("copy", source.path, .fileTooLarge) }
             try copy(start..<end, of: source)
             start = end
         }

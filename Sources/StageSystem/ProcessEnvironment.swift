@@ -30,7 +30,7 @@ public enum ProcessEnvironment {
         return believed
     }
 
-    /// Where a privileged process looks for programs, whatever `PATH` says.
+    /// The directories in which a privileged process looks for programs, whatever `PATH` says.
     public static let path = "/usr/sbin:/usr/bin:/sbin:/bin"
 
     /// Removes the variables that this process does not believe, so that no library reads them.
@@ -59,7 +59,7 @@ public enum ProcessEnvironment {
         let any: @Sendable (String) -> Bool = { _ in true }
         var rules = Dictionary(
             uniqueKeysWithValues: [
-                // They keep a run from something, or shorten it.
+                // They keep a run from the network, or shorten it.
                 "STAGEPACK_OFFLINE", "STAGEPACK_HOOK_DEADLINE", "DPKG_MAINTSCRIPT_NAME",
                 // Digests and TLS hold whatever a proxy does; this machine is never asked through one.
                 "http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "no_proxy",

@@ -14,7 +14,7 @@ public struct SandboxedProgram: Sendable {
     public var directory: FilePath
     /// What it may touch and use.
     public var sandbox: Sandbox
-    /// What the kernel has to take from it; without that it is not started.
+    /// The restrictions without which it is not started.
     public var required: Sandbox.Restrictions
     /// How long it may run.
     public var deadline: Duration
@@ -125,7 +125,7 @@ public struct SandboxedProgram: Sendable {
         )
     }
 
-    /// How long a supervisor may take to kill the processes of its program: longer than it waits for
+    /// The time that a supervisor may take to kill the processes of its program: longer than it waits for
     /// processes that do not die (`stage_end_group`).
     private static let patience = Duration.seconds(10)
 

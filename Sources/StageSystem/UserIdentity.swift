@@ -125,7 +125,7 @@ extension File {
             stage_is_kernel_content(descriptor)
         }
         guard isMadeUp == 0, try found.status().kind == .file else {
-            throw FileError("open", path, .invalidArgument)
+            throw FileError(notRegular: path)
         }
         let opened = try Directory.attempt("open", path) { stage_open_found(descriptor) }
         return File(adopting: FileDescriptor(rawValue: opened), path: path)

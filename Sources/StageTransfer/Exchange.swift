@@ -219,7 +219,7 @@ extension Exchange {
     }
 
     private static let skipLimit = 1 << 16
-    /// How many bytes all heads and trailers of an exchange may have: those of four answers.
+    /// The most bytes of all heads and trailers of an exchange: those of four answers.
     static let lineLimit = 4 * ResponseHead.limits.bytes
 }
 

@@ -16,7 +16,7 @@ struct UnpackServiceCommand: ParsableCommand {
 
     /// This program.
     static let executable: FilePath = "/proc/self/exe"
-    /// What it is started with.
+    /// The arguments that it is started with.
     static let arguments = ["stagepack", name]
 
     /// Serves until the parent closes the socket and ends the process, if that is what it was started
