@@ -17,6 +17,7 @@
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 // Linux's names that glibc declares for _GNU_SOURCE only. Defining that here would give fd_set other
@@ -69,6 +70,12 @@ STAGE_CHECKED static inline int stage_ofd_is_locked(int file, short type) {
 
 /// Takes a lock on the whole file for which no right to write is needed: `operation` is that of flock(2).
 STAGE_CHECKED static inline int stage_flock(int file, int operation) { return flock(file, operation); }
+
+/// Tells whether the extended attribute `name` of an open file is the one character `value`.
+STAGE_CHECKED static inline int stage_has_attribute(int file, const char *name, char value) {
+    char found;
+    return fgetxattr(file, name, &found, 1) == 1 && found == value;
+}
 
 /// Writes everything the file system of `file` holds in memory (syncfs(2)).
 STAGE_CHECKED static inline int stage_syncfs(int file) {

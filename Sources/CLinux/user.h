@@ -12,6 +12,8 @@ struct stage_user_program {
     char *const *arguments;
     char *const *environment;
     const char *directory;
+    /// The file `cgroup.procs` of the control group that it joins, or -1.
+    int control_group;
     /// Whether it takes on the user below.
     int changes_user;
     unsigned user, group;
@@ -25,6 +27,7 @@ enum stage_user_step {
     STAGE_USER_STEP_USER = 2,
     STAGE_USER_STEP_DIRECTORY = 3,
     STAGE_USER_STEP_PROGRAM = 4,
+    STAGE_USER_STEP_GROUP = 5,
 };
 
 /// What the child says of itself if it cannot become the program.
@@ -35,6 +38,10 @@ struct stage_user_report {
 /// Becomes the program; returns the step that the system refused, with errno set.
 STAGE_CHECKED static inline enum stage_user_step stage_become(
     const struct stage_user_program *start) {
+    // First, as the user that the group belongs to; "0" stands for the writer (cgroups(7)).
+    if (start->control_group >= 0 && write(start->control_group, "0", 1) != 1) {
+        return STAGE_USER_STEP_GROUP;
+    }
     int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
     if (nothing < 0 || stage_take_streams(nothing, nothing, nothing) != 0) {
         return STAGE_USER_STEP_STREAMS;

@@ -6,8 +6,16 @@ import SystemPackage
 /// Starts the handlers of sessions: as the session's user, in a process group and session of their own,
 /// without what is the daemon's.
 struct Launcher: Sendable {
-    let socket: String
-    let logger: Logger
+    private let socket: String
+    private let groups: HandlerGroups?
+    private let logger: Logger
+
+    /// Creates a launcher, and divides the control group of this process where that is left to it.
+    init(socket: String, logger: Logger) {
+        self.socket = socket
+        self.logger = logger
+        groups = HandlerGroups.prepare(logger: logger)
+    }
 
     /// Starts a handler and waits for its end: 10 seconds after it was asked to end it is killed, with
     /// its process group.
@@ -30,6 +38,7 @@ struct Launcher: Sendable {
                     ]
                 )
             }
+            await withBlockingThread { groups?.end(launch) }
         }
     }
 
@@ -38,12 +47,16 @@ struct Launcher: Sendable {
         let (account, identity) = try await withBlockingThread { () throws(FileError) in
             (Account(user: launch.user), try Self.identity(launch))
         }
+        let group = try await withBlockingThread { () throws(FileError) in
+            try groups?.makeGroup(for: launch)
+        }
         return try await UserProgram(
             path: FilePath(handler.command[0]),
             arguments: Array(handler.command.dropFirst()),
             environment: environment(launch, account),
             directory: FilePath(handler.directory ?? "/"),
-            user: identity
+            user: identity,
+            controlGroup: group
         )
         .run(grace: .seconds(10))
     }

@@ -18,6 +18,8 @@ public struct UserProgram: Sendable {
     /// Whom it runs as, `nil` for the user of this process; another one takes the capabilities to
     /// change users and groups.
     public var user: UserIdentity?
+    /// The control group that it joins before it starts, `nil` for that of this process.
+    public var controlGroup: ControlGroup?
 
     /// Creates a program from its parts.
     public init(
@@ -25,13 +27,15 @@ public struct UserProgram: Sendable {
         arguments: [String],
         environment: [String: String],
         directory: FilePath,
-        user: UserIdentity?
+        user: UserIdentity?,
+        controlGroup: ControlGroup? = nil
     ) {
         self.path = path
         self.arguments = arguments
         self.environment = environment
         self.directory = directory
         self.user = user
+        self.controlGroup = controlGroup
     }
 
     /// Starts the program and waits for its end.
@@ -77,6 +81,9 @@ public struct UserProgram: Sendable {
         let variables = CStrings(environment.sorted { $0.key < $1.key }.map { "\($0)=\($1)" })
         let groups = user?.groups ?? []
         let pipe = report.writing
+        let joined = try controlGroup?.openProcesses()
+        // A file of the kernel's, through which this process wrote nothing.
+        defer { try? joined?.close() }
         return try Directory.attempt("start", path) {
             unsafe path.withPlatformString { program in
                 unsafe directory.withPlatformString { directory in
@@ -86,6 +93,7 @@ public struct UserProgram: Sendable {
                             arguments: strings.pointers,
                             environment: variables.pointers,
                             directory: directory,
+                            control_group: joined?.rawValue ?? -1,
                             changes_user: user == nil ? 0 : 1,
                             user: user?.user ?? 0,
                             group: user?.group ?? 0,
@@ -132,6 +140,7 @@ public struct UserProgram: Sendable {
         switch UInt32(bitPattern: step) {
         case STAGE_USER_STEP_STREAMS.rawValue: "connect the streams of"
         case STAGE_USER_STEP_USER.rawValue: "change the user of"
+        case STAGE_USER_STEP_GROUP.rawValue: "limit"
         case STAGE_USER_STEP_DIRECTORY.rawValue: "enter the directory of"
         default: "start"
         }

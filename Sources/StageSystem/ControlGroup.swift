@@ -1,0 +1,143 @@
+import CLinux
+import Glibc
+import SystemPackage
+
+/// A control group of version 2 (cgroups(7)): processes that are limited together and killed together.
+///
+/// Groups are directories of the kernel's. They go with the machine, not with this process.
+public struct ControlGroup: Sendable {
+    /// The most that all processes of a group may have; `nil` for no limit.
+    public struct Limits: Equatable, Sendable {
+        /// The number of processes and threads.
+        public var tasks: Int64?
+        /// Bytes of memory, pages of files included.
+        public var memory: Int64?
+
+        /// Creates limits.
+        public init(tasks: Int64?, memory: Int64?) {
+            self.tasks = tasks
+            self.memory = memory
+        }
+
+        /// A part of these limits, one of `parts`.
+        public func divided(by parts: Int64) -> Limits {
+            Limits(tasks: tasks.map { $0 / parts }, memory: memory.map { $0 / parts })
+        }
+    }
+
+    let directory: Directory
+
+    /// Returns the group of this process if the service manager has left it to the process to divide,
+    /// and `nil` otherwise.
+    ///
+    /// systemd marks such groups (`Delegate=` in systemd.resource-control(5)) with the extended attribute
+    /// `user.delegate`, from version 252 on.
+    public static func delegated() throws(FileError) -> ControlGroup? {
+        guard let path = try pathOfThisProcess() else { return nil }
+        let directory = try Directory.open(path)
+        let isDelegated = unsafe stage_has_attribute(
+            directory.descriptor.rawValue,
+            "user.delegate",
+            CChar(bitPattern: UInt8(ascii: "1"))
+        )
+        return isDelegated == 1 ? ControlGroup(directory: directory) : nil
+    }
+
+    /// Opens the group `name` in this one, creating it where it is missing.
+    public func makeGroup(_ name: String) throws(FileError) -> ControlGroup {
+        ControlGroup(directory: try directory.makeDirectory(FilePath(name)))
+    }
+
+    /// Moves this process, all of its threads, into the group.
+    public func enter() throws(FileError) { try write("0", to: "cgroup.procs") }
+
+    /// Lets groups in this one have limits, as far as the kernel has controllers for them here.
+    ///
+    /// - Throws: ``FileError`` with `EBUSY` while processes are in the group itself.
+    public func allowLimits() throws(FileError) {
+        let available = try text(of: "cgroup.controllers").split(separator: " ")
+        for controller in ["pids", "memory"] where available.contains(Substring(controller)) {
+            try write("+\(controller)", to: "cgroup.subtree_control")
+        }
+    }
+
+    /// The limits of the group itself; those of groups that it is in count as well.
+    public func limits() throws(FileError) -> Limits {
+        Limits(tasks: try limit("pids.max"), memory: try limit("memory.max"))
+    }
+
+    /// Sets limits; one that the kernel has no controller for here does not count.
+    public func set(_ limits: Limits) throws(FileError) {
+        for (name, limit) in [("pids.max", limits.tasks), ("memory.max", limits.memory)] {
+            guard let limit else { continue }
+            do {
+                try write("\(limit)", to: FilePath(name))
+            } catch  where error.errno == .noSuchFileOrDirectory {
+                // The parent has no such controller.
+            }
+        }
+    }
+
+    /// Kills all processes of the group and of groups in it, also those that are being started.
+    ///
+    /// Linux before 5.14 cannot, and answers with `ENOENT`.
+    public func kill() throws(FileError) { try write("1", to: "cgroup.kill") }
+
+    /// Removes the group `name` of this one, and returns whether it is gone; it stays while it has
+    /// processes or groups.
+    public func removeGroup(_ name: String) throws(FileError) -> Bool {
+        guard let name = FilePath.Component(name) else { return false }
+        do {
+            return try directory.removeDirectory(name)
+        } catch  where error.errno == .resourceBusy || error.errno == .directoryNotEmpty {
+            return false
+        }
+    }
+
+    /// Opens the file through which a process becomes one of the group.
+    func openProcesses() throws(FileError) -> FileDescriptor {
+        try directory.openFile("cgroup.procs", O_WRONLY, 0)
+    }
+
+    private func limit(_ name: FilePath) throws(FileError) -> Int64? {
+        guard let content = try directory.bytes(of: name, limit: 64) else { return nil }
+        // The word 'max' stands for no limit.
+        return Int64(String(decoding: content, as: UTF8.self).prefix { $0 != "\n" })
+    }
+
+    private func text(of name: FilePath) throws(FileError) -> String {
+        let content = try directory.bytes(of: name, limit: 1 << 16) ?? []
+        return String(decoding: content.prefix { $0 != UInt8(ascii: "\n") }, as: UTF8.self)
+    }
+
+    private func write(_ text: String, to name: FilePath) throws(FileError) {
+        let descriptor = try directory.openFile(name, O_WRONLY, 0)
+        let file = File(adopting: descriptor, path: directory.path.pushing(name))
+        try file.write(Array(text.utf8).span, at: 0)
+    }
+}
+
+extension ControlGroup {
+    /// The directory of the group that this process is in, `nil` where version 2 is not mounted.
+    private static func pathOfThisProcess() throws(FileError) -> FilePath? {
+        // "0::PATH" is the line of version 2.
+        let groups = try lines(of: "/proc/self/cgroup")
+        guard let line = groups.first(where: { $0.hasPrefix("0::/") }) else { return nil }
+        for mount in try lines(of: "/proc/self/mountinfo") {
+            // "ID PARENT DEVICE ROOT PLACE OPTIONS [TAG ...] - TYPE SOURCE OPTIONS" (proc(5))
+            let fields = mount.split(separator: " ")
+            guard let end = fields.firstIndex(of: "-"), end >= 6, end + 1 < fields.count,
+                fields[end + 1] == "cgroup2", fields[3] == "/"
+            else { continue }
+            return FilePath(String(fields[4])).pushing(FilePath(String(line.dropFirst(4))))
+        }
+        return nil
+    }
+
+    private static func lines(of path: FilePath) throws(FileError) -> [Substring] {
+        let file = try File.open(reading: path)
+        return String(decoding: try file.readAll(limit: 1 << 22), as: UTF8.self).split(
+            separator: "\n"
+        )
+    }
+}
