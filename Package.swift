@@ -177,7 +177,8 @@ let package = Package(
         .executableTarget(
             name: "stagepackd",
             dependencies: [
-                "StageControl", "StageDaemon", "StageSystem", arguments, logging, signals, system,
+                "StageControl", "StageDaemon", "StageSystem", "StageTransfer", arguments, logging,
+                signals, system,
             ],
             swiftSettings: strict
         ),

@@ -7,23 +7,29 @@ import Synchronization
 import SystemPackage
 
 extension Broker {
-    /// A session that the caller may use: their own, or that of a group.
+    /// A session that the caller may use: their own, or that of the user whom they name.
+    ///
+    /// A name alone never means a session of somebody else's, who could answer for it and get the caller's
+    /// files and header fields.
     func session(_ identifier: String, _ caller: Caller) throws(ControlRefusal) -> LiveSession {
-        let named = sessions.values.filter { $0.record.identifier == identifier }
-        let own = named.first { $0.record.user == caller.user }
-        guard let found = own ?? named.first(where: { caller.mayUse($0.record) }) else {
-            throw ControlRefusal(.notFound, "there is no session '\(identifier.prefix(256))'")
+        let owner = caller.owner ?? caller.user
+        let found = sessions.values.first {
+            $0.record.identifier == identifier && $0.record.user == owner
+        }
+        guard let found, caller.mayUse(found.record) else {
+            throw ControlRefusal(
+                .notFound,
+                "user \(owner) has no session '\(identifier.prefix(256))' that you may use"
+            )
         }
         return found
     }
 
     /// The sessions that the caller sees.
-    func sessions(_ caller: Caller) -> SessionList {
-        SessionList(
-            sessions.values.filter { caller.sees($0.record) }
-                .sorted { $0.record.id < $1.record.id }
-                .map { $0.status(for: caller) }
-        )
+    func sessions(_ caller: Caller) -> [SessionStatus] {
+        sessions.values.filter { caller.sees($0.record) }
+            .sorted { $0.record.id < $1.record.id }
+            .map { $0.status(for: caller) }
     }
 
     /// Makes a session, or gives the caller's another configuration.
@@ -35,8 +41,16 @@ extension Broker {
         try check(identifier, wanted, caller)
         if wanted.handler != nil { try await checkHandler(caller) }
         let own = sessions.values.filter { $0.record.user == caller.user }
-        guard own.count < 1000 || own.contains(where: { $0.record.identifier == identifier }) else {
-            throw ControlRefusal(.quota, "one user may have 1000 sessions")
+        if !own.contains(where: { $0.record.identifier == identifier }) {
+            guard own.count < RequestLimits.sessionsPerUser else {
+                throw ControlRefusal(
+                    .quota,
+                    "one user may have \(RequestLimits.sessionsPerUser) sessions: remove some"
+                )
+            }
+            guard sessions.count < RequestLimits.sessions else {
+                throw ControlRefusal(.unavailable, "all users together have too many sessions")
+            }
         }
         let record: SessionRecord
         do throws(DaemonError) {
@@ -86,14 +100,19 @@ extension Broker {
         let session = try self.session(identifier, caller)
         let (id, user) = (session.record.id, session.record.user)
         let halted = scheduler.items.filter { $0.value.session == id }.map(\.key)
-        for task in halted {
+        for (index, task) in halted.enumerated() {
             forget(task)
             await halt(task)
+            if index % Journal.stepCount == 0 { await Task.yield() }
         }
         do throws(DaemonError) {
-            let removed = try await journal.removeSession(id)
-            removeStaged(removed.tasks, user)
-            removeFiles(removed.parts)
+            // In steps, between which others are answered.
+            while true {
+                let removed = try await journal.removeTasks(of: id)
+                if removed.tasks.isEmpty { break }
+                await discard(removed, of: user)
+            }
+            await discard(try await journal.removeSession(id), of: user)
         } catch {
             for task in halted { await readmit(task) }
             throw ControlRefusal(.storage, "\(error)")
@@ -110,17 +129,11 @@ extension Broker {
         turn()
     }
 
-    func removeStaged(_ tasks: [Int64], _ user: UInt32) {
-        var removed: [HeldBytes.Item] = []
-        for task in tasks {
-            do throws(FileError) {
-                try store.removeStaged(task, user: user)
-                removed.append(.staged(task))
-            } catch {
-                logger.warning("A file is left over", metadata: ["error": "\(error)"])
-            }
-        }
-        release(removed)
+    /// Removes what tasks had that the journal does not know any more.
+    private func discard(_ removed: Removed, of user: UInt32) async {
+        let (store, logger) = (store, logger)
+        // On a thread that may block: there may be a thousand files, in a directory of the user's.
+        release(await withBlockingThread { store.discard(removed, of: user, logger) })
     }
 }
 
@@ -227,10 +240,20 @@ extension Broker {
             sessions[id]?.record.relaunch.acknowledged(token)
             relaunch = sessions[id]?.record.relaunch
         }
+        var sequence = session.record.acknowledged
         do throws(DaemonError) {
-            let removed = try await journal.acknowledge(message.sequence, of: id, relaunch)
-            sessions[id]?.acknowledged(message.sequence)
-            removeStaged(removed.tasks, session.record.user)
+            // In steps, between which others are answered.
+            repeat {
+                sequence = min(message.sequence, sequence + Int64(Journal.stepCount))
+                let isLast = sequence == message.sequence
+                let removed = try await journal.acknowledge(
+                    sequence,
+                    of: id,
+                    isLast ? relaunch : nil
+                )
+                sessions[id]?.acknowledged(sequence)
+                await discard(removed, of: session.record.user)
+            } while sequence < message.sequence
         } catch {
             throw ControlRefusal(.storage, "\(error)")
         }
@@ -348,38 +371,5 @@ extension Broker {
             logger.error("A launch was not recorded", metadata: ["error": "\(error)"])
             return false
         }
-    }
-}
-
-extension Broker.LiveSession {
-    /// Takes note of a durable event.
-    mutating func saw(_ event: SessionEvent) {
-        record.last = max(record.last, event.sequence ?? 0)
-    }
-
-    /// Takes note of an acknowledgement that is on disk.
-    mutating func acknowledged(_ sequence: Int64) {
-        record.acknowledged = max(record.acknowledged, sequence)
-    }
-
-    /// The session as a client sees it: secrets are its user's alone.
-    func status(for caller: Caller) -> SessionStatus {
-        var configuration = record.configuration
-        if caller.user != record.user {
-            configuration.headers = configuration.headers.mapValues { _ in "(not shown)" }
-            configuration.handler?.environment?.removeAll()
-        }
-        var status = SessionStatus(
-            identifier: record.identifier,
-            user: record.user,
-            configuration: configuration
-        )
-        status.unfinishedTasks = unfinished
-        status.lastEvent = record.last
-        status.acknowledgedEvent = record.acknowledged
-        status.isAttached = subscription != nil
-        status.launchPenalty = record.relaunch.penalty
-        status.failedLaunches = record.relaunch.failures
-        return status
     }
 }

@@ -27,16 +27,7 @@ extension Broker {
 
     /// Removes what belongs to names among the parts and the copies; what is left is swept later.
     func removeFiles(_ names: [String]) {
-        var removed: [HeldBytes.Item] = []
-        for name in names {
-            do throws(FileError) {
-                try store.removeFiles(of: name)
-                removed.append(.part(name))
-            } catch {
-                logger.warning("A file is left over", metadata: ["error": "\(error)"])
-            }
-        }
-        release(removed)
+        release(store.discard(Removed(tasks: [], parts: names), of: 0, logger))
     }
 
     /// Counts files no longer; transfers that waited for their bytes go on.

@@ -15,6 +15,7 @@ extension Broker {
         let session = try self.session(identifier, caller)
         let user = session.record.user
         try checkQuota(message.tasks, user)
+        try await checkConfinement(of: caller, message.tasks)
         var tasks: [NewTask] = []
         var snapshots: [String] = []
         let now = Date.now
@@ -98,6 +99,25 @@ extension Broker {
         }
     }
 
+    /// Checks that the client's process is not confined: the daemon asks servers, and reads files to upload,
+    /// as the client's user and outside of what confines the process.
+    private func checkConfinement(
+        of caller: Caller,
+        _ tasks: [TransferRequest]
+    ) async throws(ControlRefusal) {
+        let hasUploads = tasks.contains { $0.kind == .upload }
+        let refusal = await withBlockingThread {
+            hasUploads
+                ? HandlerPolicy.restriction(of: caller)
+                : HandlerPolicy.networkRestriction(of: caller)
+        }
+        guard let refusal else { return }
+        throw ControlRefusal(
+            .forbidden,
+            "the client \(refusal), and the daemon does not: it transfers nothing for it"
+        )
+    }
+
     /// Takes the copy of a file to upload, or takes over what an earlier download left.
     private func prepare(
         _ task: inout NewTask,
@@ -140,7 +160,7 @@ extension Broker {
                 try File.open(readingRegular: path, as: caller.identity).status().size
             }
         } catch {
-            throw ControlRefusal(.invalid, "\(error)")
+            throw ControlRefusal(error.isOutOfResources ? .unavailable : .invalid, "\(error)")
         }
         try await reserve(.part(text), size, of: user)
         do throws(FileError) {
@@ -156,7 +176,8 @@ extension Broker {
             task.request.size = ByteCount(count)
         } catch {
             release([.part(text)])
-            throw ControlRefusal(error.isOutOfSpace ? .storage : .invalid, "\(error)")
+            let passes: ControlRefusal.Code? = error.isOutOfResources ? .unavailable : nil
+            throw ControlRefusal(error.isOutOfSpace ? .storage : passes ?? .invalid, "\(error)")
         }
     }
 

@@ -81,7 +81,7 @@ actor Broker {
     let logger: Logger
     let boot = BootID.current
     nonisolated let commands: AsyncStream<Command>
-    private let command: AsyncStream<Command>.Continuation
+    let command: AsyncStream<Command>.Continuation
     private nonisolated let passed: AsyncStream<(SessionEvent, Int64)>
     private nonisolated let passing: AsyncStream<(SessionEvent, Int64)>.Continuation
     /// How many clients listen.
@@ -99,7 +99,10 @@ actor Broker {
     private var nextWatcher = 0
     /// When tasks are given up, earliest first.
     var expiries = Heap<Expiry>()
-    private var hasStarted = false
+    var hasStarted = false
+    /// Before then the scheduler is not asked again.
+    var nextTurn = ContinuousClock.now
+    var isTurnPutOff = false
     /// Who waits for an attempt to have stopped; what it comes to does not count any more.
     private var halting: [Int64: [CheckedContinuation<Void, Never>]] = [:]
     /// Ends that could not be written down yet.
@@ -215,24 +218,6 @@ actor Broker {
         return false
     }
 
-    /// Lets the scheduler decide, and has done what it decides.
-    func turn() {
-        guard hasStarted else { return }
-        let now = Date.now
-        let turn = scheduler.turn(at: now)
-        for id in turn.stop { live[id]?.switchOff.stop() }
-        for id in turn.start {
-            let session = scheduler.items[id]?.session ?? 0
-            let transfer = LiveTransfer(id, total: nil) { [weak self] event in
-                self?.pass(event, session)
-            }
-            live[id] = transfer
-            command.yield(.run(id, transfer))
-            tell(.changed, id) { $0.state = .running }
-        }
-        setTimer()
-    }
-
     /// Returns the input of an attempt, or `nil` if it is not wanted any more, or not now.
     func begin(
         _ id: Int64
@@ -290,7 +275,7 @@ actor Broker {
 
 extension Broker {
     /// Passes something on that is not kept, from whatever thread.
-    private nonisolated func pass(_ event: SessionEvent, _ session: Int64) {
+    nonisolated func pass(_ event: SessionEvent, _ session: Int64) {
         guard audience.load(ordering: .relaxed) > 0 else { return }
         passing.yield((event, session))
     }

@@ -9,6 +9,8 @@ struct Caller: Sendable {
     var process: Int32
     /// The process itself, where the kernel hands it out and it was asked for.
     var peer: PeerProcess?
+    /// The user whose session is meant, if not the caller.
+    var owner: UInt32?
     /// Whether the superuser asks for what is everybody's.
     var wantsAll = false
 

@@ -21,15 +21,22 @@ final class ClientGate: Sendable {
 
     /// Takes a new connection in, or returns `nil` and has it told that there are too many.
     func admit(_ channel: any Channel, _ peer: PeerCredentials) -> Client? {
-        let (id, closing) = state.withLock { state -> (Int?, (any Channel)?) in
+        let (id, closing, queued) = state.withLock {
+            state -> (Int?, (any Channel)?, CheckedContinuation<Bool, Never>?) in
             state.last += 1
             guard case .admitted(let old) = state.table.admit(state.last, of: peer.user) else {
-                return (nil, nil)
+                return (nil, nil, nil)
             }
             state.channels[state.last] = channel
-            return (state.last, old.flatMap { state.channels.removeValue(forKey: $0) })
+            guard let old else { return (state.last, nil, nil) }
+            return (
+                state.last,
+                state.channels.removeValue(forKey: old),
+                state.waiting.removeValue(forKey: old)
+            )
         }
         closing?.close(promise: nil)
+        queued?.resume(returning: false)
         guard let id else { return nil }
         channel.closeFuture.whenComplete { [weak self] _ in self?.remove(id) }
         return Client(id: id, peer: peer, channel: channel, gate: self)

@@ -187,13 +187,13 @@ struct ConnectionTable {
     }
 
     /// The connection that a user loses who has more than another one would then have: the oldest that
-    /// has no complete request, else the oldest stream.
+    /// has no complete request, else the oldest stream, else the oldest whose request waits for others.
     private func oldestOfGreediest(beside user: UInt32) -> Int? {
         let most = shares.values.map(\.connections.count).max() ?? 0
         guard most > shares[user]?.connections.count ?? 0 else { return nil }
         let greediest = shares.values.filter { $0.connections.count == most }
             .flatMap(\.connections)
-        for activity in [Activity.waiting, .streaming] {
+        for activity in [Activity.waiting, .streaming, .queued] {
             let found = greediest.filter { connections[$0]?.activity == activity }.min()
             if let found { return found }
         }

@@ -5,6 +5,30 @@ import NIOCore
 import StageControl
 
 extension ControlResponder {
+    /// Writes a list of sessions piece by piece: all of a thousand with their header fields are 64 MiB.
+    @concurrent func list(
+        _ sessions: [SessionStatus],
+        _ writer: consuming ResponseWriter,
+        _ client: Client
+    ) async throws {
+        let head = HTTPResponse(status: .ok, headerFields: [.contentType: "application/json"])
+        var body = try await writer.writeHead(head)
+        var buffer = ByteBuffer(string: "{\"sessions\":[")
+        for (index, session) in sessions.enumerated() {
+            if index > 0 { buffer.writeString(",") }
+            buffer.writeBytes(try ControlFormat.encode(session))
+            guard buffer.readableBytes >= Journal.pageBytes else { continue }
+            client.mustRead()
+            try await body.write(buffer)
+            client.hasRead()
+            buffer = ByteBuffer()
+        }
+        buffer.writeString("]}\n")
+        client.mustRead()
+        try await body.write(buffer)
+        try await body.finish(nil)
+    }
+
     /// Writes a list of tasks page by page, so that it takes no more memory than a page however long it is.
     @concurrent func list(
         _ tasks: [TransferTask],

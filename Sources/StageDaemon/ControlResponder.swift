@@ -16,6 +16,7 @@ struct ControlResponder: Sendable {
     enum Answer: Sendable {
         case value(Data)
         case nothing
+        case sessions([SessionStatus])
         case tasks([TransferTask], rest: TaskListing?)
         case events(Subscription)
         case watch(Caller)
@@ -35,12 +36,15 @@ struct ControlResponder: Sendable {
         } catch {
             logger.debug("A request was refused", metadata: ["control.reason": "\(error)"])
             let body = (try? ControlFormat.encode(error)) ?? Data()
-            try await write(body, error.code.status, writer)
+            try await write(body, error.code.status, writer, client)
             return
         }
         switch answer {
-        case .value(let body): try await write(body, .ok, writer)
-        case .nothing: try await writer.writeResponse(HTTPResponse(status: .noContent))
+        case .value(let body): try await write(body, .ok, writer, client)
+        case .nothing:
+            client.mustRead()
+            try await writer.writeResponse(HTTPResponse(status: .noContent))
+        case .sessions(let sessions): try await list(sessions, writer, client)
         case .tasks(let tasks, let rest): try await list(tasks, rest, writer, client)
         case .events(let subscription): try await attach(subscription, writer, client)
         case .watch(let caller): try await watch(caller, writer, client)
@@ -50,8 +54,11 @@ struct ControlResponder: Sendable {
     @concurrent private func write(
         _ body: Data,
         _ status: HTTPResponse.Status,
-        _ writer: consuming ResponseWriter
+        _ writer: consuming ResponseWriter,
+        _ client: Client
     ) async throws {
+        // Answers to requests that came at once wait until those before them are read.
+        client.mustRead()
         let head = HTTPResponse(
             status: status,
             headerFields: [
@@ -75,14 +82,20 @@ struct ControlResponder: Sendable {
             identity: UserIdentity(user: peer.user, group: peer.group, groups: peer.groups),
             process: peer.process
         )
-        // The one request in which it matters what else the process is (``HandlerPolicy``).
-        if request.method == .put { caller.peer = await client.process() }
+        // Requests in which it matters what else the process is (``HandlerPolicy``): handlers and uploads.
+        if [.put, .post].contains(request.method) { caller.peer = await client.process() }
         let query = request.uri.queryParameters
         if query["all"] == "1" {
             guard caller.user == 0 else {
                 throw ControlRefusal(.forbidden, "only the superuser sees what is everybody's")
             }
             caller.wantsAll = true
+        }
+        if let owner = query["user"] {
+            guard let user = UInt32(owner) else {
+                throw ControlRefusal(.malformed, "expected the number of a user")
+            }
+            caller.owner = user
         }
         let path = request.uri.path.split(separator: "/").map(String.init)
         guard path.first == ControlFormat.version else {
@@ -91,7 +104,7 @@ struct ControlResponder: Sendable {
         let names = path.dropFirst().map { $0.removingPercentEncoding ?? $0 }
         switch (request.method, names.first, names.count) {
         case (.get, nil, 0): return .encoding(await broker.status(caller, version))
-        case (.get, "sessions", 1): return .encoding(await broker.sessions(caller))
+        case (.get, "sessions", 1): return .sessions(await broker.sessions(caller))
         case (.get, "tasks", 1): return try await tasks(of: nil, caller)
         case (.get, "events", 1):
             try client.beginStream()

@@ -4,7 +4,7 @@ import SystemPackage
 /// Decides whether a client may have a handler started on its behalf.
 ///
 /// A handler is a process that the daemon makes, so it has none of what the client's process was
-/// denied: a filter of system calls, `no_new_privs`, a user namespace. A client that is confined in such a
+/// denied: a filter of system calls, `no_new_privs`, a namespace. A client that is confined in such a
 /// way is refused, and so are the users that services run as, whose privileges are given up on purpose.
 /// Where the kernel cannot hand out the process itself (before Linux 6.5), its number counts, which another
 /// process of the same user may have by then.
@@ -26,19 +26,29 @@ struct HandlerPolicy: Sendable {
                     + "'handlerUsers' of the daemon's configuration names it"
             }
         }
-        guard let own = ProcessPrivileges(ofProcess: "self") else {
-            return "the daemon cannot read /proc/self/status, so it starts no handlers"
+        return Self.restriction(of: caller).map {
+            "the client \($0), and a handler would not: no handler is started for it"
         }
-        guard let client = ProcessPrivileges(ofProcess: "\(caller.process)"),
-            client.users == [user], caller.peer?.isAlive ?? true
-        else {
-            return "the process of the client cannot be looked at, so no handler is started for it"
+    }
+
+    /// Returns how the client's process is confined where this one is not, as a predicate; `nil` if in no
+    /// way that can be seen.
+    static func restriction(of caller: Caller) -> String? {
+        guard let own = ProcessPrivileges(ofProcess: "self"),
+            let client = ProcessPrivileges(ofProcess: "\(caller.process)"),
+            client.users == [caller.user], caller.peer?.isAlive ?? true
+        else { return "has a process that the daemon cannot look at" }
+        if let restriction = client.restriction(beyond: own) { return restriction }
+        if !ProcessNamespaces.sharesMounts(caller.process) {
+            return "runs in another mount namespace"
         }
-        if let restriction = client.restriction(beyond: own) {
-            return
-                "the client \(restriction), and a handler would not: no handler is started for it"
-        }
-        return nil
+        return networkRestriction(of: caller)
+    }
+
+    /// Returns how the client's process is kept from the network, as a predicate; `nil` if in no way.
+    static func networkRestriction(of caller: Caller) -> String? {
+        ProcessNamespaces.sharesNetwork(caller)
+            ? nil : "runs in another network namespace, or does not show in which"
     }
 
     /// Whether a number is a person's: those up to 999 and from 60,514 to 65,535 are for services
@@ -60,6 +70,8 @@ struct ProcessPrivileges: Equatable, Sendable {
     var namespaces: Int
     /// The user namespace, as its map of user numbers shows it.
     var userMap: String
+    /// The capabilities that programs with set-id bits or file capabilities can gain for it.
+    var bounding: UInt64
 }
 
 extension ProcessPrivileges {
@@ -82,14 +94,16 @@ extension ProcessPrivileges {
         }
         guard let users = fields["Uid"], users.count == 4,
             let noNewPrivileges = fields["NoNewPrivs"]?.first,
-            let filter = fields["Seccomp"]?.first, let numbers = fields["NSpid"]
+            let filter = fields["Seccomp"]?.first, let numbers = fields["NSpid"],
+            let bounding = fields["CapBnd"]?.first.flatMap({ UInt64($0, radix: 16) })
         else { return nil }
         self.init(
             users: Set(users.compactMap { UInt32($0) }),
             hasNoNewPrivileges: noNewPrivileges != "0",
             isFiltered: filter != "0",
             namespaces: numbers.count,
-            userMap: userMap.split(whereSeparator: \.isWhitespace).joined(separator: " ")
+            userMap: userMap.split(whereSeparator: \.isWhitespace).joined(separator: " "),
+            bounding: bounding
         )
     }
 
@@ -100,6 +114,9 @@ extension ProcessPrivileges {
         if isFiltered && !other.isFiltered { return "runs under a filter of system calls" }
         if userMap != other.userMap { return "runs in another user namespace" }
         if namespaces != other.namespaces { return "runs in another PID namespace" }
+        if bounding & other.bounding != other.bounding {
+            return "can gain fewer capabilities than the daemon"
+        }
         return nil
     }
 

@@ -1,4 +1,4 @@
-/// Counts the bytes of files that are kept for each user, and decides whether more may come.
+/// Counts the files that are kept for each user and their bytes, and decides whether more may come.
 ///
 /// It does no I/O: what is free on the disk is an argument. Sums do not overflow, whatever sizes users
 /// give to files of theirs.
@@ -21,6 +21,8 @@ struct HeldBytes {
         var exempt: UInt32
         /// The bytes that stay free.
         var reserve: Int64
+        /// The most files of each user who is not ``exempt``; `nil` for any number.
+        var files: Int?
     }
 
     /// Whether a file may grow.
@@ -42,6 +44,7 @@ struct HeldBytes {
     var limits: Limits
     private var files: [Item: File] = [:]
     private var sums: [UInt32: Int64] = [:]
+    private var counts: [UInt32: Int] = [:]
 
     init(_ limits: Limits) { self.limits = limits }
 
@@ -61,6 +64,7 @@ struct HeldBytes {
         release(item)
         let bytes = min(max(bytes, 0), Self.most)
         files[item] = File(user: user, bytes: bytes)
+        counts[user, default: 0] += 1
         sums[user] = min((sums[user] ?? 0) + bytes, Self.most * 1024)
     }
 
@@ -72,9 +76,17 @@ struct HeldBytes {
         of user: UInt32,
         free: Int64
     ) -> Verdict {
+        if files[item] == nil, user != limits.exempt, let most = limits.files,
+            counts[user] ?? 0 >= most
+        {
+            return .later
+        }
         let held = files[item]?.bytes ?? 0
         let more = max(bytes - held, 0)
-        guard more > 0 else { return .granted }
+        guard more > 0 else {
+            if files[item] == nil { set(item, to: bytes, of: user) }
+            return .granted
+        }
         let others = sum(of: user) - held
         if let limit = limits.perUser ?? (user == limits.exempt ? nil : limits.share) {
             guard bytes <= limit else { return .never(limit: limit) }
@@ -102,6 +114,8 @@ struct HeldBytes {
         guard let file = files.removeValue(forKey: item) else { return nil }
         let left = (sums[file.user] ?? 0) - file.bytes
         sums[file.user] = left > 0 ? left : nil
+        let count = (counts[file.user] ?? 0) - 1
+        counts[file.user] = count > 0 ? count : nil
         return file.user
     }
 

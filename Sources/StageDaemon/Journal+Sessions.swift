@@ -62,6 +62,33 @@ extension Journal {
         }
     }
 
+    /// Forgets the first tasks of a session, ``stepCount`` at most, with their events, and returns what
+    /// they had; nothing once all are gone.
+    func removeTasks(of session: Int64) async throws(DaemonError) -> Removed {
+        try await write { database in
+            let rows = try Row.fetchAll(
+                database,
+                sql: """
+                    DELETE FROM task WHERE id IN
+                        (SELECT id FROM task WHERE session = ? ORDER BY id LIMIT \(Self.stepCount))
+                    RETURNING id, part
+                    """,
+                arguments: [session]
+            )
+            let tasks: [Int64] = rows.map { $0["id"] }
+            if let last = tasks.max() {
+                try database.execute(
+                    sql: "DELETE FROM event WHERE session = ? AND task <= ?",
+                    arguments: [session, last]
+                )
+            }
+            return Removed(tasks: tasks, parts: rows.map { $0["part"] })
+        }
+    }
+
+    /// The most tasks or events that one request forgets at once: other requests wait for so long.
+    static let stepCount = 1000
+
     /// Writes down what is known of launches of a session's handler (P7, P10).
     func update(_ relaunch: Relaunch, of session: Int64) async throws(DaemonError) {
         try await write { database in

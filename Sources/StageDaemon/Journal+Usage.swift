@@ -8,7 +8,7 @@ extension Journal {
     /// A page of what is read: tasks, or events.
     static let pageCount = 128
     /// The bytes of a page, after which it ends.
-    static let pageBytes = 1 << 20
+    static let pageBytes = 128 << 10
 
     /// The bytes of a column.
     static func size(_ value: Data?) -> Int { value?.count ?? 0 }

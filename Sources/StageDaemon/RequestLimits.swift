@@ -34,6 +34,10 @@ enum RequestLimits {
     static let timeout = 100.0 * 366 * 86_400
     /// Connections to one host.
     static let connections = 1 << 16
+    /// The most sessions of one user.
+    static let sessionsPerUser = 256
+    /// The most sessions of all users, which are kept in memory with their header fields.
+    static let sessions = 4096
 
     /// Checks what is to become a session.
     static func check(
@@ -50,7 +54,7 @@ enum RequestLimits {
                 "expected timeouts of more than 0 seconds, and of a century at most"
             )
         }
-        guard (0...connections).contains(wanted.maximumConnectionsPerHost) else {
+        guard (1...connections).contains(wanted.maximumConnectionsPerHost) else {
             throw ControlRefusal(.invalid, "expected 0 to \(connections) connections per host")
         }
         if let handler = wanted.handler { try check(handler) }

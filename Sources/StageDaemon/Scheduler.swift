@@ -14,6 +14,8 @@ struct Scheduler {
     struct Limits: Equatable, Sendable {
         var total = 16
         var perHost = 6
+        /// The seconds after which a transfer yields to a user who has none, where all users have as many.
+        var slice = 300.0
     }
 
     /// What holds a transfer until somebody does something.
@@ -39,6 +41,8 @@ struct Scheduler {
         /// When it may run, and why not before.
         var notBefore: Hold?
         fileprivate(set) var phase = Phase.held
+        /// When it was started last.
+        fileprivate var started = Date.distantPast
 
         init(
             user: UInt32,
@@ -101,6 +105,10 @@ struct Scheduler {
     private var users: [UInt32: Int] = [:]
     private var active: Set<Int64> = []
     private var turns = 0
+    /// Which of the turns served a user last.
+    private var lastTurns: [UInt32: Int] = [:]
+    /// When a transfer has to yield that others wait for.
+    private var sliceEnd: Date?
     private var mustReview = false
 
     init(limits: Limits = Limits()) { self.limits = limits }
@@ -110,7 +118,7 @@ struct Scheduler {
 
     /// When something changes by itself.
     var nextDeadline: Date? {
-        [deadlines.min?.date, fullUntil].compactMap(\.self).min()
+        [deadlines.min?.date, fullUntil, sliceEnd].compactMap(\.self).min()
     }
 
     /// Takes a transfer in.
@@ -168,9 +176,10 @@ struct Scheduler {
         mustReview = false
         guard fullUntil == nil else { return turn }
         while active.count < limits.total, let id = next() {
+            items[id]?.started = now
             turn.start.append(id)
         }
-        if let id = yielding(apart: Set(turn.start)) {
+        if let id = yielding(apart: Set(turn.start), at: now) {
             items[id]?.phase = .stopping
             turn.stop.append(id)
         }
@@ -223,7 +232,7 @@ extension Scheduler {
         let order = queues.keys.sorted { left, right in
             let (one, other) = (users[left, default: 0], users[right, default: 0])
             guard one == other else { return one < other }
-            return queues[left]?.lastTurn ?? 0 < queues[right]?.lastTurn ?? 0
+            return lastTurns[left, default: 0] < lastTurns[right, default: 0]
         }
         for user in order {
             let id = queues[user]?.next { lane, limit in
@@ -236,7 +245,7 @@ extension Scheduler {
             }
             guard let id, let item = items[id] else { continue }
             turns += 1
-            queues[user]?.lastTurn = turns
+            lastTurns[user] = turns
             if queues[user]?.isEmpty ?? true { queues[user] = nil }
             take(id, item)
             return id
@@ -248,8 +257,10 @@ extension Scheduler {
     /// the latest of the lowest priority of the user who has most, those apart that only start now.
     ///
     /// One at a time, until what was stopped has ended. Between users who differ by one connection
-    /// nothing changes, so it comes to an end.
-    private mutating func yielding(apart started: Set<Int64>) -> Int64? {
+    /// nothing changes, so it comes to an end. A user who has none gets one all the same when a transfer
+    /// has run for ``Limits/slice``: servers that send a byte now and then keep nobody out.
+    private mutating func yielding(apart started: Set<Int64>, at now: Date) -> Int64? {
+        sliceEnd = nil
         guard active.allSatisfy({ items[$0]?.phase == .running }) else { return nil }
         for user in queues.keys.sorted(by: { users[$0, default: 0] < users[$1, default: 0] }) {
             let lane = queues[user]?.firstLane { lane, limit in
@@ -264,12 +275,26 @@ extension Scheduler {
             let running = active.filter { !isHostFull || items[$0]?.host == lane.host }
             let shares = Dictionary(grouping: running) { items[$0]?.user ?? user }
             let most = shares.max { $0.value.count < $1.value.count }
-            guard let most, most.value.count > (shares[user]?.count ?? 0) + 1 else { continue }
+            guard let most, most.value.count > (shares[user]?.count ?? 0) + 1 else {
+                guard users[user] == nil, let first = longest(of: running) else { continue }
+                if first.end <= now { return first.id }
+                sliceEnd = min(sliceEnd ?? first.end, first.end)
+                continue
+            }
             return most.value.filter { !started.contains($0) }.min { left, right in
                 (items[left]?.priority ?? 0, -left) < (items[right]?.priority ?? 0, -right)
             }
         }
         return nil
+    }
+
+    /// The transfer that was started first, and when it has had its time.
+    private func longest(of running: some Sequence<Int64>) -> (id: Int64, end: Date)? {
+        let first = running.min { left, right in
+            (items[left]?.started ?? .now, left) < (items[right]?.started ?? .now, right)
+        }
+        guard let first, let start = items[first]?.started else { return nil }
+        return (first, start + limits.slice)
     }
 
     private mutating func take(_ id: Int64, _ item: Item) {

@@ -1,3 +1,4 @@
+import Logging
 import StageControl
 import StageModel
 import StageSystem
@@ -157,6 +158,26 @@ struct TransferStore: Sendable {
         } catch {
             if case .storage(let error) = error { throw error }
         }
+    }
+
+    /// Removes what tasks had, and returns what is gone; what is left over is swept later.
+    func discard(_ removed: Removed, of user: UInt32, _ logger: Logger) -> [HeldBytes.Item] {
+        var gone: [HeldBytes.Item] = []
+        func attempt(_ item: HeldBytes.Item, _ remove: () throws(FileError) -> Void) {
+            do throws(FileError) {
+                try remove()
+                gone.append(item)
+            } catch {
+                logger.warning("A file is left over", metadata: ["error": "\(error)"])
+            }
+        }
+        for task in removed.tasks {
+            attempt(.staged(task)) { () throws(FileError) in try removeStaged(task, user: user) }
+        }
+        for part in removed.parts {
+            attempt(.part(part)) { () throws(FileError) in try removeFiles(of: part) }
+        }
+        return gone
     }
 
     /// Moves all complete files aside, because nothing is known of them any more.

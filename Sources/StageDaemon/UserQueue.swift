@@ -21,8 +21,6 @@ struct UserQueue {
     private var lanes: [Lane: Contents] = [:]
     /// The lane of each queued transfer; those taken out stay in their lane until they are met there.
     private var places: [Int64: Lane] = [:]
-    /// Which of the scheduler's turns served the user last.
-    var lastTurn = 0
 
     /// Whether nothing is queued.
     var isEmpty: Bool { places.isEmpty }

@@ -32,7 +32,8 @@ final class UserStorage: Sendable {
             perUser: configuration.bytesPerUser?.rawValue,
             share: size / 4,
             exempt: UserIdentity.current.user,
-            reserve: configuration.reserve.rawValue
+            reserve: configuration.reserve.rawValue,
+            files: (try? root.mostFiles()).flatMap(\.self).map { Int(clamping: $0 / 4) }
         )
     }
 

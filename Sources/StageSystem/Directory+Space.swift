@@ -14,6 +14,14 @@ extension Directory {
         )
     }
 
+    /// Returns the number of files that the file system may have in all, used and free; `nil` where it
+    /// sets none.
+    public func mostFiles() throws(FileError) -> Int64? {
+        var status = statvfs()
+        _ = try Self.attempt("look at", path) { unsafe fstatvfs(descriptor.rawValue, &status) }
+        return status.f_files == 0 ? nil : Int64(clamping: status.f_files)
+    }
+
     /// Returns how many bytes the file system has in all, used and free.
     public func fileSystemSize() throws(FileError) -> Int64 {
         var status = statvfs()

@@ -34,6 +34,13 @@ public struct FileError: Error, Equatable, Sendable {
     /// Whether the file system, or the share of it this user may fill, is full.
     public var isOutOfSpace: Bool { errno == .noSpace || errno == Self.quotaExceeded }
 
+    /// Whether this process or the machine had too few threads, descriptors or too little memory for the
+    /// call: it says nothing about the file.
+    public var isOutOfResources: Bool {
+        [.resourceTemporarilyUnavailable, .noMemory, .tooManyOpenFiles, .tooManyOpenFilesInSystem]
+            .contains(errno)
+    }
+
     /// EDQUOT, which swift-system names only on Apple's platforms.
     private static let quotaExceeded = Errno(rawValue: 122)
 }

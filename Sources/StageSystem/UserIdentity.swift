@@ -91,22 +91,10 @@ extension File {
         as user: UserIdentity
     ) throws(FileError) -> File {
         guard user.user != geteuid() else { return try open(readingStored: path) }
-        let result = Mutex<Result<FileDescriptor, FileError>?>(nil)
-        try SystemThread(name: "stage-open") {
-            let opened = Result { () throws(FileError) in
-                let groups = user.groups
-                guard unsafe stage_act_as(user.user, user.group, groups, groups.count) == 0 else {
-                    throw FileError("open", path, Errno(rawValue: errno))
-                }
-                return try open(readingStored: path).release()
-            }
-            result.withLock { $0 = opened }
+        let file = try user.act("open", path) { () throws(FileError) in
+            try open(readingStored: path).release()
         }
-        .join()
-        guard let result = result.withLock({ $0 }) else {
-            throw FileError("open", path, .canceled)
-        }
-        return File(adopting: try result.get(), path: path)
+        return File(adopting: file, path: path)
     }
 
     /// Opens a regular file that is stored on a file system, and touches nothing else on the way: what
@@ -168,5 +156,41 @@ extension Directory {
                 unsafe fchmodat(descriptor.rawValue, $0, mode.rawValue, 0)
             }
         }
+    }
+}
+
+extension UserIdentity {
+    /// Returns the text of a symbolic link, if the user may read it.
+    public func link(at path: FilePath) throws(FileError) -> String {
+        @Sendable func read() throws(FileError) -> String {
+            guard let name = path.lastComponent,
+                let link = try Directory.open(path.removingLastComponent()).link(name)
+            else { throw FileError("read", path, .noSuchFileOrDirectory) }
+            return link
+        }
+        return try user == geteuid() ? read() : act("read", path, read)
+    }
+
+    /// Runs `body` with the user's rights to files, in a thread that has them for good.
+    fileprivate func act<Value: Sendable>(
+        _ operation: String,
+        _ path: FilePath,
+        _ body: @escaping @Sendable () throws(FileError) -> Value
+    ) throws(FileError) -> Value {
+        let result = Mutex<Result<Value, FileError>?>(nil)
+        try SystemThread(name: "stage-\(operation)") {
+            let value = Result { () throws(FileError) in
+                guard unsafe stage_act_as(user, group, groups, groups.count) == 0 else {
+                    throw FileError(operation, path, Errno(rawValue: errno))
+                }
+                return try body()
+            }
+            result.withLock { $0 = value }
+        }
+        .join()
+        guard let result = result.withLock({ $0 }) else {
+            throw FileError(operation, path, .canceled)
+        }
+        return try result.get()
     }
 }

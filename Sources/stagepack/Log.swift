@@ -1,9 +1,10 @@
 import Logging
+import StageTransfer
 
 /// Where the libraries' messages go: standard error, warnings and above.
 enum Log {
     static let logger: Logger = {
-        var logger = Logger(label: "stagepack") { StreamLogHandler.standardError(label: $0) }
+        var logger = Logger(label: "stagepack") { LineLogHandler(label: $0) }
         logger.logLevel = .warning
         return logger
     }()

@@ -5,6 +5,7 @@ import Logging
 import StageControl
 import StageDaemon
 import StageSystem
+import StageTransfer
 import SystemPackage
 import UnixSignals
 
@@ -49,7 +50,7 @@ struct StagePackDaemon: AsyncParsableCommand {
     func run() async throws {
         let environment = ProcessEnvironment.current
         let paths = DaemonPaths(environment: environment, isSystem: geteuid() == 0)
-        var logger = Logger(label: "stagepackd") { StreamLogHandler.standardError(label: $0) }
+        var logger = Logger(label: "stagepackd") { LineLogHandler(label: $0) }
         logger.logLevel = foreground ? .info : .notice
         // What is private is made so; users come through the other directories, and handlers inherit this.
         umask(0o022)

@@ -67,6 +67,17 @@ struct ConnectionTableTests {
         #expect(table.admit(5, of: 2) == .admitted(closing: 1))
     }
 
+    @Test func aRequestThatWaitsForOthersKeepsNobodyOut() {
+        let table = table { $0.worksPerUser = 1 }
+        for id in 1...3 {
+            _ = table.admit(id, of: 1)
+            #expect(table.begin(id) == (id == 1))
+        }
+        _ = table.admit(4, of: 2)
+        #expect(table.admit(5, of: 2) == .admitted(closing: 2))
+        #expect(table.end(1) == [3])
+    }
+
     @Test func streamsHaveALimit() {
         let table = table()
         for id in 1...2 {

@@ -147,7 +147,7 @@ struct HandlerPolicyTests {
         #expect(made.status == 200 && made.body.contains("Bearer secret"))
         // 'sync', a member of the group.
         func ask(_ method: String, _ path: String, _ body: String = "") async throws -> String {
-            try await peer.ask(as: 4, owner, method, path, body).body
+            try await peer.ask(as: 4, owner, method, "\(path)?user=\(owner)", body).body
         }
         for path in ["/v1/sessions/g", "/v1/sessions"] {
             let answer = try await ask("GET", path)

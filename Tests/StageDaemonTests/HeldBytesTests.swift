@@ -30,8 +30,36 @@ struct HeldBytesTests {
         func staged(of user: UInt32) -> [Int64] { held.staged(of: user) }
     }
 
-    private func held(perUser: Int64? = nil, share: Int64 = 100, reserve: Int64 = 10) -> Held {
-        Held(HeldBytes.Limits(perUser: perUser, share: share, exempt: 0, reserve: reserve))
+    private func held(
+        perUser: Int64? = nil,
+        share: Int64 = 100,
+        reserve: Int64 = 10,
+        files: Int? = nil
+    ) -> Held {
+        Held(
+            HeldBytes.Limits(
+                perUser: perUser,
+                share: share,
+                exempt: 0,
+                reserve: reserve,
+                files: files
+            )
+        )
+    }
+
+    @Test func filesWithoutBytesHaveALimit() {
+        let held = held(files: 2)
+        for name in ["a", "b"] {
+            #expect(held.grow(.part(name), to: 0, of: 1, free: 1000) == .granted)
+        }
+        #expect(held.grow(.part("c"), to: 0, of: 1, free: 1000) == .later)
+        #expect(held.grow(.part("a"), to: 1, of: 1, free: 1000) == .granted)
+        #expect(held.grow(.part("c"), to: 0, of: 2, free: 1000) == .granted)
+        for name in ["d", "e", "f"] {
+            #expect(held.grow(.part(name), to: 0, of: 0, free: 1000) == .granted)
+        }
+        held.release(.part("a"))
+        #expect(held.grow(.part("c2"), to: 0, of: 1, free: 1000) == .granted)
     }
 
     @Test func filesOfOneUserAddUp() {

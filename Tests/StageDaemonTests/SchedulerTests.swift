@@ -60,6 +60,24 @@ struct SchedulerTests {
         #expect(scheduler.turn(at: start).start == [5])
     }
 
+    @Test func usersWithoutAConnectionWaitForAPartOfAnHourAtMost() {
+        var scheduler = Scheduler(limits: .init(total: 2, perHost: 6, slice: 300))
+        for id in 1...2 as ClosedRange<Int64> {
+            scheduler.add(id, item(user: UInt32(id), session: id), at: start)
+        }
+        #expect(scheduler.turn(at: start).start.sorted() == [1, 2])
+        scheduler.add(3, item(user: 3, session: 3), at: start)
+        #expect(scheduler.turn(at: start + 299) == .init())
+        #expect(scheduler.nextDeadline == start + 300)
+        #expect(scheduler.turn(at: start + 300) == .init(stop: [1]))
+        scheduler.paused(1, nil, at: start + 300)
+        // The second gives way to the first, which waits now.
+        #expect(scheduler.turn(at: start + 300) == .init(start: [3], stop: [2]))
+        scheduler.paused(2, nil, at: start + 301)
+        #expect(scheduler.turn(at: start + 301) == .init(start: [1]))
+        #expect(scheduler.nextDeadline == start + 600)
+    }
+
     @Test func aUserWhoHasAllConnectionsGivesOneUpForAnother() {
         var scheduler = Scheduler(limits: .init(total: 4, perHost: 6))
         for id in 1...4 as ClosedRange<Int64> { scheduler.add(id, item(user: 1), at: start) }

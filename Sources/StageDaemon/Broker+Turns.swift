@@ -1,0 +1,40 @@
+import FoundationEssentials
+import StageControl
+
+extension Broker {
+    /// Lets the scheduler decide, and has done what it decides.
+    ///
+    /// One user's tens of thousands of hosts make a turn long. Turns take a tenth of the time at most: the
+    /// next one is put off, and requests are answered in between.
+    func turn() {
+        guard hasStarted, !isTurnPutOff else { return }
+        let start = ContinuousClock.now
+        guard start >= nextTurn else {
+            isTurnPutOff = true
+            Task {
+                // Cancelled by nobody; a daemon that ends decides nothing more.
+                try? await Task.sleep(until: nextTurn, clock: .continuous)
+                isTurnPutOff = false
+                self.turn()
+            }
+            return
+        }
+        defer {
+            let spent = ContinuousClock.now - start
+            if spent > .milliseconds(5) { nextTurn = .now + spent * 9 }
+        }
+        let now = Date.now
+        let turn = scheduler.turn(at: now)
+        for id in turn.stop { live[id]?.switchOff.stop() }
+        for id in turn.start {
+            let session = scheduler.items[id]?.session ?? 0
+            let transfer = LiveTransfer(id, total: nil) { [weak self] event in
+                self?.pass(event, session)
+            }
+            live[id] = transfer
+            command.yield(.run(id, transfer))
+            tell(.changed, id) { $0.state = .running }
+        }
+        setTimer()
+    }
+}

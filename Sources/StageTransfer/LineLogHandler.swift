@@ -1,0 +1,45 @@
+public import Logging
+import StageModel
+
+/// A handler of log messages that writes each as one line to standard error.
+///
+/// What clients and servers chose, names of sessions for example, is a part of messages. Their control
+/// characters are escaped, so nobody writes a line, or a priority of systemd's (sd-daemon(3)), of their own.
+public struct LineLogHandler: LogHandler {
+    private var base: StreamLogHandler
+
+    /// Creates a handler for a logger with this label.
+    public init(label: String) { base = StreamLogHandler.standardError(label: label) }
+
+    /// The least important level that is written.
+    public var logLevel: Logger.Level {
+        get { base.logLevel }
+        set { base.logLevel = newValue }
+    }
+
+    /// What every message tells.
+    public var metadata: Logger.Metadata {
+        get { base.metadata }
+        set { base.metadata = newValue }
+    }
+
+    /// What else every message tells, asked for when it is written.
+    public var metadataProvider: Logger.MetadataProvider? {
+        get { base.metadataProvider }
+        set { base.metadataProvider = newValue }
+    }
+
+    /// What every message tells under a key.
+    public subscript(metadataKey key: String) -> Logger.Metadata.Value? {
+        get { base[metadataKey: key] }
+        set { base[metadataKey: key] = newValue }
+    }
+
+    /// Writes a message.
+    public func log(event: LogEvent) {
+        var event = event
+        event.message = "\(event.message.description.escapingControls())"
+        event.metadata = event.metadata?.mapValues { "\($0.description.escapingControls())" }
+        base.log(event: event)
+    }
+}

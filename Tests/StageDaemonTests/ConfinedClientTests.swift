@@ -1,0 +1,204 @@
+import FoundationEssentials
+import Glibc
+import StageControl
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+/// Clients of the daemon of all users that are kept from files or from the network, or that are not to
+/// be told apart from somebody else.
+@Suite(
+    .directory,
+    .daemon,
+    .server,
+    .enabled("clients of several users take root") { geteuid() == 0 }
+)
+struct ConfinedClientTests {
+    private let daemon: DaemonProcess
+    private let peer: Peer
+    private let server = TestServer.current
+    private let user: UInt32 = 1
+    private let path = "/v1/sessions/s/tasks"
+
+    init() async throws {
+        daemon = try .required()
+        for path in [daemon.directory, daemon.directory.removingLastComponent()] {
+            try Directory.open(path).setMode(.directory)
+        }
+        try daemon.configure(#"{"settlingTime": 0, "retryBase": 0.05, "relaunchDelay": 0.1}"#)
+        try await daemon.start()
+        peer = try Peer(daemon)
+        server.answer("/a", with: .content(content(1000)))
+        server.answer("/u", with: .status(201))
+    }
+
+    private func task(_ kind: String) -> String {
+        let file = #", "file": "/etc/hostname""#
+        let url = server.url(kind == "upload" ? "/u" : "/a")
+        return #"{"tasks": [{"token": "\#(UUID())", "kind": "\#(kind)", "url": "\#(url)""#
+            + "\(kind == "upload" ? file : "")}]}"
+    }
+
+    /// Asks as the user from within namespaces that unshare(1) makes for them.
+    private func ask(within namespaces: [String], _ body: String) async throws -> String {
+        let identity = ["--reuid=\(user)", "--regid=\(user)", "--clear-groups"]
+        let command =
+            ["/usr/bin/unshare"] + namespaces + ["/usr/bin/setpriv"] + identity
+            + peer.command("ask", "POST", path, body)
+        return try await peer.run(as: 0, 0, command)
+    }
+
+    @Test func whoIsKeptFromFilesHasNoneUploaded() async throws {
+        _ = try await peer.ask(as: user, user, "PUT", "/v1/sessions/s", "{}")
+        let plain = try await peer.ask(as: user, user, "POST", path, task("upload"))
+        #expect(plain.status == 200, "\(plain)")
+        let confined = try await peer.ask(
+            as: user,
+            user,
+            "POST",
+            path,
+            task("upload"),
+            privileges: ["--clear-groups", "--no-new-privs"]
+        )
+        #expect(confined.status == 403 && confined.body.contains("no_new_privs"), "\(confined)")
+        let hidden = try await ask(within: ["--mount"], task("upload"))
+        #expect(hidden.hasPrefix("403") && hidden.contains("mount namespace"), "\(hidden)")
+        try await poll("the first is not sent") { server.bodies(for: "/u").count == 1 }
+        // It needs no file for a download.
+        #expect(try await ask(within: ["--mount"], task("download")).hasPrefix("200"))
+    }
+
+    @Test func whoIsKeptFromTheNetworkHasNothingTransferred() async throws {
+        _ = try await peer.ask(as: user, user, "PUT", "/v1/sessions/s", "{}")
+        for kind in ["download", "upload"] {
+            let answer = try await ask(within: ["--net"], task(kind))
+            #expect(answer.hasPrefix("403") && answer.contains("network namespace"), "\(answer)")
+        }
+        #expect(server.requests(for: "/a").isEmpty && server.requests(for: "/u").isEmpty)
+    }
+
+    @Test func whoCanGainFewerCapabilitiesGetsNoHandler() async throws {
+        let answer = try await peer.ask(
+            as: 0,
+            0,
+            "PUT",
+            "/v1/sessions/s",
+            #"{"handler": {"command": ["/bin/true"]}}"#,
+            privileges: ["--clear-groups", "--bounding-set=-all"]
+        )
+        #expect(answer.status == 403 && answer.body.contains("fewer capabilities"), "\(answer)")
+    }
+
+    @Test func aNameMeansNoSessionOfSomebodyElse() async throws {
+        let (attacker, group): (UInt32, UInt32) = (4, 65534)
+        let shared = #"{"group": "nogroup"}"#
+        _ = try await peer.ask(as: attacker, group, "PUT", "/v1/sessions/s", shared)
+        for member in [user, 0] {
+            let answer = try await peer.ask(as: member, group, "POST", path, task("download"))
+            #expect(answer.status == 404, "\(answer)")
+            let named = try await peer.ask(
+                as: member,
+                group,
+                "POST",
+                "\(path)?user=\(attacker)",
+                task("download")
+            )
+            #expect(named.status == 200, "\(named)")
+        }
+        let stranger = try await peer.ask(
+            as: user,
+            user,
+            "POST",
+            "\(path)?user=\(attacker)",
+            task("download")
+        )
+        #expect(stranger.status == 404)
+    }
+
+    @Test func noNameBeginsALineOfTheLog() async throws {
+        let forged = "<0>sshd[1]: Accepted publickey for root"
+        let name = "s%0A%3C0%3Ekernel: panic".replacing(" ", with: "%20")
+        let handler = #"{"handler": {"command": ["/none\n\#(forged)"]}}"#
+        // A regular user of this machine is not taken for granted; root may do the same to root's log.
+        let made = try await peer.ask(as: 0, 0, "PUT", "/v1/sessions/\(name)", handler)
+        #expect(made.status == 200, "\(made)")
+        _ = try await peer.ask(as: 0, 0, "POST", "/v1/sessions/\(name)/tasks", task("download"))
+        try await poll("the handler is not started") {
+            try daemon.said().contains("A handler could not be started")
+        }
+        let lines = try daemon.said().split(whereSeparator: \.isNewline)
+        #expect(!lines.contains { $0.hasPrefix("<0>") }, "\(lines)")
+        #expect(lines.contains { $0.contains("\\u{A}<0>kernel") }, "\(lines)")
+    }
+}
+
+/// Clients that ask and do not read.
+@Suite(.directory, .daemon, .server)
+struct UnreadAnswerTests {
+    private let daemon: DaemonProcess
+    private let peer: Peer
+
+    init() async throws {
+        daemon = try .required()
+        try daemon.configure(#"{"settlingTime": 0, "retryBase": 0.05}"#)
+        try await daemon.start()
+        peer = try Peer(daemon)
+    }
+
+    /// Asks twice at once on each of many connections, reads nothing, and prints how many of the four that
+    /// are worked on first are still open after 75 seconds: an answer has 30 and the next request 20.
+    private static let script = """
+        import os, select, socket, sys, time
+        connections = []
+        for _ in range(60):
+            one = socket.socket(socket.AF_UNIX)
+            one.connect(os.environ['STAGEPACK_SOCKET'])
+            one.sendall(b'GET /v1/sessions HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n' * 2)
+            connections.append(one)
+            # The first four are worked on, and nobody else is while they do not read.
+            if len(connections) <= 4: select.select([one], [], [])
+        others, connections = connections[4:], connections[:4]
+        poll = select.poll()
+        for one in connections: poll.register(one, select.POLLRDHUP)
+        end = time.monotonic() + 75
+        while connections and time.monotonic() < end:
+            for number, _ in poll.poll(1000):
+                poll.unregister(number)
+                connections = [one for one in connections if one.fileno() != number]
+        print(len(connections))
+        """
+
+    @Test func answersThatAreNotReadTakeLittleMemoryAndEnd() async throws {
+        var configuration = SessionConfiguration()
+        for number in 10..<100 {
+            configuration.headers["A\(number)"] = String(repeating: "x", count: 640)
+        }
+        for number in 0..<200 {
+            _ = try await daemon.client.makeSession("s\(number)", configuration: configuration)
+        }
+        let process = try #require(daemon.process)
+        let before = try memory(of: process)
+        async let left = peer.run(
+            as: geteuid(),
+            getegid(),
+            ["/usr/bin/python3", "-c", Self.script],
+            privileges: ["--keep-groups"]
+        )
+        var most: Int64 = 0
+        for _ in 0..<20 {
+            try await Task.sleep(for: .seconds(1))
+            most = max(most, try memory(of: process))
+        }
+        // All of an answer is 11 MiB: sixty of them would be 660.
+        #expect(most - before < 100 << 20, "\((most - before) >> 20) MiB")
+        #expect(try await left == "0\n")
+    }
+
+    private func memory(of process: Int32) throws -> Int64 {
+        let status = try text(of: FilePath("/proc/\(process)/status"))
+        let line = try #require(status.split(separator: "\n").first { $0.hasPrefix("VmRSS:") })
+        let number = line.split(separator: " ", omittingEmptySubsequences: true).dropLast().last
+        return try #require(number.flatMap { Int64($0) }) << 10
+    }
+}
