@@ -7,7 +7,7 @@ struct Caller: Sendable {
     var identity: UserIdentity
     /// The number of the process.
     var process: Int32
-    /// The process itself, where the kernel hands it out and it was asked for.
+    /// The process itself, where it was asked for.
     var peer: PeerProcess?
     /// The user whose session is meant, if not the caller.
     var owner: UInt32?

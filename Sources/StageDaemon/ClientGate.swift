@@ -110,8 +110,8 @@ final class Client: Sendable {
         setDeadline(Self.headTime)
     }
 
-    /// The process at the other end; `nil` if the kernel cannot hand it out.
-    func process() async -> PeerProcess? { await PeerProcess(of: channel) }
+    /// The process at the other end.
+    func process() async -> PeerProcess { await PeerProcess(of: channel, peer) }
 
     /// Takes note of the head of a request.
     func beginRequest() { setDeadline(Self.bodyTime) }

@@ -6,8 +6,7 @@ import SystemPackage
 /// A handler is a process that the daemon makes, so it has none of what the client's process was
 /// denied: a filter of system calls, `no_new_privs`, a namespace. A client that is confined in such a
 /// way is refused, and so are the users that services run as, whose privileges are given up on purpose.
-/// Where the kernel cannot hand out the process itself (before Linux 6.5), its number counts, which another
-/// process of the same user may have by then.
+/// The process has to be the one that connected (``PeerProcess``): a client that has ended gets no handler.
 struct HandlerPolicy: Sendable {
     /// Names of system users that may have handlers all the same.
     var exceptions: [String] = []
@@ -36,7 +35,8 @@ struct HandlerPolicy: Sendable {
     static func restriction(of caller: Caller) -> String? {
         guard let own = ProcessPrivileges(ofProcess: "self"),
             let client = ProcessPrivileges(ofProcess: "\(caller.process)"),
-            client.users == [caller.user], caller.peer?.isAlive ?? true
+            // The last of the three: what was read is of the process that has the number still.
+            client.users == [caller.user], caller.peer?.hasItsNumber ?? false
         else { return "has a process that the daemon cannot look at" }
         if let restriction = client.restriction(beyond: own) { return restriction }
         if !ProcessNamespaces.sharesMounts(caller.process) {

@@ -9,6 +9,8 @@ import SystemPackage
 struct PeerCredentials: Sendable {
     /// The number of the process.
     var process: Int32
+    /// The time when the connection was accepted: at that moment or before, the process had the number.
+    var accepted: BootTime
     /// The effective user.
     var user: UInt32
     /// The effective group.
@@ -30,6 +32,7 @@ struct PeerCredentials: Sendable {
         return credentials.and(groups(of: provider)).map { peer, groups in
             PeerCredentials(
                 process: peer.process,
+                accepted: .now,
                 user: peer.user,
                 group: peer.group,
                 groups: [peer.group] + groups.filter { $0 != peer.group }
@@ -79,35 +82,95 @@ private struct GroupList: Sendable {
     }
 }
 
-/// The process that connected to a Unix socket, which keeps its number from meaning another one unseen
-/// (`SO_PEERPIDFD`, Linux 6.5).
+/// The process that connected to a Unix socket, told from a later one that has its number.
+///
+/// The kernel hands the process itself out (`SO_PEERPIDFD`, Linux 6.5). An older one does not: there, a
+/// process counts as the one that connected if it was started before the connection was accepted.
 final class PeerProcess: Sendable {
-    private let descriptor: SystemPackage.FileDescriptor
+    private enum Identity {
+        case descriptor(SystemPackage.FileDescriptor)
+        case number(Int32, accepted: BootTime)
+        case ended
+    }
 
-    /// Asks the kernel for the process at the other end; `nil` if it cannot tell.
-    init?(of channel: any Channel) async {
-        guard let provider = channel as? any SocketOptionProvider,
-            // Kernels before 6.5, and processes that have ended.
-            let file: CInt = try? await provider.unsafeGetSocketOption(
+    private let identity: Identity
+
+    /// Asks the kernel for the process at the other end.
+    init(of channel: any Channel, _ credentials: PeerCredentials) async {
+        identity = await Self.identity(of: channel, credentials)
+    }
+
+    private static func identity(
+        of channel: any Channel,
+        _ credentials: PeerCredentials
+    ) async -> Identity {
+        guard let provider = channel as? any SocketOptionProvider else { return .ended }
+        do {
+            let file: CInt = try await provider.unsafeGetSocketOption(
                 level: .socket,
-                name: .init(rawValue: Self.option)
+                name: .init(rawValue: option)
             ).get()
-        else { return nil }
-        descriptor = SystemPackage.FileDescriptor(rawValue: file)
+            return .descriptor(SystemPackage.FileDescriptor(rawValue: file))
+        } catch let error as IOError where error.errnoCode == ENOPROTOOPT {
+            return .number(credentials.process, accepted: credentials.accepted)
+        } catch {
+            // The kernel could hand it out, and has none any more.
+            return .ended
+        }
     }
 
     deinit {
         // Nothing was written to it.
-        try? descriptor.close()
+        if case .descriptor(let file) = identity { try? file.close() }
     }
 
-    /// Whether the process has not ended yet, so that its number is still its own.
-    var isAlive: Bool {
-        var event = pollfd(fd: descriptor.rawValue, events: Int16(POLLIN), revents: 0)
-        // Readable once the process has ended (pidfd_open(2)).
-        return unsafe Glibc.poll(&event, 1, 0) == 0
+    /// Whether the number of the process still means the process that connected.
+    ///
+    /// Before Linux 6.5 this reads a file of `/proc`.
+    var hasItsNumber: Bool {
+        switch identity {
+        case .descriptor(let file):
+            var event = pollfd(fd: file.rawValue, events: Int16(POLLIN), revents: 0)
+            // Readable once the process has ended (pidfd_open(2)).
+            return unsafe Glibc.poll(&event, 1, 0) == 0
+        case .number(let number, let accepted):
+            return BootTime(ofStart: number).map { $0 <= accepted } ?? false
+        case .ended: return false
+        }
     }
 
     /// `SO_PEERPIDFD`.
     private static let option: CInt = 77
+}
+
+/// A time since the machine was started, in the ticks that the kernel dates processes by.
+struct BootTime: Comparable, Sendable {
+    private let ticks: UInt64
+
+    /// The present.
+    static var now: BootTime {
+        var time = timespec()
+        unsafe clock_gettime(CLOCK_BOOTTIME, &time)
+        let rate = UInt64(sysconf(CInt(_SC_CLK_TCK)))
+        let fraction = UInt64(time.tv_nsec) * rate / 1_000_000_000
+        return BootTime(ticks: UInt64(time.tv_sec) * rate + fraction)
+    }
+
+    private init(ticks: UInt64) { self.ticks = ticks }
+
+    /// Reads when a process was started (proc_pid_stat(5)); `nil` if there is none of that number.
+    init?(ofStart process: Int32) {
+        let path = FilePath("/proc/\(process)/stat")
+        // A process that has ended is not told apart from one that is hidden.
+        guard let bytes = try? File.open(readingRegular: path).readAll(limit: 1 << 12),
+            // The second field is a name, and may hold anything.
+            let end = bytes.lastIndex(of: UInt8(ascii: ")"))
+        else { return nil }
+        let fields = bytes[end...].split(separator: UInt8(ascii: " "))
+        guard fields.count > 20, let ticks = UInt64(String(decoding: fields[20], as: UTF8.self))
+        else { return nil }
+        self.ticks = ticks
+    }
+
+    static func < (left: Self, right: Self) -> Bool { left.ticks < right.ticks }
 }

@@ -95,6 +95,111 @@ struct HandlerPolicyTests {
         #expect(answer.hasPrefix("403") && answer.contains("user namespace"), "\(answer)")
     }
 
+    /// Connects as a confined process, ends, and asks for a handler from a child of it once its number is
+    /// that of another process of the same user, which nothing confines.
+    private static let reuse = """
+        import ctypes, os, socket, struct, sys, time
+        user, body = int(sys.argv[1]), sys.argv[2]
+        libc = ctypes.CDLL(None, use_errno=True)
+        def become():
+            os.setgroups([])
+            os.setresgid(user, user, user)
+            os.setresuid(user, user, user)
+        wait, go = os.pipe()
+        result, told = os.pipe()
+        first = os.fork()
+        if first == 0:
+            become()
+            libc.prctl(38, 1, 0, 0, 0)
+            client = socket.socket(socket.AF_UNIX)
+            client.connect(os.environ["STAGEPACK_SOCKET"])
+            # The answer shows that the connection was accepted.
+            client.sendall(b"GET /v1/ HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n")
+            client.recv(1 << 16)
+            if os.fork() == 0:
+                os.close(go)
+                os.read(wait, 1)
+                head = "PUT /v1/sessions/s HTTP/1.1\\r\\nHost: x\\r\\nContent-Length: %d\\r\\n\\r\\n"
+                client.sendall((head % len(body) + body).encode())
+                os.write(told, client.recv(1 << 16))
+            os._exit(0)
+        os.waitpid(first, 0)
+        # Later than the first by more than a tick of the clock that the kernel dates processes by.
+        time.sleep(0.1)
+        number = ctypes.c_int(first)
+        wanted = struct.pack("11Q", 0, 0, 0, 0, 17, 0, 0, 0, ctypes.addressof(number), 1, 0)
+        second = libc.syscall(435, wanted, len(wanted))
+        if second < 0: sys.exit("clone3: %s" % os.strerror(ctypes.get_errno()))
+        if second == 0:
+            os.close(wait)
+            os.close(told)
+            become()
+            time.sleep(60)
+            os._exit(0)
+        assert second == first
+        while b"%d" % user not in open("/proc/%d/status" % second, "rb").read().split(b"Uid:")[1][:9]:
+            time.sleep(0.01)
+        os.close(wait)
+        os.close(told)
+        os.write(go, b"x")
+        print(os.read(result, 1 << 16).decode())
+        os.kill(second, 9)
+        """
+
+    @Test(arguments: [nil, OldKernel.withoutPeerProcesses])
+    func anotherProcessWithTheNumberOfTheClientIsNotTakenForIt(kernel: OldKernel?) async throws {
+        if let kernel {
+            try await daemon.kill()
+            try await daemon.start(by: kernel.wrapper(in: Directory.open(daemon.directory)))
+        }
+        let body = #"{"handler": {"command": ["/bin/true"]}}"#
+        // That the machinery works: a process that stays what it is gets its handler.
+        let honest = try await makeSession(as: user, privileges: alone)
+        #expect(honest.status == 200, "\(honest)")
+        let answer = try await peer.run(
+            as: 0,
+            0,
+            ["/usr/bin/python3", "-c", Self.reuse, "\(user)", body]
+        )
+        #expect(answer.hasPrefix("HTTP/1.1 403 "), "\(answer)")
+        #expect(answer.contains("the process of the client cannot be looked at"))
+    }
+
+    @Test func eachHandlerHasASessionKeyringOfItsOwn() async throws {
+        let target = "/tmp/stagepack-keys-\(UInt64.random(in: 0 ... .max))"
+        // The number of the session keyring, as keyctl(2) tells it.
+        let code = "import ctypes; print(ctypes.CDLL(None).syscall(\(Self.keyctl), 0, -3, 0))"
+        let script = "python3 -c '\(code)' > \(target).$STAGEPACK_SESSION"
+        defer { for name in ["a", "b"] { unsafe _ = unlink("\(target).\(name)") } }
+        for name in ["a", "b"] {
+            let handler = #"{"handler": {"command": ["/bin/sh", "-c", "\#(script)"]}}"#
+            let made = try await peer.ask(as: user, user, "PUT", "/v1/sessions/\(name)", handler)
+            #expect(made.status == 200, "\(made)")
+            let task = #"{"token": "t", "kind": "download", "url": "\#(server.url("/a"))"}"#
+            let path = "/v1/sessions/\(name)/tasks"
+            _ = try await peer.ask(as: user, user, "POST", path, #"{"tasks": [\#(task)]}"#)
+        }
+        func keyring(_ name: String) throws -> Int {
+            // Not there yet is what is waited for.
+            let line = try? text(of: FilePath("\(target).\(name)"))
+            return Int(line?.dropLast() ?? "") ?? 0
+        }
+        try await poll("the handlers are not started") {
+            try ["a", "b"].allSatisfy { try keyring($0) != 0 }
+        }
+        if try keyring("a") == -1 { return }  // A kernel without keyrings: nothing is shared.
+        #expect(try keyring("a") != keyring("b"))
+        // Nor is it the keyring that all processes of the user share.
+        let shared = try await peer.run(as: user, user, ["/usr/bin/python3", "-c", code])
+        #expect(try Int(shared.dropLast()) != keyring("a"))
+    }
+
+    #if arch(x86_64)
+    private static let keyctl = 250
+    #else
+    private static let keyctl = 219
+    #endif
+
     @Test func aHandlerHasTheGroupsOfTheClientAndNoOthers() async throws {
         for (privileges, expected) in [(alone, "1"), (member, "1 4242")] {
             let name = "groups-\(UInt64.random(in: 0 ... .max))"

@@ -3,6 +3,7 @@ import StageContainer
 import StageControl
 import StageModel
 import StageSystem
+import StageTesting
 import SystemPackage
 import Testing
 
@@ -126,5 +127,15 @@ struct Installed {
     /// Runs the program.
     func run(_ arguments: String...) async throws -> Program.Ending {
         try await world.program.run(arguments)
+    }
+}
+
+extension Installed {
+    /// Runs the program on an old kernel, as the user that runs the tests.
+    mutating func move(to kernel: OldKernel) throws {
+        let program = try Program.path.string
+        var wrapper = world.program.wrapper.dropLast()
+        wrapper += try kernel.wrapper(in: world.directory) + [program]
+        world.program.wrapper = Array(wrapper)
     }
 }

@@ -1,39 +1,43 @@
 import Glibc
-import StageSystem
+public import StageSystem
 import SystemPackage
-import Testing
+public import Testing
 
 /// A kernel that lacks what later ones have, as far as a program can tell.
 ///
 /// A filter of system calls in front of the program answers for the kernel: it tells an older version of
 /// Landlock, or none. The program then asks for less, and what it does not ask for this machine's kernel
 /// does not restrict, as the old one could not.
-enum OldKernel: Hashable, Sendable, CustomTestStringConvertible {
+public enum OldKernel: Hashable, Sendable, CustomTestStringConvertible {
     /// One that has this version of Landlock.
     case landlock(version: Int)
     /// One without Landlock.
     case withoutLandlock
     /// One without filters of system calls.
     case withoutFilters
+    /// One that hands out no process at the other end of a socket (before Linux 6.5).
+    case withoutPeerProcesses
 
-    var testDescription: String {
+    /// The words for a test's arguments.
+    public var testDescription: String {
         switch self {
         case .landlock(let version): "version \(version) of Landlock"
         case .withoutLandlock: "no Landlock"
         case .withoutFilters: "no filters of system calls"
+        case .withoutPeerProcesses: "no processes of peers"
         }
     }
 
     /// Whether this machine's kernel can stand in for it.
-    var isSimulated: Bool {
+    public var isSimulated: Bool {
         switch self {
         case .landlock(let version): version <= Confinement.supportedVersion
-        case .withoutLandlock, .withoutFilters: true
+        case .withoutLandlock, .withoutFilters, .withoutPeerProcesses: true
         }
     }
 
     /// A wrapper that runs a program on this kernel; its script is written into the directory.
-    func wrapper(in directory: Directory) throws -> [String] {
+    public func wrapper(in directory: Directory) throws -> [String] {
         let path = directory.path.appending("old-kernel.py")
         if try directory.status("old-kernel.py") == nil {
             try directory.file(creating: "old-kernel.py").write(Array(Self.script.utf8).span, at: 0)
@@ -43,6 +47,7 @@ enum OldKernel: Hashable, Sendable, CustomTestStringConvertible {
             case .landlock(let version): "\(version)"
             case .withoutLandlock: "0"
             case .withoutFilters: "unfiltered"
+            case .withoutPeerProcesses: "unnamed"
             }
         return ["/usr/bin/python3", path.string, mode]
     }
@@ -65,6 +70,11 @@ enum OldKernel: Hashable, Sendable, CustomTestStringConvertible {
             code += refuse(SECCOMP, errno.ENOSYS)
             code += [(EQUAL, 0, 3, PRCTL), (LOAD, 0, 0, 16), (EQUAL, 0, 1, 22),
                      (ANSWER, 0, 0, ERROR | errno.EINVAL)]
+        elif mode == 'unnamed':
+            # getsockopt(2) of SO_PEERPIDFD at the level SOL_SOCKET.
+            call = 55 if os.uname().machine == 'x86_64' else 209
+            code += [(EQUAL, 0, 5, call), (LOAD, 0, 0, 24), (EQUAL, 0, 3, 1), (LOAD, 0, 0, 32),
+                     (EQUAL, 0, 1, 77), (ANSWER, 0, 0, ERROR | errno.ENOPROTOOPT)]
         elif mode == '0':
             for call in [444, 445, 446]: code += refuse(call, errno.ENOSYS)
         else:
@@ -75,7 +85,8 @@ enum OldKernel: Hashable, Sendable, CustomTestStringConvertible {
         class Program(ctypes.Structure):
             _fields_ = [('length', ctypes.c_ushort), ('filter', ctypes.c_void_p)]
         given = Program(len(code), ctypes.addressof(filter))
-        libc.prctl(38, 1, 0, 0, 0)
+        # A program that judges other processes must not be confined itself; root needs no promise.
+        if mode != 'unnamed': libc.prctl(38, 1, 0, 0, 0)
         listener = libc.syscall(SECCOMP, 1, 8 if mode.isdigit() and mode != '0' else 0,
                                 ctypes.byref(given))
         if listener < 0: sys.exit('seccomp: %s' % os.strerror(ctypes.get_errno()))
@@ -92,14 +103,4 @@ enum OldKernel: Hashable, Sendable, CustomTestStringConvertible {
         if listener > 0: os.close(listener)
         os.execv(program[0], program)
         """
-}
-
-extension Installed {
-    /// Runs the program on an old kernel, as the user that runs the tests.
-    mutating func move(to kernel: OldKernel) throws {
-        let program = try Program.path.string
-        var wrapper = world.program.wrapper.dropLast()
-        wrapper += try kernel.wrapper(in: world.directory) + [program]
-        world.program.wrapper = Array(wrapper)
-    }
 }
