@@ -10,7 +10,6 @@
 #include <malloc.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -55,10 +54,10 @@ STAGE_CHECKED static inline int stage_renameat2(
     return (int)syscall(SYS_renameat2, from, name, to, target, flags);
 }
 
-/// Takes or tries an open-file-description lock on the whole file (fcntl(2)).
-STAGE_CHECKED static inline int stage_ofd_lock(int file, short type, int wait) {
+/// Tries to take an open-file-description lock on the whole file (fcntl(2)).
+STAGE_CHECKED static inline int stage_ofd_lock(int file, short type) {
     struct flock lock = {.l_type = type, .l_whence = SEEK_SET};
-    return fcntl(file, wait ? F_OFD_SETLKW : F_OFD_SETLK, &lock);
+    return fcntl(file, F_OFD_SETLK, &lock);
 }
 
 /// Tells whether another open file holds a lock that forbids one of `type` (fcntl(2)): 1 if so, else 0.
@@ -67,9 +66,6 @@ STAGE_CHECKED static inline int stage_ofd_is_locked(int file, short type) {
     if (fcntl(file, F_OFD_GETLK, &lock) == -1) return -1;
     return lock.l_type != F_UNLCK;
 }
-
-/// Takes a lock on the whole file for which no right to write is needed: `operation` is that of flock(2).
-STAGE_CHECKED static inline int stage_flock(int file, int operation) { return flock(file, operation); }
 
 /// Tells whether the extended attribute `name` of an open file is the one character `value`.
 STAGE_CHECKED static inline int stage_has_attribute(int file, const char *name, char value) {

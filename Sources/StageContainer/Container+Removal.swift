@@ -130,7 +130,8 @@ extension Container {
     ) throws(ContainerError) -> Removal {
         try ContainerError.wrapping { () throws(FileError) in
             var removal = Removal()
-            if let alone = try FileLock.attempt(try locks.lockFile(Self.birthLock), .exclusive) {
+            let births = try lockFile(Self.birthLock, in: locks)
+            if let alone = try FileLock.attempt(births, .exclusive) {
                 for entry in try staging.entries()
                 where !isWantedArea(entry.name, isWanted) {
                     guard try isAbandoned(entry) else { continue }

@@ -86,7 +86,7 @@ public final class Container: Sendable {
     /// Takes the lock on a pack, or returns `nil` if another process or task works on it.
     public func attemptLock(_ id: PackID) throws(ContainerError) -> PackLock? {
         try ContainerError.wrapping { () throws(FileError) in
-            let file = try locks.lockFile(id.component)
+            let file = try lockFile(id.component, in: locks)
             guard let lock = try FileLock.attempt(file, .exclusive) else { return nil }
             return PackLock(id: id, lock: lock)
         }

@@ -45,22 +45,12 @@ extension Container {
             throw FileError("lock", downloads.path.appending(name), .invalidArgument)
         }
         while true {
-            let file = try downloads.lockFile(lockName)
+            let file = try lockFile(lockName, in: downloads)
             let inode = try file.status().inode
             guard let lock = try FileLock.attempt(file, .exclusive) else { return nil }
             // The one before may have removed the file between the two.
             guard try downloads.status(FilePath(lockName))?.inode == inode else { continue }
             return DownloadLock(downloads, lockName, lock)
         }
-    }
-}
-
-extension Directory {
-    /// Opens a lock file, making it where it is missing.
-    ///
-    /// A user that may open a file may lock it, and hold up all others: lock files are their owner's
-    /// alone, those too that were made with other permission bits.
-    func lockFile(_ name: FilePath.Component) throws(FileError) -> File {
-        try file(updating: FilePath(name), exactly: .ownerReadWrite)
     }
 }

@@ -74,10 +74,7 @@ extension Container {
         continuing digest: Digest
     ) throws(ContainerError) -> StagingArea {
         try ContainerError.wrapping { () throws(FileError) in
-            let birth = try FileLock.wait(
-                for: try locks.lockFile(Self.birthLock),
-                .shared
-            )
+            let birth = try waitForBirths()
             let text = "\(lock.id.text.prefix(64)).\(digest)"
             guard let name = FilePath.Component(text) else {
                 throw FileError("create", staging.path, .invalidArgument)
@@ -92,14 +89,16 @@ extension Container {
     public func makeStagingArea(_ lock: PackLock) throws(ContainerError) -> StagingArea {
         try ContainerError.wrapping { () throws(FileError) in
             // A sweep must not meet the area between its birth and its lock.
-            let birth = try FileLock.wait(
-                for: try locks.lockFile(Self.birthLock),
-                .shared
-            )
+            let birth = try waitForBirths()
             let area = try area(named: try makeUniqueName(lock.id.text), for: lock.id)
             _ = consume birth
             return area
         }
+    }
+
+    /// Waits until no process removes dead areas, which takes as long as their files are many.
+    private func waitForBirths() throws(FileError) -> FileLock {
+        try waitForLock(Self.birthLock, .shared, seconds: 300)
     }
 
     /// Makes or takes over the area of a name, which no living process has.

@@ -134,7 +134,7 @@ extension Container {
     ) throws(ContainerError) {
         let lock: FileLock
         do throws(FileError) {
-            lock = try lockHistories()
+            lock = try waitForLock(Self.historyLock, .exclusive)
         } catch {
             throw .file(error)
         }
@@ -150,16 +150,6 @@ extension Container {
             )
         }
         _ = consume lock
-    }
-
-    private func lockHistories() throws(FileError) -> FileLock {
-        for _ in 0..<500 {
-            let file = try locks.lockFile(Self.historyLock)
-            if let lock = try FileLock.attempt(file, .exclusive) { return lock }
-            usleep(10_000)
-        }
-        let path = locks.path.appending(Self.historyLock)
-        throw FileError("lock", path, .resourceTemporarilyUnavailable)
     }
 
     /// Forgets an application: its manifest and what is remembered of it.

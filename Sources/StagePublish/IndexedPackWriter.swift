@@ -83,7 +83,7 @@ public struct IndexedPackWriter: Sendable {
         }
         let lock: StoreLock
         do throws(FileError) {
-            lock = try StoreLock(store, bundles: bundles)
+            lock = try await StoreLock(store)
         } catch {
             throw .file(error)
         }

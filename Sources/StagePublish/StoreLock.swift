@@ -1,26 +1,37 @@
 import StageSystem
 import SystemPackage
 
-/// Tells others that somebody writes into a store, while the value lives.
+/// Tells others that a process writes into a store, while the value lives.
 ///
-/// It makes nobody wait: what is written has names of its own until it is whole. But hidden files that
-/// nobody works on were left by runs that were killed, as large as what they had made, and they are removed
-/// by the next run that is alone.
+/// It makes others wait for a sweep alone: what is written has names of its own until it is whole. But hidden
+/// files that no process works on were left by runs that were killed, as large as what they had made, and they
+/// are removed by the next run that is alone.
 struct StoreLock: ~Copyable {
-    private let lock: FileLock?
+    private let lock: LockFile?
 
-    /// Removes what earlier runs have left, if nobody else is at work, and takes the lock.
+    /// The name of the lock file, in the store.
+    private static let name: FilePath.Component = ".lock"
+    /// The time that a sweep of another process may take.
+    private static let patience = Duration.seconds(30)
+
+    /// Removes what earlier runs have left, if no other process is at work, and takes the lock.
     ///
     /// Where the file system has no such locks, nothing is removed.
-    init(_ store: Directory, bundles: Directory) throws(FileError) {
+    ///
+    /// - Throws: ``FileError`` of which `isHeldByOthers` is true if another process sweeps for too long.
+    init(_ store: Directory) async throws(FileError) {
         do throws(FileError) {
-            if let alone = try FileLock.attempt(directory: bundles, .exclusive) {
+            if let alone = try LockFile.attempt(Self.name, in: store, .exclusive) {
                 // What cannot be removed now is left to a later run.
                 _ = try? Self.sweep(store)
                 _ = consume alone
             }
-            // Somebody else may be removing the same just now, which is over soon.
-            lock = try FileLock.wait(forDirectory: bundles, .shared)
+            lock = try await LockFile.wait(
+                for: Self.name,
+                in: store,
+                .shared,
+                patience: Self.patience
+            )
         } catch {
             guard [.badFileDescriptor, .noLocks, .notSupported].contains(error.errno) else {
                 throw error

@@ -21,6 +21,18 @@ public struct FileError: Error, Equatable, Sendable {
         self.init("open", path, Self.wrongKind)
     }
 
+    /// Creates the error of a lock that others hold.
+    public init(lockedByOthers path: FilePath) {
+        self.init(Self.lock, path, .resourceTemporarilyUnavailable)
+    }
+
+    private static let lock = "lock"
+
+    /// Whether a lock could not be taken in time because another process holds it.
+    public var isHeldByOthers: Bool {
+        operation == Self.lock && errno == .resourceTemporarilyUnavailable
+    }
+
     /// Whether a regular file was expected, and a fifo, device, socket, directory or symbolic link has
     /// the name.
     public var isNotRegularFile: Bool { errno == Self.wrongKind || errno == .isDirectory }
@@ -48,6 +60,7 @@ public struct FileError: Error, Equatable, Sendable {
 extension FileError: CustomStringConvertible {
     /// The reason, as a sentence fragment a person can read.
     public var description: String {
+        if isHeldByOthers { return "another process holds the lock '\(path)'" }
         let reason = errno == Self.wrongKind ? "it is not a regular file" : "\(errno)"
         return "cannot \(operation) '\(path)': \(reason)"
     }

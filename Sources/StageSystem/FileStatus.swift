@@ -25,6 +25,8 @@ public struct FileStatus: Equatable, Sendable {
     public var inode: UInt64
     /// The number of the user that the file belongs to.
     public var owner: UInt32
+    /// The number of the group that the file belongs to.
+    public var group: UInt32
     /// How many names the file has.
     public var linkCount: UInt64
     /// When the content last changed, in seconds since 1970.
@@ -47,6 +49,7 @@ public struct FileStatus: Equatable, Sendable {
         inode = UInt64(status.st_ino)
         linkCount = UInt64(status.st_nlink)
         owner = status.st_uid
+        group = status.st_gid
         modified = Int64(status.st_mtim.tv_sec)
         accessed = Int64(status.st_atim.tv_sec)
     }

@@ -53,7 +53,7 @@ struct ManifestFile {
     private func replace(
         _ component: FilePath.Component,
         in directory: Directory,
-        holding lock: borrowing FileLock,
+        holding lock: borrowing LockFile,
         _ edit: (inout ManifestDocument) throws(ManifestEditError) -> Bool
     ) throws(CommandFailure) -> (document: ManifestDocument, isChanged: Bool) {
         var document = try read()
@@ -80,30 +80,23 @@ struct ManifestFile {
         }
     }
 
+    /// Takes the right to put another file in the place of the manifest.
+    ///
+    /// The manifest itself is not locked: whoever may read it could hold that lock.
     private func lock(
         _ component: FilePath.Component,
         in directory: Directory,
         patience: Duration
-    ) async throws(CommandFailure) -> FileLock {
-        let deadline = ContinuousClock.now + patience
-        while true {
-            do throws(FileError) {
-                if let lock = try FileLock.attempt(replacing: component, in: directory) {
-                    return lock
-                }
-            } catch {
-                throw CommandFailure(output: error)
+    ) async throws(CommandFailure) -> LockFile {
+        let lock = FilePath.Component(".\(component.string).lock") ?? component
+        do throws(FileError) {
+            return try await LockFile.wait(for: lock, in: directory, .exclusive, patience: patience)
+        } catch {
+            var failure = CommandFailure(output: error)
+            if error.isHeldByOthers {
+                failure.message = "\(name.forDisplay()): another process is changing it"
             }
-            guard ContinuousClock.now < deadline else {
-                throw CommandFailure(
-                    status: .inUse,
-                    message: "\(name.forDisplay()): another process is changing it",
-                    hint: "run it again when the other process has ended",
-                    retry: .later
-                )
-            }
-            // Nobody cancels it: an interruption ends the process.
-            try? await Task.sleep(for: .milliseconds(10))
+            throw failure
         }
     }
 

@@ -131,6 +131,29 @@ struct OddFileTests {
         try await world.succeed("verify", "levels")
     }
 
+    /// What has the name of a lock file and is none guards nothing: it is replaced.
+    @Test(
+        arguments: ["locks/levels", "locks/.staging", "locks/.history", "downloads/D.lock"],
+        [Oddity.fifo, .socket, .directory, .endlessLink]
+    )
+    func aLockFileThatIsNoneIsMadeAnew(name: String, oddity: Oddity) async throws {
+        try await make()
+        let path = try path(of: name)
+        try await place(oddity, at: path)
+        for command in ["gc", "fetch", "remove"] {
+            let names = command == "gc" ? [] : ["levels"]
+            let source = command == "fetch" ? ["--manifest", world.manifestURL] : []
+            var program = world.program
+            program.wrapper = ["/usr/bin/timeout", "-s", "KILL", "60", try Program.path.string]
+            let ending = try await program.run(
+                [command] + names + source + ["--container", world.container.string]
+            )
+            // The pack is pinned; what counts is that it was come to.
+            #expect([0, 43].contains(ending.status), "\(command): \(ending)")
+        }
+        try await world.succeed("doctor")
+    }
+
     /// What an interrupted download has left does not keep the next one from working.
     @Test(arguments: ["state", "part.1"], [Oddity.fifo, .endlessLink, .socket])
     func aDownloadBeginsAnewWhereItsFilesAreOdd(suffix: String, oddity: Oddity) async throws {

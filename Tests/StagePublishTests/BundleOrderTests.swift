@@ -211,7 +211,7 @@ struct UnfinishedVersionTests {
         _ = try root.makeDirectory("d")
         let (left, others) = (["b/.bundle.1x", "d/.deltas.1x"], ["b/.htaccess", "d/x.bundle."])
         for path in left + others { _ = try root.file(creating: FilePath(path)) }
-        let lock = isAlone ? nil : try FileLock.attempt(directory: store.directory("b"), .shared)
+        let lock = isAlone ? nil : try LockFile.attempt(".lock", in: root, .shared)
         _ = try await store.package(["a": noise(2000)], "new")
         for path in left { #expect(try (root.status(FilePath(path)) == nil) == isAlone) }
         for path in others { #expect(try root.status(FilePath(path)) != nil) }
@@ -224,8 +224,9 @@ struct UnfinishedVersionTests {
         let root = try store.directory()
         _ = try await store.package(["a": noise(1000)], "old") { writer in
             writer.report = { _ in
-                let lock = try? FileLock.attempt(
-                    directory: try Directory.open(root.path.appending("b")),
+                let lock = try? LockFile.attempt(
+                    ".lock",
+                    in: root,
                     .exclusive
                 )
                 bundles.withLock { $0.append(lock == nil) }

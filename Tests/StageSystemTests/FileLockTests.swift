@@ -1,47 +1,90 @@
+import Glibc
 import StageSystem
 import StageTesting
 import SystemPackage
 import Testing
 
 @Suite(.directory)
-struct FileLockTests {
+struct LockFileTests {
     private let directory: Directory
+    private static let name: FilePath.Component = ".file.lock"
 
-    init() throws {
-        directory = try TemporaryDirectory.required()
-        try directory.write([1], to: "file", durably: false)
-    }
+    init() throws { directory = try TemporaryDirectory.required() }
 
-    /// Whether the right to replace the file could be had; it is given up at once.
-    private func canBeHad() throws -> Bool {
-        let lock = try FileLock.attempt(replacing: "file", in: directory)
+    /// Whether the lock could be had; it is given up at once.
+    private func canBeHad(_ mode: FileLock.Mode = .exclusive) throws -> Bool {
+        let lock = try LockFile.attempt(Self.name, in: directory, mode)
         return lock != nil
     }
 
-    @Test func onlyOneMayReplaceAFileAtATime() throws {
-        let lock = try FileLock.attempt(replacing: "file", in: directory)
+    private var mode: UInt32? {
+        get throws { try directory.status(FilePath(Self.name))?.mode }
+    }
+
+    @Test func onlyOneHasItAndTheLastRemovesTheFile() throws {
+        let lock = try LockFile.attempt(Self.name, in: directory, .exclusive)
         #expect(try !canBeHad())
+        #expect(try mode == 0o600)
         _ = consume lock
+        #expect(try directory.entries() == [])
         #expect(try canBeHad())
-        #expect(try directory.entries().map(\.name.string) == ["file"])
     }
 
-    @Test func theRightIsOverWithTheReplacement() throws {
-        let lock = try FileLock.attempt(replacing: "file", in: directory)
-        try directory.write([2], to: "file", durably: false)
+    @Test func severalShareIt() throws {
+        let first = try LockFile.attempt(Self.name, in: directory, .shared)
+        #expect(try canBeHad(.shared))
+        #expect(try !canBeHad())
+        #expect(try mode == 0o600, "one has it still")
+        _ = consume first
+        #expect(try directory.entries() == [])
+    }
+
+    @Test func whatAKilledProcessLeftIsTakenOver() throws {
+        try directory.write([], to: Self.name, durably: false)
         #expect(try canBeHad())
+        #expect(try directory.entries() == [])
+    }
+
+    @Test(arguments: [
+        (0o755, 0o600), (0o700, 0o600), (0o775, 0o660), (0o777, 0o666), (0o1777, 0o600),
+    ])
+    func whoMayReplaceFilesMayOpenIt(folder: CInterop.Mode, file: UInt32) throws {
+        let shared = try directory.makeDirectory("shared")
+        try shared.setMode(FilePermissions(rawValue: folder))
+        let lock = try LockFile.attempt(Self.name, in: shared, .exclusive)
+        #expect(try shared.status(FilePath(Self.name))?.mode == file)
         _ = consume lock
     }
 
-    @Test func whatIsNotThereCannotBeReplaced() throws {
-        let error = #expect(throws: FileError.self) {
-            _ = try FileLock.attempt(replacing: "other", in: directory)
+    @Test func whatIsNoFileIsNamed() async throws {
+        _ = try directory.makeDirectory(FilePath(Self.name))
+        let error = #expect(throws: FileError.self) { try canBeHad() }
+        #expect(error?.isNotRegularFile == true)
+    }
+
+    @Test func whoWaitsIsToldWhatFor() async throws {
+        let lock = try LockFile.attempt(Self.name, in: directory, .shared)
+        let directory = directory
+        let error = await #expect(throws: FileError.self) {
+            let patience = Duration.milliseconds(30)
+            _ = try await LockFile.wait(
+                for: Self.name,
+                in: directory,
+                .exclusive,
+                patience: patience
+            )
         }
-        #expect(error?.errno == .noSuchFileOrDirectory)
+        #expect(error?.isHeldByOthers == true)
+        #expect(
+            error?.description
+                == "another process holds the lock '\(directory.path.appending(Self.name))'"
+        )
+        _ = consume lock
     }
 
     /// Each takes the number there is and puts the next one in its place: none is lost.
     @Test func whoeverWaitsFindsTheNewFile() async throws {
+        try directory.write([1], to: "file", durably: false)
         try await withThrowingTaskGroup(of: Void.self) { group in
             for _ in 0..<4 {
                 group.addTask { try await Self.increment(in: directory, times: 200) }
@@ -56,7 +99,7 @@ struct FileLockTests {
         for _ in 0..<times {
             try await withBlockingThread {
                 while true {
-                    guard let lock = try FileLock.attempt(replacing: "file", in: directory) else {
+                    guard let lock = try LockFile.attempt(name, in: directory, .exclusive) else {
                         continue
                     }
                     let bytes = try directory.file(reading: "file")?.readAll(limit: 8) ?? []

@@ -2,6 +2,7 @@ import StageArchive
 import StageModel
 import StagePublish
 import StageSystem
+import SystemPackage
 
 // What goes wrong on a publisher's side.
 
@@ -45,6 +46,16 @@ extension CommandFailure {
 
     /// A file of the publisher's own that cannot be read or written.
     init(output error: FileError) {
+        if error.isHeldByOthers {
+            let path = error.path.string.forDisplay()
+            self.init(
+                status: .inUse,
+                message: error.description,
+                hint: "run it again when that process has ended: 'fuser -v \(path)' names it",
+                retry: .later
+            )
+            return
+        }
         self.init(
             status: error.isOutOfSpace ? .noSpace : .packagingFailed,
             message: error.description,
