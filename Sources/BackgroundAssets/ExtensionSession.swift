@@ -5,6 +5,7 @@ import FoundationNetworking
 import Glibc
 import StageExtension
 import StageModel
+import StageSystem
 import Synchronization
 import SystemPackage
 
@@ -128,6 +129,7 @@ extension BADownloaderExtension {
     ///
     /// The main thread serves the main queue meanwhile.
     public static func main() {
+        StandardStreams.fill()
         Task { await ExtensionSession.serve(Self()) }
         dispatchMain()
     }

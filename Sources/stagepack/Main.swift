@@ -54,6 +54,7 @@ struct StagePackCommand: AsyncParsableCommand {
     )
 
     static func main() async {
+        StandardStreams.fill()
         ProcessEnvironment.clean()
         // Before the first 'await', which starts threads.
         UnpackServiceCommand.runIfAsked()

@@ -43,6 +43,7 @@ struct StagePackDaemon: AsyncParsableCommand {
     var foreground = false
 
     static func main() async {
+        StandardStreams.fill()
         ProcessEnvironment.clean()
         await main(nil)
     }
