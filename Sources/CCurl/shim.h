@@ -53,18 +53,10 @@ STAGE_CURL_CHECKED static inline CURLcode stage_easy_set_sender(
     return code;
 }
 
-/// Aborts a request on a connection to another machine; `address` is that of the server (CURLOPT_PREREQFUNCTION(3)).
-static inline int stage_refuse_other_machines(
-    void *context, char *address, char *local_address, int port, int local_port) {
-    (void)context, (void)local_address, (void)port, (void)local_port;
-    int is_loopback = address != NULL
-        && (strncmp(address, "127.", 4) == 0 || strcmp(address, "::1") == 0);
-    return is_loopback ? CURL_PREREQFUNC_OK : CURL_PREREQFUNC_ABORT;
-}
-
-/// Has nothing sent on a connection to another machine, whatever its name was looked up to be.
-STAGE_CURL_CHECKED static inline CURLcode stage_easy_require_loopback(CURL *easy) {
-    return curl_easy_setopt(easy, CURLOPT_PREREQFUNCTION, stage_refuse_other_machines);
+/// Sets what is asked about a connection before a request is sent on it (CURLOPT_PREREQFUNCTION(3)).
+STAGE_CURL_CHECKED static inline CURLcode stage_easy_set_judge(
+    CURL *easy, curl_prereq_callback judge) {
+    return curl_easy_setopt(easy, CURLOPT_PREREQFUNCTION, judge);
 }
 
 /// Ties a pointer to a transfer (CURLOPT_PRIVATE(3)).

@@ -54,7 +54,10 @@ import Testing
     @Test(arguments: [
         "https://example.org/m", "HTTPS://example.org/m", "file:///srv/m", "http://127.0.0.1/m",
         "http://127.0.0.1:8080/m", "http://127.255.0.3", "http://localhost:1/m",
-        "HTTP://LOCALHOST/m", "http://[::1]/m", "http://[::1]:8080/m",
+        "HTTP://LOCALHOST/m", "http://[::1]/m", "http://[::1]:8080/m", "http://localhost./m",
+        "http://a.b.localhost:80/m", "http://a.LocalHost./", "http://[0:0:0:0:0:0:0:1]/",
+        "http://[0000::0001]/m", "http://[::0:1]/", "http://[::ffff:127.0.0.1]/",
+        "http://[::FFFF:7f01:0203]/m",
     ])
     func theseTransportsAreEnough(url: String) {
         #expect(ManifestTrust.isAcceptable(url))
@@ -65,6 +68,11 @@ import Testing
         "http://localhost:80@evil/m", "http://evil/?http://localhost/", "http://localhost.evil/m",
         "http://evil#@localhost/", "http://128.0.0.1/", "http://127.0.0/", "http://127.0.0.256/",
         "http://127.0.0.01/", "http://127.0.0.+1/", "http://[::2]/", "http://[::1].evil/",
+        "http://localhost../", "http://notlocalhost/", "http://[::ffff:128.0.0.1]/",
+        "http://[::127.0.0.1]/", "http://[::1::]/", "http://[:::1]/", "http://[1::1]/",
+        "http://[::]/",
+        "http://[0:0:0:0:0:0:1]/", "http://[0:0:0:0:0:0:0:0:1]/", "http://[::00001]/",
+        "http://[::ffff:127.0.0.01]/", "http://[127.0.0.1::]/", "http://::1/", "http://0.0.0.0/",
         "http://[::1]evil/", "http://localhost:x/", "http://localhost\\@evil/", "http:localhost",
         "https://user:password@example.org/m", "https://user@example.org/m",
         "http://user:password@127.0.0.1/m", "https:///m", "https://",

@@ -44,6 +44,47 @@ struct TransportTests {
         #expect(world.server.requests.isEmpty)
     }
 
+    /// Asks for a manifest of `localhost.`, which the machine's own table takes for an address.
+    ///
+    /// The network is the test's own. It has an address that is no loopback's and answers all the same.
+    @Test(
+        .enabled("a network and a table of hosts of its own take root") {
+            guard geteuid() == 0 else { return false }
+            return await Program.canMount
+        },
+        arguments: [("127.0.0.1", true), ("::1", true), ("198.51.100.1", false)]
+    )
+    func thisMachineIsWhereTheConnectionLeads(address: String, isAsked: Bool) async throws {
+        var world = try World()
+        let served = try world.directory.makeDirectory("served")
+        let manifest = try world.manifest(of: [try .small(.aurora)])
+        try served.write(manifest, to: "manifest.json", durably: false)
+        let hosts = Array("\(address) localhost.\n".utf8)
+        try world.directory.write(hosts, to: "hosts", durably: false)
+        let script = """
+            ip link set lo up && ip addr add 198.51.100.1/32 dev lo \
+                && mount --bind "$1/hosts" /etc/hosts || exit 99
+            python3 -m http.server 8000 --bind :: --directory "$1/served" 2>"$1/notes" >&2 &
+            until python3 -c 'import socket; socket.create_connection(("127.0.0.1", 8000))'; do
+                sleep 0.1
+            done 2>/dev/null
+            shift
+            "$@"
+            status=$?
+            kill $!
+            exit $status
+            """
+        world.program.wrapper = [
+            "/usr/bin/unshare", "-n", "-m", "/bin/sh", "-c", script, "sh",
+            world.directory.path.string, try Program.path.string,
+        ]
+        let source = world.source(manifest: "http://localhost.:8000/manifest.json")
+        let ending = try await world.program.run(["plan", "--attempts", "1"] + source)
+        #expect(ending.status == (isAsked ? 0 : 10), "\(ending)")
+        let notes = try text(of: world.directory.path.appending("notes"))
+        #expect(notes.contains("GET /manifest.json") == isAsked, "\(notes)")
+    }
+
     @Test(arguments: ["https://user:secret@example.invalid/m", "http://user:secret@127.0.0.1/m"])
     func aPasswordOnTheCommandLineIsNeitherKeptNorShown(url: String) async throws {
         let world = try World()

@@ -135,7 +135,10 @@ import Testing
         #expect(server.requests.allSatisfy { $0.target == "http://example.invalid/pack" })
     }
 
-    @Test(arguments: ["127.0.0.1", "127.8.8.8", "localhost", "LOCALHOST", "[::1]", "0x7f000001"])
+    @Test(arguments: [
+        "127.0.0.1", "127.8.8.8", "localhost", "LOCALHOST", "[::1]", "0x7f000001", "localhost.",
+        "a.localhost", "[0:0:0:0:0:0:0:1]", "[::ffff:127.0.0.1]",
+    ])
     func aProxyIsNotAskedForThisMachine(host: String) async throws {
         var configuration = TransferConfiguration.single
         configuration.proxies = ProxySettings(http: server.baseURL, https: server.baseURL)
