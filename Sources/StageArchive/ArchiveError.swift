@@ -13,10 +13,8 @@ public enum ArchiveError: Error, Equatable, Sendable, Codable {
     case damaged(entry: String?, String)
     /// An entry has a name, a kind, a mode or a target that a pack may not hold.
     case notAllowed(entry: String, ValueError)
-    /// Two entries have the same name, or names that the file system takes for the same.
-    case duplicate(entry: String)
-    /// A name is a file or a link for one entry, and a directory for another.
-    case notADirectory(entry: String)
+    /// Another entry has taken the name.
+    case collision(entry: String, Collision)
     /// There are more entries than declared; in order, this is the first one too many.
     case tooManyEntries(entry: String, limit: Int)
     /// The content is larger than declared; this is the entry that passes the limit.
@@ -29,6 +27,14 @@ public enum ArchiveError: Error, Equatable, Sendable, Codable {
     case notConfined(Missing)
     /// The caller gave up.
     case cancelled
+
+    /// How two entries come to one name.
+    public enum Collision: String, Sendable, Codable {
+        /// Both have it, or names that the file system takes for the same.
+        case sameName
+        /// It is a file or a link for one, and a directory for the other.
+        case fileAndDirectory
+    }
 
     /// A kernel feature without which root decodes nothing.
     public enum Missing: String, Sendable, Codable {
@@ -53,9 +59,9 @@ extension ArchiveError: CustomStringConvertible {
             "archive is damaged: \(words.forDisplay())"
         case .notAllowed(let entry, let fault):
             "entry '\(entry.forDisplay())' is not allowed: \(fault)"
-        case .duplicate(let entry):
+        case .collision(let entry, .sameName):
             "entry '\(entry.forDisplay())' is there twice"
-        case .notADirectory(let entry):
+        case .collision(let entry, .fileAndDirectory):
             "entry '\(entry.forDisplay())' is both a file and a directory"
         case .tooManyEntries(let entry, let limit):
             "archive has more than \(limit) entries, the first too many '\(entry.forDisplay())'"

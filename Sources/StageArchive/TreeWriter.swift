@@ -163,7 +163,7 @@ final class TreeCounts: Sendable {
         let prefix = path.text(count)
         switch reason {
         case .notDirectory, .tooManySymbolicLinkLevels:
-            throw .notADirectory(entry: prefix)
+            throw .collision(entry: prefix, .fileAndDirectory)
         default:
             throw .fileSystem(FileError("open", root.path.appending(prefix), reason))
         }
@@ -274,10 +274,10 @@ final class TreeCounts: Sendable {
             return .fileSystem(FileError(operation, root.path.appending(path.text), reason))
         }
         guard case .success(let open) = openDirectory(path, path.count) else {
-            return .duplicate(entry: path.text)
+            return .collision(entry: path.text, .sameName)
         }
         close(open)
-        return .notADirectory(entry: path.text)
+        return .collision(entry: path.text, .fileAndDirectory)
     }
 }
 

@@ -126,28 +126,37 @@ import Testing
     }
 
     static let conflicts: [(String, [TarBuilder.Entry], ArchiveError)] = [
-        ("file twice", [.init("a"), .init("a")], .duplicate(entry: "a")),
-        ("file and link", [.init("a"), .init("a", .link, target: "b")], .duplicate(entry: "a")),
+        ("file twice", [.init("a"), .init("a")], .collision(entry: "a", .sameName)),
+        (
+            "file and link", [.init("a"), .init("a", .link, target: "b")],
+            .collision(entry: "a", .sameName)
+        ),
         (
             "link twice",
             [.init("a", .link, target: "b"), .init("a", .link, target: "b")],
-            .duplicate(entry: "a")
+            .collision(entry: "a", .sameName)
         ),
-        ("file, then directory", [.init("a"), .init("a/b")], .notADirectory(entry: "a")),
-        ("directory, then file", [.init("a/b"), .init("a")], .notADirectory(entry: "a")),
+        (
+            "file, then directory", [.init("a"), .init("a/b")],
+            .collision(entry: "a", .fileAndDirectory)
+        ),
+        (
+            "directory, then file", [.init("a/b"), .init("a")],
+            .collision(entry: "a", .fileAndDirectory)
+        ),
         (
             "file, then same directory", [.init("a"), .init("a", .directory)],
-            .notADirectory(entry: "a")
+            .collision(entry: "a", .fileAndDirectory)
         ),
         (
             "link, then file through it",
             [.init("a", .link, target: "b"), .init("b/x"), .init("a/x")],
-            .notADirectory(entry: "a")
+            .collision(entry: "a", .fileAndDirectory)
         ),
         (
             "deep",
             [.init("a/b/c"), .init("a/b/c/d/e/f")],
-            .notADirectory(entry: "a/b/c")
+            .collision(entry: "a/b/c", .fileAndDirectory)
         ),
     ]
 

@@ -89,7 +89,7 @@ import Testing
     @Test func aNameThatIsThereTwiceIsRefused() async throws {
         var bench = try Bench()
         let zip = ZipBuilder(Self.entry(), Self.entry())
-        #expect(try await bench.refusal(zip.bytes, .zip) == .duplicate(entry: "a"))
+        #expect(try await bench.refusal(zip.bytes, .zip) == .collision(entry: "a", .sameName))
     }
 
     @Test func bytesAroundTheArchiveAreRefused() async throws {

@@ -260,7 +260,7 @@ extension CommandFailure {
             outcome(of: StageError.cancelled)
         case .tooManyEntries, .tooLarge:
             (.contentRefused, inexactFiguresHint, .never)
-        case .wrongFormat, .damaged, .notAllowed, .duplicate, .notADirectory:
+        case .wrongFormat, .damaged, .notAllowed, .collision:
             (.contentRefused, "tell the publisher to package the pack again", .never)
         }
     }
