@@ -41,7 +41,8 @@ public struct StagedDirectory: Hashable, Sendable {
         guard let directory = try? Directory.open(path),
             let status = try? directory.status(FilePath(name))
         else { return !FileStatus.exists(FilePath(location)) }
-        return Self.isTakeable(status)
+        guard let folder = FileStatus(of: directory.descriptor) else { return false }
+        return Self.isOwn(folder) && Self.isTakeable(status)
     }
 
     private func name(of location: String) -> FilePath.Component? {
