@@ -72,6 +72,16 @@ import Testing
         }
         #expect(Set(observation.files.values).isDisjoint(with: ["/dev/tty"]))
         #expect(observation.files.count { $0.value.hasPrefix("socket:") } == 1)
+        // The soft and the hard limit, as the kernel keeps them.
+        let (space, size) = (UInt64(4) << 30, UInt64(64) << 20)
+        #expect(observation.limits["Max address space"] == "\(space) \(space)")
+        #expect(observation.limits["Max open files"] == "256 256")
+        #expect(observation.limits["Max file size"] == "\(size) \(size)")
+        #expect(observation.limits["Max core file size"] == "0 0")
+        let time = try #require(observation.limits["Max cpu time"]).split(separator: " ")
+        // What the service had used itself is added.
+        #expect(time[0] == time[1])
+        #expect((136...140).contains(try #require(Int(time[0]))))
     }
 
     @Test(.enabled("a kernel with Landlock and seccomp", { hasAll }))
@@ -208,6 +218,8 @@ import Testing
 private struct Observation {
     var threads: [String: [String: String]] = [:]
     var files: [String: String] = [:]
+    /// The soft and the hard limit of resources, by the names of proc(5).
+    var limits: [String: String] = [:]
 
     /// Stops the decoder that was started with `mark`, and looks; `nil` if it has ended.
     init?(ofDecoderMarked mark: String) {
@@ -230,7 +242,22 @@ private struct Observation {
             threads["\(fields["Name"] ?? "") \(task.name)"] = fields
         }
         files = Self.files(of: process)
+        limits = Self.limits(of: process)
         if threads.isEmpty || files.isEmpty { return nil }
+    }
+
+    private static func limits(of process: pid_t) -> [String: String] {
+        // A process that has gone meanwhile has none.
+        let file = try? File.open(reading: FilePath("/proc/\(process)/limits"))
+        guard let bytes = try? file?.readAll(limit: 1 << 16) else { return [:] }
+        var limits: [String: String] = [:]
+        for line in String(decoding: bytes, as: UTF8.self).split(separator: "\n") {
+            // Columns of 26, 21 and 21 characters.
+            let (name, values) = (line.prefix(26), line.dropFirst(26).prefix(42))
+            let words = name.split(separator: " ").joined(separator: " ")
+            limits[words] = values.split(separator: " ").joined(separator: " ")
+        }
+        return limits
     }
 
     /// The service has none.

@@ -165,7 +165,8 @@ struct StorageLimitTests {
         try daemon.configure(#"{"settlingTime": 0}"#)
         try await daemon.kill()
         try await daemon.start()
-        for start in 0..<20 {
+        // 48 MB as they are told: more than the memory that telling them may take.
+        for start in 0..<60 {
             let requests = (0..<50).map { number in
                 var request = TransferRequest(
                     token: "\(start)-\(number)",
@@ -178,10 +179,12 @@ struct StorageLimitTests {
             }
             _ = try await daemon.client.createTasks(requests, in: "s")
         }
+        try daemon.forgetPeak()
         let before = try daemon.residentBytes()
         let tasks = try await daemon.client.tasks()
-        #expect(tasks.map(\.id) == Array(1...1000))
-        #expect(try daemon.residentBytes() - before < 32 << 20)
+        #expect(tasks.map(\.id) == Array(1...3000))
+        let taken = try daemon.peakBytes() - before
+        #expect(taken < 32 << 20, "\(taken)")
     }
 }
 
@@ -211,8 +214,8 @@ struct ConnectionLimitTests {
     private func expectOthersAreServed() async throws {
         let began = ContinuousClock.now
         for _ in 0..<3 { #expect(try await peer.ask(as: 1, 1, "GET", "/v1/").status == 200) }
-        // Most of it is the start of the program that asks.
-        #expect(ContinuousClock.now - began < .seconds(5))
+        // Most of it is the start of the program that asks. Without a share it is never answered.
+        #expect(ContinuousClock.now - began < .seconds(30))
     }
 
     private func descriptors() throws -> Int {
@@ -243,7 +246,8 @@ struct ConnectionLimitTests {
                 _ = try? client.send(Array(head.utf8) + body)
             }
         }
-        #expect(try daemon.residentBytes() - before < 100 << 20)
+        let taken = try daemon.residentBytes() - before
+        #expect(taken < 50 << 20, "\(taken)")
         try await expectOthersAreServed()
         for client in clients { client.shutDown() }
     }
@@ -312,6 +316,25 @@ struct ConnectionLimitTests {
 }
 
 extension DaemonProcess {
+    /// Begins to take note of the most memory that the daemon has from now on (proc(5)).
+    func forgetPeak() throws {
+        let process = try #require(process)
+        let path = FilePath("/proc/\(process)/clear_refs")
+        let file = try SystemPackage.FileDescriptor.open(path, .writeOnly)
+        try file.closeAfter { _ = try file.writeAll("5".utf8) }
+    }
+
+    /// The most memory that the daemon had since ``forgetPeak()``.
+    func peakBytes() throws -> Int {
+        let process = try #require(process)
+        let line = try #require(
+            try text(of: FilePath("/proc/\(process)/status")).split(separator: "\n")
+                .first { $0.hasPrefix("VmHWM:") }
+        )
+        let kibibytes = line.split(whereSeparator: \.isWhitespace).dropFirst().first
+        return try #require(kibibytes.flatMap { Int($0) }) << 10
+    }
+
     /// The memory that the daemon has.
     func residentBytes() throws -> Int {
         let process = try #require(process)

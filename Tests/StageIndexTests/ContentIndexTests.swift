@@ -210,4 +210,22 @@ struct FrameTests {
         let plain = compressor.compress(text.span)
         #expect(try decompressor.decompress(plain.span, to: text.count) == text)
     }
+
+    /// The kernel would take the part before the zero byte for the whole name.
+    @Test(arguments: ["aXb", "b/linX", "../X"])
+    func zeroBytesInNamesAndTargetsAreRefused(marked: String) throws {
+        let link = try ContentPath("b/linX")
+        let index = ContentIndex(
+            entries: [
+                ContentIndex.Entry(path: try ContentPath("aXb"), kind: .directory),
+                ContentIndex.Entry(path: link, kind: .link(to: try LinkTarget("../X", of: link))),
+            ]
+        )
+        var bytes = index.encoded()
+        #expect(try ContentIndex(decoding: bytes).entries.count == 2)
+        let name = try #require(bytes.firstRange(of: Array(marked.utf8)))
+        let zero = try #require(bytes[name].firstIndex(of: UInt8(ascii: "X")))
+        bytes[zero] = 0
+        #expect(throws: IndexError.self) { try ContentIndex(decoding: bytes) }
+    }
 }

@@ -1,0 +1,92 @@
+import FoundationEssentials
+import Glibc
+import StageControl
+import StageModel
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+/// Clients that ask and do not read what they are told.
+@Suite(
+    .directory,
+    .daemon,
+    .server,
+    .enabled("a program on its own account takes root") { geteuid() == 0 }
+)
+struct SlowReaderTests {
+    private let daemon: DaemonProcess
+    private let peer: Peer
+    private let server = TestServer.current
+
+    init() async throws {
+        daemon = try .required()
+        try daemon.configure(#"{"settlingTime": 0, "retryBase": 0.05}"#)
+        try await daemon.start()
+        try await daemon.makeSession()
+        peer = try Peer(daemon)
+    }
+
+    /// Asks for a path, reads nothing, and prints after how many seconds the connection was closed.
+    private static let script = """
+        import os, select, socket, sys, time
+        client = socket.socket(socket.AF_UNIX)
+        client.connect(os.environ["STAGEPACK_SOCKET"])
+        client.sendall(b"GET %s HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n" % sys.argv[1].encode())
+        began = time.monotonic()
+        poll = select.poll()
+        poll.register(client, 0)
+        print(int(time.monotonic() - began) if poll.poll(90000) else "never")
+        """
+
+    private func create(_ count: Int, _ change: (inout TransferRequest) -> Void) async throws {
+        let requests = (0..<count).map { number in
+            var request = TransferRequest(
+                token: "\(number)",
+                kind: .download,
+                url: server.url("/a")
+            )
+            change(&request)
+            return request
+        }
+        _ = try await daemon.client.createTasks(requests, in: "s")
+    }
+
+    private func descriptors() throws -> Int {
+        let process = try #require(daemon.process)
+        return try Directory.open(FilePath("/proc/\(process)/fd")).entries().count
+    }
+
+    private func secondsUntilClosed(_ path: String) async throws -> Int {
+        let answer = try await peer.run(as: 0, 0, ["/usr/bin/python3", "-c", Self.script, path])
+        return try #require(Int(answer.dropLast()), "\(answer)")
+    }
+
+    @Test(arguments: ["/v1/tasks", "/v1/sessions/s/tasks"])
+    func aListThatIsNotReadIsCutOff(path: String) async throws {
+        // More than the kernel and the daemon keep for a client.
+        try await create(60) { request in
+            request.headers = ["A": String(repeating: "x", count: 12_000)]
+            request.isSuspended = true
+        }
+        // What is kept for a client counts as read: 20 for the next request, else 30, and what a busy
+        // machine adds.
+        let seconds = try await secondsUntilClosed(path)
+        #expect((15...60).contains(seconds), "\(seconds)")
+        #expect(try await daemon.client.tasks(in: "s").count == 60)
+    }
+
+    @Test(arguments: ["/v1/events", "/v1/sessions/s/events?after=0"])
+    func aStreamThatIsNotReadIsCutOff(path: String) async throws {
+        // An event of the end tells the answer's fields.
+        let note = String(repeating: "x", count: 30_000)
+        server.answer("/a", with: .content(content(10)).field("X-Note", note))
+        let before = try descriptors()
+        async let seconds = secondsUntilClosed(path)
+        try await poll("nobody listens") { try descriptors() > before }
+        try await create(60) { _ in }
+        let passed = try await seconds
+        #expect((15...60).contains(passed), "\(passed)")
+        #expect(try await daemon.outcomes().count == 60)
+    }
+}
