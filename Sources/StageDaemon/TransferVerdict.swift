@@ -39,7 +39,7 @@ enum TransferVerdict: Equatable, Sendable {
         switch error {
         case .cancelled: self = .stopped
         case .outOfSpace: self = .diskFull
-        case .refused(_, let status) where (status == 401 || status == 407) && answersChallenges:
+        case .refused(_, let status, _) where (status == 401 || status == 407) && answersChallenges:
             self = .challenge
         case .captivePortal: self = .again(Hold(.portal, until: now + Self.portalWait))
         case .untrusted(_, .notYetValid, _) where clockIsWrong,
@@ -73,7 +73,7 @@ extension TransferFailure {
         let reason = "\(error)"
         switch error {
         case .unreachable, .captivePortal: self.init(.unreachable, reason: reason)
-        case .refused(_, let status): self.init(.refused, reason: reason, status: status)
+        case .refused(_, let status, _): self.init(.refused, reason: reason, status: status)
         case .wrongSize, .wrongDigest: self.init(.wrongContent, reason: reason)
         case .untrusted: self.init(.untrusted, reason: reason)
         case .outOfSpace, .storage: self.init(.storage, reason: reason)

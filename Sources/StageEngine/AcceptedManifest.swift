@@ -116,6 +116,9 @@ extension Stager {
         report: @escaping @Sendable (StagingEvent) -> Void = { _ in }
     ) async throws(StageError) -> AcceptedManifest {
         for url in source.urls where !ManifestTrust.isAcceptable(url) {
+            guard url.isPlainHTTP else {
+                throw .manifestUnavailable(.unacceptable(url: url.withoutUser, .url))
+            }
             throw .manifestRefused(url: url.withoutUser, .insecure)
         }
         // A stored manifest that cannot be read any more is asked for anew.
@@ -169,6 +172,9 @@ extension Stager {
 }
 
 extension String {
+    /// Whether it is an unencrypted URL.
+    fileprivate var isPlainHTTP: Bool { prefix(5).lowercased() == "http:" }
+
     /// Whether it is the URL of a local file.
     fileprivate var isLocal: Bool { prefix(5).lowercased() == "file:" }
 }

@@ -92,6 +92,8 @@ final class RangeConsumer: Sendable {
             state.bytes = []
             state.start = request.range.lowerBound
             state.next = 0
+            // Another server, or the same one later, may have the right bytes.
+            if case .transfer(.wrongDigest) = state.error { state.error = nil }
         case .bytes(let bytes):
             defer { progress.backlog.remove(bytes.count) }
             guard state.error == nil else { return }

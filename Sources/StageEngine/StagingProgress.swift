@@ -67,6 +67,8 @@ public struct PackProgress: Equatable, Sendable {
     public let installedSize: ByteCount
     /// What the pack is doing.
     public private(set) var phase = Phase.queued
+    /// The URL that was asked last; `nil` while no bytes are waited for.
+    public private(set) var source: String?
     /// The bytes of the archive that are here.
     public private(set) var received = ByteCount.zero
     /// Those of them that an earlier run had left.
@@ -88,7 +90,10 @@ public struct PackProgress: Equatable, Sendable {
             phase = .waitingForOther
         case .waiting(let reason, let seconds):
             phase = .waiting(reason: reason, seconds: seconds)
-        case .connecting, .mirrorFailed:
+        case .connecting(let url):
+            phase = .receiving
+            source = url
+        case .mirrorFailed:
             phase = .receiving
         case .received(let count, let reused):
             phase = .receiving
@@ -100,6 +105,7 @@ public struct PackProgress: Equatable, Sendable {
         case .verified:
             phase = .unpacking
             received = downloadSize
+            source = nil
         case .unpacked(let count):
             phase = .unpacking
             unpacked = count

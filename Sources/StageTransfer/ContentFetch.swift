@@ -55,7 +55,7 @@ extension ContentFetch {
         }
         guard case .bytes(let range, let total) = head.contentRange,
             range == part.range.lowerBound...part.range.upperBound - 1,
-            total ?? part.total == part.total, head.encoding == nil,
+            total ?? part.total == part.total, head.encoding == nil, head.lengthFault == nil,
             head.bodyLength ?? Int64(part.range.count) == Int64(part.range.count)
         else { return .distrustRanges("206 of something else") }
         return .begin

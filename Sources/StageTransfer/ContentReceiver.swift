@@ -70,7 +70,7 @@ final class ContentReceiver: ExchangeReceiver {
         // What was cut off is of use as well.
         giveAway()
         if isTooLarge { return .decided(.tooLarge, url: url.display, source: source, size: limit) }
-        if end.code == nil, !end.isStalled { return .local(.cancelled) }
+        if end.code == nil, end.stalled == nil { return .local(.cancelled) }
         guard let decision else { return .failed(end, url: url.display) }
         if decision == .begin, !end.isComplete { return .failed(end, url: url.display) }
         return .decided(decision, url: url.display, source: source, size: limit)

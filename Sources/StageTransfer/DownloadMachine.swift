@@ -225,6 +225,7 @@ struct DownloadMachine {
         guard let ready = alive.map({ mirrors[$0].notBefore }).min() else {
             return .fail(portal ?? lastError)
         }
+        guard ready - moment.now <= policy.longestPause else { return .fail(lastError) }
         failures += 1
         guard failures < policy.maximumAttempts else { return .fail(lastError) }
         let count = failuresBefore + failures

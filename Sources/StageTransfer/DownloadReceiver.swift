@@ -216,7 +216,7 @@ final class DownloadReceiver: ExchangeReceiver {
     func outcome(_ end: ExchangeEnd) -> DownloadMachine.Outcome? {
         flushReport()
         if let failure { return failure }
-        if end.code == nil, !end.isStalled { return .local(.cancelled) }
+        if end.code == nil, end.stalled == nil { return .local(.cancelled) }
         switch decision {
         case nil: return .failed(end, url: url.display)
         case .append, .compare, .begin, .beginRefusal:
@@ -245,7 +245,7 @@ extension DownloadMachine.Outcome {
         case .restart: .restart
         case .distrustRanges: .distrustRanges
         case .retry(let status, let pause):
-            .transient(.refused(url: url, status: status), pause: pause)
+            .transient(.refused(url: url, status: status, retryAfter: pause), pause: pause)
         case .portal: .permanent(.captivePortal(url: source, answeredBy: url))
         case .wrongSize(let actual):
             .permanent(
@@ -253,6 +253,7 @@ extension DownloadMachine.Outcome {
             )
         case .tooLarge: .permanent(.unacceptable(url: url, .size(limit: ByteCount(size))))
         case .encoded(let name): .permanent(.unacceptable(url: url, .contentEncoding(name)))
+        case .malformed(let detail): .permanent(.unacceptable(url: url, .answer(detail)))
         case .refuse(206):
             .permanent(.unacceptable(url: url, .answer("206 without a request for a range")))
         case .refuse(200):
@@ -263,26 +264,27 @@ extension DownloadMachine.Outcome {
 
     /// What a failure of libcurl comes to.
     static func failed(_ end: ExchangeEnd, url: String) -> Self {
-        if end.isStalled {
-            let detail = "the transfer stalled"
+        if let window = end.stalled {
+            let detail = "the transfer stalled for \(window.inWords)"
             return .transient(.unreachable(url: url, detail: detail), pause: nil)
         }
-        if end.isHeadTooLarge {
-            let limits = ResponseHead.limits
-            let detail = "its head has more than \(limits.fields) fields or \(limits.bytes) bytes"
-            return .permanent(.unacceptable(url: url, .answer(detail)))
-        }
-        if end.hasTooManyLines {
-            let detail = "its heads and trailers have more than \(Exchange.lineLimit) bytes"
-            return .permanent(.unacceptable(url: url, .answer(detail)))
-        }
+        if let fault = end.fault { return .permanent(.unacceptable(url: url, .answer(fault))) }
         // Whoever asks again is refused again, unlike at a server that the proxy cannot reach.
         if end.proxyStatus == 407 { return .permanent(.refused(url: url, status: 407)) }
         switch end.code {
         case nil: return .local(.cancelled)
         // libcurl has one code for a scheme that it lacks and for bytes that are no answer.
-        case CURLE_UNSUPPORTED_PROTOCOL where end.detail.contains("HTTP/0.9"):
-            return .permanent(.unacceptable(url: url, .answer("it does not begin like one")))
+        case CURLE_UNSUPPORTED_PROTOCOL where end.wasRequestSent:
+            let detail =
+                end.detail.contains("HTTP/0.9") || end.detail.isEmpty
+                ? "it does not begin with an HTTP status line" : end.detail
+            return .permanent(.unacceptable(url: url, .answer(detail)))
+        // Encodings of the content are not asked of libcurl: this is one of the transfer.
+        case CURLE_BAD_CONTENT_ENCODING:
+            let detail = "its 'Transfer-Encoding' is not known"
+            return .permanent(.unacceptable(url: url, .answer(detail)))
+        case CURLE_WEIRD_SERVER_REPLY:
+            return .permanent(.unacceptable(url: url, .answer(end.detail)))
         case CURLE_UNSUPPORTED_PROTOCOL, CURLE_URL_MALFORMAT, CURLE_UNKNOWN_OPTION,
             CURLE_NOT_BUILT_IN, CURLE_FAILED_INIT, CURLE_BAD_FUNCTION_ARGUMENT:
             return .permanent(.unacceptable(url: url, .library(end.detail)))

@@ -31,6 +31,9 @@ import SystemPackage
     /// What a proxy answered to the wish for a connection; 0 for nothing.
     var proxyStatus: Int { number(CURLINFO_HTTP_CONNECTCODE) }
 
+    /// Whether a request was sent, or a part of one.
+    var wasRequestSent: Bool { number(CURLINFO_REQUEST_SIZE) > 0 }
+
     private func number(_ item: CURLINFO) -> Int {
         var result = 0
         let code = unsafe stage_easy_number(pointer, item, &result)

@@ -48,12 +48,12 @@ struct ExchangeEnd: Sendable {
     var proxyStatus = 0
     /// The bytes of the body that were received.
     var bytes: Int64 = 0
-    /// Whether the engine ended the exchange because too little came.
-    var isStalled = false
-    /// Whether the exchange ended because the answer has too many header fields.
-    var isHeadTooLarge = false
-    /// Whether the exchange ended because its heads and trailers together have too many bytes.
-    var hasTooManyLines = false
+    /// How long too little came, where the engine ended the exchange for that.
+    var stalled: Duration?
+    /// Whether libcurl sent a request, or a part of one.
+    var wasRequestSent = false
+    /// What is wrong with the answer, where that ended the exchange: a fragment.
+    var fault: String?
 
     /// Whether the answer is complete as HTTP has it.
     var isComplete: Bool { code == CURLE_OK }
@@ -86,6 +86,10 @@ struct ExchangeEnd: Sendable {
     private var head: ResponseHead?
     private var use: BodyUse?
     private var skipped = 0
+    /// Whether the first line of a head says no status.
+    private var isStatusLineUnreadable = false
+    /// Whether bytes of a body came before the head of a final answer.
+    private var hasEarlyBody = false
     /// The bytes of all heads, interim ones included, and of trailers.
     private var lineBytes = 0
 
@@ -145,16 +149,34 @@ struct ExchangeEnd: Sendable {
     /// What is left of the exchange when libcurl is done with it.
     func end(_ code: CURLcode?) -> ExchangeEnd {
         var end = ExchangeEnd(code: code, bytes: bytes)
-        end.isHeadTooLarge = head?.isTooLarge ?? false
-        end.hasTooManyLines = lineBytes > Self.lineLimit
-        // libcurl keeps a line of a head until its end has come, and gives up after 100 KiB of it.
-        if code == CURLE_OUT_OF_MEMORY, use == nil { end.isHeadTooLarge = true }
-        guard let code, code != CURLE_OK else { return end }
+        guard let code, code != CURLE_OK else {
+            end.fault = fault("")
+            return end
+        }
         end.detail = easy?.words ?? ""
+        end.fault = fault(code == CURLE_OUT_OF_MEMORY ? "Out of memory" : end.detail)
         if end.detail.isEmpty { end.detail = unsafe String(cString: curl_easy_strerror(code)) }
         end.certificate = easy?.certificateResult ?? 0
         end.proxyStatus = easy?.proxyStatus ?? 0
+        end.wasRequestSent = easy?.wasRequestSent ?? false
         return end
+    }
+
+    /// Returns what is wrong with the answer, where that ended the exchange with libcurl's words `detail`.
+    private func fault(_ detail: String) -> String? {
+        if lineBytes > Self.lineLimit {
+            return "its heads and trailers have more than \(Self.lineLimit) bytes"
+        }
+        // libcurl keeps a line until its end has come, and gives up after 100 KiB of it in these words.
+        let isLineTooLong = detail.hasPrefix("Out of memory")
+        if head?.isTooLarge == true || isLineTooLong && use == nil {
+            let limits = ResponseHead.limits
+            return "its head has more than \(limits.fields) fields or \(limits.bytes) bytes"
+        }
+        if isLineTooLong { return "its trailers have a line of more than 102400 bytes" }
+        if isStatusLineUnreadable { return "it does not begin with an HTTP status line" }
+        if hasEarlyBody { return "status \(head?.status ?? 0), and no final answer after it" }
+        return nil
     }
 }
 
@@ -173,6 +195,7 @@ extension Exchange {
         }
         guard let current = head, !text.hasPrefix("HTTP/") else {
             head = ResponseHead(statusLine: text)
+            isStatusLineUnreadable = head == nil
             return head != nil
         }
         guard text.trimmingBlanks.isEmpty else {
@@ -206,6 +229,7 @@ extension Exchange {
             skipped += body.count
             return skipped <= Self.skipLimit ? body.count : 0
         case nil:
+            hasEarlyBody = true
             return 0
         }
     }

@@ -2,6 +2,8 @@
 struct ResponseHead: Equatable, Sendable {
     var status: Int
     var contentLength: Int64?
+    /// What makes the length unusable: it is no number, or the answer has two that differ.
+    var lengthFault: String?
     var contentRange: ContentRange?
     /// The media type in lower case, without parameters.
     var contentType: String?
@@ -27,7 +29,8 @@ struct ResponseHead: Equatable, Sendable {
 
     /// Begins a head from its status line, or returns `nil` if the line is none.
     init?(statusLine line: Substring) {
-        let words = line.split(separator: " ", maxSplits: 2)
+        // The reason may be missing, with the blank before it.
+        let words = line.trimmingBlanks.split(separator: " ", maxSplits: 2)
         guard line.hasPrefix("HTTP/"), words.count >= 2, let status = Int(words[1]) else {
             return nil
         }
@@ -83,10 +86,25 @@ struct ResponseHead: Equatable, Sendable {
             }
         case (13, "last-modified"): lastModified = value()
         case (13, "content-range"): contentRange = ContentRange(value())
-        case (14, "content-length"): contentLength = ContentRange.number(text.trimmingBlanks)
+        case (14, "content-length"): readLength(text.trimmingBlanks)
         case (16, "content-encoding"): contentEncoding = value()
         case (17, "transfer-encoding"): hasTransferEncoding = true
         default: break
+        }
+    }
+
+    /// Reads a `Content-Length`, which may be repeated if all of its values are equal (RFC 9110, section
+    /// 8.6).
+    private mutating func readLength(_ text: Substring) {
+        for value in text.split(separator: ",", omittingEmptySubsequences: false) {
+            guard let length = ContentRange.number(value.trimmingBlanks) else {
+                lengthFault = "'Content-Length: \(text)'"
+                continue
+            }
+            if let contentLength, contentLength != length {
+                lengthFault = "two lengths, \(contentLength) and \(length)"
+            }
+            contentLength = length
         }
     }
 

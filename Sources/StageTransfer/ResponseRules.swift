@@ -60,6 +60,8 @@ struct ResponseRules: Equatable, Sendable {
         case tooLarge
         /// The body is encoded.
         case encoded(String)
+        /// The answer breaks the rules of HTTP.
+        case malformed(String)
         /// The answer is a refusal.
         case refuse(status: Int)
 
@@ -78,11 +80,13 @@ struct ResponseRules: Equatable, Sendable {
     /// Judges an answer by its head.
     func judge(_ head: ResponseHead) -> Decision {
         switch head.status {
+        case 200..<300 where head.lengthFault != nil && !head.hasTransferEncoding:
+            .malformed(head.lengthFault ?? "")
         case 206: judgePart(head)
         case 200..<300: judgeWhole(head)
         case 304 where isConditional: .notModified
         case 304, 412: offset > 0 ? .restart : .refuse(status: head.status)
-        case 301, 302, 303, 307, 308: head.location.map { .redirect(to: $0) } ?? refusal(head)
+        case 301, 302, 303, 307, 308: redirection(head)
         case 416 where offset > 0:
             isProof(head) ? .complete : .restart
         case 408, 425, 429, 500, 502, 503, 504:
@@ -100,6 +104,12 @@ struct ResponseRules: Equatable, Sendable {
             && validator?.isContradicted(by: head) != true
     }
 
+    private func redirection(_ head: ResponseHead) -> Decision {
+        if let location = head.location, !location.isEmpty { return .redirect(to: location) }
+        if wasLedAway, head.isHTML { return .portal }
+        return .malformed("status \(head.status) without 'Location'")
+    }
+
     private func refusal(_ head: ResponseHead) -> Decision {
         if wasLedAway, head.isHTML { return .portal }
         guard acceptsErrorResponses, head.status >= 400 else {
@@ -115,7 +125,7 @@ struct ResponseRules: Equatable, Sendable {
     /// or 308 asks for the body to be sent elsewhere (RFC 9110, section 15.4).
     func judgeUpload(_ head: ResponseHead) -> Decision {
         switch head.status {
-        case 307, 308: head.location.map { .redirect(to: $0) } ?? refusal(head)
+        case 307, 308: redirection(head)
         case 200..<400: .begin
         case 408, 425, 429, 500, 502, 503, 504: .retry(status: head.status, after: head.pause)
         case 511: .portal

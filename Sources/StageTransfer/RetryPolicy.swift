@@ -13,17 +13,23 @@ public struct RetryPolicy: Equatable, Sendable {
     /// once.
     public var giveUpAfter: Duration
 
+    /// How long a server may ask to be left alone; one that asks for longer ends the transfer at once,
+    /// unless another mirror can be asked.
+    public var longestPause: Duration
+
     /// Creates a policy; by default 8 attempts within a day, 2 seconds doubled up to an hour.
     public init(
         maximumAttempts: Int = 8,
         base: Duration = .seconds(2),
         cap: Duration = .seconds(3600),
-        giveUpAfter: Duration = .seconds(24 * 3600)
+        giveUpAfter: Duration = .seconds(24 * 3600),
+        longestPause: Duration = .seconds(24 * 3600)
     ) {
         self.maximumAttempts = maximumAttempts
         self.base = base
         self.cap = cap
         self.giveUpAfter = giveUpAfter
+        self.longestPause = longestPause
     }
 
     /// How long to wait after the n-th failure in a row, given a random number from 0 up to 1.

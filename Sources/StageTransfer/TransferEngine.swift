@@ -142,11 +142,11 @@ extension TransferEngine {
         }
     }
 
-    private func finish(_ tag: Int, _ code: CURLcode?, isStalled: Bool = false) {
+    private func finish(_ tag: Int, _ code: CURLcode?, stalled: Duration? = nil) {
         guard let exchange = exchanges.removeValue(forKey: tag) else { return }
         if exchange.canPause { pausable -= 1 }
         var end = exchange.end(code)
-        end.isStalled = isStalled
+        end.stalled = stalled
         if exchange.isRunning {
             unsafe exchange.leave(executor.multi)
             if let next = slots.leave(host: exchange.request.url.authority) { run(next) }
@@ -168,11 +168,11 @@ extension TransferEngine {
                 if moved > 0 {
                     exchange.window = (now, exchange.moved)
                 } else if elapsed >= timeout {
-                    finish(tag, nil, isStalled: true)
+                    finish(tag, nil, stalled: timeout)
                 }
             } else if elapsed >= rule.window {
                 exchange.window = (now, exchange.moved)
-                if moved < rule.minimum.rawValue { finish(tag, nil, isStalled: true) }
+                if moved < rule.minimum.rawValue { finish(tag, nil, stalled: rule.window) }
             }
         }
     }

@@ -11,8 +11,9 @@ public enum TransferError: Error, Equatable, Sendable {
     /// words.
     case unreachable(url: String, detail: String)
 
-    /// The server answered with a status that is no success.
-    case refused(url: String, status: Int)
+    /// The server answered with a status that is no success; `retryAfter` is how long it asks to be
+    /// left alone, where it says so.
+    case refused(url: String, status: Int, retryAfter: Duration? = nil)
 
     /// Something between here and the server answered in its place, with a page for a person:
     /// `answeredBy` is the URL it answered at.
@@ -94,7 +95,7 @@ extension TransferError {
     public var retryAdvice: RetryAdvice {
         switch self {
         case .unreachable, .cancelled: .soon
-        case .refused(_, let status): Self.advice(forStatus: status)
+        case .refused(_, let status, _): Self.advice(forStatus: status)
         case .captivePortal, .wrongSize, .wrongDigest, .untrusted, .outOfSpace: .later
         case .storage, .unacceptable: .never
         }
@@ -120,7 +121,7 @@ extension TransferError {
     var blamesHost: Bool {
         switch self {
         case .unreachable, .captivePortal, .wrongSize, .wrongDigest, .untrusted: true
-        case .refused(_, let status): status >= 500 || status == 429 || status == 511
+        case .refused(_, let status, _): status >= 500 || status == 429 || status == 511
         default: false
         }
     }
@@ -131,9 +132,12 @@ extension TransferError: CustomStringConvertible {
     public var description: String {
         switch self {
         case .unreachable(let url, let detail):
-            "no answer from '\(url.forDisplay())': \(detail.forDisplay())"
-        case .refused(let url, let status):
+            "the request to '\(url.forDisplay())' failed: \(detail.forDisplay())"
+        case .refused(let url, 407, _):
+            "the proxy to '\(url.forDisplay())' requires credentials (status 407)"
+        case .refused(let url, let status, let pause):
             "'\(url.forDisplay())' was answered with status \(status)"
+                + (pause.map { "; the server asks to wait \($0.inWords)" } ?? "")
         case .captivePortal(let url, let answerer):
             "'\(url.forDisplay())' was answered with a web page by '\(answerer.forDisplay())': "
                 + "the network may want a login first"
@@ -167,10 +171,11 @@ extension TransferError.Unacceptable {
         case .ranges: "the server of '\(url)' does not give parts of it"
         case .contentEncoding(let name):
             "'\(url)' was sent in the encoding '\(name.forDisplay())', which was not asked for"
-        case .answer(let detail): "'\(url)' was answered against the rules: \(detail.forDisplay())"
+        case .answer(let detail): "'\(url)' sent an invalid answer: \(detail.forDisplay())"
         case .request(let detail): "'\(url)' cannot be asked for: \(detail.forDisplay())"
         case .size(let limit): "'\(url)' is larger than \(limit.rawValue) bytes"
-        case .library(let detail): "'\(url)' needs what libcurl lacks: \(detail)"
+        case .library(let detail):
+            "libcurl cannot send a request to '\(url)': \(detail.forDisplay())"
         }
     }
 }

@@ -61,7 +61,7 @@ final class UploadReceiver: ExchangeReceiver {
     func outcome(_ end: ExchangeEnd) -> DownloadMachine.Outcome? {
         if let failure = source.failure { return .local(failure) }
         let url = route.url.display
-        if end.code == nil, !end.isStalled { return .local(.cancelled) }
+        if end.code == nil, end.stalled == nil { return .local(.cancelled) }
         guard let decision else { return .failed(end, url: url) }
         // A success that came before the last byte was sent, on a connection that did not last, is not
         // one to rely on.

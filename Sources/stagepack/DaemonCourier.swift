@@ -149,6 +149,7 @@ extension DaemonCourier {
     ) async throws(StageError) -> ArchiveDelivery? {
         let (endings, ending) = AsyncStream.makeStream(of: SessionEvent.self)
         guard let id = await create(order) else { return nil }
+        if let url = order.urls.first { report(.connecting(url: url)) }
         let isLost = state.withLock { state in
             state.waiting[id] = Waiting(report: report, ending: ending)
             // The end may have been told before anybody waited for it.

@@ -5,6 +5,7 @@ import StageEngine
 import StageModel
 import StageSystem
 import StageTransfer
+import Synchronization
 import SystemPackage
 
 /// What the commands that stage packs do: ask for the manifests, plan, carry out the plans, and
@@ -138,8 +139,9 @@ struct StagingRun: Sendable {
             report.refuseOffline()
         } else {
             report.settle(await makeRoom(plan.evictions, in: container))
-            let outcomes = await stage(plan, manifest, container, stager)
+            let (outcomes, progress) = await stage(plan, manifest, container, stager)
             report.add(outcomes)
+            report.add(progress)
             if let program, case .success(let choice) = answer {
                 let failure = await program.tell(outcomes, choice, container)
                 report.extensionProblem = failure.map(FailureReport.init)
@@ -292,12 +294,13 @@ struct StagingRun: Sendable {
         _ manifest: AcceptedManifest,
         _ container: Container,
         _ stager: Stager
-    ) async -> [PackID: StagingOutcome] {
-        guard !plan.packsToStage.isEmpty else { return [:] }
+    ) async -> ([PackID: StagingOutcome], [PackProgress]) {
+        guard !plan.packsToStage.isEmpty else { return ([:], []) }
         let display = ProgressDisplay(plan, output)
-        return await display.whileShown {
+        let outcomes = await display.whileShown {
             await stager.stage(plan, of: manifest, in: container) { display.take($0, $1) }
         }
+        return (outcomes, display.packs)
     }
 
     /// The manifest: the server's, or the stored one where the server is not asked or does not answer.
@@ -311,16 +314,19 @@ struct StagingRun: Sendable {
                 try session.stored(reader).first { source.urls.contains($0.url) }
             } ?? nil
         if session.isOffline, stored == nil { throw .offline("the manifest is not here") }
+        let asked = Mutex<String?>(nil)
         do throws(StageError) {
             if session.isOffline, let stored {
                 return (try AcceptedManifest(stored: stored, for: source), nil)
             }
             let manifest = try await stager.manifest(from: source, stored: stored) { event in
+                if case .connecting(let url) = event { asked.withLock { $0 = url } }
                 ManifestProgress.tell(event, output)
             }
             return (manifest, nil)
         } catch {
-            let failure = CommandFailure(error)
+            var failure = CommandFailure(error)
+            failure.place = asked.withLock { $0 }.map { "the manifest at '\($0.forDisplay())'" }
             guard case .manifestUnavailable = error, let stored else { throw failure }
             do throws(StageError) {
                 return (try AcceptedManifest(stored: stored, for: source), failure)

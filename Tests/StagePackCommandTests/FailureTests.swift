@@ -13,8 +13,8 @@ struct FailureTests {
             .dropped,
             status: 10,
             """
-            stagepack: warning: the manifest is not available: no answer from \
-            'SERVER/manifest.json': Empty reply from server; using revision 1
+            stagepack: warning: the manifest is not available: the request to \
+            'SERVER/manifest.json' failed: Empty reply from server; using revision 1
             hint: check the network and the server, then run it again
 
             """
@@ -102,8 +102,8 @@ struct FailureTests {
             .dropped,
             status: 20,
             """
-            stagepack: error: pack 'aurora': no answer from \
-            'SERVER/packs/aurora-2.tar.zst': Empty reply from server
+            stagepack: error: pack 'aurora': the request to \
+            'SERVER/packs/aurora-2.tar.zst' failed: Empty reply from server
             hint: check the network and the server, then run it again
 
             """
@@ -200,8 +200,8 @@ struct FailureTests {
             "a server that is not there",
             status: 20,
             """
-            stagepack: error: pack 'aurora': no answer from \
-            'http://127.0.0.1:1/aurora-2.tar.zst': Failed to connect to 127.0.0.1 port 1 \
+            stagepack: error: pack 'aurora': the request to \
+            'http://127.0.0.1:1/aurora-2.tar.zst' failed: Failed to connect to 127.0.0.1 port 1 \
             after 0 ms: Couldn't connect to server
             hint: check the network and the server, then run it again
 
@@ -335,8 +335,8 @@ struct FailureTests {
             testDescription: "a server for manifests that is not there",
             status: 10,
             error: """
-                stagepack: error: the manifest is not available: no answer from \
-                'http://127.0.0.1:1/manifest.json': Failed to connect to 127.0.0.1 port 1 \
+                stagepack: error: the manifest is not available: the request to \
+                'http://127.0.0.1:1/manifest.json' failed: Failed to connect to 127.0.0.1 port 1 \
                 after 0 ms: Couldn't connect to server
                 hint: check the network and the server, then run it again
 

@@ -90,7 +90,7 @@ struct SurroundingsTests {
                 + ["--container", home.appending("container").string]
         )
         #expect(encrypted.status == 10)
-        #expect(encrypted.error.contains("no answer from 'https://127.0.0.1:1/'"))
+        #expect(encrypted.error.contains("the request to 'https://127.0.0.1:1/' failed"))
         #expect(!FileStatus.exists(keys))
     }
 }

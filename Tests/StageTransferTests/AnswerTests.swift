@@ -250,7 +250,7 @@ import Testing
         configuration.stall = StallRule(minimum: .mebibytes(1), window: .milliseconds(250))
         var request = DownloadRequest(server.url("/pack"), content: content)
         let error = await failure(of: request, to: part, configuration)
-        let detail = "the transfer stalled"
+        let detail = "the transfer stalled for 0.25 seconds"
         #expect(error == .unreachable(url: server.url("/pack"), detail: detail))
         request.requestTimeout = .seconds(5)
         try await download(request, to: part, configuration)

@@ -125,9 +125,8 @@ import Testing
         configuration.stall = StallRule(minimum: .kibibytes(1), window: .milliseconds(250))
         let request = DownloadRequest(server.url("/pack"), content: Self.content)
         let error = await failure(of: request, to: part, configuration)
-        #expect(
-            error == .unreachable(url: server.url("/pack"), detail: "the transfer stalled")
-        )
+        let detail = "the transfer stalled for 0.25 seconds"
+        #expect(error == .unreachable(url: server.url("/pack"), detail: detail))
     }
 
     /// At a byte a second the first buffer of all transfers is the last for hours.

@@ -156,13 +156,16 @@ private func head(_ status: Int, _ lines: String...) -> ResponseHead {
         #expect(rules.judge(part) == .refuse(status: 206))
     }
 
-    @Test func aLengthDoesNotCountBesideChunks() {
+    @Test func aLengthDoesNotCountBesideChunks() throws {
         let chunked = head(200, "Content-Length: 7", "Transfer-Encoding: chunked")
         #expect(chunked.bodyLength == nil)
         #expect(Self.whole.judge(chunked) == .begin)
-        for length in ["-1", "+1", "1,1", "0x1", ""] {
-            #expect(head(200, "Content-Length: \(length)").bodyLength == nil)
+        for length in ["-1", "+1", "1,x", "0x1", "", "1,2", "9223372036854775808"] {
+            let head = head(200, "Content-Length: \(length)")
+            let fault = try #require(head.lengthFault)
+            #expect(Self.whole.judge(head) == .malformed(fault))
         }
+        #expect(head(200, "Content-Length: 1, 1").bodyLength == 1)
     }
 
     @Test(arguments: [
@@ -171,7 +174,8 @@ private func head(_ status: Int, _ lines: String...) -> ResponseHead {
         (head(303, "Location: /there"), .begin), (head(301), .begin),
         (head(307, "Location: /there"), .redirect(to: "/there")),
         (head(308, "Location: /there"), .redirect(to: "/there")),
-        (head(307), .refuse(status: 307)), (head(400), .refuse(status: 400)),
+        (head(307), .malformed("status 307 without 'Location'")),
+        (head(400), .refuse(status: 400)),
         (head(401), .refuse(status: 401)), (head(404), .refuse(status: 404)),
         (head(412), .refuse(status: 412)), (head(416), .refuse(status: 416)),
         (head(501), .refuse(status: 501)), (head(511), .portal),
@@ -209,7 +213,9 @@ private func head(_ status: Int, _ lines: String...) -> ResponseHead {
     @Test(arguments: [ranged, whole], [301, 302, 303, 307, 308])
     func aRedirectIsFollowedWhereItLeadsSomewhere(rules: ResponseRules, status: Int) {
         #expect(rules.judge(head(status, "Location: /there")) == .redirect(to: "/there"))
-        #expect(rules.judge(head(status)) == .refuse(status: status))
+        let fault = "status \(status) without 'Location'"
+        #expect(rules.judge(head(status)) == .malformed(fault))
+        #expect(rules.judge(head(status, "Location: ")) == .malformed(fault))
     }
 
     @Test(arguments: [ranged, whole], [408, 425, 429, 500, 502, 503, 504])

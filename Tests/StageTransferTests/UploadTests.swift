@@ -238,7 +238,8 @@ import Testing
         var request = request()
         request.requestTimeout = .milliseconds(250)
         let error = await failure([1], request, .single)
-        #expect(error == .unreachable(url: server.url("/in"), detail: "the transfer stalled"))
+        let detail = "the transfer stalled for 0.25 seconds"
+        #expect(error == .unreachable(url: server.url("/in"), detail: detail))
     }
 
     // MARK: leave to send

@@ -86,7 +86,7 @@ extension CommandFailure {
         guard status == .interrupted, interruption == .deadline else { return self }
         var failure = self
         failure.status = .unfinished
-        failure.message = "the time was up"
+        failure.message = "the time was up" + (place.map { " while waiting for \($0)" } ?? "")
         return failure
     }
 }

@@ -71,6 +71,9 @@ struct NetworkOptions: ParsableArguments {
     /// next run goes on where it ended.
     private static let defaultAttempts = 4
 
+    /// The longest pause that a server may ask for while a person or a hook waits.
+    private static let longestPause = Duration.seconds(60)
+
     /// Whether the environment says that the network is not to be used.
     static func isOffline(_ environment: [String: String]) -> Bool {
         environment["STAGEPACK_OFFLINE"].map { !["", "0"].contains($0) } ?? false
@@ -89,6 +92,7 @@ struct NetworkOptions: ParsableArguments {
             ?? (environment["CURL_CA_BUNDLE"] ?? environment["SSL_CERT_FILE"]).map { FilePath($0) }
         configuration.netrc = netrcFile
         configuration.retry.maximumAttempts = attempts ?? Self.defaultAttempts
+        configuration.retry.longestPause = Self.longestPause
         if let connectTimeout { configuration.connectTimeout = .seconds(connectTimeout) }
         for entry in tokenFile {
             let (host, token) = try Self.token(entry)

@@ -10,6 +10,8 @@ struct CommandFailure: Error, Equatable {
     var hint: String?
     /// When trying again makes sense: `now`, `later` or `never`.
     var retry: Retry
+    /// What was being waited for, where that is not in the message: a fragment.
+    var place: String?
 
     /// When trying again makes sense.
     enum Retry: String, Codable {

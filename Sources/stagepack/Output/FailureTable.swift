@@ -181,7 +181,7 @@ extension CommandFailure {
         let outcome = outcome(of: error)
         return switch error {
         case .captivePortal, .outOfSpace, .cancelled: outcome
-        case .refused(_, 404), .refused(_, 410):
+        case .refused(_, 404, _), .refused(_, 410, _):
             (.manifestUnavailable, "check the URL of the manifest", outcome.retry)
         default: (.manifestUnavailable, outcome.hint, outcome.retry)
         }
@@ -201,8 +201,8 @@ extension CommandFailure {
         switch error {
         case .unreachable:
             (.transferFailed, "check the network and the server, then run it again", .later)
-        case .refused(_, let status):
-            (.transferRefused, hint(forStatus: status), retry(error))
+        case .refused(_, let status, let pause):
+            (.transferRefused, hint(forStatus: status, pause), retry(error))
         case .captivePortal:
             (.captivePortal, "open a web page and log in to the network, then run it again", .later)
         case .wrongSize, .wrongDigest:
@@ -210,8 +210,8 @@ extension CommandFailure {
                 .digestMismatch, "tell the publisher: the file on the server is not the manifest's",
                 .later
             )
-        case .unacceptable:
-            (.transferRefused, nil, retry(error))
+        case .unacceptable(_, let reason):
+            (.transferRefused, hint(for: reason), retry(error))
         case .untrusted(_, let fault, _):
             (.transferFailed, hint(for: fault), .later)
         case .outOfSpace:
@@ -231,11 +231,26 @@ extension CommandFailure {
         }
     }
 
-    private static func hint(forStatus status: Int) -> String {
+    private static func hint(forStatus status: Int, _ pause: Duration?) -> String {
         switch status {
-        case 401, 403, 407: "pass credentials with --netrc-file or --token-file"
+        case 401, 403: "pass credentials with --netrc-file or --token-file"
         case 404, 410: "tell the publisher: the server does not have the file"
-        default: "run it again later"
+        case 407: "set http_proxy or https_proxy to 'http://USER:PASSWORD@HOST:PORT'"
+        case 408, 425, 429, 500...: "run it again " + (pause.map { "in \($0.inWords)" } ?? "later")
+        default: "tell the publisher: the server does not give the file"
+        }
+    }
+
+    private static func hint(for reason: TransferError.Unacceptable) -> String? {
+        switch reason {
+        case .url: "check the URL"
+        case .noMirror, .domain, .redirect, .redirects, .ranges, .size:
+            "tell the publisher: the address or the server must be changed"
+        case .contentEncoding:
+            "tell the publisher: the server must send the file without an encoding"
+        case .answer:
+            "tell the publisher: the server, or a proxy before it, does not follow HTTP"
+        case .request, .library: nil
         }
     }
 

@@ -29,6 +29,9 @@ final class ProgressDisplay: Sendable {
         return Console.isInteractive ? .bars : .lines
     }
 
+    /// Where each pack stands.
+    var packs: [PackProgress] { state.withLock { $0.progress.packs } }
+
     /// Takes note of an event, and shows it where the style has a line for it.
     func take(_ id: PackID, _ event: StagingEvent) {
         let lines = state.withLock { state -> [String] in

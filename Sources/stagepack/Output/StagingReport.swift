@@ -1,6 +1,7 @@
 import StageContainer
 import StageEngine
 import StageModel
+import StageSystem
 
 /// What a command that stages packs prints: what was decided and done with each pack.
 struct StagingReport: Codable {
@@ -43,12 +44,27 @@ struct StagingReport: Codable {
         }
     }
 
+    /// Adds what was being received for packs that were interrupted.
+    mutating func add(_ progress: [PackProgress]) {
+        for pack in progress {
+            guard let index = packs.firstIndex(where: { $0.id == pack.id }),
+                packs[index].error?.status == ExitStatus.interrupted.rawValue
+            else { continue }
+            packs[index].source = pack.source
+            packs[index].transferred = max(.zero, pack.received - pack.reused)
+        }
+    }
+
     /// Tells of the packs that were interrupted that it was the deadline that did it.
     mutating func nameDeadline() {
         for index in packs.indices
         where packs[index].error?.status == ExitStatus.interrupted.rawValue {
-            let id = packs[index].id
-            packs[index].error?.message = "pack '\(id)': the time was up"
+            let pack = packs[index]
+            let place = pack.source.map { source in
+                ": \(pack.transferred ?? .zero) of \(pack.downloadSize) had arrived from "
+                    + "'\(source.forDisplay())'"
+            }
+            packs[index].error?.message = "pack '\(pack.id)': the time was up\(place ?? "")"
             packs[index].error?.status = ExitStatus.unfinished.rawValue
         }
     }
