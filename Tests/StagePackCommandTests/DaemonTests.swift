@@ -148,8 +148,9 @@ extension Installed {
     }
 }
 
-/// Runs the daemon beside `body`, in the mount namespace that the program sees.
-private func withDaemon<Value: Sendable>(
+/// Runs the daemon beside `body`, in the mount namespace that the program sees; it must not take more
+/// memory than a program may.
+func withDaemon<Value: Sendable>(
     _ installed: inout Installed,
     _ body: @escaping @Sendable (Installed, ControlClient) async throws -> Value
 ) async throws -> Value {
@@ -180,6 +181,7 @@ private func withDaemon<Value: Sendable>(
         defer { running.send(SIGTERM) }
         try await poll { FileStatus.exists(socket) }
         result.yield(try await body(copy, ControlClient(path: socket.string)))
+        #expect(try running.peakMemory() <= Program.memoryLimit)
     }
     #expect(ending.status == 0, "\(ending.error)")
     for await value in results { return value }

@@ -23,7 +23,18 @@ struct Program {
         func send(_ signal: Int32) {
             kill(process.value, signal)
         }
+
+        /// The most memory that the program has had so far, in bytes.
+        func peakMemory() throws -> Int {
+            let status = try text(of: FilePath("/proc/\(process.value)/status"))
+            let line = status.split(separator: "\n").first { $0.hasPrefix("VmHWM:") }
+            let count = line?.split(separator: " ").dropFirst().first.flatMap { Int($0) }
+            return try #require(count) << 10
+        }
     }
+
+    /// The most memory that a program may take, in bytes.
+    static let memoryLimit = 128 << 20
 
     /// The status of a run that SIGKILL ended.
     static let killed = 1000 + SIGKILL

@@ -44,6 +44,8 @@ public struct Answer: Sendable {
     public var version = "HTTP/1.1"
     /// What the server sends without end instead of the answer.
     public var flood: Flood?
+    /// What writes the answer; the rest of it then does not count.
+    public var script: (@Sendable (Wire) -> Void)?
     /// What the server waits for before it answers.
     public var gate: (@Sendable () -> Void)?
 

@@ -153,6 +153,13 @@ struct Socket {
         while unsafe recv(descriptor, &bytes, bytes.count, 0) > 0 {}
     }
 
+    /// Has the connection reset when it is closed.
+    func resetOnClose() {
+        var option = linger(l_onoff: 1, l_linger: 0)
+        let size = socklen_t(MemoryLayout<linger>.size)
+        unsafe _ = setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &option, size)
+    }
+
     /// Waits until the other side ends the connection or sends something.
     func waitForEnd() {
         var byte: UInt8 = 0

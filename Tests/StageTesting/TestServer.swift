@@ -138,6 +138,10 @@ public final class TestServer: Sendable {
         if !answer.comesEarly, !readBody(head, answer, &socket) { return false }
         answer.gate?()
         if answer.isDropped { return false }
+        if let script = answer.script {
+            script(Wire(socket, head))
+            return false
+        }
         if let flood = answer.flood {
             let (first, repeated) = flood.bytes
             let pieces = 64

@@ -1,0 +1,237 @@
+import StageModel
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+/// Servers that misbehave below HTTP, proxies that do, and addresses at which no server is.
+@Suite(.server, .directory, .timeLimit(.minutes(5)))
+struct MisbehaviourEncryptionTests {
+    /// How a server on an encrypted port misbehaves, and what the program says to it.
+    enum Encryption: String, CaseIterable {
+        case selfSigned
+        case tls1
+        case truncated
+        case truncatedWithoutLength
+        case endsWithoutNotice
+        case plain
+        case garbage
+        case silent
+        case reset
+        case downgrade
+
+        /// What standard error contains; `nil` for a run that succeeds.
+        fileprivate var words: String? {
+            switch self {
+            case .selfSigned: "cannot be trusted: its certificate cannot be verified"
+            case .tls1: "protocol version"
+            case .truncated: "bytes remaining"
+            // libcurl takes the end of the connection for the end of the body: the manifest tells.
+            case .truncatedWithoutLength: "not JSON"
+            case .endsWithoutNotice: nil
+            case .plain, .garbage: "wrong version number"
+            case .silent: "timeout"
+            case .reset: "failed"
+            case .downgrade: "leads to 'http://127.0.0.1/', which is refused"
+            }
+        }
+    }
+
+    private static let server = """
+        import socket, ssl, struct, sys, time, warnings
+        warnings.simplefilter("ignore")
+        kind, pem, body, notes = sys.argv[1:]
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(pem)
+        if kind == "tls1":
+            context.set_ciphers("ALL:@SECLEVEL=0")
+            context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1
+        content = open(body, "rb").read()
+        head = b"HTTP/1.1 200 OK\\r\\nContent-Type: application/json\\r\\n"
+        length = b"Content-Length: %d\\r\\n" % len(content)
+        answers = {
+            "truncated": head + length + b"\\r\\n" + content[:50],
+            "truncatedWithoutLength": head + b"\\r\\n" + content[:50],
+            "downgrade": b"HTTP/1.1 302 x\\r\\nLocation: http://127.0.0.1/\\r\\n\\r\\n",
+        }
+        answer = answers.get(kind, head + length + b"\\r\\n" + content)
+        listener = socket.create_server(("127.0.0.1", 0))
+        with open(notes, "w") as file:
+            print(listener.getsockname()[1], file=file)
+        while True:
+            client, _ = listener.accept()
+            try:
+                if kind == "silent":
+                    time.sleep(30)
+                elif kind in ("plain", "garbage"):
+                    client.recv(4096)
+                    client.sendall(answer if kind == "plain" else b"garbage\\r\\n" * 10)
+                elif kind == "reset":
+                    client.recv(4096)
+                    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                else:
+                    with context.wrap_socket(client, server_side=True) as stream:
+                        stream.recv(4096)
+                        stream.sendall(answer)
+                client.close()
+            except OSError:
+                pass
+        """
+
+    @Test(arguments: Encryption.allCases)
+    func whatEndsEncryptionIsNamed(_ encryption: Encryption) async throws {
+        let world = try World()
+        let directory = world.directory.path
+        let manifest = try world.manifest(of: [])
+        try world.directory.write(manifest, to: "manifest.json", durably: false)
+        let pem = directory.appending("server.pem").string
+        try await shell(
+            """
+            openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes \\
+                -keyout "$1.key" -out "$1" -days 3650 -subj /CN=127.0.0.1 \\
+                -addext subjectAltName=IP:127.0.0.1 2>/dev/null
+            cat "$1.key" >>"$1"
+            """,
+            pem
+        )
+        let notes = directory.appending("notes")
+        let body = directory.appending("manifest.json").string
+        let server = try PythonScript(
+            Self.server,
+            encryption.rawValue,
+            pem,
+            body,
+            notes.string
+        )
+        defer { server.end() }
+        try await poll { try text(of: notes).hasSuffix("\n") }
+        let url = "https://127.0.0.1:\(try text(of: notes).dropLast())/m"
+        var options = ["prefetch", "--quiet", "--attempts", "1", "--connect-timeout", "3"]
+        if encryption != .selfSigned { options += ["--cacert", pem] }
+        let ending = try await world.program.run(options + world.source(manifest: url))
+        guard let words = encryption.words else {
+            #expect(ending == Program.Ending(status: 0, output: "", error: ""))
+            return
+        }
+        #expect(ending.status == (encryption == .truncatedWithoutLength ? 11 : 10), "\(ending)")
+        for text in [words, "'\(url)'", "\nhint: "] {
+            #expect(ending.error.contains(text), "\(ending)")
+        }
+    }
+
+    @Test(arguments: [
+        ("https://127.0.0.1:1/m", "port 1"), ("https://a.invalid/m", "Could not resolve host"),
+        ("http://[::1]:1/m", "port 1"), ("https://[fe80::1%25lo]:1/m", "an absolute"),
+        ("https://[fe80::1%25none]:1/m", "an absolute"),
+        ("https://[::ffff:127.0.0.1]:1/m", "port 1"),
+        ("https://127.0.0.1:0/m", "failed"), ("https://127.0.0.1:99999/m", "expected an absolute"),
+        ("https://0x7f.1:1/m", "port 1"), ("https://", "expected an absolute"),
+        ("https://[::1", "expected an absolute"), ("https://a b/m", "expected an absolute"),
+        ("https://\(String(repeating: "a", count: 300)).invalid/m", "failed"),
+        ("https://127.0.0.1:1/\(String(repeating: "a", count: 60_000))", "port 1"),
+    ])
+    func anAddressWithoutAServerIsNamed(url: String, words: String) async throws {
+        let world = try World()
+        let source = world.source(manifest: url)
+        let ending = try await world.program.run(["prefetch", "--attempts", "1"] + source)
+        #expect(ending.status == 10, "\(ending)")
+        #expect(ending.error.contains(words), "\(ending)")
+        #expect(ending.error.contains("'\(url.prefix(8))"), "\(ending)")
+        #expect(ending.error.contains("\nhint: "), "\(ending)")
+        #expect(ending.error.utf8.count < 2000)
+    }
+
+    @Test(arguments: [
+        ("http://a.invalid/p", 407, 21, "the proxy to 'http://a.invalid/p' requires credentials"),
+        ("https://a.invalid/p", 407, 21, "the proxy to 'https://a.invalid/p' requires credentials"),
+        ("https://a.invalid/p", 502, 20, "CONNECT tunnel failed, response 502"),
+        ("http://a.invalid/p", 502, 21, "status 502"),
+    ])
+    func whatAProxyRefusesIsNotLaidToTheServer(
+        url: String,
+        status: Int,
+        exit: Int32,
+        words: String
+    ) async throws {
+        var world = try World()
+        var pack = try SamplePack.small(.aurora)
+        pack.pack.archive?.url = url
+        try world.publish(pack)
+        for name in ["http_proxy", "https_proxy"] {
+            world.program.environment[name] = world.server.baseURL
+        }
+        for target in [url, "a.invalid:443"] { world.server.answer(target, with: .status(status)) }
+        let ending = try await world.run("prefetch", "--quiet", "--attempts", "1")
+        #expect(ending.status == exit, "\(ending)")
+        #expect(ending.error.contains(words), "\(ending)")
+        #expect(ending.error.contains("hint: set http_proxy") == (status == 407), "\(ending)")
+        #expect(!ending.error.contains("netrc"))
+    }
+}
+
+/// Servers that misbehave towards the daemon, which fetches archives for the command.
+@Suite(.server, .directory, .timeLimit(.minutes(10)))
+struct MisbehaviourDaemonTests {
+    private static func rows(_ names: Set<String>) -> [MisbehaviourRow] {
+        (Misbehaviour.catalogue + Misbehaviour.delays).filter { names.contains($0.name) }
+            .map { MisbehaviourRow(misbehaviour: $0, resource: .archive) }
+    }
+
+    private static let turnstile = Turnstile(width: 4)
+
+    private func run(_ row: MisbehaviourRow, _ options: [String]) async throws -> Program.Ending {
+        var installed = try await Installed()
+        let pack = try SamplePack.small(.aurora)
+        try installed.world.publish(pack)
+        let server = installed.world.server
+        let served = Served(resource: .archive, path: pack.path, content: pack.archive) {
+            server.url($0)
+        }
+        server.answer(pack.path, with: row.misbehaviour.answers(served))
+        return try await withDaemon(&installed) { installed, _ in
+            let arguments = ["prefetch", "--quiet", "--app", "net.example.wallpaper"] + options
+            let ending = try await installed.world.program.run(arguments)
+            #expect(try installed.staged() == (ending.status == 0 ? ["aurora": 1] : [:]))
+            return ending
+        }
+    }
+
+    @Test(
+        arguments: rows([
+            "comes in chunks", "has no length", "closes at once, then behaves",
+            "changes under the same tag", "begins with garbage", "has two lengths",
+            "encodes as gzip", "answers with 404", "redirects to itself",
+            "redirects to 'file:///etc/passwd'", "sends without end: fields",
+            "sends without end: interim", "switches protocols unasked", "has too long a length",
+            "has the right length and other bytes", "has the length '-5'", "never ends",
+            "answers 206 unasked",
+        ])
+    )
+    func theContentIsRightOrTheFailureIsNamed(_ row: MisbehaviourRow) async throws {
+        try await Self.turnstile.pass {
+            let ending = try await run(row, [])
+            guard case .fails(let failure, let words) = row.outcome else {
+                #expect(ending == Program.Ending(status: 0, output: "", error: ""), "\(row)")
+                return
+            }
+            #expect(ending.status == failure.status(for: .archive), "\(row): \(ending)")
+            #expect(ending.error.contains(words), "\(row): \(ending)")
+            #expect(ending.error.contains("'http://"), "\(row): \(ending)")
+        }
+    }
+
+    @Test(
+        arguments: rows([
+            "never answers", "stops in the middle", "sends ten bytes a second", "resets at once",
+            "answers with 503", "503, Retry-After: 3600",
+        ])
+    )
+    func aDeadlineNamesTheServer(_ row: MisbehaviourRow) async throws {
+        try await Self.turnstile.pass {
+            let ending = try await run(row, ["--deadline", "5"])
+            #expect(ending.status == 75, "\(row): \(ending)")
+            #expect(ending.error.contains("the time was up: "), "\(row): \(ending)")
+            #expect(ending.error.contains("'http://127.0.0.1"), "\(row): \(ending)")
+        }
+    }
+}

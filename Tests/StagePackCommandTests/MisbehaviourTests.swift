@@ -1,0 +1,71 @@
+import StageModel
+import StageTesting
+import Testing
+
+/// Servers that misbehave: each run brings the right content or says clearly what is wrong, in bounded
+/// time and memory.
+@Suite(.server, .directory, .timeLimit(.minutes(10)))
+struct MisbehaviourTests {
+    /// Keeps as many rows from running at once as would take each other's time.
+    private static let turnstile = Turnstile(width: 6)
+
+    @Test(arguments: Misbehaviour.catalogue.flatMap(\.rows))
+    func theContentIsRightOrTheFailureIsNamed(_ row: MisbehaviourRow) async throws {
+        try await Self.turnstile.pass {
+            let world = try await MisbehaviourWorld(row)
+            let run = try await world.run(row.misbehaviour.options)
+            try world.expect(row.outcome, of: run, row)
+            #expect(run.duration < .seconds(60), "\(run)")
+        }
+    }
+
+    @Test(arguments: Misbehaviour.delays.flatMap(\.rows))
+    func aDelayEndsByItself(_ row: MisbehaviourRow) async throws {
+        let world = try await MisbehaviourWorld(row)
+        let run = try await world.run(row.misbehaviour.options)
+        try world.expect(row.outcome, of: run, row)
+        #expect(run.duration < .seconds(180), "\(run)")
+    }
+
+    @Test(arguments: Misbehaviour.delays.flatMap(\.rows).filter { $0.resource != .delta })
+    func aDeadlineNamesTheServer(_ row: MisbehaviourRow) async throws {
+        try await Self.turnstile.pass {
+            let world = try await MisbehaviourWorld(row)
+            let run = try await world.run(["--deadline", "5"])
+            try world.expect(.fails(.late, "the time was up"), of: run, row)
+            #expect(run.duration < .seconds(30), "\(run)")
+        }
+    }
+}
+
+/// Lets a limited number of tasks work at once.
+actor Turnstile {
+    private var free: Int
+    private var waiting: [CheckedContinuation<Void, Never>] = []
+
+    init(width: Int) { free = width }
+
+    /// Runs `body` when its turn has come.
+    nonisolated func pass(_ body: @Sendable () async throws -> Void) async throws {
+        await enter()
+        do {
+            try await body()
+        } catch {
+            await leave()
+            throw error
+        }
+        await leave()
+    }
+
+    private func enter() async {
+        if free > 0 {
+            free -= 1
+        } else {
+            await withCheckedContinuation { waiting.append($0) }
+        }
+    }
+
+    private func leave() {
+        if waiting.isEmpty { free += 1 } else { waiting.removeFirst().resume() }
+    }
+}

@@ -1,0 +1,50 @@
+import Glibc
+
+/// A connection on which a request has come, for an answer that is written byte by byte.
+///
+/// The server closes the connection when the script that was given the wire returns.
+public struct Wire: Sendable {
+    /// The request.
+    public let request: RequestHead
+    private let socket: Socket
+
+    init(_ socket: Socket, _ request: RequestHead) {
+        self.socket = socket
+        self.request = request
+    }
+
+    /// Sends bytes, and returns whether the client took them.
+    @discardableResult
+    public func send(_ bytes: [UInt8]) -> Bool { socket.send(bytes) }
+
+    /// Sends text, and returns whether the client took it.
+    @discardableResult
+    public func send(_ text: String) -> Bool { socket.send(Array(text.utf8)) }
+
+    /// Sends bytes one by one, with a pause after each, until the client has gone.
+    public func drip(_ bytes: [UInt8], pause: UInt32) {
+        for byte in bytes {
+            guard socket.send([byte]) else { return }
+            if pause > 0 { usleep(pause) }
+        }
+    }
+
+    /// Sends nothing for a while.
+    public func pause(milliseconds: UInt32) { usleep(milliseconds * 1000) }
+
+    /// Sends nothing more until the client has gone.
+    public func waitForEnd() { socket.waitForEnd() }
+
+    /// Sends the end of the stream, and reads until the client has closed the connection.
+    public func end() { socket.lingerOn() }
+
+    /// Has the connection end with a reset instead of an orderly close.
+    public func reset() { socket.resetOnClose() }
+}
+
+extension Answer {
+    /// Lets `script` answer the request.
+    public static func script(_ script: @escaping @Sendable (Wire) -> Void) -> Answer {
+        Answer(content: []).with { $0.script = script }
+    }
+}
