@@ -146,7 +146,8 @@ extension Container {
                 history,
                 to: application.recordName,
                 in: histories,
-                durably: false
+                // It names what a hook has left to the periodic run.
+                durably: true
             )
         }
         _ = consume lock
