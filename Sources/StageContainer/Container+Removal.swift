@@ -175,14 +175,15 @@ extension Container {
             guard let base, let status = try downloads.status(FilePath(entry.name)) else {
                 continue
             }
+            let isLock = entry.name.string.hasSuffix(".lock")
             // No manifest names the files of extensions: a week is time enough to ask again.
-            if base.string.hasPrefix(ContainerLayout.fileDownloadPrefix),
+            if !isLock, base.string.hasPrefix(ContainerLayout.fileDownloadPrefix),
                 status.modified > now - 7 * 86400
             {
                 continue
             }
             guard let lock = try attemptLock(ofDownload: base) else { continue }
-            if !entry.name.string.hasSuffix(".lock"), try downloads.removeTree(entry.name) {
+            if !isLock, try downloads.removeTree(entry.name) {
                 removal.downloads += 1
             }
             lock.end()

@@ -67,10 +67,16 @@ extension IndexedWork {
         guard case .file(let position) = found.place else {
             throw .noSuchFile(path, .isDirectory)
         }
-        try await fetchFile(position, of: index, into: place.directory)
+        let isFetched = try await fetchFile(position, of: index, into: place.directory)
         try await blocking { () throws(StageError) in
             try Self.storing { () throws(FileError) in
-                for link in found.links { try place.directory.makeLink(index.entries[link]) }
+                var isChanged = isFetched
+                for link in found.links {
+                    let isMade = try place.directory.makeLink(index.entries[link])
+                    isChanged = isChanged || isMade
+                }
+                // Names, the lease that readers look for, and the directories above them.
+                if isChanged { try place.directory.synchronizeFileSystem() }
             }
         }
         return place.content.pushing(FilePath(path.text))
@@ -99,22 +105,22 @@ extension IndexedWork {
         }
     }
 
-    /// Fetches the file at a position of the index, unless it is here.
+    /// Fetches the file at a position of the index, and returns `false` if it was here.
     private func fetchFile(
         _ position: Int,
         of index: ContentIndex,
         into place: Directory
-    ) async throws(StageError) {
+    ) async throws(StageError) -> Bool {
         let path = index.entries[position].path
         let name = FilePath("\(ContainerLayout.content)/\(path)")
         let isThere = { @Sendable () throws(StageError) in
             // What is under its name was put there whole and verified.
             try Self.storing { () throws(FileError) in try place.status(name) != nil }
         }
-        if try await blocking(isThere) { return }
+        if try await blocking(isThere) { return false }
         let lock = try await lock(for: "file \(path)")
         defer { lock.end() }
-        if try await blocking(isThere) { return }
+        if try await blocking(isThere) { return false }
         let mark = Self.mark(of: path)
         let (tree, local) = try await blocking { () throws(StageError) in
             try prepare(position, of: index, in: place, mark)
@@ -133,6 +139,7 @@ extension IndexedWork {
         }
         // What cannot be removed now goes with the rest of the directory.
         await withBlockingThread { _ = try? place.removeTree(mark) }
+        return true
     }
 
     /// The name of what a file is in before it is whole: the same each time, so that it is continued.
@@ -190,11 +197,11 @@ extension Directory {
         }
     }
 
-    /// Makes a link of a pack among its single files, unless it is there.
-    fileprivate func makeLink(_ entry: ContentIndex.Entry) throws(FileError) {
-        guard case .link(let target) = entry.kind else { return }
+    /// Makes a link of a pack among its single files, and returns `false` if it is there.
+    fileprivate func makeLink(_ entry: ContentIndex.Entry) throws(FileError) -> Bool {
+        guard case .link(let target) = entry.kind else { return false }
         let name = FilePath("\(ContainerLayout.content)/\(entry.path)")
-        guard try status(name) == nil else { return }
+        guard try status(name) == nil else { return false }
         try makeParents(of: name)
         do throws(FileError) {
             try createLink(name, to: target.text)
@@ -202,6 +209,7 @@ extension Directory {
             // Another process has made it, of the same index.
             guard error.errno == .fileExists else { throw error }
         }
+        return true
     }
 
     /// Renames a file at a path below this directory to one below another.

@@ -62,6 +62,26 @@ import Testing
         #expect(found == ["sky.svg", "link", "folder/x"])
     }
 
+    @Test func theLockFileOfADeadProcessGoesWithTheNextSweep() throws {
+        let name = ContainerLayout.downloadName(ofFile: digest)
+        for file in ["\(name).part.1", "\(name).lock"] {
+            try container.downloads.leave(try #require(FilePath.Component(file)), "left")
+        }
+        // As they are a minute old: what was received stays for a week.
+        let now = Int64(Date().timeIntervalSince1970) + 60
+        let removal = try container.sweep(now: now) { _ in false }
+        #expect(removal == self.removal())
+        #expect(try container.downloads.entries().map(\.name.string) == ["\(name).part.1"])
+    }
+
+    @Test func aDirectoryThatACrashLeftWithoutALeaseIsNoFault() throws {
+        _ = try make()
+        let place = FilePath("files/\(digest)")
+        try #require(try container.root.directory(place)).remove("lease")
+        #expect(try container.reader.faults() == [])
+        #expect(try removeAll() == removal(leftovers: 1))
+    }
+
     @Test func makersReadersAndRemoversMeetNeverInBetween() async throws {
         let (container, digest) = (container, digest)
         let end = ContinuousClock.now + .seconds(2)
