@@ -13,6 +13,10 @@ import Synchronization
     ///
     /// Other threads use it for nothing but `curl_multi_wakeup`, the one call libcurl allows them.
     nonisolated(unsafe) let multi: UnsafeMutableRawPointer
+    /// Whether `curl_multi_wakeup` works: libcurl leaves a handle without it where it got no descriptors.
+    private let hasWakeup: Bool
+    /// How long the thread sleeps at most, in milliseconds, where nothing can wake it.
+    private static let longestSleepWithoutWakeup: CInt = 20
 
     private let state = Mutex(State())
 
@@ -36,6 +40,7 @@ import Synchronization
         unsafe self.multi = multi
         let code = unsafe stage_multi_set_number(multi, CURLMOPT_MAXCONNECTS, connections)
         precondition(code == CURLM_OK, "libcurl refused to keep connections")
+        hasWakeup = unsafe curl_multi_wakeup(multi) == CURLM_OK
     }
 
     deinit {
@@ -80,7 +85,7 @@ import Synchronization
             defer { state.isPolling = false }
             return state.isPolling
         }
-        // It fails only where libcurl was built without it.
+        // Where it fails, the thread wakes up by itself.
         if isPolling { unsafe _ = curl_multi_wakeup(multi) }
     }
 
@@ -110,7 +115,8 @@ import Synchronization
         guard mayPoll else { return }
         // An error means that there is nothing to wait on; the loop goes on after the timeout or at
         // once, and the transfers themselves tell what is wrong.
-        unsafe _ = curl_multi_poll(multi, nil, 0, milliseconds, nil)
+        let time = hasWakeup ? milliseconds : min(milliseconds, Self.longestSleepWithoutWakeup)
+        unsafe _ = curl_multi_poll(multi, nil, 0, time, nil)
         state.withLock { $0.isPolling = false }
     }
 }
