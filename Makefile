@@ -28,7 +28,7 @@ LARGE := RealContentTests
 BUSY := StageIndexTests|StageEngineTests.Indexed|UserProgramTests|StageContainerTests|StagePublishTests
 
 .PHONY: help demo test build bench bench-daemon bench-updates format check install install-service uninstall dependencies \
-    deb sample-deb test-deploy test-release load
+    deb sample-deb test-deploy test-release load torture
 
 help: ## Show what there is to make.
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -123,6 +123,16 @@ SECONDS_OF_LOAD ?= 600
 
 load: build ## Let hostile clients loose on the daemon for SECONDS_OF_LOAD (root).
 	deploy/test/load --seconds $(SECONDS_OF_LOAD)
+
+# Of each scenario: power cuts on each file system, and system calls that fail.
+CUTS ?= 100
+POINTS ?= 200
+
+torture: ## Have disks lose power (CUTS) and system calls fail (POINTS), and check what is left (root).
+	Scripts/dependencies btrfs-progs e2fsprogs gcc libc6-dev mount python3 strace util-linux xfsprogs
+	swift build --product stagepack
+	swift build --product stagepackd
+	Tests/torture/run both --count $(CUTS) --points $(POINTS)
 
 dependencies:
 	@Scripts/dependencies
