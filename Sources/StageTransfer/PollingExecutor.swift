@@ -85,8 +85,16 @@ import Synchronization
             defer { state.isPolling = false }
             return state.isPolling
         }
-        // Where it fails, the thread wakes up by itself.
-        if isPolling { unsafe _ = curl_multi_wakeup(multi) }
+        if isPolling && hasWakeup { wakeUp() }
+    }
+
+    /// Wakes the thread, and tries that again where the kernel is short of memory for a moment: nothing else
+    /// would wake it.
+    private func wakeUp() {
+        for _ in 0..<1000 {
+            guard unsafe curl_multi_wakeup(multi) != CURLM_OK else { return }
+            usleep(1000)
+        }
     }
 
     fileprivate func run(drive: Drive) {
