@@ -160,7 +160,7 @@ extension Broker {
                 try File.open(readingRegular: path, as: caller.identity).status().size
             }
         } catch {
-            throw ControlRefusal(error.isOutOfResources ? .unavailable : .invalid, "\(error)")
+            throw ControlRefusal(error.isRefusedByLimit ? .unavailable : .invalid, "\(error)")
         }
         try await reserve(.part(text), size, of: user)
         do throws(FileError) {
@@ -176,7 +176,7 @@ extension Broker {
             task.request.size = ByteCount(count)
         } catch {
             release([.part(text)])
-            let passes: ControlRefusal.Code? = error.isOutOfResources ? .unavailable : nil
+            let passes: ControlRefusal.Code? = error.isRefusedByLimit ? .unavailable : nil
             throw ControlRefusal(error.isOutOfSpace ? .storage : passes ?? .invalid, "\(error)")
         }
     }

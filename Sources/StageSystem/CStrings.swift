@@ -19,3 +19,10 @@ import Glibc
         unsafe pointers.deallocate()
     }
 }
+
+extension StaticString {
+    /// The string as C has it; it is there for as long as the process is.
+    var cString: UnsafePointer<CChar> {
+        unsafe UnsafeRawPointer(utf8Start).assumingMemoryBound(to: CChar.self)
+    }
+}

@@ -46,11 +46,14 @@ public struct FileError: Error, Equatable, Sendable {
     /// Whether the file system, or the share of it this user may fill, is full.
     public var isOutOfSpace: Bool { errno == .noSpace || errno == Self.quotaExceeded }
 
-    /// Whether this process or the machine had too few threads, descriptors or too little memory for the
-    /// call: it says nothing about the file.
-    public var isOutOfResources: Bool {
-        [.resourceTemporarilyUnavailable, .noMemory, .tooManyOpenFiles, .tooManyOpenFilesInSystem]
-            .contains(errno)
+    /// Whether a limit of open files, threads, processes or memory is reached, of the process or of the system.
+    public var isRefusedByLimit: Bool {
+        switch errno {
+        case .tooManyOpenFiles, .tooManyOpenFilesInSystem, .noMemory: true
+        // Else it is a lock that is held, or a stream that has nothing yet.
+        case .resourceTemporarilyUnavailable: operation == "start"
+        default: false
+        }
     }
 
     /// EDQUOT, which swift-system names only on Apple's platforms.

@@ -19,6 +19,13 @@ public enum ProcessEnvironment {
         geteuid() == 0 || getuid() != geteuid() || getgid() != getegid()
     }
 
+    /// Returns where the value of a variable is, without memory for a copy of it; `nil` if it is not set.
+    ///
+    /// For variables that every process believes, and for the time in which nothing changes the environment.
+    static func pointer(to name: StaticString) -> UnsafePointer<CChar>? {
+        unsafe UnsafePointer(getenv(name.cString))
+    }
+
     /// Returns the variables that a process believes, by the rules for its privilege.
     public static func believed(
         _ variables: [String: String],

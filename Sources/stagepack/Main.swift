@@ -55,12 +55,15 @@ struct StagePackCommand: AsyncParsableCommand {
 
     static func main() async {
         StandardStreams.fill()
+        // Before everything: whatever comes now happens in a process of which the hook's caller sees nothing.
+        let isHook = HookGuard.enter(SystemShortage.hookWords)
         ProcessEnvironment.clean()
         // Before the first 'await', which starts threads.
         UnpackServiceCommand.runIfAsked()
         // A reader of our output that has gone away must not end a transfer.
         signal(SIGPIPE, SIG_IGN)
         HeapMemory.shareHeaps()
+        SystemShortage.endIfAny(isHook: isHook)
         await main(nil)
     }
 }

@@ -45,6 +45,7 @@ struct StagePackDaemon: AsyncParsableCommand {
     static func main() async {
         StandardStreams.fill()
         ProcessEnvironment.clean()
+        SystemShortage.endIfAny()
         await main(nil)
     }
 
@@ -57,6 +58,7 @@ struct StagePackDaemon: AsyncParsableCommand {
         umask(0o022)
         raiseFileLimit()
         HeapMemory.shareHeaps()
+        await EventLoops.start()
         let file = FilePath(config ?? paths.configuration)
         let isRequired = config != nil
         do throws(DaemonError) {

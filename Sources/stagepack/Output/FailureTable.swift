@@ -217,7 +217,7 @@ extension CommandFailure {
         case .outOfSpace:
             (.noSpace, "free some space, or run 'stagepack gc'", .later)
         case .storage(let error):
-            (.containerUnusable, hint(for: error), .later)
+            outcome(of: error)
         case .cancelled:
             outcome(of: StageError.cancelled)
         }
@@ -263,10 +263,8 @@ extension CommandFailure {
 
     private static func outcome(of error: ArchiveError) -> Outcome {
         switch error {
-        case .fileSystem(let error) where error.isOutOfSpace:
-            (.noSpace, "free some space, or run 'stagepack gc'", .later)
         case .fileSystem(let error):
-            (.containerUnusable, hint(for: error), .later)
+            outcome(of: error)
         case .interrupted:
             (.contentRefused, "run it again; if it happens again, tell the publisher", .later)
         case .notConfined(let missing):
@@ -307,10 +305,8 @@ extension CommandFailure {
             (.noPrevious, "run 'stagepack status' to see which packs have one", .never)
         case .pinned:
             (.pinned, pinHint, .never)
-        case .file(let error) where error.isOutOfSpace:
-            (.noSpace, "free some space, or run 'stagepack gc'", .later)
         case .file(let error):
-            (.containerUnusable, hint(for: error), .later)
+            outcome(of: error)
         }
     }
 
@@ -319,6 +315,16 @@ extension CommandFailure {
         // What a generation lacks is staged again; the container's own record is written by the next run.
         path.lastComponent == ContainerLayout.packRecord
             ? "run 'stagepack repair'" : "remove it, then run 'stagepack prefetch'"
+    }
+
+    private static func outcome(of error: FileError) -> Outcome {
+        if error.isOutOfSpace {
+            return (.noSpace, "free some space, or run 'stagepack gc'", .later)
+        }
+        if error.isRefusedByLimit {
+            return (.systemShortage, SystemShortage.hint, .later)
+        }
+        return (.containerUnusable, hint(for: error), .later)
     }
 
     private static func hint(for error: FileError) -> String? {

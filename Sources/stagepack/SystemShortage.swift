@@ -1,0 +1,100 @@
+import Glibc
+import StageSystem
+
+/// What the program needs of the system to begin, and what it says where it does not get it.
+enum SystemShortage {
+    /// What every command needs.
+    ///
+    /// Below it the runtimes trap or wait for ever; with it, what a large run is refused fails with an error.
+    private static let need = Provision(files: 48, threads: 8, memory: 128 << 20)
+
+    /// The one thing to do.
+    static let hint =
+        "raise the limits of open files, processes and memory: see 'ulimit -a', and 'pids.max' and 'memory.max' "
+        + "of the container or service"
+
+    /// Ends the program where the system does not give what it needs.
+    ///
+    /// Has it say why it ends where it is refused something later; in a hook the guard does that.
+    static func endIfAny(isHook: Bool) {
+        guard let shortage = need.shortage() else {
+            if !isHook {
+                Provision.explainTraps(trapWords, status: ExitStatus.systemShortage.rawValue)
+            }
+            return
+        }
+        let failure = CommandFailure(
+            status: .systemShortage,
+            message: message(for: shortage),
+            hint: hint,
+            retry: .later
+        )
+        if isHook {
+            Console.say(
+                "stagepack: hook: nothing staged: \(failure.message); \(hint); the next periodic run goes on"
+            )
+        } else {
+            Console.report(failure, asJSON: CommandLine.arguments.contains("--json"))
+        }
+        Glibc.exit(failure.status.rawValue)
+    }
+
+    private static func message(for shortage: Provision.Shortage) -> String {
+        switch shortage {
+        case .files(let count):
+            "the system lets it open \(count) more files, \(need.files) are needed"
+        case .threads(let count):
+            "the system lets it start \(count) threads, \(need.threads) are needed"
+        case .memory:
+            "the system does not give it the memory that it needs"
+        }
+    }
+
+    /// What the guard of a hook says.
+    static let hookWords = HookGuard.Words(
+        late: """
+            stagepack: hook: the run did not stop at its deadline and was killed; the next periodic run goes on
+
+            """,
+        diedOf: "stagepack: hook: the run was ended by signal ",
+        died: """
+            , as happens without enough memory, processes or open files: see 'ulimit -a', and 'pids.max' and \
+            'memory.max' of the container or service; the next periodic run goes on
+
+            """,
+        alone: """
+            stagepack: hook: nothing staged: the system lets it start no process: see 'ulimit -u', and 'pids.max' \
+            and 'memory.max' of the container or service; the next periodic run goes on
+
+            """,
+        interrupted: "stagepack: hook: interrupted; the next periodic run goes on\n",
+        statuses: (
+            late: ExitStatus.unfinished.rawValue,
+            died: ExitStatus.systemShortage.rawValue,
+            interrupted: ExitStatus.interrupted.rawValue
+        )
+    )
+
+    private static let trapWords = Provision.TrapWords(
+        files: """
+            stagepack: error: the system lets it open no more files
+            hint: raise the limit: see 'ulimit -n'
+
+            """,
+        threads: """
+            stagepack: error: the system lets it start no more threads and processes
+            hint: raise the limit: see 'ulimit -u', and 'pids.max' of the container or service
+
+            """,
+        memory: """
+            stagepack: error: the system gives it no more memory
+            hint: raise the limit: see 'ulimit -v', and 'memory.max' of the container or service
+
+            """,
+        otherwise: """
+            stagepack: error: the program ends by a fault of its own
+            hint: report it, with the messages above
+
+            """
+    )
+}

@@ -1,0 +1,59 @@
+import Glibc
+import StageSystem
+import SystemPackage
+
+/// What the daemon needs of the system to begin, and what it says where it does not get it.
+enum SystemShortage {
+    /// What it has open without clients and transfers, and as much again for them; what runs beside them.
+    ///
+    /// Below it the runtimes trap or wait for ever; with it, what clients and transfers are refused is told or waited
+    /// for.
+    private static let need = Provision(files: 96, threads: 12, memory: 128 << 20)
+
+    /// The status of a daemon that the system refuses what it needs (`EX_OSERR`).
+    private static let status: Int32 = 71
+
+    /// Ends the program where the system does not give what it needs.
+    ///
+    /// Has it say why it ends where it is refused something later.
+    static func endIfAny() {
+        guard let shortage = need.shortage() else {
+            return Provision.explainTraps(trapWords, status: status)
+        }
+        let message =
+            switch shortage {
+            case .files(let count):
+                "the system lets it open \(count) more files, \(need.files) are needed: raise the limit "
+                    + "('ulimit -n', LimitNOFILE= of the service)"
+            case .threads(let count):
+                "the system lets it start \(count) threads, \(need.threads) are needed: raise the limit "
+                    + "('ulimit -u', TasksMax= of the service)"
+            case .memory:
+                "the system does not give it the memory that it needs: raise the limit "
+                    + "('ulimit -v', LimitAS= of the service)"
+            }
+        // Where nobody reads, the status says it.
+        _ = try? FileDescriptor.standardError.writeAll("stagepackd: error: \(message)\n".utf8)
+        Glibc.exit(status)
+    }
+
+    private static let trapWords = Provision.TrapWords(
+        files: """
+            stagepackd: error: the system lets it open no more files: raise the limit ('ulimit -n', LimitNOFILE= of \
+            the service)
+
+            """,
+        threads: """
+            stagepackd: error: the system lets it start no more threads: raise the limit ('ulimit -u', TasksMax= of \
+            the service)
+
+            """,
+        memory: """
+            stagepackd: error: the system gives it no more memory: raise the limit ('ulimit -v', LimitAS= or \
+            MemoryMax= of the service)
+
+            """,
+        otherwise:
+            "stagepackd: error: the program ends by a fault of its own: report it, with the messages above\n"
+    )
+}
