@@ -1,0 +1,68 @@
+"""The packages that tests install, and the root that they install them in."""
+
+import hashlib
+import os
+import pathlib
+import shutil
+import subprocess
+
+import origins
+from machine import Failure
+
+HERE = pathlib.Path(__file__).resolve().parent
+SOURCES = HERE.parent.parent
+MANIFEST = f"http://{origins.ADDRESS[0]}/manifest.json"
+
+
+def places(directory):
+    """Where the packages are, and the releases that are served."""
+    work = directory / "life"
+    return {
+        "stagepack": work / "stagepack.deb",
+        "stagepack later": work / "later.deb",
+        "sample 1.0": work / "stagepack-sample_1.0_all.deb",
+        "sample 2.0": work / "stagepack-sample_2.0_all.deb",
+        "releases": work / "releases",
+    }
+
+
+def make_packages(directory):
+    """Makes what is installed and served, and returns the package that 'make deb' made."""
+    found = sorted(directory.glob("stagepack_*.deb"))
+    if len(found) != 1:
+        raise Failure(f"expected one package 'stagepack' in '{directory}', found {len(found)}: run 'make deb'")
+    work, made = directory / "life", places(directory)
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir()
+    for version in ("1.0", "2.0"):
+        build = [HERE.parent / "sample/build", "--output", work, "--version", version, "--manifest", MANIFEST]
+        subprocess.run(build, check=True, stdout=subprocess.DEVNULL)
+    # The package as it is but for its compression, which takes most of the time of each test; and the
+    # same under a later version.
+    tree = work / "tree"
+    subprocess.run(["dpkg-deb", "--raw-extract", found[0], tree], check=True)
+    build = ["dpkg-deb", "--root-owner-group", "-Znone", "--build", tree]
+    subprocess.run([*build, made["stagepack"]], check=True, stdout=subprocess.DEVNULL)
+    control = tree / "DEBIAN/control"
+    control.write_text(control.read_text("utf-8").replace("\nVersion: ", "\nVersion: 9:", 1), "utf-8")
+    subprocess.run([*build, made["stagepack later"]], check=True, stdout=subprocess.DEVNULL)
+    shutil.rmtree(tree)
+    for release in ("1", "2"):
+        output = made["releases"] / release
+        output.mkdir(parents=True)
+        subprocess.run([SOURCES / "Packs/build", output, release, release], check=True)
+        # nginx makes entity tags from the second and the size: releases are not made in one second.
+        os.utime(output / "manifest.json", (int(release), int(release)))
+    return found[0]
+
+
+def make_root(directory, package):
+    """Makes the root that all machines begin with, if it is not there yet."""
+    sample = places(directory)["sample 1.0"]
+    recipe = (HERE / "make-root").read_text("utf-8")
+    for file in (package, sample):
+        field = ["dpkg-deb", "--field", file, "Depends"]
+        recipe += subprocess.run(field, check=True, capture_output=True, text=True).stdout
+    root = directory / f"root-{hashlib.sha256(recipe.encode()).hexdigest()[:12]}"
+    subprocess.run([HERE / "make-root", root, package, sample], check=True)
+    return root
