@@ -31,6 +31,12 @@ struct Program {
             let count = line?.split(separator: " ").dropFirst().first.flatMap { Int($0) }
             return try #require(count) << 10
         }
+
+        /// The numbers of the processes that the program has started and that have not ended.
+        func children() throws -> [pid_t] {
+            let path = "/proc/\(process.value)/task/\(process.value)/children"
+            return try text(of: FilePath(path)).split(separator: " ").compactMap { pid_t($0) }
+        }
     }
 
     /// The most memory that a program may take, in bytes.

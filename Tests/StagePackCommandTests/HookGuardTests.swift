@@ -1,0 +1,80 @@
+import Glibc
+import StageModel
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+/// The process between a hook and its run, when the run does what no run should.
+@Suite(.serialized, .server, .directory)
+struct HookGuardTests {
+    /// Runs a hook whose pack does not come, and `body` once the run has begun to fetch it.
+    private func hook(
+        deadline: Double,
+        _ more: String...,
+        body: @escaping @Sendable (Program.Running) throws -> Void
+    ) async throws -> (ending: Program.Ending, time: Duration) {
+        var world = try World()
+        let pack = try SamplePack.large(.aurora, version: 1, mebibytes: 8)
+        try world.publish(pack)
+        world.server.answer(pack.path, with: Answer.content(pack.archive).stalled(after: 2 << 20))
+        let downloads = world.container.appending("downloads")
+        let start = ContinuousClock.now
+        let arguments = ["prefetch", "--hook", "--deadline", "\(deadline)"]
+        let ending = try await world.program.run(arguments + more + world.source) { running in
+            try await StagePackCommandTests.poll { partSize(below: downloads) > 1 << 20 }
+            try body(running)
+        }
+        return (ending, ContinuousClock.now - start)
+    }
+
+    @Test func aRunThatStandsStillIsKilled() async throws {
+        let (ending, time) = try await hook(deadline: 4) { running in
+            for child in try running.children() { kill(child, SIGSTOP) }
+        }
+        let line =
+            "stagepack: hook: the run did not stop at its deadline and was killed; the next periodic run goes on\n"
+        #expect(ending == Program.Ending(status: 0, output: line, error: ""))
+        #expect(time > .seconds(8))
+        #expect(time < .seconds(60))
+    }
+
+    @Test(arguments: [SIGKILL, SIGILL]) func aRunThatDiesIsTold(
+        _ signal: Int32
+    ) async throws {
+        let (ending, _) = try await hook(deadline: 60, "--strict") { running in
+            for child in try running.children() { kill(child, signal) }
+        }
+        #expect(ending.status == 71)
+        #expect(
+            ending.output.hasPrefix("stagepack: hook: the run was ended by signal \(signal), as ")
+        )
+        #expect(ending.output.hasSuffix("; the next periodic run goes on\n"))
+        #expect(ending.output.split(separator: "\n").count == 1)
+    }
+
+    @Test(arguments: [SIGINT, SIGTERM]) func aSignalReachesTheRun(_ signal: Int32) async throws {
+        let (ending, time) = try await hook(deadline: 60) { $0.send(signal) }
+        let line =
+            "stagepack: packs: 0 here, 1 missing: pack 'aurora': interrupted; the next periodic run goes on\n"
+        #expect(ending == Program.Ending(status: 0, output: line, error: ""))
+        #expect(time < .seconds(50))
+    }
+
+    @Test func theRunEndsWithItsGuard() async throws {
+        let (ending, _) = try await hook(deadline: 60) { $0.send(SIGKILL) }
+        // Pipes of the run's would keep the test waiting.
+        #expect(ending.status == Program.killed)
+    }
+
+    @Test func whatTheCommandLineLacksHurtsNoHook() async throws {
+        let world = try World()
+        let ending = try await world.program.run(["prefetch", "--hook", "--no-such-option"])
+        #expect(ending.status == 0)
+        #expect(ending.error.contains("Unknown option '--no-such-option'"))
+        let strict = try await world.program.run([
+            "prefetch", "--hook", "--strict", "--no-such-option",
+        ])
+        #expect(strict.status == 64)
+    }
+}

@@ -1,0 +1,238 @@
+import FoundationEssentials
+import Glibc
+import StageModel
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+/// A resource that the system gives a process little of.
+enum Shortage: CustomTestStringConvertible {
+    /// Processes and threads in a control group.
+    case processes(Int)
+    /// Processes and threads of a user other than root, by `RLIMIT_NPROC`.
+    case processesOfUser(Int)
+    /// Open files.
+    case files(Int)
+    /// Mebibytes of address space.
+    case addressSpace(Int)
+    /// Mebibytes of memory in a control group.
+    case memory(Int)
+    /// Blocks of the disk that the container is on.
+    case blocks(Int)
+    /// Files of the disk that the container is on.
+    case inodes(Int)
+
+    var testDescription: String { "\(self)" }
+
+    /// Whether the test can have it here.
+    var isAvailable: Bool {
+        switch self {
+        case .processes: ControlGroup.canLimit(.processes)
+        case .memory: ControlGroup.canLimit(.memory)
+        case .files, .addressSpace: true
+        case .processesOfUser, .blocks, .inodes: geteuid() == 0
+        }
+    }
+
+    /// Calls `body` with the command that a program is started by.
+    func with<Value>(
+        _ container: FilePath,
+        _ body: ([String]) async throws -> Value
+    ) async throws -> Value {
+        let prlimit = "/usr/bin/prlimit"
+        switch self {
+        case .processes(let count): return try await grouped(.processes, count, body)
+        case .memory(let count): return try await grouped(.memory, count << 20, body)
+        case .files(let count): return try await body([prlimit, "--nofile=\(count):\(count)"])
+        case .addressSpace(let count):
+            return try await body([prlimit, "--as=\(count << 20):\(count << 20)"])
+        case .processesOfUser(let count):
+            let user = ["--reuid=\(Self.user)", "--regid=\(Self.user)", "--clear-groups"]
+            return try await body(
+                [prlimit, "--nproc=\(count):\(count)", "/usr/bin/setpriv"] + user
+            )
+        case .blocks(let count): return try await body(mounted(container, "size=\(count * 4)k"))
+        case .inodes(let count):
+            return try await body(mounted(container, "size=64m,nr_inodes=\(count)"))
+        }
+    }
+
+    private func grouped<Value>(
+        _ resource: ControlGroup.Resource,
+        _ limit: Int,
+        _ body: ([String]) async throws -> Value
+    ) async throws -> Value {
+        let group = try ControlGroup(resource, limit: limit)
+        let result: Result<Value, any Error>
+        do {
+            result = .success(try await body(group.wrapper))
+        } catch {
+            result = .failure(error)
+        }
+        try await group.remove()
+        return try result.get()
+    }
+
+    private func mounted(_ path: FilePath, _ options: String) -> [String] {
+        let script =
+            #"mkdir -p "$0" && mount -t tmpfs -o \#(options) none "$0" || exit 99; exec "$@""#
+        return ["/usr/bin/unshare", "-m", "/bin/sh", "-c", script, path.string]
+    }
+
+    /// A user with no process.
+    static let user: uid_t = 61_234
+}
+
+/// What the program does where the system gives it too little of something: an error, never a trap or silence, and
+/// in a hook nothing that the package manager could notice.
+@Suite(.serialized, .server, .directory)
+struct ShortageTests {
+    private static let deadline = 3.0
+    /// The guard's patience beyond the deadline, and the time that a busy machine takes.
+    private static let patience = Duration.seconds(deadline + 5 + 25)
+
+    private static let shortages: [Shortage] =
+        (1...12).map { .processes($0) } + [16, 24].map { .processes($0) }
+        + [1, 2, 3, 4, 5, 6, 8, 12, 16].map { .processesOfUser($0) }
+        + [4, 5, 6, 7, 8, 9, 10, 12, 16, 24, 32, 48, 51, 52, 64].map { .files($0) }
+        + [200, 230, 260, 300, 400].map { .addressSpace($0) }
+        + [48, 64, 96].map { .memory($0) }
+    private static let disks: [Shortage] =
+        [1, 2, 3, 4, 5, 6, 8, 12, 16, 32].map { .blocks($0) }
+        + [1, 2, 3, 4, 5, 6, 8, 12, 16, 24].map { .inodes($0) }
+
+    private func world() throws -> World {
+        var world = try World()
+        try world.publish(try .small(.aurora))
+        // Users other than the test's own come and make the container.
+        for path in [world.directory.path, world.directory.path.removingLastComponent()] {
+            unsafe _ = chmod(path.string, 0o777)
+        }
+        return world
+    }
+
+    /// Whether the loader of programs says why there is no program.
+    private static func isLoaders(_ error: String) -> Bool {
+        error.contains("shared libraries") || error == "out of memory\n"
+    }
+
+    /// Runs the program short of something; `nil` where the loader of programs was refused it already.
+    private func run(
+        _ arguments: [String],
+        _ shortage: Shortage
+    ) async throws -> (ending: Program.Ending, time: Duration)? {
+        var world = try world()
+        let program = try Program.path.string
+        return try await shortage.with(world.container) { wrapper in
+            world.program.wrapper = wrapper + [program]
+            let start = ContinuousClock.now
+            let ending = try await world.program.run(arguments + world.source)
+            // The loader says so; or it is ended before the program begins.
+            if ending.status == 127, Self.isLoaders(ending.error) { return nil }
+            return (ending, ContinuousClock.now - start)
+        }
+    }
+
+    @Test(arguments: shortages + disks)
+    func aHookCannotHurt(_ shortage: Shortage) async throws {
+        guard shortage.isAvailable else { return }
+        let arguments = ["prefetch", "--hook", "--attempts", "1", "--deadline", "\(Self.deadline)"]
+        guard let (ending, time) = try await run(arguments, shortage) else { return }
+        #expect(ending.status == 0, "\(ending)")
+        #expect(time < Self.patience)
+        let lines = ending.output.split(separator: "\n")
+        #expect(lines.count == 1, "\(ending)")
+        #expect(lines.allSatisfy { $0.hasPrefix("stagepack: ") })
+        if !ending.output.contains("1 staged") {
+            #expect(ending.output.hasSuffix("; the next periodic run goes on\n"), "\(ending)")
+        }
+    }
+
+    @Test(arguments: shortages.filter { if case .memory = $0 { false } else { true } } + disks)
+    func aCommandSaysWhatIsMissing(_ shortage: Shortage) async throws {
+        guard shortage.isAvailable else { return }
+        let arguments = ["prefetch", "--attempts", "1", "--deadline", "20"]
+        guard let (ending, _) = try await run(arguments, shortage) else { return }
+        #expect(ending.status < 128, "\(ending)")
+        if ending.status != 0 { #expect(ending.error.contains("stagepack: error: "), "\(ending)") }
+    }
+
+    @Test func whatIsMissingAndWhatToDoAreSaid() async throws {
+        let (files, _) = try #require(try await run(["prefetch"], .files(20)))
+        #expect(files.status == 71)
+        #expect(
+            files.error.contains(
+                #/^stagepack: error: the system lets it open \d+ more files, 48 are needed\nhint: raise the limits/#
+            )
+        )
+        let (json, _) = try #require(try await run(["prefetch", "--json"], .files(20)))
+        #expect(json.output.contains(#""status" : 71"#))
+        let (strict, _) = try #require(
+            try await run(["prefetch", "--hook", "--strict"], .files(20))
+        )
+        #expect(strict.status == 71)
+        #expect(
+            strict.output.hasPrefix("stagepack: hook: nothing staged: the system lets it open ")
+        )
+    }
+
+    /// System calls of runtimes, and what the kernel answers where it has nothing left.
+    private static let calls = [
+        ("clone3", "EAGAIN"), ("clone", "EAGAIN"), ("eventfd2", "EMFILE"),
+        ("epoll_create1", "EMFILE"), ("epoll_ctl", "ENOSPC"), ("timerfd_create", "EMFILE"),
+        ("socket", "EMFILE"),
+    ]
+    private static let moments = ["1", "2", "3", "1+", "2+", "3+"]
+
+    @Test(
+        .enabled("takes strace") { FileStatus.isExecutable("/usr/bin/strace") },
+        arguments: calls,
+        moments
+    )
+    func aHookWhoseSystemCallsFailCannotHurt(
+        _ call: (name: String, error: String),
+        _ moment: String
+    ) async throws {
+        try await expectHarmless("\(call.name):error=\(call.error):when=\(moment)", of: call.name)
+    }
+
+    @Test(
+        .enabled("takes strace") { FileStatus.isExecutable("/usr/bin/strace") },
+        arguments: Array(stride(from: 4, through: 60, by: 4))
+    )
+    func aHookThatGetsNoMemoryCannotHurt(_ beyond: Int) async throws {
+        // So many times memory is mapped before the program begins; it may be one more or less.
+        let moment = try await mappings() + beyond - 8
+        try await expectHarmless("mmap:error=ENOMEM:when=\(moment)+", of: "mmap")
+    }
+
+    /// Returns how often the loader maps memory.
+    private func mappings() async throws -> Int {
+        var world = try world()
+        let trace = world.directory.path.appending("trace")
+        world.program.wrapper = [
+            "/usr/bin/strace", "-o", trace.string, "-e", "trace=mmap", try Program.path.string,
+        ]
+        _ = try await world.program.run(["unpack-service"])
+        let bytes = try File.open(reading: trace).readAll(limit: 1 << 20)
+        return String(decoding: bytes, as: UTF8.self).split(separator: "\n").count
+    }
+
+    private func expectHarmless(_ injection: String, of call: String) async throws {
+        var world = try world()
+        world.program.wrapper = [
+            "/usr/bin/strace", "-f", "-o", "/dev/null", "-e", "trace=\(call)", "-e",
+            "inject=\(injection)", try Program.path.string,
+        ]
+        let start = ContinuousClock.now
+        let ending = try await world.program.run(
+            ["prefetch", "--hook", "--attempts", "1", "--deadline", "\(Self.deadline)"]
+                + world.source
+        )
+        if ending.status == 127, Self.isLoaders(ending.error) { return }
+        #expect(ending.status == 0, "\(ending)")
+        #expect(ContinuousClock.now - start < Self.patience)
+        #expect(ending.output.split(separator: "\n").count == 1, "\(ending)")
+    }
+}
