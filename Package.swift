@@ -162,11 +162,13 @@ let package = Package(
             ]
         ),
 
-        // 7: the executables
+        // 7: the executables, and what runs in them before anything else
+        .target(name: "ProgramStart"),
         .executableTarget(
             name: "stagepack",
             dependencies: [
-                "StageArchive", "StageContainer", "StageControl", "StageEngine", "StageExtension",
+                "ProgramStart", "StageArchive", "StageContainer", "StageControl", "StageEngine",
+                "StageExtension",
                 "StageIndex",
                 "StageModel", "StageOrigin", "StagePack", "StagePublish", "StageSystem",
                 "StageTransfer", arguments, logging, system,
@@ -177,8 +179,8 @@ let package = Package(
         .executableTarget(
             name: "stagepackd",
             dependencies: [
-                "StageControl", "StageDaemon", "StageSystem", "StageTransfer", arguments, logging,
-                signals, system,
+                "ProgramStart", "StageControl", "StageDaemon", "StageSystem", "StageTransfer",
+                arguments, logging, signals, system,
             ],
             swiftSettings: strict
         ),
