@@ -3,6 +3,8 @@
 #pragma once
 #define CURL_DISABLE_TYPECHECK
 #include <curl/curl.h>
+#include <arpa/inet.h>
+#include <stdint.h>
 #include <string.h>
 
 #define STAGE_CURL_CHECKED __attribute__((warn_unused_result))
@@ -84,4 +86,45 @@ STAGE_CURL_CHECKED static inline CURLMcode stage_multi_set_number(
 /// The result of a transfer that a message announces as done (curl_multi_info_read(3)).
 STAGE_CURL_CHECKED static inline CURLcode stage_message_result(const CURLMsg *message) {
     return message->data.result;
+}
+
+/// Whether a numeric address is of this machine or its link (RFC 6890): loopback, unspecified, link-local.
+static inline int stage_is_near(const char *address) {
+    struct in6_addr six;
+    unsigned char four[4];
+    char plain[INET6_ADDRSTRLEN + 1];
+    // Without a zone.
+    size_t length = strcspn(address, "%");
+    if (length >= sizeof plain) return 1;
+    memcpy(plain, address, length);
+    plain[length] = 0;
+    if (inet_pton(AF_INET, plain, four) != 1) {
+        if (inet_pton(AF_INET6, plain, &six) != 1) return 1;
+        const unsigned char mapped[12] = {[10] = 0xff, [11] = 0xff};
+        const unsigned char nothing[15] = {0};
+        if (memcmp(six.s6_addr, mapped, sizeof mapped) != 0) {
+            if (memcmp(six.s6_addr, nothing, sizeof nothing) == 0 && six.s6_addr[15] <= 1) return 1;
+            return six.s6_addr[0] == 0xfe && (six.s6_addr[1] & 0xc0) == 0x80;
+        }
+        memcpy(four, six.s6_addr + 12, sizeof four);
+    }
+    return four[0] == 127 || four[0] == 0 || (four[0] == 169 && four[1] == 254);
+}
+
+/// Aborts a request on a connection to this machine or its link (CURLOPT_PREREQFUNCTION(3)). `context` is the port
+/// of the URL: a connection to another one is that of a proxy, which may be on this machine.
+static inline int stage_refuse_this_machine(
+    void *context, char *address, char *local_address, int port, int local_port) {
+    (void)local_port;
+    if (port != (int)(intptr_t)context) return CURL_PREREQFUNC_OK;
+    int is_near = address == NULL || stage_is_near(address)
+        || (local_address != NULL && strcmp(address, local_address) == 0);
+    return is_near ? CURL_PREREQFUNC_ABORT : CURL_PREREQFUNC_OK;
+}
+
+/// Has nothing sent to this machine or its link on a connection to the port, whatever a name was looked up to be.
+STAGE_CURL_CHECKED static inline CURLcode stage_easy_refuse_this_machine(CURL *easy, long port) {
+    CURLcode code = curl_easy_setopt(easy, CURLOPT_PREREQDATA, (void *)(intptr_t)port);
+    if (code != CURLE_OK) return code;
+    return curl_easy_setopt(easy, CURLOPT_PREREQFUNCTION, stage_refuse_this_machine);
 }

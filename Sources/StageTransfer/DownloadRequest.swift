@@ -23,6 +23,12 @@ public struct DownloadRequest: Sendable {
     public var promise = ContentPromise.archive
     /// Where the content may come from, redirects included; `nil` stands for everywhere.
     public var allowedDomains: AllowedDomains?
+    /// The origins that are asked with the user's names, passwords and tokens, and that may be on this machine
+    /// or its link; `nil` stands for all.
+    ///
+    /// Other origins are told nothing of the user's and are asked only where the address of the connection is
+    /// of another machine, redirects included.
+    public var trustedOrigins: TrustedOrigins?
     /// Orders downloads that wait for a connection: higher comes first.
     public var priority = 0
     /// Whether `verify` knows the content by a digest, so that bytes may be continued from any mirror

@@ -100,6 +100,10 @@ import SystemPackage
             }
             if code != CURLE_OK { return code }
         }
+        if !request.mayAskThisMachine {
+            let code = unsafe stage_easy_refuse_this_machine(pointer, Int(request.url.port) ?? 0)
+            if code != CURLE_OK { return code }
+        }
         return unsafe stage_easy_set_fields(pointer, fields)
     }
 }

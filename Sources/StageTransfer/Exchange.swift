@@ -34,6 +34,8 @@ struct ExchangeRequest {
     var timeout: Duration?
     /// Whether the server may be told who asks.
     var mayAuthenticate = true
+    /// Whether the server may be on this machine or its link.
+    var mayAskThisMachine = true
 }
 
 /// How an exchange ended.

@@ -1,3 +1,4 @@
+import CCurl
 import Logging
 import StageModel
 import StageSystem
@@ -127,6 +128,7 @@ extension TransferEngine {
             method: request.method
         )
         while true {
+            let isTrusted = try request.trusts(route.url)
             rules.wasLedAway = route.wasLedAway
             rules.isBodyless = route.method == "HEAD"
             let receiver = DownloadReceiver(
@@ -146,13 +148,17 @@ extension TransferEngine {
                     priority: request.priority,
                     size: (request.size?.rawValue ?? rules.heldTotal ?? .max) - rules.offset,
                     timeout: request.requestTimeout,
-                    mayAuthenticate: route.isAtOrigin
+                    mayAuthenticate: route.isAtOrigin && isTrusted,
+                    mayAskThisMachine: isTrusted
                 ),
                 receiver: receiver,
                 now: clock.now
             )
             let end = await perform(exchange)
             download.bytesReceived += end.bytes
+            if !isTrusted, end.code == CURLE_ABORTED_BY_CALLBACK {
+                throw .unacceptable(url: route.url.display, .thisMachine)
+            }
             progress.newBytes = receiver.newBytes
             progress.wasAccepted = receiver.wasAccepted
             if receiver.wasAccepted { download.status = receiver.status }

@@ -51,6 +51,8 @@ public enum TransferError: Error, Equatable, Sendable {
         case noMirror
         /// The host is none of the allowed domains.
         case domain(String)
+        /// It is on this machine or its link, where the request may not be made.
+        case thisMachine
         /// A redirect leads where none may lead.
         case redirect(to: String)
         /// There were more redirects than this.
@@ -166,6 +168,7 @@ extension TransferError.Unacceptable {
         case .url: "expected an absolute http, https or file URL, found '\(url)'"
         case .noMirror: "there is no URL to fetch from"
         case .domain(let host): "'\(url)' is on '\(host)', which is none of the allowed domains"
+        case .thisMachine: "'\(url)' is on this machine or its link, where nothing may be asked for"
         case .redirect(let target): "'\(url)' leads to '\(target.forDisplay())', which is refused"
         case .redirects(let limit): "'\(url)' leads through more than \(limit) redirects"
         case .ranges: "the server of '\(url)' does not give parts of it"

@@ -155,6 +155,28 @@ import Testing
         #expect(server.requests.isEmpty)
     }
 
+    @Test(arguments: ["127.0.0.1", "localhost", "0.0.0.0", "[::ffff:127.0.0.1]"])
+    func anOriginThatIsNotTrustedIsNotOnThisMachine(host: String) async throws {
+        var request = DownloadRequest(server.url("/pack", host: host), content: Self.content)
+        request.trustedOrigins = TrustedOrigins(of: ["https://example.org/manifest.json"])
+        let error = await failure(of: request, to: part)
+        #expect(error == .unacceptable(url: server.url("/pack", host: host), .thisMachine))
+        #expect(server.requests.isEmpty)
+        request.trustedOrigins = TrustedOrigins(of: [server.url("/manifest.json", host: host)])
+        try await download(request, to: part)
+    }
+
+    @Test func aProxyOnThisMachineIsAskedForOriginsThatAreNotTrusted() async throws {
+        var configuration = TransferConfiguration.single
+        configuration.proxies = ProxySettings(http: server.baseURL, https: server.baseURL)
+        let url = "http://example.invalid/pack"
+        server.answer(url, with: .content(Self.content))
+        var request = DownloadRequest(url, content: Self.content)
+        request.trustedOrigins = TrustedOrigins(of: [])
+        try await download(request, to: part, configuration)
+        #expect(server.requests.count == 1)
+    }
+
     /// Where a document is redirected to, and whether it is then believed for its transport.
     @Test(arguments: [
         ("http://127.0.0.1:PORT/document", true), ("http://localhost:PORT/document", true),
