@@ -33,7 +33,7 @@ static const uint16_t stage_allowed_calls[] = {
     SYS_preadv2, SYS_pwritev2, SYS_close, SYS_close_range, SYS_lseek, SYS_fstat, SYS_fstatfs, SYS_dup,
     SYS_dup3, SYS_pipe2, SYS_ppoll, SYS_pselect6, SYS_epoll_create1, SYS_epoll_ctl, SYS_epoll_pwait,
     SYS_epoll_pwait2, SYS_eventfd2, SYS_signalfd4, SYS_timerfd_create, SYS_timerfd_settime,
-    SYS_timerfd_gettime, SYS_ftruncate, SYS_fallocate, SYS_fsync, SYS_fdatasync, SYS_sync_file_range,
+    SYS_timerfd_gettime, SYS_ftruncate, SYS_fsync, SYS_fdatasync, SYS_sync_file_range,
     SYS_fadvise64, SYS_readahead, SYS_flock, SYS_sendfile, SYS_copy_file_range, SYS_getdents64,
     SYS_fchdir,
     // Connected pairs of sockets.
@@ -41,7 +41,7 @@ static const uint16_t stage_allowed_calls[] = {
     SYS_getsockopt,
     // Paths.
     SYS_chdir, SYS_getcwd, SYS_newfstatat, SYS_statx, SYS_statfs, SYS_faccessat, SYS_faccessat2,
-    SYS_readlinkat, SYS_mkdirat, SYS_unlinkat, SYS_symlinkat, SYS_linkat, SYS_renameat, SYS_umask,
+    SYS_readlinkat, SYS_unlinkat, SYS_symlinkat, SYS_linkat, SYS_renameat, SYS_umask,
     // Memory.
     SYS_mmap, SYS_munmap, SYS_mprotect, SYS_mremap, SYS_madvise, SYS_msync, SYS_mincore, SYS_brk,
     SYS_mlock, SYS_mlock2, SYS_munlock, SYS_mlockall, SYS_munlockall, SYS_pkey_alloc, SYS_pkey_free,
@@ -63,8 +63,8 @@ static const uint16_t stage_allowed_calls[] = {
     SYS_uname, SYS_sysinfo, SYS_getrandom,
 #ifdef __x86_64__
     // Older names of calls above.
-    SYS_stat, SYS_lstat, SYS_access, SYS_readlink, SYS_mkdir, SYS_rmdir, SYS_unlink, SYS_symlink,
-    SYS_link, SYS_rename, SYS_creat, SYS_dup2, SYS_pipe, SYS_poll, SYS_select, SYS_epoll_create,
+    SYS_stat, SYS_lstat, SYS_access, SYS_readlink, SYS_rmdir, SYS_unlink, SYS_symlink,
+    SYS_link, SYS_rename, SYS_dup2, SYS_pipe, SYS_poll, SYS_select, SYS_epoll_create,
     SYS_epoll_wait, SYS_eventfd, SYS_signalfd, SYS_getdents, SYS_fork, SYS_vfork, SYS_getpgrp,
     SYS_pause, SYS_alarm, SYS_time,
 #endif
@@ -87,6 +87,7 @@ static const struct {
     {SYS_setsid, EPERM},
     // Also where an argument was checked and not found allowed.
     {SYS_openat, EACCES},
+    {SYS_mkdirat, EPERM},
     {SYS_mknodat, EPERM},
     {SYS_renameat2, EINVAL},
     {SYS_truncate, EACCES},
@@ -111,6 +112,8 @@ static const struct {
     {SYS_bind, EACCES},
     {SYS_connect, EACCES},
     {SYS_sendto, EACCES},
+    // Runtimes write zeros instead, which takes time, and is seen while it happens.
+    {SYS_fallocate, EOPNOTSUPP},
     // Attributes are as on a file system that has none.
     {SYS_setxattr, EOPNOTSUPP},
     {SYS_lsetxattr, EOPNOTSUPP},
@@ -142,6 +145,8 @@ static const struct {
     {SYS_personality, EPERM},
 #ifdef __x86_64__
     {SYS_open, EACCES},
+    {SYS_creat, EACCES},
+    {SYS_mkdir, EPERM},
     {SYS_mknod, EPERM},
     {SYS_arch_prctl, EINVAL},
     {SYS_chmod, 0},
@@ -169,19 +174,30 @@ struct stage_checked_call {
 #define STAGE_IF_BOTH(call, argument, mask, value, argument2, mask2, value2) \
     {call, {{mask, value, argument}, {mask2, value2, argument2}}}
 
+/// The bits of a mode that make a program run with rights of its owner or group, and the one of directories
+/// that others share. The kernel takes those of open(2), creat(2), mkdir(2) and mknod(2) as they are.
+#define STAGE_SET_ID 07000u
+/// Flags of open(2) that make a file; only with one of them is there a mode.
+#define STAGE_CREATING (O_CREAT | 020000000u /* __O_TMPFILE */)
+#define STAGE_IF_OPENING_AS(call, flags, mask, value) \
+    STAGE_IF(call, flags, (mask) | STAGE_CREATING, value), \
+        STAGE_IF_BOTH(call, flags, mask, value, (flags) + 1, STAGE_SET_ID, 0)
+
 /// Flags of open(2): to write, which Landlock grants or not, or to read without emptying. Reading and
 /// emptying takes no right to write before version 3 of Landlock, and the access mode 3 takes no right
-/// at all in any.
-#define STAGE_IF_OPENING(call, argument) \
-    STAGE_IF(call, argument, O_ACCMODE, O_WRONLY), STAGE_IF(call, argument, O_ACCMODE, O_RDWR), \
-        STAGE_IF(call, argument, O_ACCMODE | O_TRUNC, O_RDONLY)
+/// at all in any. The mode is the argument behind the flags.
+#define STAGE_IF_OPENING(call, flags) \
+    STAGE_IF_OPENING_AS(call, flags, O_ACCMODE, O_WRONLY), \
+        STAGE_IF_OPENING_AS(call, flags, O_ACCMODE, O_RDWR), \
+        STAGE_IF_OPENING_AS(call, flags, O_ACCMODE | O_TRUNC, O_RDONLY)
 
 /// New namespaces, tracing, and children of the parent (clone(2)).
 #define STAGE_CLONE_REFUSED 0x7e02a000u
 
 static const struct stage_checked_call stage_checked_calls[] = {
     STAGE_IF_OPENING(SYS_openat, 2),
-    STAGE_IF(SYS_mknodat, 2, S_IFMT, S_IFIFO),
+    STAGE_IF(SYS_mkdirat, 2, STAGE_SET_ID, 0),
+    STAGE_IF(SYS_mknodat, 2, S_IFMT | STAGE_SET_ID, S_IFIFO),
     // Without RENAME_WHITEOUT, which makes a device.
     STAGE_IF(SYS_renameat2, 4, ~3u, 0),
     // None that has the kernel send signals (F_SETOWN, F_SETSIG, F_NOTIFY) or hold other openers up
@@ -233,7 +249,9 @@ static const struct stage_checked_call stage_checked_calls[] = {
     STAGE_IF(SYS_sendto, 4, ~0ull, 0),
 #ifdef __x86_64__
     STAGE_IF_OPENING(SYS_open, 1),
-    STAGE_IF(SYS_mknod, 1, S_IFMT, S_IFIFO),
+    STAGE_IF(SYS_creat, 1, STAGE_SET_ID, 0),
+    STAGE_IF(SYS_mkdir, 1, STAGE_SET_ID, 0),
+    STAGE_IF(SYS_mknod, 1, S_IFMT | STAGE_SET_ID, S_IFIFO),
     // The registers that the runtime of C keeps its threads by.
     STAGE_IF(SYS_arch_prctl, 0, STAGE_INT, 0x1001 /* ARCH_SET_GS */),
     STAGE_IF(SYS_arch_prctl, 0, STAGE_INT, 0x1002 /* ARCH_SET_FS */),

@@ -149,10 +149,12 @@ extension Container {
                 }
             }
             if let extensions = try root.directory(FilePath(ContainerLayout.extensions)) {
-                // An extension runs for minutes at most: what is a day old is nobody's.
+                // An extension runs for minutes at most: what is a day old is nobody's, and so is what a run
+                // did not finish removing.
                 for entry in try extensions.entries() {
                     guard let status = try extensions.status(FilePath(entry.name)),
-                        status.modified < now - 86400
+                        entry.name.string.hasPrefix(ContainerLayout.removedPrefix)
+                            || status.modified < now - 86400
                     else { continue }
                     try extensions.removeTree(entry.name)
                     removal.leftovers += 1

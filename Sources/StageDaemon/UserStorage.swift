@@ -33,7 +33,7 @@ final class UserStorage: Sendable {
             share: size / 4,
             exempt: UserIdentity.current.user,
             reserve: configuration.reserve.rawValue,
-            files: (try? root.mostFiles()).flatMap(\.self).map { Int(clamping: $0 / 4) }
+            files: (try? root.totalSpace().files).map { Int(clamping: $0 / 4) }
         )
     }
 

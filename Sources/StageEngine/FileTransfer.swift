@@ -14,14 +14,24 @@ public struct FileTransfer: Hashable, Sendable {
     /// Header fields for the server, each as one line; other servers that it redirects to do not get
     /// them.
     public var fields: [String]
+    /// URLs of the origins that are asked with the user's credentials, and that may be on this machine: an
+    /// extension may ask for what its host may ask for there and nowhere else.
+    public var trustedURLs: [String]
     /// Orders transfers that wait for a connection: higher comes first.
     public var priority: Int
 
     /// Creates a transfer from its parts.
-    public init(url: String, size: ByteCount, fields: [String] = [], priority: Int = 0) {
+    public init(
+        url: String,
+        size: ByteCount,
+        fields: [String] = [],
+        trustedURLs: [String],
+        priority: Int = 0
+    ) {
         self.url = url
         self.size = size
         self.fields = fields
+        self.trustedURLs = trustedURLs
         self.priority = priority
     }
 }
@@ -55,6 +65,7 @@ extension Stager {
         }
         request.promise = .anything
         request.allowedDomains = options.allowedDomains.map(AllowedDomains.init)
+        request.trustedOrigins = TrustedOrigins(of: transfer.trustedURLs)
         request.priority = transfer.priority
         request.fields = transfer.fields
         let key = ContainerLayout.downloadName(

@@ -16,6 +16,8 @@ public enum ExtensionError: Error, Equatable, Sendable {
     case invalidAnswer(program: String, ManifestError)
     /// It asks for a download that it may not ask for.
     case notAllowed(program: String, download: String, ExtensionRefusal)
+    /// It was killed, or not started, since nearly nothing is left of the file system that it writes to.
+    case diskNearlyFull(program: String)
     /// It was not started as root, since the kernel can take only this much from it.
     case notConfined(program: String, Sandbox.Restrictions)
     /// The task was cancelled.
@@ -86,6 +88,8 @@ extension ExtensionError: CustomStringConvertible {
         case .notAllowed(let program, let download, let refusal):
             "downloader extension '\(program)' may not have "
                 + "'\(download.forDisplay(atMost: 128))': \(refusal)"
+        case .diskNearlyFull(let program):
+            "downloader extension '\(program)' was ended: the file system that it writes to is nearly full"
         case .notConfined(let program, let restrictions):
             "downloader extension '\(program)' was not started as root: this kernel does not confine "
                 + (restrictions.files ? "its system calls (seccomp)" : "its files (Landlock)")

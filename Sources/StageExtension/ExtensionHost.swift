@@ -5,8 +5,9 @@ public import SystemPackage
 
 /// Runs a downloader extension: a process for each message, in a sandbox, with a deadline.
 ///
-/// Whatever the program does, a call returns soon after the deadline, its processes are gone, and so
-/// is its scratch folder. It may write to the group's shared folder and nowhere else, and has no
+/// Whatever the program does, a call returns soon after the deadline, its processes are gone, and so is its
+/// scratch folder; one that takes longer than ``removalTime`` to remove is moved aside, into the folder that it
+/// is in. It may write to the group's shared folder and nowhere else, and has no
 /// network. A host that is root runs no program that the kernel cannot confine.
 public struct ExtensionHost: Sendable {
     /// The program.
@@ -112,6 +113,8 @@ public struct ExtensionHost: Sendable {
                 program: program.path,
                 limit: ByteCount(ExtensionAnswer.byteLimit)
             )
+        case .diskNearlyFull:
+            throw .diskNearlyFull(program: program.path)
         case .killed:
             throw .cancelled(program: program.path)
         case .notConfined:
@@ -164,7 +167,7 @@ public struct ExtensionHost: Sendable {
                     let result = Result { () throws(FileError) in
                         try program.run(input: input, killSwitch: killSwitch)
                     }
-                    try remove(scratch)
+                    try remove(scratch, killSwitch)
                     return try result.get()
                 }
             )
@@ -173,10 +176,26 @@ public struct ExtensionHost: Sendable {
         }
     }
 
-    private static func remove(_ directory: Directory) throws(FileError) {
+    /// How long the removal of a scratch folder may take, which a program can fill with millions of files.
+    public static let removalTime = Duration.seconds(2)
+
+    /// Removes a scratch folder, or moves it aside where that takes too long or the task is cancelled.
+    private static func remove(
+        _ directory: Directory,
+        _ killSwitch: KillSwitch
+    ) throws(FileError) {
         guard let name = directory.path.lastComponent else { return }
         let parent = try Directory.open(directory.path.removingLastComponent())
-        _ = try parent.removeTree(name)
+        let end = ContinuousClock.now + removalTime
+        do throws(FileError) {
+            try parent.removeTree(name) { killSwitch.wasPulled || ContinuousClock.now >= end }
+        } catch {
+            let mark = String(UInt64.random(in: 0...UInt64.max), radix: 36)
+            guard error.errno == .interrupted,
+                let aside = FilePath.Component("\(name.string).removed-\(mark)")
+            else { throw error }
+            try parent.rename(name, to: aside, in: parent, replacing: false)
+        }
     }
 
     private func log(

@@ -12,11 +12,13 @@ public struct ExtensionLimits: Hashable, Sendable {
     public var processorSeconds: Int
 
     /// Creates the limits of a program that decides and moves files: 30 s, 1 GiB of address space,
-    /// of which runtimes reserve most without using it, and files of 16 GiB.
+    /// of which runtimes reserve most without using it, and files of 4 GiB.
+    ///
+    /// A file that was downloaded for it may be larger: it is moved.
     public init(
         deadline: Duration = .seconds(30),
         addressSpace: ByteCount = .mebibytes(1 << 10),
-        fileSize: ByteCount = .mebibytes(16 << 10),
+        fileSize: ByteCount = .mebibytes(4 << 10),
         processorSeconds: Int = 30
     ) {
         self.deadline = deadline

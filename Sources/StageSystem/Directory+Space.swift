@@ -14,12 +14,12 @@ extension Directory {
         )
     }
 
-    /// Returns the number of files that the file system may have in all, used and free; `nil` where it
-    /// sets none.
-    public func mostFiles() throws(FileError) -> Int64? {
+    /// Returns how many bytes and files the file system has in all, used and free.
+    public func totalSpace() throws(FileError) -> FreeSpace {
         var status = statvfs()
         _ = try Self.attempt("look at", path) { unsafe fstatvfs(descriptor.rawValue, &status) }
-        return status.f_files == 0 ? nil : Int64(clamping: status.f_files)
+        let files = status.f_files == 0 ? nil : Int64(clamping: status.f_files)
+        return FreeSpace(bytes: try fileSystemSize(), files: files)
     }
 
     /// Returns how many bytes the file system has in all, used and free.

@@ -59,8 +59,14 @@ extension Directory {
     /// Links are removed, never followed; a tree of any depth takes a constant number of descriptors
     /// and no stack: a directory met below is first moved up beside the tree it is in. (Where the file
     /// system does not move directories, as overlayfs those of lower layers, both grow with the depth.)
+    ///
+    /// `isOver` is polled between entries; `true` stops the removal, which then throws `EINTR` and leaves what is
+    /// not removed yet for another call.
     @discardableResult
-    public func removeTree(_ name: FilePath.Component) throws(FileError) -> Bool {
+    public func removeTree(
+        _ name: FilePath.Component,
+        unless isOver: () -> Bool = { false }
+    ) throws(FileError) -> Bool {
         guard let status = try status(FilePath(name)) else { return false }
         guard status.kind == .directory else { return try remove(name) }
         guard let top = try directory(FilePath(name)) else { return false }
@@ -69,11 +75,12 @@ extension Directory {
         // Entries come in rounds: each flattens what the round before moved up.
         while case let entries = try top.entries(), !entries.isEmpty {
             for entry in entries {
+                try top.goOn(unless: isOver)
                 if entry.kind != .directory {
                     try top.remove(entry.name)
                 } else if let below = try top.directory(FilePath(entry.name)) {
                     try below.allowChanges()
-                    try below.empty(into: top, &moved)
+                    try below.empty(into: top, &moved, unless: isOver)
                     try top.removeDirectory(entry.name)
                 }
             }
@@ -82,8 +89,13 @@ extension Directory {
     }
 
     /// Removes the files here, and moves the directories to `top` under names nothing else has.
-    private func empty(into top: Directory, _ moved: inout Int) throws(FileError) {
+    private func empty(
+        into top: Directory,
+        _ moved: inout Int,
+        unless isOver: () -> Bool
+    ) throws(FileError) {
         for entry in try entries() {
+            try goOn(unless: isOver)
             guard entry.kind == .directory else {
                 try remove(entry.name)
                 continue
@@ -103,11 +115,16 @@ extension Directory {
                     break
                 } catch  where error.errno == .improperLink {
                     // overlayfs moves no directory of a lower layer.
-                    try removeTree(entry.name)
+                    try removeTree(entry.name, unless: isOver)
                     break
                 }
             }
         }
+    }
+
+    /// Throws if a removal is to stop.
+    private func goOn(unless isOver: () -> Bool) throws(FileError) {
+        if isOver() { throw FileError("remove", path, .interrupted) }
     }
 
     /// Makes the directory its owner's alone, and writable: what is on its way out is nobody else's.

@@ -81,11 +81,16 @@ struct ProgramWatch {
     var output: StreamReader
     /// What it writes to standard error.
     var errors: StreamReader
+    /// What has to stay free of the file systems that it writes to.
+    var reserves: [SpaceReserve] = []
 
     /// How often the end is looked for where the kernel cannot tell of it.
     private static let interval = Duration.milliseconds(20)
+    /// How often free space is looked at.
+    private static let spaceInterval = Duration.milliseconds(100)
 
-    /// Waits until all processes of the program have ended, or its time is up, or it wrote too much.
+    /// Waits until all processes of the program have ended, or its time is up, or it wrote too much, to
+    /// its output or to a file system.
     ///
     /// The supervisor is not reaped.
     mutating func wait(until deadline: ContinuousClock.Instant) -> SandboxedProgram.Ending {
@@ -97,9 +102,11 @@ struct ProgramWatch {
                 return output.isOverLimit ? .tooMuchOutput : .ended(.init(of: supervisor))
             }
             if output.isOverLimit { return .tooMuchOutput }
+            if reserves.areReached { return .diskNearlyFull }
             let left = deadline - .now
             guard left > .zero else { return .deadlineExceeded }
-            let pause = end >= 0 ? left : min(left, Self.interval)
+            var pause = end >= 0 ? left : min(left, Self.interval)
+            if !reserves.isEmpty { pause = min(pause, Self.spaceInterval) }
             var wishes = [
                 output.wish, errors.wish, pollfd(fd: end, events: Int16(POLLIN), revents: 0),
             ]

@@ -39,6 +39,11 @@ public struct Sandbox: Equatable, Sendable {
         self.processorSeconds = processorSeconds
     }
 
+    /// Returns the reserves of the file systems that may be written to.
+    func reserves() throws(FileError) -> [SpaceReserve] {
+        try writable.map { path throws(FileError) in try SpaceReserve(at: path) }
+    }
+
     /// The most files that a process may have open.
     static let openFiles: UInt64 = 256
 

@@ -56,6 +56,8 @@ public struct SandboxedProgram: Sendable {
         case tooMuchOutput
         /// The ``KillSwitch`` was pulled.
         case killed
+        /// It was killed, or not started, since nearly nothing is left of a file system that it writes to.
+        case diskNearlyFull
         /// It was not started: the kernel takes less from it than is required.
         case notConfined
     }
@@ -75,6 +77,14 @@ public struct SandboxedProgram: Sendable {
         static func notConfined(_ restrictions: Sandbox.Restrictions) -> Outcome {
             Outcome(ending: .notConfined, output: [], errorTail: [], restrictions: restrictions)
         }
+
+        /// The outcome of a program that was not started since it would have nowhere to write.
+        static let diskNearlyFull = Outcome(
+            ending: .diskNearlyFull,
+            output: [],
+            errorTail: [],
+            restrictions: .all
+        )
     }
 
     /// Starts the program with `input` as its standard input, and waits until it has ended.
@@ -83,6 +93,9 @@ public struct SandboxedProgram: Sendable {
     /// calling process dies: a supervisor, a process between the two, kills the program's group, which
     /// processes cannot leave where the filter of system calls is in force.
     ///
+    /// A tenth of a second after less than its ``SpaceReserve`` is free of a file system that the program
+    /// may write to, it is killed. No file of it can be larger than what was free when it started.
+    ///
     /// - Throws: ``FileError`` if it could not be started.
     public func run(
         input: [UInt8],
@@ -90,6 +103,9 @@ public struct SandboxedProgram: Sendable {
     ) throws(FileError) -> Outcome {
         let ruleset = try sandbox.ruleset()
         guard ruleset.descriptor >= 0 || !required.files else { return .notConfined(.none) }
+        let reserves = try sandbox.reserves()
+        let room = try reserves.room()
+        guard room > 0 else { return .diskNearlyFull }
         let source = try Self.memoryFile(holding: input)
         let output = try Pipe()
         let errors = try Pipe()
@@ -97,6 +113,7 @@ public struct SandboxedProgram: Sendable {
         let supervisor = try start(
             streams: (source.descriptor.rawValue, output.writing, errors.writing),
             ruleset: ruleset,
+            fileSize: min(sandbox.fileSize, UInt64(room)),
             report: report
         )
         killSwitch.arm(supervisor)
@@ -113,7 +130,8 @@ public struct SandboxedProgram: Sendable {
         var watch = ProgramWatch(
             supervisor: supervisor,
             output: StreamReader(output, limit: outputLimit),
-            errors: StreamReader(errors, limit: errorLimit)
+            errors: StreamReader(errors, limit: errorLimit),
+            reserves: reserves
         )
         var ending = watch.wait(until: end)
         if killSwitch.wasPulled { ending = .killed }
@@ -167,6 +185,7 @@ public struct SandboxedProgram: Sendable {
     private func start(
         streams: (input: CInt, output: CInt, errors: CInt),
         ruleset: borrowing Sandbox.Ruleset,
+        fileSize: UInt64,
         report: Pipe
     ) throws(FileError) -> pid_t {
         let strings = CStrings([path.string] + arguments)
@@ -189,7 +208,7 @@ public struct SandboxedProgram: Sendable {
                         confines_signals: confinesSignals ? 1 : 0,
                         requires_filter: required.calls ? 1 : 0,
                         address_space: sandbox.addressSpace,
-                        file_size: sandbox.fileSize,
+                        file_size: fileSize,
                         processor_seconds: sandbox.processorSeconds,
                         open_files: Sandbox.openFiles
                     )

@@ -13,8 +13,10 @@ import SystemPackage
 ///
 /// Whatever it does, the run goes on: without an answer that counts, policies decide.
 struct ExtensionRun: Sendable {
-    private let host: ExtensionHost
-    private let request: ExtensionRequest
+    let host: ExtensionHost
+    let request: ExtensionRequest
+    /// The URLs of the manifest, whose origin the extension may ask as the user may.
+    let manifestURLs: [String]
     private let folder: TemporaryFolder
 
     /// What the extension asked for.
@@ -39,6 +41,7 @@ struct ExtensionRun: Sendable {
     ) throws(CommandFailure) {
         guard let registration, let program = registration.downloaderExtension else { return nil }
         host = ExtensionHost(program: program, logger: Log.logger)
+        manifestURLs = [manifest.record.url, manifest.record.resolvedURL]
         folder = try TemporaryFolder.make(in: container.map(\.extensionFolder))
         do throws(FileError) {
             let place = try Directory.open(folder.path)
@@ -142,6 +145,7 @@ struct ExtensionRun: Sendable {
     ) async -> CommandFailure? {
         var problem: CommandFailure?
         for (id, download) in choice.downloads.sorted(by: { $0.key < $1.key }) {
+            guard !Task.isCancelled else { break }
             do throws(ExtensionError) {
                 switch outcomes[id] {
                 case .staged, .alreadyStaged:
@@ -163,174 +167,12 @@ struct ExtensionRun: Sendable {
         }
         return problem
     }
-
-    /// Fetches the files that the extension asked for and hands each over.
-    func fetch(
-        _ choice: Choice,
-        essentialOnly: Bool,
-        _ budget: InitialBudget?,
-        _ container: Container,
-        _ stager: Stager
-    ) async -> [FileReport] {
-        var budget = budget
-        var reports: [FileReport] = []
-        let files = choice.files
-            .sorted {
-                ($0.isEssential ? 1 : 0, $0.priority) > ($1.isEssential ? 1 : 0, $1.priority)
-            }
-        for file in files {
-            var report = FileReport(file)
-            guard file.isEssential || !essentialOnly else {
-                report.outcome = .left
-                reports.append(report)
-                continue
-            }
-            let size = ByteCount(file.fileSize)
-            let host = URL(string: file.url)?.host() ?? ""
-            let refusal = budget?.refusal(
-                ofFileFrom: host,
-                size: size,
-                isEssential: file.isEssential
-            )
-            if let refusal {
-                report.fail(CommandFailure(refusal, of: "file '\(file.identifier.forDisplay())'"))
-            } else {
-                budget?.spend(size, isEssential: file.isEssential)
-                await fetch(file, container, stager, &report)
-            }
-            reports.append(report)
-        }
-        return reports
-    }
-
-    private func fetch(
-        _ file: ExtensionURLDownload,
-        _ container: Container,
-        _ stager: Stager,
-        _ report: inout FileReport
-    ) async {
-        let download = ExtensionDownload.url(file)
-        do throws(StageError) {
-            let path = try await receive(file, container, stager)
-            do throws(ExtensionError) {
-                try await host.finished(download, file: path, for: request)
-                report.outcome = .staged
-            } catch {
-                report.fail(CommandFailure(error))
-            }
-        } catch {
-            let name = "file '\(file.identifier.forDisplay())'"
-            report.fail(CommandFailure(error, of: name))
-            guard error != .cancelled else { return }
-            let failure = ExtensionFailure(code: error.backgroundAssetsCode, message: "\(error)")
-            do throws(ExtensionError) {
-                _ = try await host.failed(download, failure, for: request)
-            } catch {
-                Log.logger.warning("\(error)")
-            }
-        }
-    }
-
-    /// Fetches a file; where the server wants to know who asks, as the extension says.
-    private func receive(
-        _ file: ExtensionURLDownload,
-        _ container: Container,
-        _ stager: Stager
-    ) async throws(StageError) -> FilePath {
-        do throws(StageError) {
-            return try await receive(file, [], container, stager)
-        } catch {
-            guard case .transfer(.refused(_, 401, _)) = error,
-                let field = await credential(for: file)
-            else { throw error }
-            return try await receive(file, [field], container, stager)
-        }
-    }
-
-    /// The field that the extension answers a server's challenge with (RFC 7617), or `nil` if it leaves
-    /// it at that.
-    private func credential(for file: ExtensionURLDownload) async -> String? {
-        let name = URL(string: file.url)?.host() ?? ""
-        let challenge = ExtensionChallenge(method: "basic", host: name)
-        do throws(ExtensionError) {
-            let answer = try await host.answer(to: challenge, for: .url(file), of: request)
-            guard case .useCredential(let user, let password) = answer else { return nil }
-            let text = Data("\(user):\(password)".utf8).base64EncodedString()
-            return "Authorization: Basic \(text)"
-        } catch {
-            Log.logger.warning("\(error)")
-            return nil
-        }
-    }
-
-    private func receive(
-        _ file: ExtensionURLDownload,
-        _ fields: [String],
-        _ container: Container,
-        _ stager: Stager
-    ) async throws(StageError) -> FilePath {
-        let transfer = FileTransfer(
-            url: file.url,
-            size: ByteCount(file.fileSize),
-            fields: file.headers.sorted { $0.key < $1.key }.map { "\($0.key): \($0.value)" }
-                + fields,
-            priority: file.priority
-        )
-        let directory: Directory
-        do throws(FileError) {
-            directory = try Directory.make(
-                request.scratch,
-                permissions: FilePermissions(rawValue: 0o700)
-            )
-        } catch {
-            throw .container(.file(error))
-        }
-        return try await stager.fetch(
-            transfer,
-            keepingIn: container,
-            to: directory,
-            as: "download"
-        )
-    }
-}
-
-/// How a file ended that an extension asked for.
-struct FileReport: Codable {
-    var identifier: String
-    var url: String
-    var size: ByteCount
-    var isEssential: Bool
-    var outcome = PackReport.Outcome.failed
-    var error: FailureReport?
-
-    init(_ file: ExtensionURLDownload) {
-        identifier = file.identifier
-        url = file.url
-        size = ByteCount(file.fileSize)
-        isEssential = file.isEssential
-    }
-
-    mutating func fail(_ failure: CommandFailure) {
-        outcome = .failed
-        error = FailureReport(failure)
-    }
 }
 
 extension DownloadPolicy {
     /// Whether the first launch waits for packs of this policy.
     fileprivate var isEssential: Bool {
         if case .essential = self { true } else { false }
-    }
-}
-
-extension StageError {
-    /// The number that Apple's `BAErrorCode` has for something like it: the download has failed.
-    fileprivate var backgroundAssetsCode: Int {
-        switch self {
-        case .transfer(let error) where error.isAboutDomains: 202
-        case .unknownPack: 113
-        default: 103
-        }
     }
 }
 
@@ -351,12 +193,5 @@ extension Container {
         // An extension that is not told of a pack finds it in the container all the same.
         guard let lease = try? reader.lease(id, marksUse: false) else { return nil }
         return lease.content
-    }
-}
-
-extension TransferError {
-    /// Whether a host was not one that content may come from.
-    fileprivate var isAboutDomains: Bool {
-        if case .unacceptable(_, .domain) = self { true } else { false }
     }
 }

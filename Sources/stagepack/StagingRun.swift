@@ -148,6 +148,7 @@ struct StagingRun: Sendable {
                 report.files = await program.fetch(
                     choice,
                     essentialOnly: selection.isEssentialOnly,
+                    within: selection.isPeriodic ? .periodic : .attended,
                     planner.budget,
                     container,
                     stager
@@ -338,6 +339,11 @@ struct StagingRun: Sendable {
 }
 
 extension PackSelection {
+    /// Whether the timer has started the run.
+    fileprivate var isPeriodic: Bool {
+        if case .event(.periodic, _) = self { true } else { false }
+    }
+
     /// Whether only what is essential is wanted.
     fileprivate var isEssentialOnly: Bool {
         if case .event(_, essentialOnly: true) = self { true } else { false }

@@ -8,6 +8,8 @@ struct TemporaryFolder {
     let path: FilePath
     private let parent: Directory
     private let name: FilePath.Component
+    /// Whether the parent has nothing but such directories.
+    private let isAmongItsLike: Bool
 
     /// Makes a directory in `parent`, or where temporary files belong.
     static func make(in parent: FilePath? = nil) throws(CommandFailure) -> TemporaryFolder {
@@ -22,18 +24,41 @@ struct TemporaryFolder {
                 FilePath(name),
                 permissions: FilePermissions(rawValue: 0o700)
             ).path
-            return TemporaryFolder(path: path, parent: directory, name: name)
+            return TemporaryFolder(
+                path: path,
+                parent: directory,
+                name: name,
+                isAmongItsLike: parent != nil
+            )
         } catch {
             throw CommandFailure(.file(error))
         }
     }
 
-    /// Removes the directory with everything in it.
+    /// Removes the directory with everything in it, and what earlier runs have left of theirs.
+    ///
+    /// That takes ``removalTime`` at most, since a program may have put millions of files there. The rest is
+    /// left to later runs and `gc`.
     func remove() {
+        let end = ContinuousClock.now + Self.removalTime
         do throws(FileError) {
-            try parent.removeTree(name)
+            guard isAmongItsLike,
+                let gone = FilePath.Component(ContainerLayout.removedPrefix + name.string)
+            else {
+                try parent.removeTree(name) { ContinuousClock.now >= end }
+                return
+            }
+            try parent.rename(name, to: gone, in: parent, replacing: false)
+            try parent.removeTree(gone) { ContinuousClock.now >= end }
+            for entry in try parent.entries()
+            where entry.name.string.hasPrefix(ContainerLayout.removedPrefix) {
+                try parent.removeTree(entry.name) { ContinuousClock.now >= end }
+            }
         } catch {
             Console.note("stagepack: warning: \(error)")
         }
     }
+
+    /// How long the removal may take.
+    private static let removalTime = Duration.seconds(2)
 }
