@@ -38,8 +38,8 @@ public struct LineLogHandler: LogHandler {
     /// Writes a message.
     public func log(event: LogEvent) {
         var event = event
-        event.message = "\(event.message.description.escapingControls())"
-        event.metadata = event.metadata?.mapValues { "\($0.description.escapingControls())" }
+        event.message = "\(event.message.description.forDisplay(atMost: .max))"
+        event.metadata = event.metadata?.mapValues { "\($0.description.forDisplay(atMost: .max))" }
         base.log(event: event)
     }
 }

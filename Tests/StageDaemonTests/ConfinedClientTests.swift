@@ -129,7 +129,7 @@ struct ConfinedClientTests {
         }
         let lines = try daemon.said().split(whereSeparator: \.isNewline)
         #expect(!lines.contains { $0.hasPrefix("<0>") }, "\(lines)")
-        #expect(lines.contains { $0.contains("\\u{A}<0>kernel") }, "\(lines)")
+        #expect(lines.contains { $0.contains("\\u{a}<0>kernel") }, "\(lines)")
     }
 }
 

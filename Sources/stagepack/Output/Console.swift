@@ -1,6 +1,5 @@
 import FoundationEssentials
 import Glibc
-import StageModel
 import StageSystem
 import Synchronization
 import SystemPackage
@@ -10,23 +9,18 @@ enum Console {
     /// Prints a value to standard output: as JSON or as text.
     static func print(_ value: some Encodable & CustomStringConvertible, asJSON: Bool) {
         let text = asJSON ? json(value) : value.description
-        if !text.isEmpty { say(text) }
+        if !text.isEmpty { write(text + "\n", to: STDOUT_FILENO) }
     }
 
-    /// Prints a line to standard output; names of others do not command a terminal there.
+    /// Prints a line to standard output.
     static func say(_ text: String) {
-        let shown = isTerminal ? text.escapingControls(except: layout) : text
-        write(shown + "\n", to: STDOUT_FILENO)
+        write(text + "\n", to: STDOUT_FILENO)
     }
 
     /// Prints a line to standard error.
     static func note(_ text: String) {
-        write(text.escapingControls(except: layout) + "\n", to: STDERR_FILENO)
+        write(text + "\n", to: STDERR_FILENO)
     }
-
-    private static let isTerminal = isatty(STDOUT_FILENO) == 1
-    /// Control characters of the program's own.
-    private static let layout: Set<Unicode.Scalar> = ["\n", "\t"]
 
     /// Prints a failure: as a line, with its hint, or as JSON on standard output.
     static func report(_ failure: CommandFailure, asJSON: Bool) {

@@ -244,7 +244,7 @@ extension CommandFailure {
     private static func hint(for reason: TransferError.Unacceptable) -> String? {
         switch reason {
         case .url: "check the URL"
-        case .noMirror, .domain, .redirect, .redirects, .ranges, .size:
+        case .noMirror, .domain, .thisMachine, .redirect, .redirects, .ranges, .size:
             "tell the publisher: the address or the server must be changed"
         case .contentEncoding:
             "tell the publisher: the server must send the file without an encoding"
