@@ -177,30 +177,6 @@ struct ExtensionAbuseTests {
 
     // MARK: What it costs
 
-    @Test func whatItLeavesInItsFolderHoldsNoHookUp() async throws {
-        let installed = try await install(
-            """
-            for process in range(3):
-                if os.fork() == 0: break
-            top = 'd%d' % os.getpid()
-            os.mkdir(top)
-            for number in range(40000):
-                if number % 20000 == 0: os.mkdir('%s/%d' % (top, number // 20000))
-                os.mkdir('%s/%d/%d' % (top, number // 20000, number))
-            """
-        )
-        let start = ContinuousClock.now
-        let ending = try await installed.run("prefetch", "--all", "--hook", "--deadline", "8")
-        let duration = ContinuousClock.now - start
-        #expect(ending.status == 0)
-        #expect(duration < .seconds(30), "\(duration)")
-        // Runs go on removing it, and 'gc' removes the rest.
-        let collection = try await installed.run("gc", "--app", "net.example.wallpaper")
-        #expect(collection.status == 0, "\(collection.error)")
-        let left = try Directory.open(installed.container.appending("extension")).entries()
-        #expect(left.isEmpty)
-    }
-
     @Test func theDeadlineHoldsForAllItsFilesTogether() async throws {
         let server = TestServer.current
         server.answer("/silent?0", with: .content(Array("abcd".utf8)).with { $0.stallAfter = 1 })
