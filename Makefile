@@ -19,9 +19,11 @@ WAITING := StagePackCommandTests|StageOriginTests
 # More of them, apart so that none waits for too many others.
 FURTHER := StagePackCommandTests.(IndexedTests|PackageTests|RollbackTests|EvictionTests)|BackgroundAssetsTests.AssetPack
 # Tests that say within which time something happens, or kill in time: one after the other.
-TIMED := StageConditionsTests|StageDaemonTests|StagePackCommandTests.DaemonTests|HookTests|nobodyWhoHoldsALock|theDeadlineOfAHook|ExtensionZooTests|whatArrivesIsMadeDurable
+TIMED := StageConditionsTests|StageDaemonTests|StagePackCommandTests.DaemonTests|Hook(Guard)?Tests|ShortageTests|PublisherLockTests|ClosedStreamTests|nobodyWhoHoldsALock|theDeadlineOfAHook|ExtensionZooTests|whatArrivesIsMadeDurable
 # Tests that start the programs: run a second time against those that are shipped.
 STARTING := StagePackCommandTests|BackgroundAssetsTests.AssetPack|StageDaemonTests
+# Hundreds of misbehaving servers, which keep the processors busy together.
+SERVERS := StagePackCommandTests.Misbehav
 # Content of Debian's, some hundred megabytes of it.
 LARGE := RealContentTests
 # Tests that keep the processors busy, so that those of time beside them would wait for them.
@@ -41,7 +43,8 @@ test: dependencies ## Build and run the tests.
 	swift build --build-tests
 	swift test --skip-build --skip '$(WAITING)|$(FURTHER)|$(TIMED)|$(BUSY)'
 	swift test --skip-build --filter '$(BUSY)' --skip '$(TIMED)'
-	swift test --skip-build --filter '$(WAITING)' --skip '$(FURTHER)|$(LARGE)|$(TIMED)'
+	swift test --skip-build --filter '$(WAITING)' --skip '$(FURTHER)|$(LARGE)|$(TIMED)|$(SERVERS)'
+	swift test --skip-build --filter '$(SERVERS)'
 	swift test --skip-build --filter '$(FURTHER)'
 	swift test --skip-build --no-parallel --filter '$(TIMED)'
 	swift test --skip-build --filter '$(LARGE)'
@@ -116,7 +119,7 @@ test-deploy: deb ## Check what deploy/ has, and install the packages where every
 test-release: deb ## Run the tests that start programs against the optimised ones of the package.
 	Scripts/dependencies dbus-daemon libarchive-tools python3-dbusmock strace
 	swift build --build-tests
-	STAGEPACK_TEST_PROGRAMS=$(RELEASE) swift test --skip-build --filter '$(STARTING)' --skip '$(LARGE)|$(TIMED)'
+	STAGEPACK_TEST_PROGRAMS=$(RELEASE) swift test --skip-build --filter '$(STARTING)' --skip '$(LARGE)|$(TIMED)|$(SERVERS)'
 	STAGEPACK_TEST_PROGRAMS=$(RELEASE) swift test --skip-build --no-parallel --filter 'StageDaemonTests|DaemonTests|HookTests'
 
 SECONDS_OF_LOAD ?= 600

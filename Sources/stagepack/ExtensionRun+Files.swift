@@ -117,7 +117,8 @@ extension ExtensionRun {
         do throws(StageError) {
             return try await receive(file, [], container, stager)
         } catch {
-            guard case .transfer(.refused(_, 401, _)) = error, let field = await credential(for: file)
+            guard case .transfer(.refused(_, 401, _)) = error,
+                let field = await credential(for: file)
             else { throw error }
             return try await receive(file, [field], container, stager)
         }
