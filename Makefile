@@ -120,7 +120,7 @@ test-release: deb ## Run the tests that start programs against the optimised one
 	Scripts/dependencies dbus-daemon libarchive-tools python3-dbusmock strace
 	swift build --build-tests
 	STAGEPACK_TEST_PROGRAMS=$(RELEASE) swift test --skip-build --filter '$(STARTING)' --skip '$(LARGE)|$(TIMED)|$(SERVERS)'
-	STAGEPACK_TEST_PROGRAMS=$(RELEASE) swift test --skip-build --no-parallel --filter 'StageDaemonTests|DaemonTests|HookTests'
+	STAGEPACK_TEST_PROGRAMS=$(RELEASE) swift test --skip-build --no-parallel --filter 'StageDaemonTests|DaemonTests|Hook(Guard)?Tests'
 
 SECONDS_OF_LOAD ?= 600
 

@@ -39,7 +39,7 @@ struct HandlerPolicy: Sendable {
             client.users == [caller.user], caller.peer?.hasItsNumber ?? false
         else { return "has a process that the daemon cannot look at" }
         if let restriction = client.restriction(beyond: own) { return restriction }
-        if !ProcessNamespaces.sharesMounts(caller.process) {
+        if !ProcessNamespaces.sharesMounts(caller) {
             return "runs in another mount namespace"
         }
         return networkRestriction(of: caller)

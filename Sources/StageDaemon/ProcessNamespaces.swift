@@ -3,10 +3,12 @@ import SystemPackage
 
 /// Compares the namespaces in which a client's process is with those of this one (namespaces(7)).
 enum ProcessNamespaces {
-    /// Whether paths mean to a process what they mean to this one, or to the first of the machine: a
-    /// service manager gives this one mounts of its own that hide nothing.
-    static func sharesMounts(_ process: Int32) -> Bool {
-        guard let mount = firstMount(of: "\(process)") else { return false }
+    /// Whether paths mean to a caller's process what they mean to this one, or to the first of the machine:
+    /// a service manager gives this one mounts of its own that hide nothing.
+    static func sharesMounts(_ caller: Caller) -> Bool {
+        // The superuser may enter any.
+        if caller.user == 0 { return true }
+        guard let mount = firstMount(of: "\(caller.process)") else { return false }
         return mount == firstMount(of: "self") || mount == firstMount(of: "1")
     }
 
@@ -15,7 +17,6 @@ enum ProcessNamespaces {
     /// What it is in is readable for its own user, whose rights are taken on for that, unless the process
     /// shows nothing of itself (`PR_SET_DUMPABLE`): then the answer is no. Blocks the thread.
     static func sharesNetwork(_ caller: Caller) -> Bool {
-        // The superuser may enter any.
         if caller.user == 0 { return true }
         let name = FilePath("/proc/\(caller.process)/ns/net")
         // A process that has ended is not told apart from one that hides.

@@ -162,7 +162,7 @@ struct HandlerPolicyTests {
             ["/usr/bin/python3", "-c", Self.reuse, "\(user)", body]
         )
         #expect(answer.hasPrefix("HTTP/1.1 403 "), "\(answer)")
-        #expect(answer.contains("the process of the client cannot be looked at"))
+        #expect(answer.contains("has a process that the daemon cannot look at"))
     }
 
     @Test func eachHandlerHasASessionKeyringOfItsOwn() async throws {
