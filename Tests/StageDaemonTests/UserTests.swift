@@ -145,7 +145,7 @@ struct UserTests {
         #expect(try await ask(stranger, "GET", "/v1/tasks/1").status == 404)
         // The session of a name is one's own.
         #expect(try await ask(sync, "DELETE", "/v1/sessions/s").status == 404)
-        let named = "/v1/sessions/s?user=\(nobody)"
+        let named = "/v1/sessions/s?user=\(nobody.0)"
         #expect(try await ask(stranger, "DELETE", named).status == 404)
         #expect(try await ask(sync, "DELETE", named).status == 204)
         #expect(try await ask(nobody, "GET", "/v1/sessions/s").status == 404)
