@@ -36,7 +36,7 @@ extension AssetPackManager {
     }
 
     /// Why a manager does not know which packs are the application's.
-    public enum ConfigurationError: Error, Hashable, Sendable {
+    public indirect enum ConfigurationError: Error, Hashable, Sendable {
         /// Neither a configuration nor `STAGEPACK_APP` in the environment names an application.
         case missing
         /// The configuration cannot be used, for this reason.

@@ -6,7 +6,7 @@ public import SystemPackage
 ///
 /// Other failures of ``AssetPackManager`` are ``AssetPackManager/ConfigurationError``, `CancellationError`,
 /// and `PackStoreError` of the module `StagePack`, whose `retryAdvice` tells when trying again makes sense.
-public enum ManagedBackgroundAssetsError: Error, Hashable, Sendable {
+public indirect enum ManagedBackgroundAssetsError: Error, Hashable, Sendable {
     /// There is no pack of this name.
     case assetPackNotFound(withID: String)
     /// No staged pack has a file at the path, or the path leaves the packs.

@@ -5,7 +5,7 @@ public import StageSystem
 ///
 /// `entry` is the name as the archive has it, in Unicode as far as it is.
 @nonexhaustive
-public enum ArchiveError: Error, Equatable, Sendable, Codable {
+public indirect enum ArchiveError: Error, Equatable, Sendable, Codable {
     /// The bytes are not an archive of the declared format; in the words of libarchive.
     case wrongFormat(expected: ArchiveFormat, String)
     /// The archive is damaged or cut short; in the words of libarchive, after the last entry whose

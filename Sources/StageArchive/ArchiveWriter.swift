@@ -5,7 +5,7 @@ public import StageSystem
 
 /// Why an archive was not written.
 @nonexhaustive
-public enum ArchiveWritingError: Error, Equatable, Sendable {
+public indirect enum ArchiveWritingError: Error, Equatable, Sendable {
     /// The bytes could not be put where they belong.
     case output(FileError)
     /// libarchive refused, in its own words.

@@ -4,7 +4,7 @@ public import SystemPackage
 
 /// Why a container could not be used.
 @nonexhaustive
-public enum ContainerError: Error, Equatable, Sendable {
+public indirect enum ContainerError: Error, Equatable, Sendable {
     /// There is no container at the path.
     case missing(FilePath)
 

@@ -3,7 +3,7 @@ import SystemPackage
 
 /// Why a question to the daemon has no answer.
 @nonexhaustive
-public enum ControlError: Error, Equatable, Sendable {
+public indirect enum ControlError: Error, Equatable, Sendable {
     /// No daemon listens at any of the paths that were tried.
     case notRunning([String])
     /// A daemon listens there, and this user may not speak to it.

@@ -4,7 +4,7 @@ public import SystemPackage
 
 /// Why the daemon cannot go on.
 @nonexhaustive
-public enum DaemonError: Error, Equatable, Sendable {
+public indirect enum DaemonError: Error, Equatable, Sendable {
     /// A directory or file of the daemon's cannot be used.
     case file(FileError)
     /// The journal cannot be read or written; the text is SQLite's.

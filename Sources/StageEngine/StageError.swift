@@ -6,7 +6,7 @@ public import StageTransfer
 
 /// Why something could not be staged, by phase.
 @nonexhaustive
-public enum StageError: Error, Equatable, Sendable {
+public indirect enum StageError: Error, Equatable, Sendable {
     /// The manifest could not be had from any of its URLs.
     case manifestUnavailable(TransferError)
 
@@ -45,7 +45,7 @@ public enum StageError: Error, Equatable, Sendable {
 }
 
 /// Why a manifest is not accepted although it is well formed.
-public enum ManifestRefusal: Error, Equatable, Sendable {
+public indirect enum ManifestRefusal: Error, Equatable, Sendable {
     /// It would come over plain HTTP, where anybody on the way can replace it.
     case insecure
     /// Its revision is older than the one that was accepted before.

@@ -3,7 +3,7 @@ public import StageSystem
 
 /// Why a downloader extension gave no answer that counts; `program` is the path of the extension.
 @nonexhaustive
-public enum ExtensionError: Error, Equatable, Sendable {
+public indirect enum ExtensionError: Error, Equatable, Sendable {
     /// It could not be started, or what it needs could not be made.
     case notStarted(program: String, FileError)
     /// It did not end in time.
@@ -26,7 +26,7 @@ public enum ExtensionError: Error, Equatable, Sendable {
 
 /// Why a downloader extension may not have what it asks for.
 @nonexhaustive
-public enum ExtensionRefusal: Error, Equatable, Sendable {
+public indirect enum ExtensionRefusal: Error, Equatable, Sendable {
     /// Another download of the answer has the same identifier, or is the same pack.
     case duplicate
     /// The manifest has no such pack.

@@ -1,7 +1,7 @@
 import CZstd
 
 /// Why bytes are not the frame that they ought to be.
-public enum FrameError: Error, Hashable, Sendable {
+public indirect enum FrameError: Error, Hashable, Sendable {
     /// libzstd cannot decompress them; `detail` is in its words.
     case damaged(detail: String)
     /// They decompress to another number of bytes.

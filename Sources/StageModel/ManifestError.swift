@@ -1,6 +1,6 @@
 /// Why bytes are not a manifest, a registration or a recipe.
 @nonexhaustive
-public enum ManifestError: Error, Equatable, Sendable {
+public indirect enum ManifestError: Error, Equatable, Sendable {
     /// The bytes are not JSON; the text says why and, where that is known, in which line and column.
     case notJSON(String)
     /// The format is of a major version that this code does not read.

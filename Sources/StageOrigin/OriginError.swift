@@ -2,7 +2,7 @@ public import StageSystem
 
 /// Why a directory could not be served.
 @nonexhaustive
-public enum OriginError: Error, Equatable, Sendable {
+public indirect enum OriginError: Error, Equatable, Sendable {
     /// The directory cannot be opened.
     case directory(FileError)
 

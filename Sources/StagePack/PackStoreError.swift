@@ -4,7 +4,7 @@ public import SystemPackage
 
 /// Why a pack or a file of a pack could not be had.
 @nonexhaustive
-public enum PackStoreError: Error, Equatable, Sendable {
+public indirect enum PackStoreError: Error, Equatable, Sendable {
     /// The text is not a pack's id.
     case invalidID(ValueError)
 

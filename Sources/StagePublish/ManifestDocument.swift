@@ -142,7 +142,7 @@ public struct ManifestDocument {
 
 /// Why a manifest was not changed.
 @nonexhaustive
-public enum ManifestEditError: Error, Equatable, Sendable {
+public indirect enum ManifestEditError: Error, Equatable, Sendable {
     /// It would not be a manifest any more.
     case manifest(ManifestError)
     /// It has no such pack.

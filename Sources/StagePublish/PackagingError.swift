@@ -5,7 +5,7 @@ public import StageSystem
 ///
 /// Sources are paths as the recipe writes them, relative to its root.
 @nonexhaustive
-public enum PackagingError: Error, Equatable, Sendable {
+public indirect enum PackagingError: Error, Equatable, Sendable {
     /// These selectors (each as its place, its member and its value) select nothing, or nothing that
     /// is not excluded.
     case nothingSelected([String])

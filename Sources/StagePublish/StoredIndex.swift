@@ -16,7 +16,7 @@ public struct StoredIndex: Equatable, Sendable {
     public var deltaSets: [Digest: DeltaSet] = [:]
 
     /// Why a file is not the index of a pack.
-    public enum Fault: Error, Equatable, Sendable {
+    public indirect enum Fault: Error, Equatable, Sendable {
         /// It cannot be read.
         case file(FileError)
         /// It is something else.

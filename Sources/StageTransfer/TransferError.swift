@@ -6,7 +6,7 @@ public import SystemPackage
 ///
 /// The text of a URL never holds a user's name or password.
 @nonexhaustive
-public enum TransferError: Error, Equatable, Sendable {
+public indirect enum TransferError: Error, Equatable, Sendable {
     /// The server could not be reached, or the connection did not last; `detail` is in libcurl's
     /// words.
     case unreachable(url: String, detail: String)
