@@ -119,7 +119,8 @@ test-deploy: deb ## Check what deploy/ has, and install the packages where every
 test-release: deb ## Run the tests that start programs against the optimised ones of the package.
 	Scripts/dependencies dbus-daemon libarchive-tools python3-dbusmock strace
 	swift build --build-tests
-	STAGEPACK_TEST_PROGRAMS=$(RELEASE) swift test --skip-build --filter '$(STARTING)' --skip '$(LARGE)|$(TIMED)|$(SERVERS)'
+	STAGEPACK_TEST_PROGRAMS=$(RELEASE) swift test --skip-build --filter '$(STARTING)' --skip '$(FURTHER)|$(LARGE)|$(TIMED)|$(SERVERS)'
+	STAGEPACK_TEST_PROGRAMS=$(RELEASE) swift test --skip-build --filter '$(FURTHER)'
 	STAGEPACK_TEST_PROGRAMS=$(RELEASE) swift test --skip-build --no-parallel --filter 'StageDaemonTests|DaemonTests|Hook(Guard)?Tests'
 
 SECONDS_OF_LOAD ?= 600

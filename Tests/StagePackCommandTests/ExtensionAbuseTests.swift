@@ -192,6 +192,6 @@ struct ExtensionAbuseTests {
         let ending = try await installed.run("prefetch", "--all", "--hook", "--deadline", "5")
         let duration = ContinuousClock.now - start
         #expect(ending.status == 0)
-        #expect(duration < .seconds(40), "\(duration)")
+        #expect(duration < .seconds(120), "\(duration)")
     }
 }
