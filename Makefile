@@ -136,7 +136,7 @@ torture: ## Have disks lose power (CUTS) and system calls fail (POINTS), and che
 	Scripts/dependencies btrfs-progs e2fsprogs gcc libc6-dev mount python3 strace util-linux xfsprogs
 	swift build --product stagepack
 	swift build --product stagepackd
-	Tests/torture/run both --count $(CUTS) --points $(POINTS)
+	Tests/torture/run both --count $(CUTS) --points $(POINTS) $(if $(SEED),--seed $(SEED))
 
 dependencies:
 	@Scripts/dependencies

@@ -62,10 +62,19 @@ extension Journal {
         }
     }
 
-    /// Forgets the first tasks of a session, ``stepCount`` at most, with their events, and returns what
-    /// they had; nothing once all are gone.
+    /// Forgets the first tasks of a session that has more than ``stepCount``, that many with their events,
+    /// and returns what they had; nothing once no more are left, which are forgotten with their session.
+    ///
+    /// After a crash a smaller session is still wholly there, or not at all; of a larger one the last tasks
+    /// may be there.
     func removeTasks(of session: Int64) async throws(DaemonError) -> Removed {
         try await write { database in
+            let more = try Int64.fetchOne(
+                database,
+                sql: "SELECT id FROM task WHERE session = ? LIMIT 1 OFFSET \(Self.stepCount)",
+                arguments: [session]
+            )
+            guard more != nil else { return Removed(tasks: [], parts: []) }
             let rows = try Row.fetchAll(
                 database,
                 sql: """
