@@ -129,6 +129,8 @@ load: build ## Let hostile clients loose on the daemon for SECONDS_OF_LOAD (root
 	deploy/test/load --seconds $(SECONDS_OF_LOAD)
 
 # Of each scenario: power cuts on each file system, and system calls that fail.
+# Also 'cuts' or 'calls'.
+PARTS ?= both
 CUTS ?= 100
 POINTS ?= 200
 
@@ -136,7 +138,7 @@ torture: ## Have disks lose power (CUTS) and system calls fail (POINTS), and che
 	Scripts/dependencies btrfs-progs e2fsprogs gcc libc6-dev mount python3 strace util-linux xfsprogs
 	swift build --product stagepack
 	swift build --product stagepackd
-	Tests/torture/run both --count $(CUTS) --points $(POINTS) $(if $(SEED),--seed $(SEED))
+	Tests/torture/run $(PARTS) --count $(CUTS) --points $(POINTS) $(if $(SEED),--seed $(SEED))
 
 dependencies:
 	@Scripts/dependencies
