@@ -280,7 +280,7 @@ struct HostileTests {
         }
         let began = ContinuousClock.now
         for _ in 0..<20 { _ = try await daemon.client.status() }
-        #expect(ContinuousClock.now - began < .seconds(5))
+        #expect(ContinuousClock.now - began < .seconds(30))
         for client in clients { client.shutDown() }
         clients = []
         try await expectNothingHappened()
