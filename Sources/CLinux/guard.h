@@ -4,21 +4,21 @@
 #include "sandbox.h"
 #include <stdlib.h>
 
-/// What a guard keeps to, and what it says. All strings belong to the caller and end with a new line.
+/// The limits of a guard, and its lines. All strings belong to the caller and end with a new line.
 struct stage_guard {
     /// The milliseconds after which the run is killed.
     int64_t limit;
     /// Whether the guard ends with the status of the run, or with that of what became of it; else with 0.
     int is_strict;
-    /// What is said, and the status, where the run did not stop in time and was killed.
+    /// The line, and the status, for a run that did not stop in time and was killed.
     const char *late;
     int late_status;
-    /// What is said, in front of and behind the number of a signal that ended the run, and the status.
+    /// The line before and after the number of the signal that ended the run, and the status.
     const char *died_of, *died;
     int died_status;
-    /// What is said where there could be no second process; the status is `died_status`.
+    /// The line for a second process that could not be made; the status is `died_status`.
     const char *alone;
-    /// What is said where a signal was handed on and ended the run, and the status.
+    /// The line for a run that a signal ended which was handed on, and the status.
     const char *interrupted;
     int interrupted_status;
 };
@@ -26,7 +26,7 @@ struct stage_guard {
 /// The milliseconds that a run has after a signal that asks it to end, and beyond its own deadline.
 #define STAGE_GUARD_PATIENCE 5000
 
-/// What a command line says of a hook.
+/// The options of a hook on a command line.
 struct stage_hook {
     int is_hook, is_strict;
     /// The seconds that the hook may take.

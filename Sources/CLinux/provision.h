@@ -5,7 +5,7 @@
 #include <pthread.h>
 #include <semaphore.h>
 
-/// What the system did not give.
+/// A resource that the system did not give.
 enum stage_provision {
     STAGE_PROVISION_ALL = 0,
     STAGE_PROVISION_FILES = 1,
@@ -79,7 +79,7 @@ STAGE_CHECKED static inline enum stage_provision stage_provision_lacks(
     return has_memory ? STAGE_PROVISION_ALL : STAGE_PROVISION_MEMORY;
 }
 
-/// What a process says when it ends by a trap, and the status where the system is short of something.
+/// The lines of a process that ends by a trap, and the status if the system lacks a resource.
 struct stage_trap_words {
     const char *files, *threads, *memory, *otherwise;
     int status;

@@ -28,7 +28,7 @@ public indirect enum ArchiveError: Error, Equatable, Sendable, Codable {
     /// The caller gave up.
     case cancelled
 
-    /// How two entries come to one name.
+    /// The reason that two entries come to one name.
     public enum Collision: String, Sendable, Codable {
         /// Both have it, or names that the file system takes for the same.
         case sameName

@@ -79,7 +79,7 @@ extension Identifier {
 }
 
 extension ContainerLayout {
-    /// What names of folders of extensions begin with that a run has begun to remove.
+    /// Prefix of the folders of extensions that a run has begun to remove.
     public static let removedPrefix = "removed."
 
     /// What the names of downloads begin with that are no archives.

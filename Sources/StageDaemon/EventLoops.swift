@@ -4,7 +4,7 @@ import NIOCore
 import NIOPosix
 import StageSystem
 
-/// What the daemon's runtimes make once and for all, made before anything else takes descriptors.
+/// Makes the event loops, timers and threads of the daemon's runtimes before other parts take descriptors.
 ///
 /// Each of them is made when it is needed first, and ends the process where the system refuses it: the event loops,
 /// which take three descriptors each, and the timers of each clock.

@@ -73,7 +73,7 @@ private struct GroupList: Sendable {
 
     /// The groups, in the kernel's order, which is ascending.
     ///
-    /// How many there are is not handed on: zeros at the end are either what was not written or the group
+    /// The option's length is not handed on: zeros at the end are either what was not written or the group
     /// of root, which is not taken for granted.
     var groups: [UInt32] {
         var count = Self.capacity

@@ -14,7 +14,7 @@ enum ProcessNamespaces {
 
     /// Whether a caller's process has the network of this one.
     ///
-    /// What it is in is readable for its own user, whose rights are taken on for that, unless the process
+    /// The namespace is readable for the process's own user, whose rights are taken on for that, unless the process
     /// shows nothing of itself (`PR_SET_DUMPABLE`): then the answer is no. Blocks the thread.
     static func sharesNetwork(_ caller: Caller) -> Bool {
         if caller.user == 0 { return true }

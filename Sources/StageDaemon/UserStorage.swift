@@ -27,13 +27,13 @@ final class UserStorage: Sendable {
         _ configuration: DaemonConfiguration
     ) -> HeldBytes.Limits {
         // What is free is looked at each time; a size that cannot be told limits nothing by itself.
-        let size = (try? root.fileSystemSize()) ?? .max
+        let total = try? root.totalSpace()
         return HeldBytes.Limits(
             perUser: configuration.bytesPerUser?.rawValue,
-            share: size / 4,
+            share: (total?.bytes ?? .max) / 4,
             exempt: UserIdentity.current.user,
             reserve: configuration.reserve.rawValue,
-            files: (try? root.totalSpace().files).map { Int(clamping: $0 / 4) }
+            files: total?.files.map { Int(clamping: $0 / 4) }
         )
     }
 

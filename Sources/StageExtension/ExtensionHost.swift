@@ -176,7 +176,7 @@ public struct ExtensionHost: Sendable {
         }
     }
 
-    /// How long the removal of a scratch folder may take, which a program can fill with millions of files.
+    /// The most time for the removal of a scratch folder, which a program can fill with millions of files.
     public static let removalTime = Duration.seconds(2)
 
     /// Removes a scratch folder, or moves it aside where that takes too long or the task is cancelled.

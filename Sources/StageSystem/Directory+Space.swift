@@ -4,31 +4,31 @@ import SystemPackage
 extension Directory {
     /// Returns how much of the file system this process may still fill.
     public func freeSpace() throws(FileError) -> FreeSpace {
-        var status = statvfs()
-        _ = try Self.attempt("look at", path) { unsafe fstatvfs(descriptor.rawValue, &status) }
-        let (bytes, overflows) = UInt64(status.f_bavail)
-            .multipliedReportingOverflow(by: UInt64(status.f_frsize))
-        return FreeSpace(
-            bytes: overflows ? .max : Int64(clamping: bytes),
-            files: status.f_files == 0 ? nil : Int64(clamping: status.f_favail)
-        )
+        let status = try fileSystem()
+        return status.space(blocks: status.f_bavail, files: status.f_favail)
     }
 
     /// Returns how many bytes and files the file system has in all, used and free.
     public func totalSpace() throws(FileError) -> FreeSpace {
-        var status = statvfs()
-        _ = try Self.attempt("look at", path) { unsafe fstatvfs(descriptor.rawValue, &status) }
-        let files = status.f_files == 0 ? nil : Int64(clamping: status.f_files)
-        return FreeSpace(bytes: try fileSystemSize(), files: files)
+        let status = try fileSystem()
+        return status.space(blocks: status.f_blocks, files: status.f_files)
     }
 
-    /// Returns how many bytes the file system has in all, used and free.
-    public func fileSystemSize() throws(FileError) -> Int64 {
+    private func fileSystem() throws(FileError) -> statvfs {
         var status = statvfs()
         _ = try Self.attempt("look at", path) { unsafe fstatvfs(descriptor.rawValue, &status) }
-        let (bytes, overflows) = UInt64(status.f_blocks)
-            .multipliedReportingOverflow(by: UInt64(status.f_frsize))
-        return overflows ? .max : Int64(clamping: bytes)
+        return status
+    }
+}
+
+extension statvfs {
+    /// Returns numbers of blocks and files of this file system as space.
+    fileprivate func space(blocks: fsblkcnt_t, files: fsfilcnt_t) -> FreeSpace {
+        let (bytes, overflows) = UInt64(blocks).multipliedReportingOverflow(by: UInt64(f_frsize))
+        return FreeSpace(
+            bytes: overflows ? .max : Int64(clamping: bytes),
+            files: f_files == 0 ? nil : Int64(clamping: files)
+        )
     }
 }
 

@@ -7,7 +7,7 @@ import Glibc
 /// with everything that it started, and ends with status 0: whatever a run without threads, memory or descriptors
 /// does (runtimes trap, or try for ever), the package manager sees nothing of it.
 public enum HookGuard {
-    /// What the guard says, each a line with its end, and the statuses of a strict hook.
+    /// The lines of the guard, each with its end, and the statuses of a strict hook.
     ///
     /// Static strings, because a guard does not depend on memory that it would have to ask for.
     public struct Words: Sendable {

@@ -81,12 +81,12 @@ struct ProgramWatch {
     var output: StreamReader
     /// What it writes to standard error.
     var errors: StreamReader
-    /// What has to stay free of the file systems that it writes to.
+    /// The space that stays free of the file systems that it writes to.
     var reserves: [SpaceReserve] = []
 
     /// How often the end is looked for where the kernel cannot tell of it.
     private static let interval = Duration.milliseconds(20)
-    /// How often free space is looked at.
+    /// The interval in which free space is looked at.
     private static let spaceInterval = Duration.milliseconds(100)
 
     /// Waits until all processes of the program have ended, or its time is up, or it wrote too much, to

@@ -1,7 +1,7 @@
 import CLinux
 import Glibc
 
-/// What a program needs of the system at once, looked for before it starts anything.
+/// The resources that a program needs of the system at once, looked for before it starts a thread.
 ///
 /// The runtimes of Swift and of libdispatch end the process by a trap, or try again for ever, where the system
 /// refuses a thread, a descriptor or memory.
@@ -13,7 +13,7 @@ public struct Provision: Sendable {
     /// The bytes of address space beside the stacks of these threads.
     public var memory: Int
 
-    /// What the system does not give.
+    /// A resource that the system does not give.
     public enum Shortage: Equatable, Sendable {
         /// So many files can be opened.
         case files(Int)
@@ -53,7 +53,7 @@ public struct Provision: Sendable {
         }
     }
 
-    /// What a program says when it ends by a trap, each with its end.
+    /// The lines of a program that ends by a trap, each with its end.
     public struct TrapWords: Sendable {
         /// The system refuses to open files.
         public var files: StaticString
@@ -81,7 +81,7 @@ public struct Provision: Sendable {
     /// Has the process, where it ends by a trap, say why on standard error; it ends with `status` where the system
     /// refuses it something at that moment, else by the signal.
     ///
-    /// Where the environment says how Swift is to report traps, it stays so.
+    /// An environment that says how Swift is to report traps is obeyed.
     public static func explainTraps(_ words: TrapWords, status: Int32) {
         guard unsafe ProcessEnvironment.pointer(to: "SWIFT_BACKTRACE") == nil else { return }
         var trap = unsafe stage_trap_words()

@@ -1,6 +1,6 @@
 import SystemPackage
 
-/// What has to stay free of a file system that a program writes to which is not trusted: a twentieth of its
+/// The space that stays free of a file system that an untrusted program writes to: a twentieth of its
 /// bytes, 1 GiB at most, and a twentieth of its files, 65,536 at most.
 struct SpaceReserve {
     private let directory: Directory

@@ -50,11 +50,11 @@ struct ExchangeEnd: Sendable {
     var proxyStatus = 0
     /// The bytes of the body that were received.
     var bytes: Int64 = 0
-    /// How long too little came, where the engine ended the exchange for that.
+    /// The time in which too little came, if the engine ended the exchange for that.
     var stalled: Duration?
     /// Whether libcurl sent a request, or a part of one.
     var wasRequestSent = false
-    /// What is wrong with the answer, where that ended the exchange: a fragment.
+    /// The fault of the answer, if that ended the exchange: a fragment.
     var fault: String?
 
     /// Whether the answer is complete as HTTP has it.

@@ -3,7 +3,7 @@ import StageModel
 
 /// A handler of log messages that writes each as one line to standard error.
 ///
-/// What clients and servers chose, names of sessions for example, is a part of messages. Their control
+/// Messages contain text that clients and servers chose, names of sessions for example. Its control
 /// characters are escaped, so nobody writes a line, or a priority of systemd's (sd-daemon(3)), of their own.
 public struct LineLogHandler: LogHandler {
     private var base: StreamLogHandler
@@ -17,19 +17,19 @@ public struct LineLogHandler: LogHandler {
         set { base.logLevel = newValue }
     }
 
-    /// What every message tells.
+    /// Values that every message has.
     public var metadata: Logger.Metadata {
         get { base.metadata }
         set { base.metadata = newValue }
     }
 
-    /// What else every message tells, asked for when it is written.
+    /// Further values that every message has, asked for when it is written.
     public var metadataProvider: Logger.MetadataProvider? {
         get { base.metadataProvider }
         set { base.metadataProvider = newValue }
     }
 
-    /// What every message tells under a key.
+    /// The value that every message has under a key.
     public subscript(metadataKey key: String) -> Logger.Metadata.Value? {
         get { base[metadataKey: key] }
         set { base[metadataKey: key] = newValue }

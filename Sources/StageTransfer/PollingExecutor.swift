@@ -15,7 +15,7 @@ import Synchronization
     nonisolated(unsafe) let multi: UnsafeMutableRawPointer
     /// Whether `curl_multi_wakeup` works: libcurl leaves a handle without it where it got no descriptors.
     private let hasWakeup: Bool
-    /// How long the thread sleeps at most, in milliseconds, where nothing can wake it.
+    /// The longest sleep of the thread, in milliseconds, if it cannot be woken.
     private static let longestSleepWithoutWakeup: CInt = 20
 
     private let state = Mutex(State())

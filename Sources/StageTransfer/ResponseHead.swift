@@ -2,7 +2,7 @@
 struct ResponseHead: Equatable, Sendable {
     var status: Int
     var contentLength: Int64?
-    /// What makes the length unusable: it is no number, or the answer has two that differ.
+    /// The reason that the length is unusable: it is no number, or the answer has two that differ.
     var lengthFault: String?
     var contentRange: ContentRange?
     /// The media type in lower case, without parameters.

@@ -13,7 +13,7 @@ public struct RetryPolicy: Equatable, Sendable {
     /// once.
     public var giveUpAfter: Duration
 
-    /// How long a server may ask to be left alone; one that asks for longer ends the transfer at once,
+    /// The longest pause that a server may ask for; one that asks for longer ends the transfer at once,
     /// unless another mirror can be asked.
     public var longestPause: Duration
 

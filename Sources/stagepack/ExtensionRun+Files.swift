@@ -9,7 +9,7 @@ import StageTransfer
 import SystemPackage
 
 extension ExtensionRun {
-    /// How many files a run fetches, and how long that may take in all; the rest is left to the next run.
+    /// The most files that a run fetches, and the most time for all of them; the rest is left to the next run.
     struct FileLimits: Sendable {
         var count: Int
         var time: Duration?
@@ -172,7 +172,7 @@ extension ExtensionRun {
     }
 }
 
-/// How a file ended that an extension asked for.
+/// The outcome of a file that an extension asked for.
 struct FileReport: Codable {
     var identifier: String
     var url: String

@@ -1,9 +1,9 @@
 import Glibc
 import StageSystem
 
-/// What the program needs of the system to begin, and what it says where it does not get it.
+/// The resources that the program needs to begin, and its lines if it does not get them.
 enum SystemShortage {
-    /// What every command needs.
+    /// The resources of every command.
     ///
     /// Below it the runtimes trap or wait for ever; with it, what a large run is refused fails with an error.
     private static let need = Provision(files: 48, threads: 8, memory: 128 << 20)
@@ -50,7 +50,7 @@ enum SystemShortage {
         }
     }
 
-    /// What the guard of a hook says.
+    /// The lines of the guard of a hook.
     static let hookWords = HookGuard.Words(
         late: """
             stagepack: hook: the run did not stop at its deadline and was killed; the next periodic run goes on

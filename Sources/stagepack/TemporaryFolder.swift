@@ -59,6 +59,6 @@ struct TemporaryFolder {
         }
     }
 
-    /// How long the removal may take.
+    /// The most time for the removal.
     private static let removalTime = Duration.seconds(2)
 }

@@ -2,9 +2,9 @@ import Glibc
 import StageSystem
 import SystemPackage
 
-/// What the daemon needs of the system to begin, and what it says where it does not get it.
+/// The resources that the daemon needs to begin, and its lines if it does not get them.
 enum SystemShortage {
-    /// What it has open without clients and transfers, and as much again for them; what runs beside them.
+    /// The descriptors that it has without clients and transfers, twice; and its threads.
     ///
     /// Below it the runtimes trap or wait for ever; with it, what clients and transfers are refused is told or waited
     /// for.

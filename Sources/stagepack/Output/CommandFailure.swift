@@ -10,7 +10,7 @@ struct CommandFailure: Error, Equatable {
     var hint: String?
     /// When trying again makes sense: `now`, `later` or `never`.
     var retry: Retry
-    /// What was being waited for, where that is not in the message: a fragment.
+    /// The server that was waited for, if that is not in the message: a fragment.
     var place: String?
 
     /// When trying again makes sense.

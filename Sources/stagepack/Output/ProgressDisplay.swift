@@ -29,7 +29,7 @@ final class ProgressDisplay: Sendable {
         return Console.isInteractive ? .bars : .lines
     }
 
-    /// Where each pack stands.
+    /// The progress of each pack.
     var packs: [PackProgress] { state.withLock { $0.progress.packs } }
 
     /// Takes note of an event, and shows it where the style has a line for it.
