@@ -54,6 +54,8 @@ struct TemporaryFolder {
             where entry.name.string.hasPrefix(ContainerLayout.removedPrefix) {
                 try parent.removeTree(entry.name) { ContinuousClock.now >= end }
             }
+        } catch  where error.errno == .interrupted {
+            // The time is over.
         } catch {
             Console.note("stagepack: warning: \(error)")
         }

@@ -1,4 +1,6 @@
+import FoundationEssentials
 import Glibc
+import StageContainer
 import StageModel
 import StageSystem
 import StageTesting
@@ -135,6 +137,37 @@ struct ExtensionAbuseTests {
         #expect(free < 20 << 20)
     }
 
+    @Test(.enabled("delaying calls takes strace") { FileStatus.exists("/usr/bin/strace") })
+    func whatItLeavesToRemoveDoesNotHoldAHookUp() async throws {
+        var installed = try await install(
+            """
+            for number in range(3000): open('%s/%d' % (message['scratch'], number), 'w').close()
+            """
+        )
+        let plain = installed.world.program.wrapper
+        // A disk that takes a minute for all of them.
+        installed.world.program.wrapper.removeLast()
+        installed.world.program.wrapper += [
+            "/usr/bin/strace", "-f", "-qq", "-o", "/dev/null", "-e", "signal=none",
+            "-e", "trace=unlinkat", "-e", "inject=unlinkat:delay_enter=20000",
+            try Program.path.string,
+        ]
+        let start = ContinuousClock.now
+        let hook = try await installed.run("prefetch", "--all", "--hook", "--deadline", "20")
+        let duration = ContinuousClock.now - start
+        #expect(!hook.error.contains("warning"), "\(hook.error)")
+        #expect(hook.status == 0)
+        #expect(!hook.output.contains("killed"), "\(hook.output)")
+        #expect(duration < .seconds(40), "\(duration)")
+        let folder = installed.container.appending("extension")
+        let left = try Directory.open(folder).entries().map(\.name.string)
+        #expect(!left.isEmpty && left.allSatisfy { $0.hasPrefix(ContainerLayout.removedPrefix) })
+        // What is left goes with the next run.
+        installed.world.program.wrapper = plain
+        #expect(try await installed.run("gc", "--app", "net.example.wallpaper").status == 0)
+        #expect(try Directory.open(folder).entries().isEmpty)
+    }
+
     // MARK: What it asks for
 
     @Test(arguments: ["127.0.0.1", "localhost", "0.0.0.0", "2130706433", "[::1]"])
@@ -193,5 +226,47 @@ struct ExtensionAbuseTests {
         let duration = ContinuousClock.now - start
         #expect(ending.status == 0)
         #expect(duration < .seconds(120), "\(duration)")
+    }
+
+    @Test func aPeriodicRunFetchesAThousandFilesAtMost() async throws {
+        let server = TestServer.current
+        server.answer("/file", with: .content(Array("abcd".utf8)))
+        let installed = try await install("")
+        // Started a thousand times: a shell starts in less time than Python.
+        let program = """
+            #!/bin/sh
+            read -r message
+            case $message in
+            *'"kind":"downloads"'*)
+                group=${message#*'"applicationGroup":"'}
+                printf '{"protocol":1,"downloads":['
+                number=0
+                while [ $number -lt 1010 ]; do
+                    [ $number = 0 ] || printf ,
+                    printf '{"identifier":"%d","url":"\(server.url("/file"))","fileSize":4,"applicationGroup":"%s"}' \
+                        $number "${group%%'"'*}"
+                    number=$((number + 1))
+                done
+                printf ']}' ;;
+            *) printf '{"protocol":1,"downloads":[]}' ;;
+            esac
+            """
+        let folder = try Directory.open(installed.world.directory.path.appending("program"))
+        try folder.remove("choose")
+        let mode = FilePermissions(rawValue: 0o755)
+        try folder.file(creating: "choose", permissions: mode)
+            .write(Array(program.utf8).span, at: 0)
+        let ending = try await installed.run(
+            "prefetch",
+            "--all",
+            "--event",
+            "periodic",
+            "--json"
+        )
+        #expect(ending.error == "")
+        #expect(ending.status == 0)
+        // The rest, and the pack that it did not ask for.
+        #expect(ending.output.components(separatedBy: #""outcome" : "left""#).count - 1 == 11)
+        #expect(server.requests(for: "/file").count == 1000)
     }
 }

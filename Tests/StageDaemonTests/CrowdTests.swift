@@ -1,0 +1,67 @@
+import StageControl
+import StageTesting
+import Synchronization
+import Testing
+
+/// Tens of thousands of tasks of one client, beside another client that wants an answer.
+@Suite(.directory, .daemon)
+struct CrowdTests {
+    private let daemon: DaemonProcess
+
+    init() async throws {
+        daemon = try .required()
+        try daemon.configure(#"{"settlingTime": 0, "retryBase": 600}"#)
+        try await daemon.start()
+        try await daemon.makeSession("crowd")
+        try await daemon.makeSession("other")
+    }
+
+    /// Creates tasks in the session `crowd`, a thousand with each request.
+    private func create(
+        _ count: Int,
+        with request: (Int) -> TransferRequest
+    ) async throws {
+        for start in stride(from: 0, to: count, by: 1000) {
+            let requests = (start..<min(start + 1000, count)).map(request)
+            _ = try await daemon.client.createTasks(requests, in: "crowd")
+        }
+    }
+
+    @Test func othersAreAnsweredWhileThousandsOfTasksAreForgotten() async throws {
+        try await create(3000) { number in
+            var request = TransferRequest(token: "\(number)", kind: .download, url: "http://a/")
+            request.isSuspended = true
+            return request
+        }
+        let hasEnded = Mutex(false)
+        async let removal: Void = {
+            defer { hasEnded.withLock { $0 = true } }
+            try await daemon.client.removeSession("crowd")
+        }()
+        var answers = 0
+        while !hasEnded.withLock({ $0 }) {
+            #expect(try await daemon.client.session("other").lastEvent == 0)
+            answers += 1
+        }
+        try await removal
+        // A thousand or more. Without pauses there are a few for each step.
+        #expect(answers > 100)
+        #expect(try await daemon.client.tasks().isEmpty)
+    }
+
+    @Test func othersAreAnsweredBesideTensOfThousandsOfHosts() async throws {
+        try await create(30_000) { number in
+            let host = "127.\(1 + number / 62_500).\(number / 250 % 250).\(1 + number % 250)"
+            return TransferRequest(token: "\(number)", kind: .download, url: "http://\(host):9/")
+        }
+        let began = ContinuousClock.now
+        for number in 0..<20 {
+            let url = "http://127.0.0.1:9/"
+            let request = TransferRequest(token: "\(number)", kind: .download, url: url)
+            _ = try await daemon.client.createTasks([request], in: "other")
+        }
+        // Some hundredths of a second. If each of them let the scheduler decide, ten to thirty seconds.
+        let duration = ContinuousClock.now - began
+        #expect(duration < .seconds(5), "\(duration)")
+    }
+}
