@@ -11,6 +11,7 @@ enum stage_provision {
     STAGE_PROVISION_FILES = 1,
     STAGE_PROVISION_THREADS = 2,
     STAGE_PROVISION_MEMORY = 3,
+    STAGE_PROVISION_PROCFS = 4,
 };
 
 /// The most threads, and the most descriptors, that stage_provision_lacks() looks for.
@@ -38,6 +39,16 @@ static inline unsigned stage_openable_files(unsigned count) {
     }
     for (unsigned index = 0; index < opened; index++) close(files[index]);
     return opened;
+}
+
+/// Returns whether /proc shows this thread: libdispatch, which looks there for the state of its threads, traps where it
+/// finds none (`_dispatch_workq_count_runnable_workers`).
+static inline int stage_has_procfs(void) {
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)syscall(SYS_gettid));
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file >= 0) close(file);
+    return file >= 0;
 }
 
 static inline void *stage_idle(void *gate) {
@@ -72,6 +83,7 @@ STAGE_CHECKED static inline enum stage_provision stage_provision_lacks(
     unsigned files, unsigned threads, size_t memory, unsigned *available) {
     *available = stage_openable_files(files);
     if (*available < files) return STAGE_PROVISION_FILES;
+    if (!stage_has_procfs()) return STAGE_PROVISION_PROCFS;
     int has_memory = 0;
     *available = stage_startable_threads(threads, memory, &has_memory);
     if (*available < threads) return STAGE_PROVISION_THREADS;
@@ -81,7 +93,7 @@ STAGE_CHECKED static inline enum stage_provision stage_provision_lacks(
 
 /// The lines of a process that ends by a trap, and the status if the system lacks a resource.
 struct stage_trap_words {
-    const char *files, *threads, *memory, *otherwise;
+    const char *files, *threads, *memory, *procfs, *otherwise;
     int status;
 };
 
@@ -96,6 +108,7 @@ static inline enum stage_provision stage_provision_now(void) {
     int file = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (file < 0 && (errno == EMFILE || errno == ENFILE)) return STAGE_PROVISION_FILES;
     if (file >= 0) close(file);
+    if (!stage_has_procfs()) return STAGE_PROVISION_PROCFS;
     pid_t child = _Fork();
     if (child == 0) _exit(0);
     if (child < 0) return errno == ENOMEM ? STAGE_PROVISION_MEMORY : STAGE_PROVISION_THREADS;
@@ -117,6 +130,7 @@ static inline void stage_on_trap(int signal_number) {
     if (missing == STAGE_PROVISION_FILES) text = words->files;
     if (missing == STAGE_PROVISION_THREADS) text = words->threads;
     if (missing == STAGE_PROVISION_MEMORY) text = words->memory;
+    if (missing == STAGE_PROVISION_PROCFS) text = words->procfs;
     if (write(STDERR_FILENO, text, strlen(text)) < 0) errno = 0;
     if (missing != STAGE_PROVISION_ALL) _exit(words->status);
     sigset_t one;

@@ -13,14 +13,22 @@ static int begins_here(void) {
     return main == stagepack_main || main == stagepackd_main;
 }
 
+/// Of Swift's runtime (stdlib/public/CommandLineSupport/CommandLine.cpp): the arguments that CommandLine tells.
+/// Its calling convention passes these two as C does.
+extern void _swift_stdlib_overrideUnsafeArgvArgc(char **arguments, int count);
+
+/// Hands Swift's runtime the arguments, which it would look for on the stack as /proc/self/maps shows it: without
+/// /proc, as in a root that an image is built in, or without a descriptor to read it by, there would be none.
+///
 /// Removes variables before constructors of libraries run, some of which read them: Swift's runtime sets handlers
 /// of crashes that start the program of SWIFT_BACKTRACE, GnuTLS reads the file of GNUTLS_SYSTEM_PRIORITY_FILE.
-static void clean(int count, char **arguments, char **variables) {
-    (void)count, (void)arguments;
-    if (stage_is_privileged() && begins_here()) stage_keep_believed(variables);
+static void begin(int count, char **arguments, char **variables) {
+    if (!begins_here()) return;
+    _swift_stdlib_overrideUnsafeArgvArgc(arguments, count);
+    if (stage_is_privileged()) stage_keep_believed(variables);
 }
 
 /// The loader calls what is here first (System V ABI, "Initialization and Termination Functions"), that of an
 /// executable alone.
 __attribute__((section(".preinit_array"), used))
-static void (*first)(int, char **, char **) = clean;
+static void (*first)(int, char **, char **) = begin;

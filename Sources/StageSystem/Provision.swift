@@ -21,6 +21,8 @@ public struct Provision: Sendable {
         case threads(Int)
         /// There is not enough memory.
         case memory
+        /// `/proc` is not mounted, or is that of other processes (proc(5)).
+        case procfs
     }
 
     /// Creates a need of `threads`, and of one more for each processor.
@@ -49,6 +51,7 @@ public struct Provision: Sendable {
         case STAGE_PROVISION_FILES: .files(Int(available))
         case STAGE_PROVISION_THREADS: .threads(Int(available))
         case STAGE_PROVISION_MEMORY: .memory
+        case STAGE_PROVISION_PROCFS: .procfs
         default: nil
         }
     }
@@ -61,6 +64,8 @@ public struct Provision: Sendable {
         public var threads: StaticString
         /// The system refuses memory.
         public var memory: StaticString
+        /// `/proc` does not show the process.
+        public var procfs: StaticString
         /// The system refuses nothing: the program is wrong.
         public var otherwise: StaticString
 
@@ -69,11 +74,13 @@ public struct Provision: Sendable {
             files: StaticString,
             threads: StaticString,
             memory: StaticString,
+            procfs: StaticString,
             otherwise: StaticString
         ) {
             self.files = files
             self.threads = threads
             self.memory = memory
+            self.procfs = procfs
             self.otherwise = otherwise
         }
     }
@@ -88,6 +95,7 @@ public struct Provision: Sendable {
         unsafe trap.files = words.files.cString
         unsafe trap.threads = words.threads.cString
         unsafe trap.memory = words.memory.cString
+        unsafe trap.procfs = words.procfs.cString
         unsafe trap.otherwise = words.otherwise.cString
         unsafe trap.status = status
         unsafe stage_catch_traps(&trap)

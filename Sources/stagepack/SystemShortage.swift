@@ -8,8 +8,12 @@ enum SystemShortage {
     /// Below it the runtimes trap or wait for ever; with it, what a large run is refused fails with an error.
     private static let need = Provision(files: 48, threads: 8, memory: 128 << 20)
 
-    /// The one thing to do.
-    static let hint =
+    private static func hint(for shortage: Provision.Shortage) -> String {
+        shortage == .procfs ? "mount it: 'mount -t proc proc /proc'" : limitHint
+    }
+
+    /// The one thing to do where a limit is too low.
+    static let limitHint =
         "raise the limits of open files, processes and memory: see 'ulimit -a', and 'pids.max' and 'memory.max' "
         + "of the container or service"
 
@@ -26,12 +30,12 @@ enum SystemShortage {
         let failure = CommandFailure(
             status: .systemShortage,
             message: message(for: shortage),
-            hint: hint,
+            hint: hint(for: shortage),
             retry: .later
         )
         if isHook {
             Console.say(
-                "stagepack: hook: nothing staged: \(failure.message); \(hint); the next periodic run goes on"
+                "stagepack: hook: nothing staged: \(failure.message); \(hint(for: shortage)); the next periodic run goes on"
             )
         } else {
             Console.report(failure, asJSON: CommandLine.arguments.contains("--json"))
@@ -47,6 +51,8 @@ enum SystemShortage {
             "the system lets it start \(count) threads, \(need.threads) are needed"
         case .memory:
             "the system does not give it the memory that it needs"
+        case .procfs:
+            "'/proc' does not show this process"
         }
     }
 
@@ -89,6 +95,11 @@ enum SystemShortage {
         memory: """
             stagepack: error: the system gives it no more memory
             hint: raise the limit: see 'ulimit -v', and 'memory.max' of the container or service
+
+            """,
+        procfs: """
+            stagepack: error: '/proc' does not show this process any more
+            hint: mount it: 'mount -t proc proc /proc'
 
             """,
         otherwise: """

@@ -31,6 +31,8 @@ enum SystemShortage {
             case .memory:
                 "the system does not give it the memory that it needs: raise the limit "
                     + "('ulimit -v', LimitAS= of the service)"
+            case .procfs:
+                "'/proc' does not show this process: mount it ('mount -t proc proc /proc')"
             }
         // Where nobody reads, the status says it.
         _ = try? FileDescriptor.standardError.writeAll("stagepackd: error: \(message)\n".utf8)
@@ -51,6 +53,10 @@ enum SystemShortage {
         memory: """
             stagepackd: error: the system gives it no more memory: raise the limit ('ulimit -v', LimitAS= or \
             MemoryMax= of the service)
+
+            """,
+        procfs: """
+            stagepackd: error: '/proc' does not show this process any more: mount it ('mount -t proc proc /proc')
 
             """,
         otherwise:

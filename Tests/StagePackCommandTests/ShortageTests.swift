@@ -177,6 +177,47 @@ struct ShortageTests {
         )
     }
 
+    /// Runs the program where `/proc` is mounted by nobody, as in a root that an image is built in.
+    private func runWithoutProcfs(_ arguments: [String]) async throws -> Program.Ending {
+        var world = try world()
+        world.program.wrapper = [
+            "/usr/bin/unshare", "-m", "/bin/sh", "-c",
+            #"mount -t tmpfs none /proc || exit 99; exec "$@""#, "sh", try Program.path.string,
+        ]
+        return try await world.program.run(arguments + world.source)
+    }
+
+    @Test(.enabled("mounting takes root") { await Program.canMount })
+    func withoutProcfsAProgramSaysSo() async throws {
+        let ending = try await runWithoutProcfs(["prefetch"])
+        let error = """
+            stagepack: error: '/proc' does not show this process
+            hint: mount it: 'mount -t proc proc /proc'
+
+            """
+        #expect(ending == Program.Ending(status: 71, output: "", error: error))
+        let hook = try await runWithoutProcfs(["prefetch", "--hook"])
+        let line =
+            "stagepack: hook: nothing staged: '/proc' does not show this process; mount it: 'mount -t proc proc /proc'; the next periodic run goes on\n"
+        #expect(hook == Program.Ending(status: 0, output: line, error: ""))
+        #expect(try await runWithoutProcfs(["prefetch", "--hook", "--strict"]).status == 71)
+    }
+
+    @Test(
+        .enabled("takes strace") { FileStatus.isExecutable("/usr/bin/strace") },
+        arguments: ["stagepack", "stagepackd"] as [FilePath.Component]
+    )
+    func argumentsAreKnownThoughTheStackIsNotShown(_ name: FilePath.Component) async throws {
+        let program = Program(wrapper: [
+            "/usr/bin/timeout", "60", "/usr/bin/strace", "-f", "-o", "/dev/null", "-P",
+            "/proc/self/maps", "-e", "inject=openat:error=EMFILE",
+            try BuiltProgram.path(of: name).string,
+        ])
+        let ending = try await program.run(["--version"])
+        #expect(ending.status == 0)
+        #expect(ending.output == "0.1.0\n")
+    }
+
     /// System calls of runtimes, and what the kernel answers where it has nothing left.
     private static let calls = [
         ("clone3", "EAGAIN"), ("clone", "EAGAIN"), ("eventfd2", "EMFILE"),

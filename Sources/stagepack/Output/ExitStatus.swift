@@ -58,7 +58,7 @@ enum ExitStatus: Int32, CaseIterable {
     /// The command line names something that is not there, or leaves out what is needed.
     case usage = 64
 
-    /// The system refuses threads, processes, open files or memory (`EX_OSERR`).
+    /// The system refuses threads, processes, open files or memory, or has no `/proc` (`EX_OSERR`).
     case systemShortage = 71
     /// What was asked for could not be printed (`EX_IOERR`).
     case outputFailed = 74
@@ -94,7 +94,7 @@ enum ExitStatus: Int32, CaseIterable {
         case .daemonUnavailable: "the daemon does not answer (tasks, watch, cancel, pause, resume)"
         case .daemonRefused: "the daemon refused (tasks, watch, cancel, pause, resume)"
         case .usage: "the command line cannot be carried out as it is written"
-        case .systemShortage: "the system refuses threads, processes, open files or memory"
+        case .systemShortage: "the system refuses processes, open files or memory, or has no /proc"
         case .outputFailed: "standard output could not be written"
         case .unfinished: "the time was up or the command is offline; the next run goes on"
         case .interrupted: "interrupted; the next run goes on"

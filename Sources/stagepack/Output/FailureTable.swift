@@ -322,7 +322,7 @@ extension CommandFailure {
             return (.noSpace, "free some space, or run 'stagepack gc'", .later)
         }
         if error.isRefusedByLimit {
-            return (.systemShortage, SystemShortage.hint, .later)
+            return (.systemShortage, SystemShortage.limitHint, .later)
         }
         return (.containerUnusable, hint(for: error), .later)
     }
