@@ -49,6 +49,9 @@ extension Container {
         of id: PackID
     ) throws(ContainerError) {
         try ContainerError.wrapping { () throws(FileError) in
+            // It may never have been current: a publication that was killed has not let readers in.
+            let name = FilePath(id.component).appending(generation.component)
+            try generations.directory(name)?.setMode(.directory)
             try packs.replaceLink(id.component, to: ContainerLayout.linkTarget(id, generation))
             try packs.synchronize()
         }

@@ -86,20 +86,23 @@ private struct ContainerInspection {
     }
 
     /// Checks what lies beside the content of a generation, and the generation's directory.
-    mutating func check(generation name: FilePath) throws(FileError) {
-        guard try check(name, .directory, .directory) else { return }
+    mutating func check(generation name: FilePath, isCurrent: Bool) throws(FileError) {
+        // A publication that was killed has not let readers in yet: a rollback does, and 'gc' removes it.
+        let isOpen = try root.status(name)?.mode != 0o700
+        let mode: FilePermissions = isOpen || isCurrent ? .directory : .ownerReadWriteExecute
+        guard try check(name, .directory, mode) else { return }
         for file in [ContainerLayout.packRecord, ContainerLayout.lease, ContainerLayout.listing] {
             try check(name.appending(file), .file, .file)
         }
         try check(name.appending(ContainerLayout.index), .file, .file, isRequired: false)
     }
 
-    /// Checks generations and single files.
-    mutating func checkContent() throws(FileError) {
+    /// Checks generations, of which some are current, and single files.
+    mutating func checkContent(current: Set<FilePath>) throws(FileError) {
         for pack in try names(in: FilePath(ContainerLayout.generations))
         where try check(pack, .directory, .directory) {
             for generation in try names(in: pack) {
-                try check(generation: generation)
+                try check(generation: generation, isCurrent: current.contains(generation))
                 let content = generation.appending(ContainerLayout.content)
                 try check(content, .directory, .directory)
             }
@@ -150,11 +153,16 @@ extension ContainerReader {
     ///
     /// The content of packs is compared by `verify`. Nothing is changed.
     public func faults() throws(ContainerError) -> [ContainerFault] {
+        var current: Set<FilePath> = []
+        for id in try packsWithGenerations() {
+            guard let generation = try currentGeneration(of: id) else { continue }
+            current.insert(path(of: generation, id))
+        }
         var inspection = try ContainerError.wrapping { () throws(FileError) in
             var inspection = try ContainerInspection(root)
             try inspection.checkFrame()
             try inspection.checkLocks()
-            try inspection.checkContent()
+            try inspection.checkContent(current: current)
             return inspection
         }
         try inspection.checkRecords(of: StoredManifest.self, in: ContainerLayout.manifest)
@@ -168,7 +176,7 @@ extension ContainerReader {
         let name = path(of: lease.generation, lease.id)
         var inspection = try ContainerError.wrapping { () throws(FileError) in
             var inspection = try ContainerInspection(root)
-            try inspection.check(generation: name)
+            try inspection.check(generation: name, isCurrent: true)
             return inspection
         }
         try inspection.checkRecord(

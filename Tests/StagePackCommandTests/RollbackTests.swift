@@ -185,6 +185,44 @@ struct RollbackTests {
         }
     }
 
+    @Test(
+        .enabled("killing at system calls takes strace") {
+            FileStatus.exists("/usr/bin/strace")
+        }
+    )
+    func aGenerationWhosePublicationWasKilledIsReadableAfterARollback() async throws {
+        var world = try World()
+        try world.publish(versions[0])
+        var killed = world
+        let generations = world.container.appending("generations/aurora")
+        // Until one is in place, and readers are not let in yet.
+        var modes: [UInt32] = []
+        for number in 1...40 where !modes.contains(0o700) {
+            killed.program.wrapper = [
+                "/usr/bin/strace", "-f", "-qq", "-o", "/dev/null", "-e", "signal=none", "-e",
+                "trace=fchmod", "-e", "inject=fchmod:signal=KILL:when=\(number)",
+                try Program.path.string,
+            ]
+            _ = try await killed.run("prefetch", "--quiet")
+            modes = try self.modes(below: generations)
+        }
+        #expect(modes == [0o700])
+        #expect(try await world.run("doctor").status == 0)
+        try world.publish(versions[1])
+        try await world.succeed("prefetch", "--quiet")
+        #expect(try await world.run("doctor").status == 0)
+        try await world.succeed("rollback", "aurora")
+        #expect(try world.staged(.aurora) == StagedFiles(versions[0]))
+        #expect(try self.modes(below: generations) == [0o755, 0o755])
+    }
+
+    /// The permission bits of what is in a directory; none where it is not there.
+    private func modes(below path: FilePath) throws -> [UInt32] {
+        guard FileStatus.exists(path) else { return [] }
+        let directory = try Directory.open(path)
+        return try directory.entries().compactMap { try directory.status(FilePath($0.name))?.mode }
+    }
+
     private enum PackState {
         case newer
         case rolledBack

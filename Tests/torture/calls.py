@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import pathlib
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -17,13 +18,19 @@ from world import HANGS, INDEXED, ROOT, Failure, expect, tree
 
 def documented_statuses():
     """The exit statuses that the command's source documents."""
-    import re
     text = (ROOT / "Sources/stagepack/Output/ExitStatus.swift").read_text()
     return {int(number) for number in re.findall(r"^\s*case \w+ = (\d+)", text, re.M)} | {0}
 
 
-# Points that end a process within a library, as DESIGN.md says in "What is open": told, and no failure of a run.
-KNOWN = {("clone3", "EAGAIN"), ("epoll_create1", "EMFILE")}
+# Calls that end a process within a library when they fail, as DESIGN.md says in "What is open": threads of SwiftNIO;
+# of libdispatch the queue of events, made when it is first needed, and the look at its threads each second.
+KNOWN = re.compile(r'\d+ +(clone3\(|epoll_create1\(|eventfd2\(|openat\(AT_FDCWD<[^>]*>, "/proc/\d+/stat")')
+
+
+def is_known(trace):
+    """Whether a call that failed is one of those that end a process within a library."""
+    lines = trace.read_text(errors="replace").splitlines() if trace.exists() else []
+    return any(KNOWN.match(line) for line in lines if line.endswith("(INJECTED)"))
 
 
 class Command:
@@ -219,14 +226,16 @@ def work(owner, directory, queue, results):
     while (item := queue.get()) is not None:
         name, point = item
         place = pathlib.Path(directory) / f"try-{os.getpid()}"
+        known = False
         try:
             reached, problem = owner.try_point(name, point, place), None
         except Failure as failure:
             reached, problem = True, str(failure)
+            known = " ended by SIG" in problem and is_known(place / "trace")
         except Exception:
             reached, problem = True, traceback.format_exc()
         shutil.rmtree(place, ignore_errors=True)
-        results.put((name, point, reached, problem))
+        results.put((name, point, reached, problem, known))
 
 
 def choose(owner, seed, sample):
@@ -253,15 +262,14 @@ def try_all(owner, chosen, directory, workers):
         process.start()
     tried, reached_count, held, known = (collections.Counter() for _ in range(4))
     for _ in chosen:
-        name, (call, number, error), reached, problem = results.get()
+        name, (call, number, error), reached, problem, is_within_library = results.get()
         row = name, call, error
         tried[row] += 1
         reached_count[row] += reached
         held[row] += problem is None
         if problem is not None:
-            is_known = (call, error) in KNOWN
-            known[row] += is_known
-            print(f"{'KNOWN' if is_known else 'FAILED'} {name} {call} {number} {error}:\n    {problem.strip()}", flush=True)
+            known[row] += is_within_library
+            print(f"{'KNOWN' if is_within_library else 'FAILED'} {name} {call} {number} {error}:\n    {problem.strip()}", flush=True)
     for process in processes:
         process.join()
     return tried, reached_count, held, known
