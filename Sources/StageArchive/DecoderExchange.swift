@@ -49,6 +49,8 @@ final class DecoderExchange: Sendable {
             if state.withLock({ $0.isCancelled }) { throw .cancelled }
             // A process that ended says more with its status than the socket does.
             guard error.errno == .brokenPipe else { throw .fileSystem(error) }
+            // One that has not ended waits for a request no longer.
+            process.socket.finish()
         }
         let answer = try answer(of: process)
         // It was killed, perhaps with its answer sent.

@@ -56,6 +56,12 @@ public final class MessageSocket: Sendable {
         }
     }
 
+    /// Sends no more: the other side receives the end after what was sent.
+    public func finish() {
+        // It fails where the other side has gone, which is as good.
+        _ = shutdown(descriptor.rawValue, CInt(SHUT_WR))
+    }
+
     /// Waits for a message and returns it, or `nil` once the other side has closed its socket.
     public func receive() throws(FileError) -> Message? {
         var bytes = [UInt8](repeating: 0, count: Self.maximumLength)

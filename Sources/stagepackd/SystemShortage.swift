@@ -4,11 +4,12 @@ import SystemPackage
 
 /// The resources that the daemon needs to begin, and its lines if it does not get them.
 enum SystemShortage {
-    /// The descriptors that it has without clients and transfers, twice; and its threads.
+    /// The descriptors that it has without clients, four for each transfer, and as many again for clients; and its
+    /// threads.
     ///
-    /// Below it the runtimes trap or wait for ever; with it, what clients and transfers are refused is told or waited
-    /// for.
-    private static let need = Provision(files: 96, threads: 12, memory: 128 << 20)
+    /// With fewer of them libdispatch ends the process when they run out; with these they do not, since clients get
+    /// half of them at most.
+    private static let need = Provision(files: 256, threads: 12, memory: 128 << 20)
 
     /// The status of a daemon that the system refuses what it needs (`EX_OSERR`).
     private static let status: Int32 = 71

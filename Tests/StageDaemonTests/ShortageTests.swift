@@ -6,7 +6,7 @@ import SystemPackage
 import Testing
 
 /// What the daemon does where the system gives it too little: it says so and ends, or it serves; it never traps.
-@Suite(.serialized, .directory, .daemon)
+@Suite(.serialized, .directory, .daemon, .server)
 struct DaemonShortageTests {
     private let daemon: DaemonProcess
 
@@ -30,9 +30,34 @@ struct DaemonShortageTests {
         return false
     }
 
-    @Test(arguments: [3, 4, 5, 6, 8, 12, 16, 20] + Array(24...44) + [64, 98, 99])
+    @Test(arguments: [3, 4, 5, 6, 8, 12, 16, 20] + Array(24...44) + [64, 128, 200, 255, 256])
     func withFewDescriptorsItDoesNotBegin(_ count: Int) async throws {
         #expect(try await !serves("--nofile=\(count):\(count)"))
+    }
+
+    @Test func withAsManyDescriptorsAsItNeedsItServesTransfersAndCrowds() async throws {
+        // Those that it needs, and a few that it inherits.
+        #expect(try await serves("--nofile=264:264"))
+        let server = TestServer.current
+        server.answer("/slow", with: .content(content(8 << 20)).slowed(to: 1 << 20))
+        for session in 0..<4 {
+            try await daemon.makeSession("s\(session)")
+            for number in 0..<20 {
+                let host = number % 2 == 0 ? "127.0.0.1" : "localhost"
+                let url = "http://\(host):\(server.port)/slow"
+                try await daemon.download(url, token: "\(number)", in: "s\(session)")
+            }
+        }
+        var clients: [UnixSocket] = []
+        for _ in 0..<2000 {
+            let client = try UnixSocket.connect(to: daemon.socket)
+            try client.send(Array("GET /v1/events HTTP/1.1\r\nHost: x\r\n\r\n".utf8))
+            clients.append(client)
+            if clients.count > 200 { clients.removeFirst().shutDown() }
+        }
+        _ = try await daemon.client.status()
+        for client in clients { client.shutDown() }
+        #expect(try await daemon.kill(SIGTERM) == 0)
     }
 
     @Test(arguments: [200, 240, 280, 320]) func withLittleAddressSpaceItDoesNotBeginOrServes(
