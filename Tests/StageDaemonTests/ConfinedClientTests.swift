@@ -78,6 +78,78 @@ struct ConfinedClientTests {
         #expect(server.requests(for: "/a").isEmpty && server.requests(for: "/u").isEmpty)
     }
 
+    /// Begins a script that becomes the user and runs the client, whose command follows it.
+    private static let prelude = """
+        import ctypes, os, runpy, struct, sys
+        command = sys.argv[1:]
+        libc = ctypes.CDLL(None, use_errno=True)
+        os.setgroups([])
+        os.setresgid(1, 1, 1)
+
+        """
+
+    /// Asks for a transfer from a client that a script in Python confines.
+    private func ask(as script: String, _ kind: String) async throws -> String {
+        let program = peer.command("ask", "POST", path, task(kind))
+        return try await peer.run(
+            as: 0,
+            0,
+            ["/usr/bin/python3", "-c", Self.prelude + script] + program
+        )
+    }
+
+    /// Allows every call: a filter counts, whatever it refuses.
+    private static let filter = """
+        code = ctypes.create_string_buffer(struct.pack("HBBI", 6, 0, 0, 0x7fff0000))
+        program = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", 1, ctypes.addressof(code)))
+        if libc.prctl(22, 2, program, 0, 0): sys.exit(os.strerror(ctypes.get_errno()))
+        os.setresuid(1, 1, 1)
+        os.execv(command[0], command)
+        """
+
+    /// The tests' own filter would be the daemon's, too.
+    @Test(.enabled("nothing filters the calls of the tests") { try isUnfiltered() })
+    func aClientUnderAFilterOfSystemCallsHasNothingUploaded() async throws {
+        _ = try await peer.ask(as: user, user, "PUT", "/v1/sessions/s", "{}")
+        let answer = try await ask(as: Self.filter, "upload")
+        #expect(answer.hasPrefix("403") && answer.contains("filter of system calls"), "\(answer)")
+        #expect(try await ask(as: Self.filter, "download").hasPrefix("200"))
+    }
+
+    private static func isUnfiltered() throws -> Bool {
+        try text(of: "/proc/self/status").contains("\nSeccomp:\t0\n")
+    }
+
+    @Test func aClientOfAnotherPIDNamespaceHasNothingUploaded() async throws {
+        _ = try await peer.ask(as: user, user, "PUT", "/v1/sessions/s", "{}")
+        let answer = try await ask(within: ["--pid", "--fork"], task("upload"))
+        #expect(answer.hasPrefix("403") && answer.contains("PID namespace"), "\(answer)")
+    }
+
+    /// A set-id program: its effective user is the one that the connection names.
+    @Test func aClientThatAnotherUserStartedHasNothingUploaded() async throws {
+        _ = try await peer.ask(as: user, user, "PUT", "/v1/sessions/s", "{}")
+        let script = "os.setresuid(2, 1, 1)\nos.execv(command[0], command)"
+        let answer = try await ask(as: script, "upload")
+        #expect(answer.hasPrefix("403") && answer.contains("cannot look at"), "\(answer)")
+    }
+
+    @Test func aClientThatHidesItsNetworkHasNothingTransferred() async throws {
+        _ = try await peer.ask(as: user, user, "PUT", "/v1/sessions/s", "{}")
+        // Execution would show it again.
+        func script(dumpable: Int) -> String {
+            """
+            os.setresuid(1, 1, 1)
+            libc.prctl(4, \(dumpable), 0, 0, 0)
+            sys.argv = command[1:]
+            runpy.run_path(command[1], run_name="__main__")
+            """
+        }
+        let answer = try await ask(as: script(dumpable: 0), "download")
+        #expect(answer.hasPrefix("403") && answer.contains("does not show"), "\(answer)")
+        #expect(try await ask(as: script(dumpable: 1), "download").hasPrefix("200"))
+    }
+
     @Test func whoCanGainFewerCapabilitiesGetsNoHandler() async throws {
         let answer = try await peer.ask(
             as: 0,
