@@ -56,6 +56,18 @@ struct LockFileTests {
         _ = consume lock
     }
 
+    /// Users who may change names in a directory must be able to lock what root has locked there.
+    @Test(.enabled("giving a directory away takes root") { geteuid() == 0 })
+    func inADirectoryOfAUserRootMakesTheUsersFile() throws {
+        let folder = try directory.makeDirectory("own")
+        let user = UserIdentity(user: 1, group: 2, groups: [])
+        try directory.changeOwner(of: "own", to: user)
+        let lock = try LockFile.attempt(Self.name, in: folder, .exclusive)
+        let status = try #require(try folder.status(FilePath(Self.name)))
+        #expect(status.owner == 1 && status.group == 2 && status.mode == 0o600)
+        _ = consume lock
+    }
+
     @Test func whatIsNoFileIsNamed() async throws {
         _ = try directory.makeDirectory(FilePath(Self.name))
         let error = #expect(throws: FileError.self) { try canBeHad() }
