@@ -227,6 +227,19 @@ struct SystemCallTests {
 
     @Test func theKernelIsOutOfReach() async throws { try await expectRefused(Self.kernel) }
 
+    #if arch(x86_64)
+    /// Calls that the architecture has beside those that all have.
+    static let older: [Attack] = [
+        Attack("opened without a right", "call('open', outside, 3)", .permissionDenied),
+        Attack("emptied by reading", "call('open', outside, os.O_TRUNC)", .permissionDenied),
+        Attack("written", "call('open', outside, os.O_WRONLY)", .permissionDenied),
+        Attack("created", "call('creat', outside, 0o644)", .permissionDenied),
+        Attack("a device", "call('mknod', b'a', 0o20666, 0x103)", .notPermitted),
+    ]
+
+    @Test func olderCallsReachNoMore() async throws { try await expectRefused(Self.older) }
+    #endif
+
     @Test func aCallThatNoTableNamesDoesNotExist() async throws {
         let bench = try Bench()
         let known = try CallTables().all.map { "'\($0)'" }.joined(separator: ",")

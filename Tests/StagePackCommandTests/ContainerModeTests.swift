@@ -86,6 +86,31 @@ struct ContainerModeTests {
         #expect(mode == (isRoot ? 0o755 : 0o755 & ~(try #require(UInt32(umask, radix: 8)))))
     }
 
+    @Test func whatIsNotVerifiedIsItsOwnersAlone() async throws {
+        var world = try World()
+        let pack = try SamplePack.large(try .aurora, version: 1, mebibytes: 8)
+        try world.publish(pack, rate: 2 << 20)
+        world.program.wrapper = [
+            "/bin/sh", "-c", #"umask 000; exec "$@""#, "sh", try Program.path.string,
+        ]
+        let downloads = world.container.appending("downloads")
+        let ending = try await world.run("prefetch") { running in
+            try await poll {
+                guard FileStatus.exists(downloads) else { return false }
+                let names = try Directory.open(downloads).entries().map(\.name.string)
+                return names.contains { $0.contains(".part.") }
+                    && names.contains { $0.hasSuffix(".state") }
+            }
+            running.send(SIGINT)
+        }
+        #expect(ending.status != 0)
+        let directory = try Directory.open(downloads)
+        let modes = try directory.entries().map { entry in
+            try directory.status(FilePath(entry.name))?.mode
+        }
+        #expect(modes.count >= 2 && modes.allSatisfy { $0 == 0o600 }, "\(modes)")
+    }
+
     @Test(.enabled("reading as another user takes root") { geteuid() == 0 })
     func anotherUserReadsWhatRootStagedUnderAPrivateUmask() async throws {
         var world = try World()

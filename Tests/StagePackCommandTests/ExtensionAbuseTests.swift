@@ -168,6 +168,57 @@ struct ExtensionAbuseTests {
         #expect(try Directory.open(folder).entries().isEmpty)
     }
 
+    /// Runs the program where `/var/lib` is a file system of its own.
+    private func run(
+        _ installed: Installed,
+        onFileSystemOf options: String
+    ) async throws -> Program.Ending {
+        var program = installed.world.program
+        let script = #"mount -t tmpfs -o "$1" none "$0/var-lib" || exit 99; shift; exec "$@""#
+        let mounting = [
+            "/bin/sh", "-c", script, installed.world.directory.path.string, options,
+        ]
+        program.wrapper = ["/usr/bin/unshare", "-m"] + mounting + program.wrapper
+        return try await program.run(["prefetch", "--all"])
+    }
+
+    @Test(.enabled("mounting takes root") { geteuid() == 0 })
+    func itIsEndedBeforeItHasTakenAllFiles() async throws {
+        let installed = try await install(
+            """
+            try:
+                for number in range(100000):
+                    open('%s/%d' % (shared, number), 'w').close()
+                    time.sleep(0.001)
+            except OSError:
+                sys.exit('there are no more files')
+            """
+        )
+        let ending = try await run(installed, onFileSystemOf: "nr_inodes=8000")
+        #expect(ending.status == 15)
+        #expect(
+            ending.error.contains("the file system that it writes to is nearly full"),
+            "\(ending.error)"
+        )
+    }
+
+    @Test(.enabled("mounting takes root") { geteuid() == 0 })
+    func noFileOfItIsLargerThanWhatIsFree() async throws {
+        let installed = try await install(
+            """
+            with open(shared + '/large', 'wb') as file:
+                file.truncate(100 << 20)
+                try:
+                    file.truncate(200 << 20)
+                    sys.exit('it has grown')
+                except OSError as error:
+                    assert error.errno == errno.EFBIG, error
+            """
+        )
+        let ending = try await run(installed, onFileSystemOf: "size=128m")
+        #expect(ending.status == 0, "\(ending.error)")
+    }
+
     // MARK: What it asks for
 
     @Test(arguments: ["127.0.0.1", "localhost", "0.0.0.0", "2130706433", "[::1]"])
@@ -208,8 +259,151 @@ struct ExtensionAbuseTests {
         #expect(service.requests.isEmpty)
     }
 
+    /// Makes a key and a certificate for a host, in one file, and returns its path.
+    private func certificate(
+        for host: String,
+        _ kind: String,
+        in directory: borrowing Directory
+    ) async throws -> String {
+        let pem = directory.path.appending("server.pem").string
+        try await shell(
+            """
+            openssl req -x509 -newkey rsa:2048 -nodes -keyout "$1.key" -out "$1" -days 3650 \\
+                -subj "/CN=$2" -addext "subjectAltName=$3:$2" 2>/dev/null
+            cat "$1.key" >>"$1"
+            """,
+            pem,
+            host,
+            kind
+        )
+        return pem
+    }
+
+    /// Serves a directory, over TLS at another port, and makes a file there once it does.
+    private static let servers = """
+        import functools, http.server, ssl, sys, threading
+        handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=sys.argv[2])
+        plain, secure = [http.server.HTTPServer(("0.0.0.0", port), handler) for port in [8000, 8443]]
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(sys.argv[1])
+        secure.socket = context.wrap_socket(secure.socket, server_side=True)
+        threading.Thread(target=plain.serve_forever).start()
+        open(sys.argv[2] + "/ready", "w").close()
+        secure.serve_forever()
+        """
+
+    /// Asks by an address of the machine's that is no loopback's, in a network of the test's own.
+    @Test(.enabled("a network of its own takes root") { geteuid() == 0 })
+    func itReachesNoServiceOfThisMachineByItsOwnAddress() async throws {
+        var installed = try await install(
+            """
+            if message['kind'] == 'downloads':
+                answer['downloads'] = [\(Self.download("'a'", "'https://198.51.100.1:8443/secret'"))]
+            """
+        )
+        let world = installed.world
+        let pem = try await certificate(for: "198.51.100.1", "IP", in: world.directory)
+        let pack = try SamplePack.small(try PackID("title"), policy: .onDemand)
+        let served = try world.directory.makeDirectory("served")
+        try served.write(try world.manifest(of: [pack]), to: "manifest.json", durably: false)
+        try served.write(Array("abcd".utf8), to: "secret", durably: false)
+        installed.registration.manifestURLs = ["http://127.0.0.1:8000/manifest.json"]
+        try installed.install()
+        let script = """
+            ip link set lo up && ip addr add 198.51.100.1/32 dev lo || exit 99
+            python3 -c "$1" "$0/server.pem" "$0/served" 2>"$0/notes" >&2 &
+            until test -e "$0/served/ready"; do sleep 0.1; done
+            shift
+            "$@"
+            status=$?
+            kill $!
+            exit $status
+            """
+        installed.world.program.wrapper =
+            ["/usr/bin/unshare", "-n", "/bin/sh", "-c", script, world.directory.path.string]
+            + [Self.servers] + world.program.wrapper
+        let ending = try await installed.run(
+            "prefetch",
+            "--all",
+            "--attempts",
+            "1",
+            "--cacert",
+            pem
+        )
+        #expect(ending.status != 0)
+        #expect(ending.error.contains("is on this machine or its link"), "\(ending.error)")
+        let notes = try text(of: world.directory.path.appending("notes"))
+        #expect(notes.contains("GET /manifest.json") && !notes.contains("GET /secret"), "\(notes)")
+    }
+
+    /// A proxy that answers for every host, and writes down the heads of the requests.
+    private static let proxy = """
+        import socket, ssl, sys
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(sys.argv[1])
+        listener = socket.create_server(("127.0.0.1", 0))
+        with open(sys.argv[2], "w") as notes: print(listener.getsockname()[1], file=notes)
+        while True:
+            client, _ = listener.accept()
+            try:
+                client.recv(4096)
+                client.sendall(b"HTTP/1.1 200 x\\r\\n\\r\\n")
+                with context.wrap_socket(client, server_side=True) as stream:
+                    head = stream.recv(65536).decode()
+                    with open(sys.argv[3], "a") as notes: notes.write(head)
+                    stream.sendall(b"HTTP/1.1 200 x\\r\\nContent-Length: 4\\r\\n\\r\\nabcd")
+            except OSError:
+                pass
+        """
+
+    @Test(arguments: ["netrc", "token"])
+    func itIsGivenNoPasswordsOfTheHosts(kind: String) async throws {
+        let own = TestServer.current.url("/own")
+        TestServer.current.answer("/own", with: .content(Array("abcd".utf8)))
+        let other = "https://files.example.invalid/other"
+        var installed = try await install(
+            """
+            if message['kind'] == 'downloads':
+                answer['downloads'] = [\(Self.download("'own'", "'\(own)'")),
+                                       \(Self.download("'other'", "'\(other)'"))]
+            elif message['kind'] == 'finished':
+                os.rename(message['file'], '%s/%d' % (shared, len(os.listdir(shared))))
+            """
+        )
+        let directory = installed.world.directory
+        let pem = try await certificate(for: "files.example.invalid", "DNS", in: directory)
+        let (port, heads) = (directory.path.appending("port"), directory.path.appending("heads"))
+        let proxy = try PythonScript(Self.proxy, pem, port.string, heads.string)
+        defer { proxy.end() }
+        try await poll { try text(of: port).hasSuffix("\n") }
+        installed.world.program.environment["https_proxy"] =
+            "http://127.0.0.1:\(try text(of: port).dropLast())"
+        let hosts = ["127.0.0.1", "files.example.invalid"]
+        let netrc = hosts.map { "machine \($0) login a password b\n" }.joined()
+        try directory.write(Array(netrc.utf8), to: "netrc", durably: false)
+        try directory.write(Array("secret".utf8), to: "token", durably: false)
+        let options =
+            kind == "netrc"
+            ? ["--netrc-file", directory.path.appending("netrc").string]
+            : hosts.flatMap { ["--token-file", "\($0)=\(directory.path.appending("token"))"] }
+        let ending = try await installed.world.program.run(
+            ["prefetch", "--all", "--attempts", "1", "--cacert", pem] + options
+        )
+        #expect(ending.status == 0, "\(ending.error)")
+        // The origin of the manifest is the host's own.
+        #expect(
+            TestServer.current.requests(for: "/own").map { $0["authorization"] != nil } == [true]
+        )
+        let head = try text(of: heads)
+        #expect(
+            head.contains("GET /other ") && !head.lowercased().contains("authorization"),
+            "\(head)"
+        )
+    }
+
     // MARK: What it costs
 
+    /// The program of the extension is the fastest there is: it is started for each file that fails.
     @Test func theDeadlineHoldsForAllItsFilesTogether() async throws {
         let server = TestServer.current
         server.answer("/silent?0", with: .content(Array("abcd".utf8)).with { $0.stallAfter = 1 })
