@@ -403,7 +403,6 @@ struct ExtensionAbuseTests {
 
     // MARK: What it costs
 
-    /// The program of the extension is the fastest there is: it is started for each file that fails.
     @Test func theDeadlineHoldsForAllItsFilesTogether() async throws {
         let server = TestServer.current
         server.answer("/silent?0", with: .content(Array("abcd".utf8)).with { $0.stallAfter = 1 })
