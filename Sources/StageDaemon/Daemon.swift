@@ -49,11 +49,10 @@ public struct Daemon: Sendable {
     ) async throws(DaemonError) {
         let lock = DirectoryLock(try await lockState())
         defer { lock.end() }
-        let (journal, wasDamaged) = try Journal.open(
+        let journal = try Journal.open(
             state.appending("journal.sqlite"),
             logger: logger
-        )
-        if wasDamaged { try TransferStore.setAside(state) }
+        ) { () throws(DaemonError) in try TransferStore.setAside(state) }
         let store = try TransferStore(state)
         let broker = Broker(
             store: store,

@@ -38,6 +38,8 @@ extension ControlRefusal {
     init(_ error: DaemonError) {
         if case .refused(let refusal) = error {
             self = refusal
+        } else if error.isOutOfSpace {
+            self.init(.storage, "the disk is full: make room and repeat the request")
         } else {
             self.init(.storage, "\(error)")
         }

@@ -14,7 +14,8 @@ extension Journal {
         created: Date,
         limit: Int64
     ) async throws(DaemonError) -> [(record: TaskRecord, isNew: Bool)] {
-        try await write { database in
+        let floor = floor
+        return try await write { database in
             let find = try database.cachedStatement(
                 sql: "SELECT \(TaskRecord.columns) FROM task WHERE session = ? AND token = ?"
             )
@@ -25,14 +26,17 @@ extension Journal {
                     if let row = known {
                         return (TaskRecord(row), false)
                     }
-                    return (try Self.insert(task, session, creator, created, database), true)
+                    let id = try Self.lastNumber(database) < floor ? floor + 1 : nil
+                    return (try Self.insert(task, id, session, creator, created, database), true)
                 }
             }
         }
     }
 
+    /// Makes a task, of the number `id` or of the next one.
     private static func insert(
         _ task: NewTask,
+        _ id: Int64?,
         _ session: Int64,
         _ creator: UInt32,
         _ created: Date,
@@ -40,13 +44,13 @@ extension Journal {
     ) throws -> TaskRecord {
         let statement = try database.cachedStatement(
             sql: """
-                INSERT INTO task (session, creator, token, state, host, priority, needs, blocks, earliest,
+                INSERT INTO task (id, session, creator, token, state, host, priority, needs, blocks, earliest,
                     created, deadline, part, request)
-                VALUES (?, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+                VALUES (?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?)
                 """
         )
         try statement.execute(arguments: [
-            session, creator, task.request.token, task.host, task.priority, task.needs.rawValue,
+            id, session, creator, task.request.token, task.host, task.priority, task.needs.rawValue,
             task.blocks.rawValue, task.earliest?.timeIntervalSince1970,
             created.timeIntervalSince1970, task.deadline.timeIntervalSince1970, task.part ?? "",
             try ControlFormat.encode(task.request),
@@ -278,10 +282,9 @@ extension Journal {
     /// The numbers of all tasks that there are, and the last number that was given to one.
     func taskNumbers() async throws(DaemonError) -> (tasks: Set<Int64>, last: Int64) {
         try await read { database in
-            let last = "SELECT seq FROM sqlite_sequence WHERE name = 'task'"
-            return (
+            (
                 try Int64.fetchSet(database, sql: "SELECT id FROM task"),
-                try Int64.fetchOne(database, sql: last) ?? 0
+                try Self.lastNumber(database)
             )
         }
     }

@@ -15,6 +15,11 @@ import SystemPackage
 /// beside them, in the record of its part file.
 final class Journal: Sendable {
     private let pool: DatabasePool
+    private let mark: TaskNumberMark
+    /// The number before that of the first task that this journal may make.
+    ///
+    /// Above the journal's own only where it has lost what an earlier one knew.
+    let floor: Int64
     private let pending = Mutex(Pending())
     private let logger: Logger
 
@@ -30,49 +35,91 @@ final class Journal: Sendable {
 
     /// Opens the journal at `path`, and makes it where it is missing.
     ///
-    /// One that is damaged is moved aside, so that the daemon can go on; `wasDamaged` is then true.
+    /// One that is damaged is moved aside, so that the daemon can go on. Numbers of tasks go on after the
+    /// highest that an earlier journal may have given out. Before a journal is made, `forgetting` is called
+    /// to move away files of earlier tasks, of which it knows nothing; it returns whether there were any.
     static func open(
         _ path: FilePath,
-        logger: Logger
-    ) throws(DaemonError) -> (journal: Journal, wasDamaged: Bool) {
+        logger: Logger,
+        forgetting: () throws(DaemonError) -> Bool
+    ) throws(DaemonError) -> Journal {
+        let mark: TaskNumberMark
+        let isMissing: Bool
+        do throws(FileError) {
+            mark = try TaskNumberMark(in: try Directory.open(path.removingLastComponent()))
+            // The lock of the directory makes it, with no content.
+            isMissing = try File.open(reading: path).status().size == 0
+        } catch {
+            throw .file(error)
+        }
         do {
-            return (try Journal(path, logger), false)
+            if isMissing {
+                let wasLost = try forgetting() || (mark.number ?? 0) > 0
+                if wasLost {
+                    logger.error(
+                        "The journal is gone, and a new one begins",
+                        metadata: ["journal.path": "\(path)"]
+                    )
+                }
+                return try makeNew(path, mark, isFirst: !wasLost, logger)
+            }
+            let journal = try Journal(path, mark, floor: mark.number ?? 0, logger)
+            if mark.number == nil { journal.makeMark() }
+            return journal
         } catch let error as DatabaseError where error.isDamage {
-            let mark = Int(Date.now.timeIntervalSince1970)
             logger.error(
                 "The journal is damaged, and a new one begins",
                 metadata: ["journal.path": "\(path)", "error": "\(error)"]
             )
             do {
-                for suffix in ["", "-wal", "-shm"] {
-                    let file = path.string + suffix
-                    guard FileStatus.exists(FilePath(file)) else { continue }
-                    try FileManager.default.moveItem(
-                        atPath: file,
-                        toPath: "\(path).damaged-\(mark)\(suffix)"
-                    )
-                }
-                let journal = try Journal(path, logger)
-                // No number of a task is ever used again, those that were lost included.
-                try journal.pool.write { database in
-                    try database.execute(
-                        sql: "INSERT INTO sqlite_sequence (name, seq) VALUES ('task', ?)",
-                        arguments: [mark]
-                    )
-                }
-                return (journal, true)
+                try moveAside(path)
+                _ = try forgetting()
+                return try makeNew(path, mark, isFirst: false, logger)
             } catch {
-                throw .journal(path, "\(error)")
+                throw DaemonError(journal: path, error)
             }
         } catch {
-            throw .journal(path, "\(error)")
+            throw DaemonError(journal: path, error)
         }
     }
 
-    private init(_ path: FilePath, _ logger: Logger) throws {
+    private static func moveAside(_ path: FilePath) throws {
+        let suffix = Int(Date.now.timeIntervalSince1970)
+        for part in ["", "-wal", "-shm"] {
+            let file = path.string + part
+            guard FileStatus.exists(FilePath(file)) else { continue }
+            try FileManager.default.moveItem(
+                atPath: file,
+                toPath: "\(path).damaged-\(suffix)\(part)"
+            )
+        }
+    }
+
+    /// Makes a journal that knows nothing, and gives out no number that an earlier one may have.
+    private static func makeNew(
+        _ path: FilePath,
+        _ mark: TaskNumberMark,
+        isFirst: Bool,
+        _ logger: Logger
+    ) throws -> Journal {
+        // Without a mark the time says more than any journal has counted.
+        let time = isFirst ? 0 : Int64(Date.now.timeIntervalSince1970)
+        let floor = mark.number ?? time
+        try mark.raise(to: floor)
+        return try Journal(path, mark, floor: floor, logger)
+    }
+
+    private init(
+        _ path: FilePath,
+        _ mark: TaskNumberMark,
+        floor: Int64,
+        _ logger: Logger
+    ) throws {
         var configuration = Configuration()
         configuration.busyMode = .timeout(5)
         self.logger = logger
+        self.mark = mark
+        self.floor = floor
         // It knows what clients said in confidence. The files that SQLite adds take this one's mode.
         try FileDescriptor.open(
             path,
@@ -91,6 +138,24 @@ final class Journal: Sendable {
             try database.execute(sql: Self.schema)
             try database.execute(sql: Self.usageSchema)
         }
+    }
+
+    /// Makes the mark that an earlier version of the daemon has not made.
+    private func makeMark() {
+        do {
+            try mark.raise(to: try pool.read(Self.lastNumber))
+        } catch {
+            // The first task that is made tries again, and is refused where that fails.
+            logger.warning("Numbers are not marked yet", metadata: ["error": "\(error)"])
+        }
+    }
+
+    /// The last number that the journal has given to a task.
+    static func lastNumber(_ database: Database) throws -> Int64 {
+        let statement = try database.cachedStatement(
+            sql: "SELECT seq FROM sqlite_sequence WHERE name = 'task'"
+        )
+        return try Int64.fetchOne(statement) ?? 0
     }
 
     /// Has each commit wait until it is on disk.
@@ -113,7 +178,7 @@ final class Journal: Sendable {
             do {
                 return try pool.read(body)
             } catch {
-                throw .journal(FilePath(path), "\(error)")
+                throw DaemonError(journal: FilePath(path), error)
             }
         }
     }
@@ -142,12 +207,8 @@ final class Journal: Sendable {
         }
         do {
             return try result.get()
-        } catch let error as DaemonError {
-            throw error
-        } catch let error as ControlRefusal {
-            throw .refused(error)
         } catch {
-            throw .journal(FilePath(pool.path), "\(error)")
+            throw DaemonError(journal: FilePath(pool.path), error)
         }
     }
 
@@ -186,6 +247,7 @@ final class Journal: Sendable {
                         errors[index] = error
                     }
                 }
+                try mark.raise(to: try Self.lastNumber(database))
                 return .commit
             }
         } catch {
@@ -242,11 +304,4 @@ final class Journal: Sendable {
         ) WITHOUT ROWID;
         PRAGMA user_version = 1;
         """
-}
-
-extension DatabaseError {
-    /// Whether the file is damaged, and not merely out of reach.
-    fileprivate var isDamage: Bool {
-        [.SQLITE_CORRUPT, .SQLITE_NOTADB].contains(resultCode)
-    }
 }

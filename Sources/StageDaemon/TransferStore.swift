@@ -9,6 +9,7 @@ import SystemPackage
 ///
 /// ```
 /// journal.sqlite           0600  sessions, tasks and events
+/// task-numbers             0600  the highest number of a task so far
 /// lock                     0600  one daemon works in a directory
 /// parts/<name>.…           0700  content that is not complete, with a record of what it is (0600)
 /// snapshots/<name>         0700  copies of files to upload (0600)
@@ -180,16 +181,18 @@ struct TransferStore: Sendable {
         return gone
     }
 
-    /// Moves all complete files aside, because nothing is known of them any more.
-    static func setAside(_ path: FilePath) throws(DaemonError) {
+    /// Moves all complete files aside, because nothing is known of them any more, and returns whether there
+    /// were any users with such files.
+    static func setAside(_ path: FilePath) throws(DaemonError) -> Bool {
         do throws(FileError) {
             let root = try makeRoot(path)
             let mark = UInt64.random(in: 0 ... .max)
-            guard try root.directory("staged") != nil,
+            guard let staged = try root.directory("staged"), try !staged.entries().isEmpty,
                 let name = FilePath.Component("staged.damaged-\(String(mark, radix: 36))")
-            else { return }
+            else { return false }
             try root.rename("staged", to: name, in: root)
             try root.synchronize()
+            return true
         } catch {
             throw .file(error)
         }

@@ -74,8 +74,11 @@ struct StagePackDaemon: AsyncParsableCommand {
                 try Self.settings(file, isRequired: isRequired)
             }
         } catch {
+            let hint = error.isOutOfSpace ? "hint: free some space, and start it again\n" : ""
             // Where nobody reads, the status says it.
-            _ = try? FileDescriptor.standardError.writeAll("stagepackd: error: \(error)\n".utf8)
+            _ = try? FileDescriptor.standardError.writeAll(
+                "stagepackd: error: \(error)\n\(hint)".utf8
+            )
             throw ExitCode(error.status)
         }
     }

@@ -1,0 +1,62 @@
+import StageSystem
+import Synchronization
+import SystemPackage
+
+/// The highest number that a task may have got so far, in a file beside the journal.
+///
+/// The file is on disk before the transaction that gives a number out. So a journal that was deleted, or
+/// has lost its last commits, gives no number out again. The file is the daemon's own; names that users can
+/// make do not count.
+final class TaskNumberMark: Sendable {
+    private static let name: FilePath.Component = "task-numbers"
+    /// The digits of the largest number: each is written in place over the one before.
+    private static let width = 19
+
+    private let directory: Directory
+    private let state: Mutex<State>
+
+    private struct State: ~Copyable {
+        var file: File?
+        var number: Int64?
+    }
+
+    /// Reads the mark in a directory; one that is missing or damaged is made by ``raise(to:)``.
+    init(in directory: Directory) throws(FileError) {
+        self.directory = directory
+        var number: Int64?
+        if let file = try directory.file(reading: FilePath(Self.name)) {
+            number = Self.number(in: try file.readAll(limit: 4096))
+        }
+        state = Mutex(State(file: nil, number: number))
+    }
+
+    /// The highest number that may have been given out; `nil` where no daemon has left one.
+    var number: Int64? { state.withLock { $0.number } }
+
+    /// Waits until the file says that numbers up to `number` may have been given out.
+    func raise(to number: Int64) throws(FileError) {
+        try state.withLock { state throws(FileError) in
+            if let known = state.number, known >= number { return }
+            if state.file == nil { state.file = try open() }
+            let digits = String(number)
+            let text = String(repeating: "0", count: Self.width - digits.utf8.count) + digits
+            try state.file?.write(Array("\(text)\n".utf8).span, at: 0)
+            try state.file?.synchronize()
+            state.number = number
+        }
+    }
+
+    private func open() throws(FileError) -> File {
+        let file = try directory.file(updating: FilePath(Self.name), permissions: .privateFile)
+        try file.setMode(.privateFile)
+        try directory.synchronize()
+        return file
+    }
+
+    private static func number(in text: [UInt8]) -> Int64? {
+        guard text.count == width + 1, text.last == UInt8(ascii: "\n"),
+            text.dropLast().allSatisfy({ (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) })
+        else { return nil }
+        return Int64(String(decoding: text.dropLast(), as: UTF8.self))
+    }
+}

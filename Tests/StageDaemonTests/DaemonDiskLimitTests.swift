@@ -1,0 +1,123 @@
+import FoundationEssentials
+import Glibc
+import StageControl
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+/// A daemon on a disk with little left: it answers or says why it does not, and keeps what it has taken.
+@Suite(.directory, .daemon, .server, .enabled("mounting takes root") { geteuid() == 0 })
+struct DaemonDiskLimitTests {
+    private static let room = "size=64m,nr_inodes=4096"
+    static let rests =
+        [0, 1, 2, 4, 8, 10, 16, 20, 22, 24, 26, 32, 48].map { "size=\($0 == 0 ? 4 : 4 + $0 * 4)k" }
+        + [2, 3, 4, 5, 6, 7, 8, 9, 10, 12].map { "size=64m,nr_inodes=\($0)" }
+
+    /// Calls `body` with the state of the daemon on a disk of its own; `mount` mounts it anew with other
+    /// limits.
+    private func withDisk(
+        _ daemon: DaemonProcess,
+        _ body: (_ limit: (String) async throws -> Void) async throws -> Void
+    ) async throws {
+        let peer = try Peer(daemon)
+        let state = daemon.state.string
+        try Directory.open(daemon.directory).createDirectory("state")
+        let mount = ["/bin/mount", "-t", "tmpfs", "-o", Self.room, "none", state]
+        _ = try await peer.run(as: 0, 0, mount)
+        let result: Result<Void, any Error>
+        do {
+            try Directory.open(daemon.state).write(
+                Array(repeating: 0, count: 4096),
+                to: "page",
+                durably: false
+            )
+            try await body { options in
+                _ = try await peer.run(
+                    as: 0,
+                    0,
+                    ["/bin/mount", "-o", "remount,\(options)", state]
+                )
+            }
+            result = .success(())
+        } catch {
+            result = .failure(error)
+        }
+        daemon.abandon()
+        _ = try await peer.run(as: 0, 0, ["/bin/umount", "--lazy", state])
+        try result.get()
+    }
+
+    /// Whether the daemon answers; `false` once it has ended.
+    private func answers(_ daemon: DaemonProcess) async throws -> Bool {
+        for _ in 0..<3000 {
+            if (try? await daemon.client.status()) != nil { return true }
+            if daemon.status != nil { return false }
+            try await Task.sleep(for: .milliseconds(10))
+        }
+        throw DaemonProcess.Failure(description: "it neither answers nor ends")
+    }
+
+    @Test(arguments: rests) func whatWasTakenIsThereAfterwards(_ limit: String) async throws {
+        let daemon = try DaemonProcess.required()
+        try daemon.configure(#"{"settlingTime": 0, "reserve": 0}"#)
+        try await withDisk(daemon) { remount in
+            try await remount(limit)
+            try daemon.launch()
+            guard try await answers(daemon) else {
+                #expect(try await daemon.end() == 74)
+                let words = try daemon.said()
+                #expect(words.hasPrefix("stagepackd: error: cannot "), "\(words)")
+                #expect(words.contains("': No space left on device\nhint: free some space"))
+                try await remount(Self.room)
+                try await daemon.start()
+                return
+            }
+            let taken = await take(daemon)
+            try await daemon.kill()
+            // On the full disk it starts again with what it has.
+            try daemon.launch()
+            if try await answers(daemon) {
+                #expect(try await held(daemon) == taken)
+                try await daemon.kill()
+            } else {
+                #expect(try await daemon.end() == 74)
+                #expect(taken.isEmpty)
+            }
+            try await remount(Self.room)
+            try await daemon.start()
+            #expect(try await held(daemon) == taken)
+            try await daemon.makeSession("after")
+            try await daemon.download("http://127.0.0.1:1/", in: "after") { $0.isSuspended = true }
+        }
+    }
+
+    /// Asks for sessions with a task each, and returns what was answered; each refusal names the disk.
+    private func take(_ daemon: DaemonProcess) async -> [String: Int64] {
+        var taken: [String: Int64] = [:]
+        for index in 0..<40 {
+            do {
+                try await daemon.makeSession("s\(index)")
+                taken["s\(index)"] = 0
+                taken["s\(index)"] = try await daemon.download(
+                    "http://127.0.0.1:1/",
+                    in: "s\(index)"
+                ) { request in
+                    request.isSuspended = true
+                    request.description = String(repeating: "x", count: 1000)
+                }
+            } catch {
+                #expect("\(error)".contains("the disk is full: make room"), "\(error)")
+                return taken
+            }
+        }
+        return taken
+    }
+
+    private func held(_ daemon: DaemonProcess) async throws -> [String: Int64] {
+        var held: [String: Int64] = [:]
+        for session in try await daemon.client.sessions() { held[session.identifier] = 0 }
+        for task in try await daemon.client.tasks() { held[task.session] = task.id }
+        return held
+    }
+}

@@ -1,0 +1,108 @@
+import FoundationEssentials
+import Glibc
+import StageControl
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+/// A journal that is gone, or is an older one than the daemon has written: no number of a task is used again.
+@Suite(.directory, .daemon, .server)
+struct JournalLossTests {
+    private let daemon: DaemonProcess
+    private let server = TestServer.current
+    private static let journal: [FilePath.Component] = [
+        "journal.sqlite", "journal.sqlite-wal", "journal.sqlite-shm",
+    ]
+
+    init() throws {
+        daemon = try .required()
+        try daemon.configure(#"{"settlingTime": 0}"#)
+        server.answer("/old", with: .content(content(1000)))
+        server.answer("/new", with: .content(content(2000)))
+    }
+
+    private func remove(_ names: [FilePath.Component]) throws {
+        let state = try Directory.open(daemon.state)
+        for name in names { try state.remove(name) }
+    }
+
+    static let losses: [[FilePath.Component]] = [journal, journal + ["task-numbers"]]
+
+    @Test(arguments: losses) func aJournalThatIsGoneGivesNoNumberAgain(
+        _ names: [FilePath.Component]
+    ) async throws {
+        try await daemon.start()
+        try await daemon.makeSession()
+        let first = try await daemon.download(server.url("/old"))
+        try await daemon.wait(for: .completed, of: first)
+        try await daemon.kill()
+        try remove(names)
+        try await daemon.start()
+        #expect(try await daemon.client.sessions() == [])
+        try await daemon.makeSession()
+        let second = try await daemon.download(server.url("/new"))
+        #expect(second > first)
+        let events = try await daemon.outcomes()
+        let location = try #require(events.first?.location)
+        #expect(try bytes(of: FilePath(location)) == content(2000))
+        // The file that nothing is known of was moved aside, and removed by nobody.
+        let aside = try Directory.open(daemon.state).entries().map(\.name)
+            .filter { $0.string.hasPrefix("staged.damaged-") }
+        let user = "\(UserIdentity.current.user)/\(first)"
+        let path = daemon.state.appending(try #require(aside.first)).pushing(FilePath(user))
+        #expect(try bytes(of: path) == content(1000))
+    }
+
+    @Test func numbersBeginWithOneWhereNothingWasLost() async throws {
+        try await daemon.start()
+        #expect(try await daemon.kill(SIGTERM) == 0)
+        try remove(Self.journal + ["task-numbers"])
+        try await daemon.start()
+        try await daemon.makeSession()
+        #expect(try await daemon.download(server.url("/old")) == 1)
+    }
+
+    @Test func anOlderJournalGivesNoNumberAgain() async throws {
+        try await daemon.start()
+        try await daemon.makeSession()
+        _ = try await daemon.download(server.url("/old"), token: "1") { $0.isSuspended = true }
+        #expect(try await daemon.kill(SIGTERM) == 0)
+        let state = try Directory.open(daemon.state)
+        let old = try bytes(of: daemon.state.appending("journal.sqlite"))
+        try await daemon.start()
+        for token in ["2", "3"] {
+            _ = try await daemon.download(server.url("/old"), token: token) {
+                $0.isSuspended = true
+            }
+        }
+        try await daemon.kill()
+        try remove(Self.journal)
+        try state.write(old, to: "journal.sqlite", durably: false)
+        try await daemon.start()
+        #expect(try await daemon.client.tasks().map(\.id) == [1])
+        let next = try await daemon.download(server.url("/old"), token: "4") {
+            $0.isSuspended = true
+        }
+        let last = try await daemon.download(server.url("/old"), token: "5") {
+            $0.isSuspended = true
+        }
+        #expect([next, last] == [4, 5])
+    }
+
+    @Test func aDamagedMarkIsMadeAnew() async throws {
+        try await daemon.start()
+        try await daemon.makeSession()
+        _ = try await daemon.download(server.url("/old"), token: "1") { $0.isSuspended = true }
+        try await daemon.kill()
+        let state = try Directory.open(daemon.state)
+        try state.write(Array("noise".utf8), to: "task-numbers", durably: false)
+        try await daemon.start()
+        let next = try await daemon.download(server.url("/old"), token: "2") {
+            $0.isSuspended = true
+        }
+        #expect(next == 2)
+        let mark = try text(of: daemon.state.appending("task-numbers"))
+        #expect(mark == String(repeating: "0", count: 18) + "2\n")
+    }
+}
