@@ -110,11 +110,14 @@ public struct Hold: Hashable, Codable, Sendable {
     public var reason: HoldReason
     /// When it is looked at again, where that is not as soon as something changes.
     public var until: Date?
+    /// The failure of the last attempt, in words for a person, where the task waits because of it.
+    public var problem: String?
 
     /// Creates a reason without a time.
-    public init(_ reason: HoldReason, until: Date? = nil) {
+    public init(_ reason: HoldReason, until: Date? = nil, problem: String? = nil) {
         self.reason = reason
         self.until = until
+        self.problem = problem
     }
 }
 

@@ -38,6 +38,16 @@ extension Broker {
         expiries.insert(Expiry(date: record.deadline, task: record.id))
     }
 
+    /// The reasons why a task does not run, each with the failure that it comes of.
+    func holds(of id: Int64, at now: Date) -> [Hold] {
+        scheduler.holds(of: id, at: now).map { hold in
+            guard [.backoff, .server].contains(hold.reason), hold.problem == nil else {
+                return hold
+            }
+            return Hold(hold.reason, until: hold.until, problem: extras[id]?.problem)
+        }
+    }
+
     /// Takes in what an attempt came to.
     func ended(_ task: FullTask, _ live: LiveTransfer, _ result: TransferRunner.Result) async {
         let id = task.record.id
@@ -149,7 +159,7 @@ extension Broker {
         if scheduler.items[id] != nil {
             tell(.changed, id) { event in
                 event.state = .waiting
-                event.holds = scheduler.holds(of: id, at: now)
+                event.holds = holds(of: id, at: now)
             }
         }
         turn()

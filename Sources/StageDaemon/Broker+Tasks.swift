@@ -246,7 +246,7 @@ extension Broker {
             answer.bytesSent = outcome.bytesSent ?? answer.bytesSent
             answer.lastProblem = outcome.failure?.reason ?? answer.lastProblem
         } else if let item = scheduler.items[record.id] {
-            answer.holds = scheduler.holds(of: record.id, at: now)
+            answer.holds = holds(of: record.id, at: now)
             answer.state =
                 item.blocks.contains(.client)
                 ? .suspended : answer.holds.isEmpty ? .running : .waiting

@@ -319,7 +319,7 @@ extension Broker {
         let now = Date.now
         // Clients of long lists ask when they want to know.
         for id in scheduler.items.keys.sorted().prefix(1000) {
-            let holds = scheduler.holds(of: id, at: now)
+            let holds = holds(of: id, at: now)
             tell(.changed, id) { event in
                 event.state = holds.isEmpty ? .running : .waiting
                 event.holds = holds

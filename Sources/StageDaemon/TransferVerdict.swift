@@ -41,16 +41,17 @@ enum TransferVerdict: Equatable, Sendable {
         case .outOfSpace: self = .diskFull
         case .refused(_, let status, _) where (status == 401 || status == 407) && answersChallenges:
             self = .challenge
-        case .captivePortal: self = .again(Hold(.portal, until: now + Self.portalWait))
+        case .captivePortal:
+            self = .again(Hold(.portal, until: now + Self.portalWait, problem: "\(error)"))
         case .untrusted(_, .notYetValid, _) where clockIsWrong,
             .untrusted(_, .expired, _) where clockIsWrong:
-            self = .again(Hold(.clock, until: now + Self.clockWait))
+            self = .again(Hold(.clock, until: now + Self.clockWait, problem: "\(error)"))
         case .storage(let error) where error.errno == HeldBytes.quotaExceeded:
             self = .again(Hold(.quota, until: now + Broker.quotaWait))
         case .storage(let error) where error.errno == .noSpace:
             self = .again(Hold(.disk, until: now + Broker.diskWait))
         case .storage(let error) where Self.passing.contains(error.errno):
-            self = .again(Hold(.backoff, until: now + Self.shortageWait))
+            self = .again(Hold(.backoff, until: now + Self.shortageWait, problem: "\(error)"))
         default: self = .fail(TransferFailure(error))
         }
     }

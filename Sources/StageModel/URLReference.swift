@@ -123,7 +123,8 @@ struct URLAuthority: Equatable {
             rest = text[end...]
             guard !host.utf8.contains(where: { "[]".utf8.contains($0) }) else { return nil }
         }
-        guard !rest.isEmpty else { return }
+        // A colon without a port is one without a colon (RFC 3986, section 3.2.3).
+        guard !rest.isEmpty, rest != ":" else { return }
         let digits = Substring(rest.utf8.dropFirst())
         guard rest.utf8.first == UInt8(ascii: ":"), digits.utf8.allSatisfy(\.isASCIIDigit),
             let port = UInt16(digits)

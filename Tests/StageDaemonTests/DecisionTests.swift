@@ -228,12 +228,13 @@ struct TransferVerdictTests {
     @Test func aFullDiskAndAPortalAreWaitedFor() {
         #expect(verdict(.outOfSpace("/x")) == .diskFull)
         let portal = TransferError.captivePortal(url: Self.url, answeredBy: Self.url)
-        #expect(verdict(portal) == .again(Hold(.portal, until: Self.now + 120)))
+        let wait = Hold(.portal, until: Self.now + 120, problem: "\(portal)")
+        #expect(verdict(portal) == .again(wait))
     }
 
     @Test func aCertificateIsWaitedForWhereTheClockIsWrong() {
         let early = TransferError.untrusted(url: Self.url, .notYetValid, detail: "")
-        let hold = Hold(.clock, until: Self.now + 600)
+        let hold = Hold(.clock, until: Self.now + 600, problem: "\(early)")
         #expect(verdict(early, wrongClock: true) == .again(hold))
         #expect(verdict(early) == .fail(TransferFailure(early)))
         let forged = TransferError.untrusted(url: Self.url, .unverified, detail: "")

@@ -53,7 +53,8 @@ import Testing
 
     @Test(arguments: [
         "https://example.org/m", "HTTPS://example.org/m", "file:///srv/m", "http://127.0.0.1/m",
-        "http://127.0.0.1:8080/m", "http://127.255.0.3", "http://localhost:1/m",
+        "http://127.0.0.1:8080/m", "http://127.0.0.1:/m", "http://[::1]:/m",
+        "http://127.255.0.3", "http://localhost:1/m",
         "HTTP://LOCALHOST/m", "http://[::1]/m", "http://[::1]:8080/m", "http://localhost./m",
         "http://a.b.localhost:80/m", "http://a.LocalHost./", "http://[0:0:0:0:0:0:0:1]/",
         "http://[0000::0001]/m", "http://[::0:1]/", "http://[::ffff:127.0.0.1]/",

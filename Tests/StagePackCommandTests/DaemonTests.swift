@@ -133,6 +133,30 @@ struct DaemonTests {
             #expect(unknown.error == "stagepack: error: there is no task 4711\n")
         }
     }
+
+    @Test func aTransferThatWaitsNamesTheLastFailure() async throws {
+        var installed = try await Installed()
+        installed.world.server.answer("/down", with: .status(503))
+        let url = installed.world.server.url("/down")
+        try await withDaemon(&installed) { installed, client in
+            try await client.makeSession("maps", configuration: SessionConfiguration())
+            let request = TransferRequest(token: "1", kind: .download, url: url)
+            let id = try #require(try await client.createTasks([request], in: "maps").first)
+            try await StageTesting.poll("it never waits for another attempt") {
+                try await client.task(id).holds.contains { $0.reason == .backoff }
+            }
+            let hold = try #require(try await client.task(id).holds.first)
+            #expect(hold.problem?.contains("503") ?? false, "\(hold)")
+            let tasks = try await installed.run("tasks", "\(id)")
+            let why = try await installed.run("why")
+            for ending in [tasks, why] {
+                let line = ending.output.split(separator: "\n").first { $0.contains("waits: ") }
+                #expect(line?.contains("an attempt failed") ?? false, "\(ending)")
+                #expect(line?.contains("503") ?? false, "\(ending)")
+                #expect(!ending.output.contains("last problem"))
+            }
+        }
+    }
 }
 
 extension Answer {

@@ -17,7 +17,9 @@ struct TaskReport: Encodable, CustomStringConvertible {
         let url = URLText.withoutUser(task.request.url)
         var lines = ["\(task.id)  \(state)  \(amount)  \(url)\(what)"]
         lines += task.holds.map { "    waits: \($0.text)" }
-        if let problem = task.lastProblem { lines.append("    last problem: \(problem)") }
+        if let problem = task.lastProblem, !task.holds.contains(where: { $0.problem == problem }) {
+            lines.append("    last problem: \(problem)")
+        }
         return lines.joined(separator: "\n")
     }
 
@@ -33,10 +35,11 @@ struct TaskReport: Encodable, CustomStringConvertible {
 }
 
 extension Hold {
-    /// The reason, and when it is looked at again, for a person.
+    /// The reason, when it is looked at again, and the failure that it comes of, for a person.
     var text: String {
         let time = until.map { ", until \($0.formatted(.iso8601))" } ?? ""
-        return "\(reason.text)\(time)"
+        let failure = problem.map { ": \($0)" } ?? ""
+        return "\(reason.text)\(time)\(failure)"
     }
 }
 
