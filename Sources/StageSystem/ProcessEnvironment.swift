@@ -40,6 +40,14 @@ public enum ProcessEnvironment {
         return believed
     }
 
+    /// The variables that name files and directories, or lead to them.
+    static let pathVariables: [StaticString] = [
+        "HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME", "TMPDIR",
+        "STAGEPACK_SOCKET", "CURL_CA_BUNDLE", "SSL_CERT_FILE", "STATE_DIRECTORY",
+        "RUNTIME_DIRECTORY",
+        "CONFIGURATION_DIRECTORY",
+    ]
+
     /// The directories in which a privileged process looks for programs, whatever `PATH` says.
     public static let path = "/usr/sbin:/usr/bin:/sbin:/bin"
 

@@ -1,5 +1,6 @@
 import ArgumentParser
 import Glibc
+import StageModel
 import StageSystem
 
 @main
@@ -64,6 +65,24 @@ struct StagePackCommand: AsyncParsableCommand {
         signal(SIGPIPE, SIG_IGN)
         HeapMemory.shareHeaps()
         SystemShortage.endIfAny(isHook: isHook)
+        endIfNotText(isHook: isHook)
         await main(nil)
+    }
+
+    /// Ends the program where its arguments name other paths than was meant.
+    private static func endIfNotText(isHook: Bool) {
+        guard let fault = StartText.fault() else { return }
+        let failure = CommandFailure(
+            status: .usage,
+            message: "\(fault)".forDisplay(),
+            hint: fault.hint,
+            retry: .never
+        )
+        if isHook {
+            Console.say("stagepack: hook: nothing staged: \(failure.message); \(fault.hint)")
+        } else {
+            Console.report(failure, asJSON: CommandLine.arguments.contains("--json"))
+        }
+        Glibc.exit(failure.status.rawValue)
     }
 }

@@ -46,6 +46,12 @@ struct StagePackDaemon: AsyncParsableCommand {
         StandardStreams.fill()
         ProcessEnvironment.clean()
         SystemShortage.endIfAny()
+        if let fault = StartText.fault() {
+            let text = "stagepackd: error: \(fault)\nhint: \(fault.hint)\n"
+            // Where nobody reads, the status says it.
+            _ = try? FileDescriptor.standardError.writeAll(text.utf8)
+            Glibc.exit(EX_USAGE)
+        }
         await main(nil)
     }
 

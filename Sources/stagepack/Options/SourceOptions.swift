@@ -42,11 +42,12 @@ struct SourceOptions: ParsableArguments {
     /// The directory that an argument names.
     private static func directory(_ text: String) throws -> FilePath {
         guard !text.isEmpty else { throw ValidationError("expected a directory, found nothing") }
-        // What is not UTF-8 comes here mended, and would be another directory.
-        guard !text.unicodeScalars.contains("\u{FFFD}") else {
-            throw ValidationError("expected a path in UTF-8")
+        let path = FilePath(text).absolute
+        // Below a working directory that is not UTF-8, what is printed would be another path.
+        guard FilePath(path.string) == path else {
+            throw ValidationError("expected a path in UTF-8, found the working directory's")
         }
-        return FilePath(text).absolute
+        return path
     }
 
     mutating func validate() throws {
