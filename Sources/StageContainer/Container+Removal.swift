@@ -16,8 +16,11 @@ public struct Removal: Equatable, Sendable {
     /// Creates the value of a removal that freed nothing.
     public init() {}
 
+    /// Whether there is more room now.
+    public var hasFreed: Bool { generations + leftovers + downloads > 0 }
+
     /// Counts another one in.
-    mutating func add(_ other: Removal) {
+    public mutating func add(_ other: Removal) {
         generations += other.generations
         leftovers += other.leftovers
         downloads += other.downloads
@@ -97,7 +100,8 @@ extension Container {
     /// Removes a directory whose lease is held exclusively.
     ///
     /// Out of sight in one step, so that a crash leaves no half generation under its name. Where that cannot
-    /// be, since overlayfs moves no directory of a lower layer, the record goes first: what has none is no
+    /// be, since overlayfs moves no directory of a lower layer, or a full disk has no block for another name, the
+    /// record goes first: what has none is no
     /// generation to go back to. The lease goes last, so that the rest is gone when it can be had anew.
     func removeLeased(
         _ name: FilePath.Component,
@@ -109,7 +113,8 @@ extension Container {
             try directory.rename(name, to: trash, in: staging, replacing: false)
             try staging.removeTree(trash)
         } catch {
-            guard error.errno == .improperLink, let here = try directory.directory(FilePath(name))
+            guard error.errno == .improperLink || error.isOutOfSpace,
+                let here = try directory.directory(FilePath(name))
             else { throw error }
             try here.remove(ContainerLayout.packRecord)
             for entry in try here.entries() where entry.name != ContainerLayout.lease {

@@ -18,6 +18,15 @@ public final class Container: Sendable {
     let locks: Directory
     let manifests: Directory
     let histories: Directory
+    let purpose: Purpose
+
+    /// The reason why a process opens a container.
+    public enum Purpose: Sendable {
+        /// Work that a file system without room puts an end to.
+        case usual
+        /// Removing: where no lock file can be made, the spare one may be used up.
+        case makingRoom
+    }
 
     /// The directory of the container.
     public var root: Directory { reader.root }
@@ -44,19 +53,25 @@ public final class Container: Sendable {
             for name in ContainerLayout.directories {
                 _ = try root.makeDirectory(FilePath(name), exactly: .directory)
             }
-            return try Container(root: root)
+            let container = try Container(root: root, .usual)
+            container.keepSpareLock()
+            return container
         }
     }
 
     /// Opens the container at `path` for changing it, or returns `nil` if there is none.
-    public static func open(_ path: FilePath) throws(ContainerError) -> Container? {
+    public static func open(
+        _ path: FilePath,
+        for purpose: Purpose = .usual
+    ) throws(ContainerError) -> Container? {
         guard let reader = try ContainerReader.open(path) else { return nil }
         return try ContainerError.wrapping { () throws(FileError) in
-            try Container(root: reader.root)
+            try Container(root: reader.root, purpose)
         }
     }
 
-    private init(root: Directory) throws(FileError) {
+    private init(root: Directory, _ purpose: Purpose) throws(FileError) {
+        self.purpose = purpose
         // What exists is left as it is: 'doctor' tells of modes, and does not change them.
         packs = try root.existing(ContainerLayout.packs)
         generations = try root.existing(ContainerLayout.generations)

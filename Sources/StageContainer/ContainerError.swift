@@ -60,6 +60,11 @@ extension ContainerError: CustomStringConvertible {
 }
 
 extension ContainerError {
+    /// Whether a full file system is the reason: it may pass.
+    public var isOutOfSpace: Bool {
+        if case .file(let error) = self { error.isOutOfSpace } else { false }
+    }
+
     /// Returns what `body` returns, its failure as a case of this type.
     static func wrapping<Result>(
         _ body: () throws(FileError) -> Result

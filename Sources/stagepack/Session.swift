@@ -160,12 +160,14 @@ struct Session {
     }
 
     /// Opens the container for changing it; that there is none is an error.
-    func existingContainer() throws(CommandFailure) -> Container {
+    func existingContainer(
+        for purpose: Container.Purpose = .usual
+    ) throws(CommandFailure) -> Container {
         guard let path = knownContainer else {
             throw .usage("no container is named: pass --container DIR or --app ID")
         }
         do throws(ContainerError) {
-            guard let container = try Container.open(path) else {
+            guard let container = try Container.open(path, for: purpose) else {
                 throw ContainerError.missing(path)
             }
             return container

@@ -68,7 +68,7 @@ struct CollectGarbageCommand: StagePackSubcommand {
             Console.print(try await UnregisteredReport.make(session), asJSON: json)
             return .success
         }
-        let container = try session.existingContainer()
+        let container = try session.existingContainer(for: .makingRoom)
         let quota = quota ?? session.quota(of: container.root.path)
         let report = try await dryRun ? plan(container, quota) : collect(container, quota)
         Console.print(report, asJSON: json)
@@ -111,23 +111,16 @@ struct CollectGarbageCommand: StagePackSubcommand {
     ) async throws(CommandFailure) -> GarbageReport {
         var report = GarbageReport()
         do throws(ContainerError) {
-            for id in try container.reader.packsWithGenerations() {
-                // A pack that is being staged is left to the process that stages it.
-                guard let lock = try container.attemptLock(id) else { continue }
-                report.add(
-                    try container.removeObsoleteGenerations(lock, keeping: previous ? 0 : 1)
-                )
+            // What went may have made room for the locks that the rest takes.
+            var removal = Removal()
+            while true {
+                let (more, refusal) = try removeGarbage(container)
+                removal.inUse = 0
+                removal.add(more)
+                guard let refusal else { break }
+                guard more.hasFreed else { throw refusal }
             }
-            let offered = try Self.offeredContent(container)
-            let now = Int64(Date().timeIntervalSince1970)
-            report.add(
-                try container.sweep(now: now) { offered?.missing.contains(prefix(of: $0)) ?? true }
-            )
-            if let offered {
-                report.add(
-                    try container.removePartialContent { offered.all.contains($0.description) }
-                )
-            }
+            report.add(removal)
         } catch {
             throw CommandFailure(error)
         }
@@ -143,6 +136,42 @@ struct CollectGarbageCommand: StagePackSubcommand {
         } catch {
             throw CommandFailure(error)
         }
+    }
+
+    /// Removes what nobody needs, and returns why some of it stays where the disk has no room for the lock files
+    /// that removing it takes.
+    private func removeGarbage(
+        _ container: Container
+    ) throws(ContainerError) -> (Removal, refusal: ContainerError?) {
+        var removal = Removal()
+        var refusal: ContainerError?
+        func attempt(_ step: () throws(ContainerError) -> Removal) throws(ContainerError) {
+            do throws(ContainerError) {
+                removal.add(try step())
+            } catch {
+                guard error.isOutOfSpace else { throw error }
+                refusal = refusal ?? error
+            }
+        }
+        for id in try container.reader.packsWithGenerations() {
+            try attempt { () throws(ContainerError) in
+                // A pack that is being staged is left to the process that stages it.
+                guard let lock = try container.attemptLock(id) else { return Removal() }
+                return try container.removeObsoleteGenerations(lock, keeping: previous ? 0 : 1)
+            }
+        }
+        let offered = try Self.offeredContent(container)
+        let now = Int64(Date().timeIntervalSince1970)
+        try attempt { () throws(ContainerError) in
+            try container.sweep(now: now) { offered?.missing.contains(prefix(of: $0)) ?? true }
+        }
+        if let offered {
+            try attempt { () throws(ContainerError) in
+                try container.removePartialContent { offered.all.contains($0.description) }
+            }
+        }
+        container.keepSpareLock()
+        return (removal, refusal)
     }
 
     private func prefix(of name: FilePath.Component) -> String {

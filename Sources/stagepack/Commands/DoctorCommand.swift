@@ -111,11 +111,20 @@ extension DoctorReport {
         if !container.isWritable() {
             add(.problem, "container", "this user cannot write it", "run it as its owner")
         }
-        let free = ByteCount(try container.freeSpace().bytes)
+        let space = try container.freeSpace()
+        let free = ByteCount(space.bytes)
         if free < .mebibytes(64) {
             add(.problem, "space", "\(free) free", "free some space, or run 'stagepack gc'")
         } else {
             add(.good, "space", "\(free) free")
+        }
+        if let files = space.files, files < Self.filesWanted {
+            add(
+                .problem,
+                "files",
+                "the file system has room for \(files) more files",
+                "remove files ('df -i' counts them), or run 'stagepack gc'"
+            )
         }
         for fault in try container.reader.faults() { add(fault, in: container.root.path) }
         for id in try container.reader.packsWithGenerations() {
@@ -131,6 +140,9 @@ extension DoctorReport {
             }
         }
     }
+
+    /// The files that a small pack is staged with.
+    private static let filesWanted: Int64 = 256
 
     /// Adds what is wrong with a file or directory of the container.
     private mutating func add(_ fault: ContainerFault, in container: FilePath) {

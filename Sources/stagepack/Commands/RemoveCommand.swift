@@ -21,7 +21,7 @@ struct RemoveCommand: StagePackSubcommand {
     var printsJSON: Bool { json }
 
     func perform() async throws(CommandFailure) -> ExitStatus {
-        let container = try Session(source).existingContainer()
+        let container = try Session(source).existingContainer(for: .makingRoom)
         var reports: [RemovalReport] = []
         for id in packs {
             do throws(ContainerError) {
@@ -34,6 +34,7 @@ struct RemoveCommand: StagePackSubcommand {
                 throw CommandFailure(error)
             }
         }
+        container.keepSpareLock()
         Console.print(Listing(elements: reports), asJSON: json)
         return .success
     }

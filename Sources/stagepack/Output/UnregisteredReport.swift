@@ -42,7 +42,7 @@ struct UnregisteredReport: Codable, CustomStringConvertible {
 
     private static func open(_ path: FilePath) throws(CommandFailure) -> Container? {
         do throws(ContainerError) {
-            return try Container.open(path)
+            return try Container.open(path, for: .makingRoom)
         } catch {
             throw CommandFailure(error)
         }
