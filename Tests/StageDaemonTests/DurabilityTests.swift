@@ -120,13 +120,21 @@ struct DamagedRowTests {
 /// A disk that is full when the daemon starts.
 @Suite(.directory, .daemon, .server, .enabled("mounting takes root") { geteuid() == 0 })
 struct FullDiskStartTests {
-    @Test func theDaemonStartsOnAFullDisk() async throws {
+    /// Commands that mount a small file system at `$0`, the last one by an image beside it.
+    static let disks = [
+        "mount -t tmpfs -o size=4m none \"$0\"",
+        """
+        truncate -s 16m "$0.image" && mkfs.ext4 -q -F -m 0 "$0.image" && mount -o loop "$0.image" "$0"
+        """,
+    ]
+
+    @Test(arguments: disks) func theDaemonStartsOnAFullDisk(_ mount: String) async throws {
         let daemon = try DaemonProcess.required()
         let peer = try Peer(daemon)
         try Directory.open(daemon.directory).createDirectory("state")
         let state = daemon.state.string
-        let mount = ["/bin/mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", state]
-        _ = try await peer.run(as: 0, 0, mount)
+        let path = "PATH=/usr/sbin:/usr/bin:/sbin:/bin; "
+        _ = try await peer.run(as: 0, 0, ["/bin/sh", "-c", path + mount, state])
         do {
             try await fill(daemon, peer)
         } catch {
@@ -148,7 +156,10 @@ struct FullDiskStartTests {
         try await daemon.download(server.url("/a"))
         try await peer.wait(for: "held")
         try await daemon.kill()
-        let fill = ["/bin/sh", "-c", "! cat /dev/zero > $0", daemon.state.appending("full").string]
+        let fill = [
+            "/bin/sh", "-c", "! cat /dev/zero > $0; sync -f $0",
+            daemon.state.appending("full").string,
+        ]
         _ = try await peer.run(as: 0, 0, fill)
         try await daemon.start()
         #expect(try await daemon.client.sessions().map(\.identifier) == ["s"])

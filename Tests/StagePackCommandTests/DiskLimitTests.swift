@@ -173,7 +173,7 @@ struct DiskLimitTests {
     /// all of them.
     private static let walk = LimitedCommand.all.flatMap { command in
         let blocks = command.stages ? [0, 1] : [0]
-        let files = command.stages ? [0, 3, 12, 18] : [0, 1]
+        let files = command.stages ? [0, 14] : [0]
         return blocks.map { (command, DiskLimit(resource: .blocks, rest: $0)) }
             + files.map { (command, DiskLimit(resource: .files, rest: $0)) }
     }
