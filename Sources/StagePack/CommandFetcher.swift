@@ -96,6 +96,10 @@ public struct CommandFetcher: PackFetcher {
         _ container: FilePath,
         _ report: @escaping @Sendable (FetchProgress) -> Void
     ) async throws -> CommandEnding? {
+        // What is not UTF-8 is mended on the way, and would be another directory.
+        guard FilePath(container.string) == container else {
+            throw FetchFailure(reason: "the path of the container is not UTF-8", retry: .never)
+        }
         var options = PlatformOptions()
         options.teardownSequence = [
             .send(signal: .interrupt, allowedDurationToNextStep: .seconds(5))

@@ -121,6 +121,26 @@ struct OnDemandTests {
         #expect(unknown == .fetchFailed(try PackID("borealis"), words))
     }
 
+    @Test func nothingIsFetchedIntoAnotherContainerThanOneThatIsNotUTF8() async throws {
+        var world = try World()
+        try world.publish(try .small(.aurora))
+        let name: [CChar] = [0x2F, -0x17, 0]
+        let text = world.container.removingLastComponent().string.utf8CString.dropLast() + name
+        let path = unsafe FilePath(platformString: Array(text))
+        let fetcher = CommandFetcher(
+            source: .manifest(url: world.manifestURL),
+            command: try Program.path
+        )
+        let store = PackStore(containers: [path], fetcher: fetcher)
+        let error = await failure { try await store.loadPack("aurora") }
+        let words = FetchFailure(
+            reason: "the path of the container is not UTF-8",
+            retry: .never
+        )
+        #expect(error == .fetchFailed(try .aurora, words))
+        #expect(world.server.requests.isEmpty)
+    }
+
     @Test func aPackOfTheStoredManifestIsLoadedWhileTheManifestIsNotToBeHad() async throws {
         var world = try World()
         let pack = try SamplePack.small(.aurora, policy: .onDemand)
