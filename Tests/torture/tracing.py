@@ -123,6 +123,11 @@ class Traced:
             most[call] = max(count, most.get(call, 0))
         return most
 
+    def injected(self):
+        """The lines of the calls that failed."""
+        trace = (self.output / "trace").read_text(errors="replace")
+        return [line for line in trace.splitlines() if line.endswith("(INJECTED)")]
+
     def was_reached(self):
         """Whether the point was reached, by a call that can have such an error."""
         call, _, error = self.point
@@ -130,7 +135,7 @@ class Traced:
         if error == KILL:
             # A call that never returned.
             return self.program.returncode == -signal.SIGKILL or "= ?" in trace
-        injected = [line for line in trace.splitlines() if line.endswith("(INJECTED)")]
+        injected = self.injected()
         if call == "fcntl":
             # Locks and duplicates fail so, and no other command of it.
             injected = [line for line in injected if ("LK" if error == "ENOLCK" else "DUPFD") in line]
