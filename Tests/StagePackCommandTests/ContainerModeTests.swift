@@ -47,6 +47,7 @@ struct ContainerModeTests {
         "downloads": "755", "locks": "755", "manifest": "755", "history": "755", "files": "755",
         "pins": "755", "pins/aurora.json": "644", "manifest/net.example.wallpaper.json": "644",
         "history/net.example.wallpaper.json": "644", "locks/.staging": "600",
+        "locks/.spare": "600",
         "locks/.history": "600", "locks/aurora": "600", "locks/levels": "600",
         "files/*": "755", "files/*/lease": "644", "files/*/index": "644",
         "files/*/content": "755", "files/*/content/d": "755", "files/*/content/d/b": "644",
@@ -89,18 +90,14 @@ struct ContainerModeTests {
     @Test func whatIsNotVerifiedIsItsOwnersAlone() async throws {
         var world = try World()
         let pack = try SamplePack.large(try .aurora, version: 1, mebibytes: 8)
-        try world.publish(pack, rate: 2 << 20)
+        try world.publish(pack)
+        world.server.answer(pack.path, with: Answer.content(pack.archive).stalled(after: 2 << 20))
         world.program.wrapper = [
             "/bin/sh", "-c", #"umask 000; exec "$@""#, "sh", try Program.path.string,
         ]
         let downloads = world.container.appending("downloads")
         let ending = try await world.run("prefetch") { running in
-            try await poll {
-                guard FileStatus.exists(downloads) else { return false }
-                let names = try Directory.open(downloads).entries().map(\.name.string)
-                return names.contains { $0.contains(".part.") }
-                    && names.contains { $0.hasSuffix(".state") }
-            }
+            try await poll { partSize(below: downloads) > 1 << 20 }
             running.send(SIGINT)
         }
         #expect(ending.status != 0)

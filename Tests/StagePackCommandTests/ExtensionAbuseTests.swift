@@ -141,24 +141,21 @@ struct ExtensionAbuseTests {
     func whatItLeavesToRemoveDoesNotHoldAHookUp() async throws {
         var installed = try await install(
             """
-            for number in range(3000): open('%s/%d' % (message['scratch'], number), 'w').close()
+            for number in range(5000): open('%s/%d' % (message['scratch'], number), 'w').close()
             """
         )
         let plain = installed.world.program.wrapper
-        // A disk that takes a minute for all of them.
+        // A disk that takes longer for all of them than the guard of the hook waits.
         installed.world.program.wrapper.removeLast()
         installed.world.program.wrapper += [
             "/usr/bin/strace", "-f", "-qq", "-o", "/dev/null", "-e", "signal=none",
             "-e", "trace=unlinkat", "-e", "inject=unlinkat:delay_enter=20000",
             try Program.path.string,
         ]
-        let start = ContinuousClock.now
-        let hook = try await installed.run("prefetch", "--all", "--hook", "--deadline", "20")
-        let duration = ContinuousClock.now - start
+        let hook = try await installed.run("prefetch", "--all", "--hook", "--deadline", "40")
         #expect(!hook.error.contains("warning"), "\(hook.error)")
         #expect(hook.status == 0)
         #expect(!hook.output.contains("killed"), "\(hook.output)")
-        #expect(duration < .seconds(40), "\(duration)")
         let folder = installed.container.appending("extension")
         let left = try Directory.open(folder).entries().map(\.name.string)
         #expect(!left.isEmpty && left.allSatisfy { $0.hasPrefix(ContainerLayout.removedPrefix) })
