@@ -17,7 +17,7 @@ PACKAGES := .build/deploy
 # Tests that wait for servers and processes, apart from those that keep every processor busy.
 WAITING := StagePackCommandTests|StageOriginTests
 # More of them, apart so that none waits for too many others.
-FURTHER := StagePackCommandTests.(IndexedTests|PackageTests|RollbackTests|EvictionTests)|BackgroundAssetsTests.AssetPack
+FURTHER := StagePackCommandTests.(DiskLimitTests|ExtensionAbuseTests|IndexedTests|PackageTests|RollbackTests|EvictionTests)|BackgroundAssetsTests.AssetPack
 # Tests that say within which time something happens, or kill in time: one after the other.
 TIMED := StageConditionsTests|StageDaemonTests|StagePackCommandTests.DaemonTests|Hook(Guard)?Tests|ShortageTests|PublisherLockTests|ClosedStreamTests|nobodyWhoHoldsALock|theDeadlineOfAHook|ExtensionZooTests|whatArrivesIsMadeDurable
 # Tests that start the programs: run a second time against those that are shipped.
