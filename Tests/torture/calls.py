@@ -115,7 +115,13 @@ class CommandCalls:
         subprocess.run(["cp", "-a", scenario.prepared, place], check=True)
         command = self.with_container(scenario.arguments, place)
         traced = Traced([self.programs.stagepack, *command], self.programs.environment, self.stop, place, point)
-        status = traced.wait()
+        try:
+            status = traced.wait()
+        except Failure:
+            # A tracer that fails close(2) leaves the socket open, whose end is waited for then: no kernel does.
+            if not traced.was_reached():
+                return False
+            raise
         if not traced.was_reached():
             return False
         is_silenced = any("/stderr>" in line for line in traced.injected())
