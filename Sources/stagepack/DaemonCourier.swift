@@ -46,6 +46,8 @@ final class DaemonCourier: ArchiveCourier {
         var report: @Sendable (StagingEvent) -> Void
         var ending: AsyncStream<SessionEvent>.Continuation
         var failures = 0
+        /// The end of the wait after the last failure: what is told twice counts once.
+        var retryTime: Date?
     }
 
     private init(_ client: ControlClient, _ session: String, _ allowedDomains: [String]?) {
@@ -313,7 +315,10 @@ extension DaemonCourier {
         case .slot, .earliestBegin: return false
         case .backoff, .server:
             return state.withLock { state in
-                state.waiting[task]?.failures += 1
+                if hold.until == nil || state.waiting[task]?.retryTime != hold.until {
+                    state.waiting[task]?.retryTime = hold.until
+                    state.waiting[task]?.failures += 1
+                }
                 return state.waiting[task]?.failures ?? 0 >= Self.patience
             }
         default: return true
