@@ -36,8 +36,8 @@ struct DaemonShortageTests {
     }
 
     @Test func withAsManyDescriptorsAsItNeedsItServesTransfersAndCrowds() async throws {
-        // Those that it needs, and a few that it inherits.
-        #expect(try await serves("--nofile=264:264"))
+        // Those that it needs, and those that it inherits.
+        #expect(try await serves("--nofile=300:300"))
         let server = TestServer.current
         server.answer("/slow", with: .content(content(8 << 20)).slowed(to: 1 << 20))
         for session in 0..<4 {
