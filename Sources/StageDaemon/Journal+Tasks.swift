@@ -21,13 +21,17 @@ extension Journal {
             )
             let user = try Self.user(of: session, database)
             return try Self.write(for: user, limit: limit, database) {
-                try tasks.map { task in
+                var first = try Self.lastNumber(database) < floor ? floor + 1 : nil
+                return try tasks.map { task in
                     let known = try Row.fetchOne(find, arguments: [session, task.request.token])
                     if let row = known {
                         return (TaskRecord(row), false)
                     }
-                    let id = try Self.lastNumber(database) < floor ? floor + 1 : nil
-                    return (try Self.insert(task, id, session, creator, created, database), true)
+                    // The numbers after it follow by themselves.
+                    defer { first = nil }
+                    return (
+                        try Self.insert(task, first, session, creator, created, database), true
+                    )
                 }
             }
         }

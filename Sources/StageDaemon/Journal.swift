@@ -140,7 +140,7 @@ final class Journal: Sendable {
         }
     }
 
-    /// Makes the mark that an earlier version of the daemon has not made.
+    /// Makes the mark where the journal is there without it.
     private func makeMark() {
         do {
             try mark.raise(to: try pool.read(Self.lastNumber))

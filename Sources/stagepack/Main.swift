@@ -78,11 +78,6 @@ struct StagePackCommand: AsyncParsableCommand {
             hint: fault.hint,
             retry: .never
         )
-        if isHook {
-            Console.say("stagepack: hook: nothing staged: \(failure.message); \(fault.hint)")
-        } else {
-            Console.report(failure, asJSON: CommandLine.arguments.contains("--json"))
-        }
-        Glibc.exit(failure.status.rawValue)
+        failure.endProgram(isHook: isHook)
     }
 }

@@ -1,4 +1,3 @@
-import Glibc
 import StageSystem
 
 /// The resources that the program needs to begin, and its lines if it does not get them.
@@ -33,14 +32,7 @@ enum SystemShortage {
             hint: hint(for: shortage),
             retry: .later
         )
-        if isHook {
-            Console.say(
-                "stagepack: hook: nothing staged: \(failure.message); \(hint(for: shortage)); the next periodic run goes on"
-            )
-        } else {
-            Console.report(failure, asJSON: CommandLine.arguments.contains("--json"))
-        }
-        Glibc.exit(failure.status.rawValue)
+        failure.endProgram(isHook: isHook)
     }
 
     private static func message(for shortage: Provision.Shortage) -> String {

@@ -47,9 +47,7 @@ struct StagePackDaemon: AsyncParsableCommand {
         ProcessEnvironment.clean()
         SystemShortage.endIfAny()
         if let fault = StartText.fault() {
-            let text = "stagepackd: error: \(fault)\nhint: \(fault.hint)\n"
-            // Where nobody reads, the status says it.
-            _ = try? FileDescriptor.standardError.writeAll(text.utf8)
+            report("\(fault)", hint: fault.hint)
             Glibc.exit(EX_USAGE)
         }
         await main(nil)
@@ -80,13 +78,16 @@ struct StagePackDaemon: AsyncParsableCommand {
                 try Self.settings(file, isRequired: isRequired)
             }
         } catch {
-            let hint = error.isOutOfSpace ? "hint: free some space, and start it again\n" : ""
-            // Where nobody reads, the status says it.
-            _ = try? FileDescriptor.standardError.writeAll(
-                "stagepackd: error: \(error)\n\(hint)".utf8
-            )
+            let hint = error.isOutOfSpace ? "free some space, and start it again" : nil
+            Self.report("\(error)", hint: hint)
             throw ExitCode(error.status)
         }
+    }
+
+    /// Writes an error on standard error; if that cannot be written to, the status says it.
+    static func report(_ message: String, hint: String? = nil) {
+        let lines = "stagepackd: error: \(message)\n" + (hint.map { "hint: \($0)\n" } ?? "")
+        _ = try? FileDescriptor.standardError.writeAll(lines.utf8)
     }
 
     /// Lets the process have as many files open as it may: many clients need many.

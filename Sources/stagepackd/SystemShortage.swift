@@ -1,6 +1,5 @@
 import Glibc
 import StageSystem
-import SystemPackage
 
 /// The resources that the daemon needs to begin, and its lines if it does not get them.
 enum SystemShortage {
@@ -35,8 +34,7 @@ enum SystemShortage {
             case .procfs:
                 "'/proc' does not show this process: mount it ('mount -t proc proc /proc')"
             }
-        // Where nobody reads, the status says it.
-        _ = try? FileDescriptor.standardError.writeAll("stagepackd: error: \(message)\n".utf8)
+        StagePackDaemon.report(message)
         Glibc.exit(status)
     }
 

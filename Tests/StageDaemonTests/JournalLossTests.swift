@@ -46,7 +46,7 @@ struct JournalLossTests {
         let events = try await daemon.outcomes()
         let location = try #require(events.first?.location)
         #expect(try bytes(of: FilePath(location)) == content(2000))
-        // The file that nothing is known of was moved aside, and removed by nobody.
+        // The file of the journal that is gone was moved aside, and not removed.
         let aside = try Directory.open(daemon.state).entries().map(\.name)
             .filter { $0.string.hasPrefix("staged.damaged-") }
         let user = "\(UserIdentity.current.user)/\(first)"

@@ -99,7 +99,7 @@ struct LimitedCommand: CustomTestStringConvertible {
 /// room they succeed.
 @Suite(.server, .directory, .enabled("mounting takes root") { await Program.canMount })
 struct DiskLimitTests {
-    /// What one walk's step printed, by the name of the line.
+    /// The output of one step of a walk, by the name of the line.
     private struct Report {
         private var lines: [String: String] = [:]
         let text: String

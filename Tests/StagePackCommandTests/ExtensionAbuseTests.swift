@@ -256,26 +256,6 @@ struct ExtensionAbuseTests {
         #expect(service.requests.isEmpty)
     }
 
-    /// Makes a key and a certificate for a host, in one file, and returns its path.
-    private func certificate(
-        for host: String,
-        _ kind: String,
-        in directory: borrowing Directory
-    ) async throws -> String {
-        let pem = directory.path.appending("server.pem").string
-        try await shell(
-            """
-            openssl req -x509 -newkey rsa:2048 -nodes -keyout "$1.key" -out "$1" -days 3650 \\
-                -subj "/CN=$2" -addext "subjectAltName=$3:$2" 2>/dev/null
-            cat "$1.key" >>"$1"
-            """,
-            pem,
-            host,
-            kind
-        )
-        return pem
-    }
-
     /// Serves a directory, over TLS at another port, and makes a file there once it does.
     private static let servers = """
         import functools, http.server, ssl, sys, threading
@@ -299,7 +279,10 @@ struct ExtensionAbuseTests {
             """
         )
         let world = installed.world
-        let pem = try await certificate(for: "198.51.100.1", "IP", in: world.directory)
+        let pem = try await makeCertificate(
+            for: "IP:198.51.100.1",
+            in: world.directory.path
+        )
         let pack = try SamplePack.small(try PackID("title"), policy: .onDemand)
         let served = try world.directory.makeDirectory("served")
         try served.write(try world.manifest(of: [pack]), to: "manifest.json", durably: false)
@@ -368,7 +351,7 @@ struct ExtensionAbuseTests {
             """
         )
         let directory = installed.world.directory
-        let pem = try await certificate(for: "files.example.invalid", "DNS", in: directory)
+        let pem = try await makeCertificate(for: "DNS:files.example.invalid", in: directory.path)
         let (port, heads) = (directory.path.appending("port"), directory.path.appending("heads"))
         let proxy = try PythonScript(Self.proxy, pem, port.string, heads.string)
         defer { proxy.end() }

@@ -84,16 +84,7 @@ struct MisbehaviourEncryptionTests {
         let directory = world.directory.path
         let manifest = try world.manifest(of: [])
         try world.directory.write(manifest, to: "manifest.json", durably: false)
-        let pem = directory.appending("server.pem").string
-        try await shell(
-            """
-            openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes \\
-                -keyout "$1.key" -out "$1" -days 3650 -subj /CN=127.0.0.1 \\
-                -addext subjectAltName=IP:127.0.0.1 2>/dev/null
-            cat "$1.key" >>"$1"
-            """,
-            pem
-        )
+        let pem = try await makeCertificate(for: "IP:127.0.0.1", in: directory)
         let notes = directory.appending("notes")
         let body = directory.appending("manifest.json").string
         let server = try PythonScript(

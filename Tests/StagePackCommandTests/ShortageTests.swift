@@ -177,7 +177,7 @@ struct ShortageTests {
         )
     }
 
-    /// Runs the program where `/proc` is mounted by nobody, as in a root that an image is built in.
+    /// Runs the program where `/proc` is not mounted, as in a root that an image is built in.
     private func runWithoutProcfs(_ arguments: [String]) async throws -> Program.Ending {
         var world = try world()
         world.program.wrapper = [

@@ -142,15 +142,7 @@ struct TransportTests {
             CipherString = ALL:@SECLEVEL=0
             """
         try world.directory.write(Array(lax.utf8), to: "openssl.cnf", durably: false)
-        let pem = directory.appending("server.pem").string
-        try await shell(
-            """
-            openssl req -x509 -newkey rsa:2048 -nodes -keyout "$1.key" -out "$1" -days 3650 \\
-                -subj /CN=127.0.0.1 -addext subjectAltName=IP:127.0.0.1 2>/dev/null
-            cat "$1.key" >>"$1"
-            """,
-            pem
-        )
+        let pem = try await makeCertificate(for: "IP:127.0.0.1", in: directory)
         let notes = directory.appending("notes")
         let server = try PythonScript(Self.oldServer, pem, version, notes.string)
         defer { server.end() }

@@ -138,8 +138,8 @@ struct CollectGarbageCommand: StagePackSubcommand {
         }
     }
 
-    /// Removes what nobody needs, and returns why some of it stays where the disk has no room for the lock files
-    /// that removing it takes.
+    /// Removes obsolete generations, leftovers and partial content, and returns the reason why some of it stays
+    /// if the disk has no room for the lock files that its removal takes.
     private func removeGarbage(
         _ container: Container
     ) throws(ContainerError) -> (Removal, refusal: ContainerError?) {

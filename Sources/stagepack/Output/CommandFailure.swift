@@ -1,3 +1,4 @@
+import Glibc
 import StageModel
 
 /// A failure as the user is told: what, where, and the one thing to do.
@@ -18,6 +19,20 @@ struct CommandFailure: Error, Equatable {
         case now
         case later
         case never
+    }
+}
+
+extension CommandFailure {
+    /// Ends the program before its command has begun; a hook tells the failure in one line.
+    func endProgram(isHook: Bool) -> Never {
+        if isHook {
+            let parts = [message, hint, retry == .later ? "the next periodic run goes on" : nil]
+            let text = parts.compactMap(\.self).joined(separator: "; ")
+            Console.say("stagepack: hook: nothing staged: \(text)")
+        } else {
+            Console.report(self, asJSON: CommandLine.arguments.contains("--json"))
+        }
+        Glibc.exit(status.rawValue)
     }
 }
 
