@@ -3,16 +3,36 @@ import Synchronization
 /// Runs work that blocks (a lock, a digest, a synchronization) on a thread of its own, so that the
 /// threads that run Swift's tasks stay free.
 ///
-/// The work is not interrupted when the task is cancelled.
+/// The work is not interrupted when the task is cancelled. What it captures is not held any more when this
+/// returns, unless the caller holds it.
 public func withBlockingThread<Value: Sendable, Failure: Error>(
     _ body: @escaping @Sendable () throws(Failure) -> Value
 ) async throws(Failure) -> Value {
-    let result: Result<Value, Failure> = await withCheckedContinuation { continuation in
-        BlockingThreads.shared.run {
-            continuation.resume(returning: Result { () throws(Failure) in try body() })
-        }
+    let work = BlockingWork(body)
+    let result = await withCheckedContinuation { continuation in
+        BlockingThreads.shared.run { continuation.resume(returning: work.run()) }
     }
     return try result.get()
+}
+
+/// Work that lets go of what it holds before its end is told.
+///
+/// The thread that has run it may be the last to have it. A lock that it still held when the caller goes
+/// on would be found taken, as if another process had it.
+private final class BlockingWork<Value: Sendable, Failure: Error>: Sendable {
+    private let body: Mutex<(@Sendable () throws(Failure) -> Value)?>
+
+    init(_ body: @escaping @Sendable () throws(Failure) -> Value) {
+        self.body = Mutex(body)
+    }
+
+    /// Runs the work, once.
+    func run() -> Result<Value, Failure> {
+        guard let body = body.withLock({ $0.take() }) else {
+            preconditionFailure("work runs once")
+        }
+        return Result { () throws(Failure) in try body() }
+    }
 }
 
 /// Runs work that blocks and takes long, like ``withBlockingThread(_:)``, and tells it when the task is
