@@ -194,9 +194,11 @@ extension DaemonCourier {
     }
 
     private static func waiting(_ hold: Hold?, _ order: ArchiveOrder) -> StageError {
-        let reason = hold?.reason.text ?? "it waits"
-        let detail = "\(reason); the daemon goes on with it"
-        return .transfer(.unreachable(url: order.urls.first ?? "", detail: detail))
+        let url = order.urls.first ?? ""
+        if hold?.reason == .portal { return .transfer(.captivePortal(url: url, answeredBy: url)) }
+        let cause = hold?.cause ?? "it waits"
+        let detail = "\(cause); the daemon goes on with it"
+        return .transfer(.unreachable(url: url, detail: detail))
     }
 
     private func create(_ order: ArchiveOrder) async -> Int64? {
@@ -347,7 +349,7 @@ extension DaemonCourier {
         case .changed:
             guard let hold = event.holds?.first else { return }
             let seconds = hold.until.map { max($0.timeIntervalSinceNow, 0) } ?? 0
-            waiting.report(.waiting(reason: hold.reason.text, seconds: seconds))
+            waiting.report(.waiting(reason: hold.cause, seconds: seconds))
             if mustGiveUp(task: event.task ?? 0, hold) { waiting.ending.yield(event) }
         default: break
         }
@@ -388,8 +390,8 @@ extension StagingRun {
 extension TransferConfiguration {
     /// Whether nothing is asked for that a daemon is not told.
     ///
-    /// It has proxies and authorities of its own, and nobody's credentials. An authority that the environment names is no wish of the user;
-    /// what the daemon then cannot have, the engine gets.
+    /// It has proxies and authorities of its own, and no user's credentials. An authority that the
+    /// environment names is no wish of the user; what the daemon then cannot have, the engine gets.
     fileprivate func isPlain(_ environment: [String: String]) -> Bool {
         let usual = environment["CURL_CA_BUNDLE"] ?? environment["SSL_CERT_FILE"]
         return bearerTokens.isEmpty && netrc == nil && bandwidth == nil

@@ -142,7 +142,7 @@ struct DaemonTests {
             try await client.makeSession("maps", configuration: SessionConfiguration())
             let request = TransferRequest(token: "1", kind: .download, url: url)
             let id = try #require(try await client.createTasks([request], in: "maps").first)
-            try await StageTesting.poll("it never waits for another attempt") {
+            try await poll("it never waits for another attempt") {
                 try await client.task(id).holds.contains { $0.reason == .backoff }
             }
             let hold = try #require(try await client.task(id).holds.first)
@@ -155,6 +155,28 @@ struct DaemonTests {
                 #expect(line?.contains("503") ?? false, "\(ending)")
                 #expect(!ending.output.contains("last problem"))
             }
+        }
+    }
+
+    @Test func aCommandThatWaitsForTheDaemonNamesTheLastFailure() async throws {
+        var installed = try await Installed()
+        let pack = try SamplePack.small(.aurora)
+        try installed.world.publish(pack)
+        let server = installed.world.server
+        server.answer(pack.path, with: [.status(503), .status(511)])
+        try await withDaemon(&installed) { installed, _ in
+            let ending = try await installed.run(
+                "prefetch",
+                "--app",
+                "net.example.wallpaper",
+                "--progress",
+                "json"
+            )
+            let failure = "'\(server.url(pack.path))' was answered with status 503"
+            let line = #""waitingFor":"\#(failure)""#
+            #expect(ending.error.contains(line), "\(ending.error)")
+            #expect(ending.status == 23, "\(ending.error)")
+            #expect(ending.error.contains("the network may want a login"), "\(ending.error)")
         }
     }
 }
