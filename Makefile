@@ -19,7 +19,7 @@ WAITING := StagePackCommandTests|StageOriginTests
 # More of them, apart so that none waits for too many others.
 FURTHER := StagePackCommandTests.(DiskLimitTests|ExtensionAbuseTests|IndexedTests|PackageTests|RollbackTests|EvictionTests)|BackgroundAssetsTests.AssetPack
 # Tests that say within which time something happens, or kill in time: one after the other.
-TIMED := StageConditionsTests|StageDaemonTests|StagePackCommandTests.DaemonTests|Hook(Guard)?Tests|ShortageTests|PublisherLockTests|ClosedStreamTests|nobodyWhoHoldsALock|theDeadlineOfAHook|ExtensionZooTests|whatArrivesIsMadeDurable
+TIMED := StageConditionsTests|StageDaemonTests|StagePackCommandTests.DaemonTests|Hook(Guard)?Tests|ShortageTests|PublisherLockTests|ClosedStreamTests|nobodyWhoHoldsALock|theDeadlineOfAHook|aDeadlineIs|aSilentDaemonHoldsNothingUp|InterruptionTests|ExtensionZooTests|whatArrivesIsMadeDurable
 # Tests that start the programs: run a second time against those that are shipped.
 STARTING := StagePackCommandTests|BackgroundAssetsTests.AssetPack|StageDaemonTests
 # Hundreds of misbehaving servers, which keep the processors busy together.
@@ -121,7 +121,7 @@ test-release: deb ## Run the tests that start programs against the optimised one
 	swift build --build-tests
 	STAGEPACK_TEST_PROGRAMS=$(RELEASE) swift test --skip-build --filter '$(STARTING)' --skip '$(FURTHER)|$(LARGE)|$(TIMED)|$(SERVERS)'
 	STAGEPACK_TEST_PROGRAMS=$(RELEASE) swift test --skip-build --filter '$(FURTHER)'
-	STAGEPACK_TEST_PROGRAMS=$(RELEASE) swift test --skip-build --no-parallel --filter 'StageDaemonTests|DaemonTests|Hook(Guard)?Tests'
+	STAGEPACK_TEST_PROGRAMS=$(RELEASE) swift test --skip-build --no-parallel --filter 'StageDaemonTests|DaemonTests|Hook(Guard)?Tests|InterruptionTests|aDeadlineIs|aSilentDaemonHoldsNothingUp'
 
 SECONDS_OF_LOAD ?= 600
 

@@ -196,8 +196,7 @@ extension DaemonCourier {
     private static func waiting(_ hold: Hold?, _ order: ArchiveOrder) -> StageError {
         let url = order.urls.first ?? ""
         if hold?.reason == .portal { return .transfer(.captivePortal(url: url, answeredBy: url)) }
-        let cause = hold?.cause ?? "it waits"
-        let detail = "\(cause); the daemon goes on with it"
+        let detail = "\(hold?.cause ?? "it waits"); the daemon goes on with it"
         return .transfer(.unreachable(url: url, detail: detail))
     }
 
@@ -368,9 +367,8 @@ extension StagingRun {
             return await body(options)
         }
         let application = session.registration?.application.description
-        let name = application ?? "manifest"
         return await DaemonCourier.with(
-            name,
+            application ?? "manifest",
             handler: application.flatMap(Self.handler),
             allowedDomains: options.allowedDomains
         ) {

@@ -22,7 +22,7 @@ struct HookGuardTests {
         let start = ContinuousClock.now
         let arguments = ["prefetch", "--hook", "--deadline", "\(deadline)"]
         let ending = try await world.program.run(arguments + more + world.source) { running in
-            try await StagePackCommandTests.poll { partSize(below: downloads) > 1 << 20 }
+            try await poll { partSize(below: downloads) > 1 << 20 }
             try body(running)
         }
         return (ending, ContinuousClock.now - start)

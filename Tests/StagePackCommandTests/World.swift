@@ -135,15 +135,6 @@ extension PackID {
 /// Something that a test waits for did not come about.
 struct NeverHappened: Error {}
 
-/// Waits until the condition holds, for half a minute at most.
-func poll(_ condition: () throws -> Bool) async throws {
-    for _ in 0..<3000 {
-        if try condition() { return }
-        try await Task.sleep(for: .milliseconds(10))
-    }
-    throw NeverHappened()
-}
-
 /// The bytes in the part files of a directory, which need not exist yet.
 func partSize(below path: FilePath) -> Int64 {
     // A file that is gone by now has no size.
