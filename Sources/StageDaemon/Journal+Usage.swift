@@ -15,11 +15,12 @@ extension Journal {
 
     /// The index by which the tasks of a session are listed in their order, and the sums by user.
     ///
-    /// Triggers keep the sums from the first row on. A row counts with 256 bytes for its other columns and indexes.
+    /// Triggers keep the sums from the first row on. A row counts with 256 bytes for its other columns and
+    /// indexes.
     static var usageSchema: String {
         """
-        CREATE INDEX IF NOT EXISTS task_of_session ON task (session);
-        CREATE TABLE IF NOT EXISTS usage (user INTEGER PRIMARY KEY, bytes INTEGER NOT NULL);
+        CREATE INDEX task_of_session ON task (session);
+        CREATE TABLE usage (user INTEGER PRIMARY KEY, bytes INTEGER NOT NULL);
         \(counting("session", task: false))
         \(counting("task", task: true))
         \(counting("event", task: true))
@@ -56,14 +57,14 @@ extension Journal {
                 WHERE session = OLD.id), 0)
             """ : ""
         return """
-            CREATE TRIGGER IF NOT EXISTS \(table)_inserted AFTER INSERT ON \(table) BEGIN
+            CREATE TRIGGER \(table)_inserted AFTER INSERT ON \(table) BEGIN
                 INSERT INTO usage VALUES (\(user("NEW")), \(new))
                 ON CONFLICT (user) DO UPDATE SET bytes = bytes + excluded.bytes;
             END;
-            CREATE TRIGGER IF NOT EXISTS \(table)_updated AFTER UPDATE ON \(table) BEGIN
+            CREATE TRIGGER \(table)_updated AFTER UPDATE ON \(table) BEGIN
                 UPDATE usage SET bytes = bytes + \(new) - \(old) WHERE user = \(user("NEW"));
             END;
-            CREATE TRIGGER IF NOT EXISTS \(table)_deleted BEFORE DELETE ON \(table) BEGIN
+            CREATE TRIGGER \(table)_deleted BEFORE DELETE ON \(table) BEGIN
                 UPDATE usage SET bytes = bytes - \(old)\(further) WHERE user = \(user("OLD"));
             END;
             """

@@ -35,7 +35,8 @@ final class Journal: Sendable {
 
     /// Opens the journal at `path`, and makes it where it is missing.
     ///
-    /// One that is damaged is moved aside, so that the daemon can go on. Numbers of tasks go on after the
+    /// One that is damaged is moved aside, so that the daemon can go on; one of a later version of the daemon
+    /// is not read, and this throws ``DaemonError/journalOfLaterVersion(_:)``. Numbers of tasks go on after the
     /// highest that an earlier journal may have given out. Before a journal is made, `forgetting` is called
     /// to move away files of earlier tasks, of which it knows nothing; it returns whether there were any.
     static func open(
@@ -132,12 +133,15 @@ final class Journal: Sendable {
         let check = try pool.read { try String.fetchOne($0, sql: "PRAGMA quick_check(1)") }
         guard check == "ok" else { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
         // A journal that is complete is not written to: a disk that is full keeps no daemon from starting.
-        let version = try pool.read { try Int.fetchOne($0, sql: "PRAGMA user_version") }
-        guard version != 1 else { return }
-        try pool.write { database in
-            try database.execute(sql: Self.schema)
-            try database.execute(sql: Self.usageSchema)
+        let migrator = Self.migrator
+        let (isOfLaterVersion, isComplete) = try pool.read { database in
+            (
+                try migrator.hasBeenSuperseded(database),
+                try migrator.hasCompletedMigrations(database)
+            )
         }
+        guard !isOfLaterVersion else { throw DaemonError.journalOfLaterVersion(path) }
+        if !isComplete { try migrator.migrate(pool) }
     }
 
     /// Makes the mark where the journal is there without it.
@@ -256,52 +260,4 @@ final class Journal: Sendable {
         }
         for (change, error) in zip(batch, errors) { change.finish(error) }
     }
-
-    private static let schema = """
-        CREATE TABLE IF NOT EXISTS session (
-            id INTEGER PRIMARY KEY AUTOINCREMENT,
-            user INTEGER NOT NULL,
-            identifier TEXT NOT NULL,
-            rights BLOB NOT NULL,
-            configuration BLOB NOT NULL,
-            relaunch BLOB NOT NULL,
-            last INTEGER NOT NULL DEFAULT 0,
-            acknowledged INTEGER NOT NULL DEFAULT 0,
-            UNIQUE (user, identifier)
-        );
-        CREATE TABLE IF NOT EXISTS task (
-            id INTEGER PRIMARY KEY AUTOINCREMENT,
-            session INTEGER NOT NULL REFERENCES session ON DELETE CASCADE,
-            creator INTEGER NOT NULL,
-            token TEXT NOT NULL,
-            state INTEGER NOT NULL,
-            host TEXT NOT NULL,
-            priority INTEGER NOT NULL,
-            needs INTEGER NOT NULL,
-            blocks INTEGER NOT NULL,
-            earliest REAL,
-            created REAL NOT NULL,
-            deadline REAL NOT NULL,
-            part TEXT NOT NULL,
-            request BLOB NOT NULL,
-            outcome BLOB,
-            UNIQUE (session, token)
-        );
-        CREATE TABLE IF NOT EXISTS event (
-            session INTEGER NOT NULL REFERENCES session ON DELETE CASCADE,
-            sequence INTEGER NOT NULL,
-            task INTEGER NOT NULL,
-            final INTEGER NOT NULL,
-            body BLOB NOT NULL,
-            PRIMARY KEY (session, sequence)
-        ) WITHOUT ROWID;
-        CREATE TABLE IF NOT EXISTS remnant (
-            token TEXT PRIMARY KEY,
-            user INTEGER NOT NULL,
-            part TEXT NOT NULL,
-            url TEXT NOT NULL,
-            expires REAL NOT NULL
-        ) WITHOUT ROWID;
-        PRAGMA user_version = 1;
-        """
 }

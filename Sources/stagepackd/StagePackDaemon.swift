@@ -78,8 +78,7 @@ struct StagePackDaemon: AsyncParsableCommand {
                 try Self.settings(file, isRequired: isRequired)
             }
         } catch {
-            let hint = error.isOutOfSpace ? "free some space, and start it again" : nil
-            Self.report("\(error)", hint: hint)
+            Self.report("\(error)", hint: error.hint)
             throw ExitCode(error.status)
         }
     }
@@ -159,7 +158,7 @@ extension DaemonError {
     /// What the program tells its caller when it ends (sysexits.h).
     fileprivate var status: Int32 {
         switch self {
-        case .configuration: 78
+        case .configuration, .journalOfLaterVersion: 78
         case .alreadyRunning: 75
         case .file, .journal, .refused: 74
         case .socket: 71

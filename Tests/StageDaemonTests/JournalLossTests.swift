@@ -90,6 +90,37 @@ struct JournalLossTests {
         #expect([next, last] == [4, 5])
     }
 
+    @Test func aJournalOfALaterVersionIsRefusedAndLosesNothing() async throws {
+        try await daemon.start()
+        try await daemon.makeSession()
+        let task = try await daemon.download(server.url("/old")) { $0.isSuspended = true }
+        #expect(try await daemon.kill(SIGTERM) == 0)
+        try await change("INSERT INTO grdb_migrations VALUES ('of a later version')")
+        let path = daemon.state.appending("journal.sqlite")
+        try daemon.launch()
+        #expect(try await daemon.end() == 78)
+        let error = """
+            stagepackd: error: the journal '\(path)' was written by a later version of stagepackd
+            hint: install that version again, or move the journal away: its transfers are forgotten then
+
+            """
+        #expect(try daemon.said().hasSuffix(error))
+        try await change("DELETE FROM grdb_migrations WHERE identifier = 'of a later version'")
+        try await daemon.start()
+        #expect(try await daemon.client.tasks().map(\.id) == [task])
+    }
+
+    /// Changes the journal while there is no daemon.
+    private func change(_ statement: String) async throws {
+        let script = """
+            import sqlite3, sys
+            with sqlite3.connect(sys.argv[1]) as journal: journal.execute(sys.argv[2])
+            """
+        let journal = daemon.state.appending("journal.sqlite").string
+        let change = ["/usr/bin/python3", "-c", script, journal, statement]
+        _ = try await Peer(daemon).run(as: geteuid(), getegid(), change)
+    }
+
     @Test func aDamagedMarkIsMadeAnew() async throws {
         try await daemon.start()
         try await daemon.makeSession()

@@ -1,0 +1,64 @@
+import GRDB
+
+/// The tables of the journal.
+extension Journal {
+    /// Makes the tables step by step, and knows the steps that were taken from a table of its own.
+    ///
+    /// A step that was released stays as it is; a change is a further step. Each is one transaction, so that a
+    /// daemon that is killed meanwhile takes it again.
+    static var migrator: DatabaseMigrator {
+        var migrator = DatabaseMigrator()
+        migrator.registerMigration("sessions, tasks and events") { database in
+            try database.execute(sql: tables)
+            try database.execute(sql: usageSchema)
+        }
+        return migrator
+    }
+
+    private static let tables = """
+        CREATE TABLE session (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            user INTEGER NOT NULL,
+            identifier TEXT NOT NULL,
+            rights BLOB NOT NULL,
+            configuration BLOB NOT NULL,
+            relaunch BLOB NOT NULL,
+            last INTEGER NOT NULL DEFAULT 0,
+            acknowledged INTEGER NOT NULL DEFAULT 0,
+            UNIQUE (user, identifier)
+        );
+        CREATE TABLE task (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            session INTEGER NOT NULL REFERENCES session ON DELETE CASCADE,
+            creator INTEGER NOT NULL,
+            token TEXT NOT NULL,
+            state INTEGER NOT NULL,
+            host TEXT NOT NULL,
+            priority INTEGER NOT NULL,
+            needs INTEGER NOT NULL,
+            blocks INTEGER NOT NULL,
+            earliest REAL,
+            created REAL NOT NULL,
+            deadline REAL NOT NULL,
+            part TEXT NOT NULL,
+            request BLOB NOT NULL,
+            outcome BLOB,
+            UNIQUE (session, token)
+        );
+        CREATE TABLE event (
+            session INTEGER NOT NULL REFERENCES session ON DELETE CASCADE,
+            sequence INTEGER NOT NULL,
+            task INTEGER NOT NULL,
+            final INTEGER NOT NULL,
+            body BLOB NOT NULL,
+            PRIMARY KEY (session, sequence)
+        ) WITHOUT ROWID;
+        CREATE TABLE remnant (
+            token TEXT PRIMARY KEY,
+            user INTEGER NOT NULL,
+            part TEXT NOT NULL,
+            url TEXT NOT NULL,
+            expires REAL NOT NULL
+        ) WITHOUT ROWID;
+        """
+}
