@@ -370,7 +370,7 @@ extension FullTask {
         if change.promotes == true {
             record.needs = []
             record.earliest = nil
-            record.priority = 100
+            record.priority = NewTask.highestPriority
         }
         request.description = change.description ?? request.description
         request.expectedToReceive = change.expectedToReceive ?? request.expectedToReceive

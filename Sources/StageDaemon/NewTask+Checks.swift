@@ -31,11 +31,14 @@ extension NewTask {
         deadline = now + min(max(session.resourceTimeout, 0), 10 * 365 * 86_400)
     }
 
-    /// The priority as the scheduler compares it.
+    /// The priority as the scheduler compares it, from 0 to ``highestPriority``.
     static func priority(_ value: Double) throws(ControlRefusal) -> Int {
         try RequestLimits.check(priority: value)
-        return Int((value * 100).rounded())
+        return Int((value * Double(highestPriority)).rounded())
     }
+
+    /// What a priority of 1 is to the scheduler, so large that values that a client tells apart stay apart.
+    static let highestPriority = 1_000_000_000
 }
 
 /// The parts of a URL that decide where a request goes.

@@ -211,7 +211,9 @@ extension DaemonCourier {
         request.sha256 = order.digest.description
         request.allowedDomains = allowedDomains
         request.description = order.pack.description
-        request.priority = min(max(0.5 + Double(order.priority) / 2000, 0), 1)
+        // Any number of a manifest's has its place between 0 and 1, in their order.
+        let priority = Double(order.priority)
+        request.priority = 0.5 + 0.5 * priority / (abs(priority) + 1000)
         do throws(ControlError) {
             return try await client.createTasks([request], in: session).first
         } catch {
@@ -352,48 +354,5 @@ extension DaemonCourier {
             if mustGiveUp(task: event.task ?? 0, hold) { waiting.ending.yield(event) }
         default: break
         }
-    }
-}
-
-extension StagingRun {
-    /// Runs `body` with options by which a daemon fetches the archives, where there is one and it can
-    /// do what the options ask for.
-    func withCourier<Value: Sendable>(
-        _ options: StagerOptions,
-        _ body: @escaping @Sendable (StagerOptions) async -> Value
-    ) async -> Value {
-        guard !isDryRun, !session.isOffline, options.transfer.isPlain(session.environment)
-        else {
-            return await body(options)
-        }
-        let application = session.registration?.application.description
-        return await DaemonCourier.with(
-            application ?? "manifest",
-            handler: application.flatMap(Self.handler),
-            allowedDomains: options.allowedDomains
-        ) {
-            var options = options
-            options.courier = $0
-            return await body(options)
-        }
-    }
-
-    /// What completes the staging of an application.
-    private static func handler(_ application: String) -> [String]? {
-        let link = try? Directory.open("/proc/self").link("exe")
-        return link.map { [$0, "prefetch", "--app", application, "--event", "periodic"] }
-    }
-}
-
-extension TransferConfiguration {
-    /// Whether nothing is asked for that a daemon is not told.
-    ///
-    /// It has proxies and authorities of its own, and no user's credentials. An authority that the
-    /// environment names is no wish of the user; what the daemon then cannot have, the engine gets.
-    fileprivate func isPlain(_ environment: [String: String]) -> Bool {
-        let usual = environment["CURL_CA_BUNDLE"] ?? environment["SSL_CERT_FILE"]
-        return bearerTokens.isEmpty && netrc == nil && bandwidth == nil
-            && certificateAuthorities?.string == usual && proxies.http == nil
-            && proxies.https == nil
     }
 }

@@ -172,7 +172,7 @@ struct BehaviourTests {
         try await daemon.kill(SIGTERM)
         try await daemon.start()
         var requests: [TransferRequest] = []
-        for (name, priority) in [("a", 0.1), ("b", 0.5), ("c", 0.9), ("d", 0.2)] {
+        for (name, priority) in [("a", 0.5), ("b", 0.501), ("c", 0.9), ("d", 0.5005)] {
             server.answer("/\(name)", with: .content(content(1000)))
             var request = TransferRequest(
                 token: name,

@@ -158,6 +158,27 @@ struct DaemonTests {
         }
     }
 
+    @Test func theDaemonOrdersPacksAsTheirPublisherDoes() async throws {
+        var installed = try await Installed()
+        let priorities: [(String, Int)] = [
+            ("usual", 0), ("last", .min), ("third", 1), ("first", .max), ("second", 2),
+        ]
+        let packs = try priorities.map { id, priority in
+            var pack = try SamplePack.small(try PackID(id))
+            pack.pack.priority = priority
+            return pack
+        }
+        try installed.world.publish(packs)
+        for pack in packs { installed.world.server.answer(pack.path, with: .status(511)) }
+        let tasks = try await withDaemon(&installed) { installed, client in
+            let ending = try await installed.run("prefetch", "--app", "net.example.wallpaper")
+            #expect(ending.status == 23, "\(ending.error)")
+            return try await client.tasks()
+        }
+        let order = tasks.sorted { $0.request.priority ?? 0 > $1.request.priority ?? 0 }
+        #expect(order.map(\.request.description) == ["first", "second", "third", "usual", "last"])
+    }
+
     @Test func aCommandThatWaitsForTheDaemonNamesTheLastFailure() async throws {
         var installed = try await Installed()
         let pack = try SamplePack.small(.aurora)

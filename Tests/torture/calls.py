@@ -1,6 +1,7 @@
 """Failing calls: each system call of a command or of the daemon fails once with each error, and is killed once."""
 
 import collections
+import errno
 import multiprocessing
 import os
 import pathlib
@@ -161,6 +162,11 @@ class CommandCalls:
                        f"{pack} is none of {allowed} after status {status}")
 
 
+def words(error):
+    """The words that the system has for an error's name; `None` for a kill."""
+    return None if error == KILL else os.strerror(getattr(errno, error))
+
+
 class DaemonCalls:
     """Calls of the daemon."""
 
@@ -224,7 +230,7 @@ class DaemonCalls:
         if status > 0:
             expect("stagepackd: error: " in said, f"it ended with {status} and said no error: {said[-800:]}")
         # A client that could not go on has to have been told, or the daemon to have ended.
-        self.actions.check(place, facts, 1 << 30)
+        self.actions.check(place, facts, 1 << 30, fault=words(point[2]))
         return True
 
 
