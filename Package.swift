@@ -140,7 +140,8 @@ let package = Package(
         library(
             "StageDaemon",
             [
-                "StageConditions", "StageControl", "StageDigest", "StageModel", "StageSystem",
+                "CSystemd", "StageConditions", "StageControl", "StageDigest", "StageModel",
+                "StageSystem",
                 "StageTransfer", database, deque, heap, httpServer, logging, nio, nioCore,
                 system,
             ]

@@ -3,6 +3,7 @@
 #pragma once
 #include <sys/stat.h>
 #include <systemd/sd-bus.h>
+#include <systemd/sd-daemon.h>
 
 #define STAGE_BUS_CHECKED __attribute__((warn_unused_result))
 

@@ -7,6 +7,9 @@ import StageTransfer
 public import SystemPackage
 
 /// The daemon: transfers that outlive whoever asked for them.
+///
+/// A service manager's socket is taken where the environment of the process names one, and it is told what
+/// it wants to know there (sd_listen_fds(3), sd_notify(3)).
 public struct Daemon: Sendable {
     /// The directory with everything that it must not forget.
     public var state: FilePath
@@ -16,8 +19,6 @@ public struct Daemon: Sendable {
     public var configuration: DaemonConfiguration
     /// What it calls itself.
     public var version: String
-    /// Its environment, of which the service manager's variables count.
-    public var environment: [String: String]
 
     private let logger: Logger
 
@@ -27,14 +28,12 @@ public struct Daemon: Sendable {
         socket: FilePath,
         configuration: DaemonConfiguration,
         version: String,
-        environment: [String: String],
         logger: Logger
     ) {
         self.state = state
         self.socket = socket
         self.configuration = configuration
         self.version = version
-        self.environment = environment
         self.logger = logger
     }
 
@@ -90,8 +89,7 @@ public struct Daemon: Sendable {
     }
 
     private func listeningSocket() throws(DaemonError) -> (CInt, FilePath) {
-        let process = ProcessInfo.processInfo.processIdentifier
-        if let socket = ListeningSocket.inherited(environment: environment, process: process) {
+        if let socket = ListeningSocket.inherited() {
             return (socket, ListeningSocket.path(of: socket) ?? self.socket)
         }
         let isShared = UserIdentity.current.user == 0
@@ -106,10 +104,7 @@ public struct Daemon: Sendable {
         _ reloads: AsyncStream<DaemonConfiguration>,
         sweeping known: (tasks: Set<Int64>, last: Int64)
     ) async throws(DaemonError) {
-        let notifier = ServiceNotifier(
-            environment: environment,
-            process: ProcessInfo.processInfo.processIdentifier
-        )
+        let notifier = ServiceNotifier()
         let server = ControlServer(
             responder: ControlResponder(broker: broker, version: version, logger: logger),
             logger: logger

@@ -1,3 +1,4 @@
+import CSystemd
 import FoundationEssentials
 import Glibc
 import StageSystem
@@ -7,12 +8,8 @@ import SystemPackage
 enum ListeningSocket {
     /// Takes the socket that the service manager opened (sd_listen_fds(3)), or returns `nil` if it
     /// opened none.
-    static func inherited(environment: [String: String], process: Int32) -> CInt? {
-        guard environment["LISTEN_PID"].flatMap({ Int32($0) }) == process,
-            environment["LISTEN_FDS"].flatMap({ Int($0) }) ?? 0 >= 1
-        else { return nil }
-        let descriptor: CInt = 3
-        return fcntl(descriptor, F_SETFD, FD_CLOEXEC) == 0 ? descriptor : nil
+    static func inherited() -> CInt? {
+        sd_listen_fds(0) >= 1 ? SD_LISTEN_FDS_START : nil
     }
 
     /// The path of a listening socket, or `nil` if it has none.

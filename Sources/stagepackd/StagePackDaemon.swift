@@ -71,7 +71,6 @@ struct StagePackDaemon: AsyncParsableCommand {
                 socket: FilePath(socket ?? paths.socket),
                 configuration: try Self.settings(file, isRequired: isRequired),
                 version: Self.configuration.version,
-                environment: environment,
                 logger: logger
             )
             try await Self.run(daemon, logger) { () throws(DaemonError) in
