@@ -157,7 +157,8 @@ let package = Package(
         library(
             "StageOnDemand",
             [
-                "StageContainer", "StageEngine", "StageModel", "StagePack", "StageTransfer",
+                "StageArchive", "StageContainer", "StageEngine", "StageModel", "StagePack",
+                "StageTransfer",
                 logging,
                 system,
             ]

@@ -44,7 +44,7 @@ public struct EngineFetcher: PackFetcher {
         } catch .cancelled {
             throw CancellationError()
         } catch {
-            throw FetchFailure(reason: error.description, retry: error.retryAdvice)
+            throw FetchFailure(error)
         }
     }
 
@@ -74,7 +74,7 @@ public struct EngineFetcher: PackFetcher {
         } catch .noSuchFile(_, .isMissing) {
             throw PackStoreError.fileNotFound(file.text)
         } catch {
-            throw FetchFailure(reason: error.description, retry: error.retryAdvice)
+            throw FetchFailure(error)
         }
     }
 
@@ -91,7 +91,7 @@ public struct EngineFetcher: PackFetcher {
         } catch .cancelled {
             throw CancellationError()
         } catch {
-            throw FetchFailure(reason: error.description, retry: error.retryAdvice)
+            throw FetchFailure(error)
         }
     }
 
@@ -201,23 +201,6 @@ extension FetchProgress {
         case .waiting(let reason, _): waitingFor = reason
         case .waitingForOther: waitingFor = "another process"
         case .queued, .receiving, .unpacking, .publishing, .ended: break
-        }
-    }
-}
-
-extension StageError {
-    /// When trying again makes sense.
-    fileprivate var retryAdvice: RetryAdvice {
-        switch self {
-        case .manifestUnavailable(let error), .transfer(let error):
-            switch error.retryAdvice {
-            case .soon: .now
-            case .later: .later
-            case .never: .never
-            }
-        case _ where isOutOfSpace: .later
-        case .cancelled: .now
-        default: .never
         }
     }
 }

@@ -98,7 +98,11 @@ public struct CommandFetcher: PackFetcher {
     ) async throws -> CommandEnding? {
         // What is not UTF-8 is mended on the way, and would be another directory.
         guard FilePath(container.string) == container else {
-            throw FetchFailure(reason: "the path of the container is not UTF-8", retry: .never)
+            throw FetchFailure(
+                .containerUnusable,
+                reason: "the path of the container is not UTF-8",
+                retry: .never
+            )
         }
         var options = PlatformOptions()
         options.teardownSequence = [
@@ -168,10 +172,33 @@ private struct CommandEnding {
     /// What the command said of the failure: `told` where it said that much, else what there is.
     func failure(_ told: CommandReport.Failure?) -> FetchFailure {
         if let told = told ?? reports.lazy.compactMap(\.error).first {
-            return FetchFailure(reason: told.message, retry: told.retry)
+            let kind = FetchFailure.Kind(exitStatus: told.status)
+            return FetchFailure(kind, reason: told.message, retry: told.retry)
         }
+        let kind = exitStatus.map(FetchFailure.Kind.init(exitStatus:)) ?? .other
         let reason = message.isEmpty ? "the command ended: \(status)" : message
-        return FetchFailure(reason: reason, retry: .later)
+        return FetchFailure(kind, reason: reason, retry: .later)
+    }
+}
+
+extension FetchFailure.Kind {
+    /// Creates the kind that an exit status of the command stands for (stagepack(1)).
+    fileprivate init(exitStatus: Int) {
+        self =
+            switch exitStatus {
+            case 10: .manifestUnavailable
+            case 11, 12: .manifestInvalid
+            case 13: .unknownPack
+            case 20: .unreachable
+            case 21: .refused
+            case 22, 30: .contentInvalid
+            case 23: .loginRequired
+            case 40: .outOfSpace
+            case 41: .containerUnusable
+            case 43: .pinned
+            case 75, 130: .interrupted
+            default: .other
+            }
     }
 }
 
@@ -191,6 +218,7 @@ private struct CommandReport: Decodable {
     struct Failure: Decodable {
         var message: String
         var retry: RetryAdvice
+        var status: Int
     }
 
     /// What the command printed: a report for each manifest, or one of the command's own failure.

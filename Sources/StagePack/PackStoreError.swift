@@ -36,20 +36,6 @@ public indirect enum PackStoreError: Error, Equatable, Sendable {
     case cancelled
 }
 
-/// What a fetcher says of a pack that it could not fetch.
-public struct FetchFailure: Error, Equatable, Sendable {
-    /// The reason, as a sentence fragment a person can read.
-    public var reason: String
-    /// When trying again makes sense.
-    public var retry: RetryAdvice
-
-    /// Creates a failure from its parts.
-    public init(reason: String, retry: RetryAdvice) {
-        self.reason = reason
-        self.retry = retry
-    }
-}
-
 /// When trying again makes sense.
 public enum RetryAdvice: String, Equatable, Sendable, Codable {
     /// At once, or whenever the user asks: nothing stands in the way for good.

@@ -115,10 +115,68 @@ struct OnDemandTests {
         let store = try store(world)
         let error = await failure { try await store.loadPack("aurora") }
         let reason = "pack 'aurora': '\(world.server.url(pack.path))' was answered with status 404"
-        #expect(error == .fetchFailed(try .aurora, FetchFailure(reason: reason, retry: .later)))
+        #expect(
+            error
+                == .fetchFailed(try .aurora, FetchFailure(.refused, reason: reason, retry: .later))
+        )
         let unknown = await failure { try await store.loadPack("borealis") }
-        let words = FetchFailure(reason: "the manifest has no pack 'borealis'", retry: .never)
+        let words = FetchFailure(
+            .unknownPack,
+            reason: "the manifest has no pack 'borealis'",
+            retry: .never
+        )
         #expect(unknown == .fetchFailed(try PackID("borealis"), words))
+    }
+
+    /// What goes wrong with the pack, or with the manifest.
+    enum Obstacle: CaseIterable {
+        case server, login, refusal, otherContent, noArchive, space
+        case manifestServer, manifestLogin, manifestContent, noPack
+
+        var kind: FetchFailure.Kind {
+            switch self {
+            case .server: .unreachable
+            case .login, .manifestLogin: .loginRequired
+            case .refusal: .refused
+            case .otherContent, .noArchive: .contentInvalid
+            case .space: .outOfSpace
+            case .manifestServer: .manifestUnavailable
+            case .manifestContent: .manifestInvalid
+            case .noPack: .unknownPack
+            }
+        }
+    }
+
+    @Test(arguments: Fetching.allCases, Obstacle.allCases)
+    func anApplicationIsToldWhatStandsInTheWay(
+        by fetching: Fetching,
+        _ obstacle: Obstacle
+    ) async throws {
+        var world = try World()
+        let server = world.server
+        var pack = try SamplePack.small(.aurora)
+        if obstacle == .space { pack.pack.installedSize = .kibibytes(1 << 32) }
+        if obstacle == .noArchive {
+            pack = SamplePack(try .aurora, archive: Array("no archive".utf8), pack.files)
+        }
+        try world.publish(obstacle == .noPack ? [] : [pack])
+        switch obstacle {
+        case .server: server.answer(pack.path, with: Answer.content(pack.archive).cut(after: 9))
+        case .login: server.answer(pack.path, with: .status(511))
+        case .refusal: server.answer(pack.path, with: .status(403))
+        case .otherContent: server.answer(pack.path, with: .content(pack.archive.reversed()))
+        case .manifestServer: server.answer("/manifest.json", with: .status(404))
+        case .manifestLogin: server.answer("/manifest.json", with: .status(511))
+        case .manifestContent: server.answer("/manifest.json", with: .content(Array("{}".utf8)))
+        case .noArchive, .space, .noPack: break
+        }
+        let store = try store(world, by: fetching)
+        let error = await failure { try await store.loadPack("aurora") }
+        guard case .fetchFailed(_, let failure) = error else {
+            Issue.record("expected a failure of the fetch, found \(String(describing: error))")
+            return
+        }
+        #expect(failure.kind == obstacle.kind, "\(failure)")
     }
 
     @Test func nothingIsFetchedIntoAnotherContainerThanOneThatIsNotUTF8() async throws {
@@ -134,6 +192,7 @@ struct OnDemandTests {
         let store = PackStore(containers: [path], fetcher: fetcher)
         let error = await failure { try await store.loadPack("aurora") }
         let words = FetchFailure(
+            .containerUnusable,
             reason: "the path of the container is not UTF-8",
             retry: .never
         )
