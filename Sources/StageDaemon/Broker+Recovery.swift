@@ -1,6 +1,7 @@
 import FoundationEssentials
 import Logging
 import StageControl
+import StageModel
 import StageSystem
 
 extension Broker {
@@ -90,7 +91,11 @@ extension Broker {
         guard let event = task.outcome else { return await fail(task, FullTask.loss) }
         let isPlaced: Bool
         do throws(FileError) {
-            isPlaced = try store.finishPlacing(record, of: session.record.user)
+            isPlaced = try store.finishPlacing(
+                record,
+                size: event.bytesReceived ?? .zero,
+                of: session.record.user
+            )
         } catch {
             throw .file(error)
         }

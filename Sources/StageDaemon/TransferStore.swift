@@ -89,10 +89,14 @@ struct TransferStore: Sendable {
         return true
     }
 
-    /// Gives verified content its place after a crash, and returns whether it is there.
-    func finishPlacing(_ task: TaskRecord, of user: UInt32) throws(FileError) -> Bool {
+    /// Gives verified content of a size its place after a crash, and returns whether it is there.
+    func finishPlacing(
+        _ task: TaskRecord,
+        size: ByteCount,
+        of user: UInt32
+    ) throws(FileError) -> Bool {
         if try !isStaged(task.id, user: user) {
-            guard let part = try generation(of: task.part) else { return false }
+            guard let part = try verifiedFile(of: task.part, size: size) else { return false }
             _ = try stage(part, as: task.id, for: user)
             try directory(of: user).synchronize()
         }
@@ -100,15 +104,25 @@ struct TransferStore: Sendable {
         return true
     }
 
-    /// The file of the current generation of a part; of one without a record, the only one there is.
-    private func generation(of name: String) throws(FileError) -> FilePath.Component? {
-        guard let component = FilePath.Component(name) else { return nil }
-        // One that cannot be read is fetched again.
-        if let part = try? PartFile.open(component, in: parts), part.total == part.length {
-            return part.fileName
+    /// The newest generation of a part that has all of the content; `nil` if none has.
+    ///
+    /// Not by way of ``PartFile``, which after another boot cuts a file off behind what its record calls
+    /// durable. Verified content is on disk whatever the record says.
+    private func verifiedFile(
+        of name: String,
+        size: ByteCount
+    ) throws(FileError) -> FilePath.Component? {
+        let prefix = name + ".part."
+        var newest: (generation: Int, file: FilePath.Component)?
+        for file in try parts.entries().map(\.name) where file.string.hasPrefix(prefix) {
+            let status = try parts.status(FilePath(file))
+            guard let generation = Int(file.string.dropFirst(prefix.count)),
+                generation > newest?.generation ?? 0,
+                status?.kind == .file, status?.size == size.rawValue
+            else { continue }
+            newest = (generation, file)
         }
-        let files = try parts.entries().map(\.name).filter { $0.string.hasPrefix(name + ".part.") }
-        return files.count == 1 ? files.first : nil
+        return newest?.file
     }
 
     /// Removes the complete file of a task, if its user has left it there.

@@ -5,16 +5,18 @@ import multiprocessing
 import os
 import pathlib
 import traceback
+import uuid
 
 import disk
 from world import Failure
 
 
 def begin_new_boot(directory):
-    """Has the kernel name another boot, as after a cut."""
+    """Has the kernel name another boot from now on, as after a cut."""
     name = directory / "boot_id"
-    if not name.exists():
-        name.write_text("00000000-0000-4000-8000-000000000001\n")
+    mounted = name.exists()
+    name.write_text(f"{uuid.uuid4()}\n")
+    if not mounted:
         disk.mount_call(name, "/proc/sys/kernel/random/boot_id", None, 4096, None)
 
 
