@@ -35,19 +35,7 @@ extension Broker {
             }
             admit(record, at: now)
         }
-        for record in verified {
-            do throws(DaemonError) {
-                try await complete(record)
-            } catch {
-                // One user's trouble keeps no daemon from starting.
-                logger.error("A file could not be staged", metadata: ["error": "\(error)"])
-                await attempt { () throws(DaemonError) in
-                    try await self.journal.reopen(record.id)
-                }
-                admit(record, at: now)
-                scheduler.paused(record.id, Hold(.disk, until: now + Self.diskWait), at: now)
-            }
-        }
+        for record in verified { await complete(record) }
         let store = store
         let known = try await journal.taskNumbers()
         await attempt { () throws(DaemonError) in
@@ -83,9 +71,22 @@ extension Broker {
         }
     }
 
-    /// Ends a task whose content was verified before the daemon died: gives the file its place, and then
-    /// records the end.
-    private func complete(_ record: TaskRecord) async throws(DaemonError) {
+    /// Ends a task whose content was verified before the daemon died.
+    ///
+    /// Where that fails, the task waits and is ended later: one user's trouble keeps no daemon from starting,
+    /// and no attempt may write into content that the journal calls good.
+    func complete(_ record: TaskRecord) async {
+        do throws(DaemonError) {
+            try await place(record)
+        } catch {
+            logger.error("A file could not be staged", metadata: ["error": "\(error)"])
+            admit(record, at: .now)
+            scheduler.paused(record.id, Hold(.disk, until: .now + Self.diskWait), at: .now)
+        }
+    }
+
+    /// Gives the file of a task its place, and then records the end; fetches again what is not there.
+    private func place(_ record: TaskRecord) async throws(DaemonError) {
         guard let session = sessions[record.session], let task = try await journal.task(record.id)
         else { return }
         guard let event = task.outcome else { return await fail(task, FullTask.loss) }

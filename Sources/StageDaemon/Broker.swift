@@ -235,6 +235,13 @@ actor Broker {
                 await fail(task, FullTask.loss)
                 return nil
             }
+            guard task.record.state != .verified else {
+                _ = hasEnded(id)
+                scheduler.remove(id)
+                await complete(task.record)
+                turn()
+                return nil
+            }
             // What an attempt comes to is written down, too.
             let used = try await journal.usage(of: session.record.user)
             guard used <= configuration.journalPerUser.rawValue else {

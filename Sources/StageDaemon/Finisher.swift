@@ -80,7 +80,7 @@ actor Finisher {
                 try store.parts.file(reading: FilePath(item.file))?.synchronize()
             }
         }
-        try await journal.verified(items.map { ($0.task, $0.event) })
+        try await journal.verified(items)
         return await withBlockingThread { store.place(items) }
     }
 

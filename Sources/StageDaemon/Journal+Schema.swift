@@ -41,6 +41,7 @@ extension Journal {
             created REAL NOT NULL,
             deadline REAL NOT NULL,
             part TEXT NOT NULL,
+            file TEXT,
             request BLOB NOT NULL,
             outcome BLOB,
             UNIQUE (session, token)

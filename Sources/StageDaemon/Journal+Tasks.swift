@@ -1,6 +1,7 @@
 import Foundation
 import GRDB
 import StageControl
+import SystemPackage
 
 extension Journal {
     /// Makes tasks, all or none, and returns their records in order (P1).
@@ -171,15 +172,17 @@ extension Journal {
         }
     }
 
-    /// Writes down that the content of tasks is here and good, and what will be said of it (P5).
-    func verified(_ outcomes: [(id: Int64, event: SessionEvent)]) async throws(DaemonError) {
+    /// Writes down that the content of tasks is good, in which files it is, and what will be said of it (P5).
+    func verified(_ items: [Finisher.Item]) async throws(DaemonError) {
         try await write { database in
             let statement = try database.cachedStatement(
-                sql: "UPDATE task SET state = 1, outcome = ? WHERE id = ? AND state = 0"
+                sql: """
+                    UPDATE task SET state = 1, file = ?, outcome = ? WHERE id = ? AND state = 0
+                    """
             )
-            for outcome in outcomes {
+            for item in items {
                 try statement.execute(arguments: [
-                    try ControlFormat.encode(outcome.event), outcome.id,
+                    item.file.string, try ControlFormat.encode(item.event), item.task,
                 ])
             }
         }
@@ -320,7 +323,7 @@ extension Journal {
     func reopen(_ id: Int64) async throws(DaemonError) {
         try await write { database in
             try database.execute(
-                sql: "UPDATE task SET state = 0, outcome = NULL WHERE id = ?",
+                sql: "UPDATE task SET state = 0, file = NULL, outcome = NULL WHERE id = ?",
                 arguments: [id]
             )
         }

@@ -33,7 +33,7 @@ extension Journal {
         let columns =
             switch table {
             case "session": ["identifier", "rights", "configuration", "relaunch"]
-            case "task": ["token", "host", "part", "request", "outcome"]
+            case "task": ["token", "host", "part", "file", "request", "outcome"]
             case "event": ["body"]
             default: ["token", "part", "url"]
             }

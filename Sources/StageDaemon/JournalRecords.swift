@@ -28,11 +28,14 @@ struct TaskRecord: Sendable {
     var deadline: Date
     /// The name of its part file, or of the copy of the file to upload.
     var part: String
+    /// The name of the file with the content, once that is verified.
+    var file: String?
     /// The number of the user who created it: the session's, or a member of its group.
     var creator: UInt32
 
     static let columns = """
-        id, session, state, host, priority, needs, blocks, earliest, created, deadline, part, creator
+        id, session, state, host, priority, needs, blocks, earliest, created, deadline, part, file,
+        creator
         """
 
     init(_ row: Row) {
@@ -47,6 +50,7 @@ struct TaskRecord: Sendable {
         created = Date(timeIntervalSince1970: row["created"])
         deadline = Date(timeIntervalSince1970: row["deadline"])
         part = row["part"]
+        file = row["file"]
         creator = row["creator"]
     }
 }

@@ -37,7 +37,7 @@ extension NewTask {
         return Int((value * Double(highestPriority)).rounded())
     }
 
-    /// What a priority of 1 is to the scheduler, so large that values that a client tells apart stay apart.
+    /// What a priority of 1 is to the scheduler, so large that values of usual sizes stay apart.
     static let highestPriority = 1_000_000_000
 }
 

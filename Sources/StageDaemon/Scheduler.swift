@@ -151,10 +151,12 @@ struct Scheduler {
         }
     }
 
-    /// Takes note that an attempt is over and the transfer is not; `hold` says when it goes on.
+    /// Takes note that an attempt is over, or not to begin now, and the transfer is not; `hold` says when it
+    /// goes on.
     mutating func paused(_ id: Int64, _ hold: Hold?, at now: Date) {
         guard var item = items[id] else { return }
         if item.phase == .running || item.phase == .stopping { release(id, item) }
+        if item.phase == .queued { queues[item.user]?.withdraw(id) }
         item.phase = .held
         if let hold { item.notBefore = hold }
         items[id] = item

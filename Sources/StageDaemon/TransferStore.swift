@@ -96,33 +96,17 @@ struct TransferStore: Sendable {
         of user: UInt32
     ) throws(FileError) -> Bool {
         if try !isStaged(task.id, user: user) {
-            guard let part = try verifiedFile(of: task.part, size: size) else { return false }
-            _ = try stage(part, as: task.id, for: user)
+            // Not by way of a ``PartFile``: after another boot that cuts a file off behind what its record
+            // calls durable, and verified content is on disk whatever the record says.
+            guard let file = task.file.flatMap({ FilePath.Component($0) }),
+                let status = try parts.status(FilePath(file)),
+                status.kind == .file, status.size == size.rawValue
+            else { return false }
+            _ = try stage(file, as: task.id, for: user)
             try directory(of: user).synchronize()
         }
         try removeFiles(of: task.part)
         return true
-    }
-
-    /// The newest generation of a part that has all of the content; `nil` if none has.
-    ///
-    /// Not by way of ``PartFile``, which after another boot cuts a file off behind what its record calls
-    /// durable. Verified content is on disk whatever the record says.
-    private func verifiedFile(
-        of name: String,
-        size: ByteCount
-    ) throws(FileError) -> FilePath.Component? {
-        let prefix = name + ".part."
-        var newest: (generation: Int, file: FilePath.Component)?
-        for file in try parts.entries().map(\.name) where file.string.hasPrefix(prefix) {
-            let status = try parts.status(FilePath(file))
-            guard let generation = Int(file.string.dropFirst(prefix.count)),
-                generation > newest?.generation ?? 0,
-                status?.kind == .file, status?.size == size.rawValue
-            else { continue }
-            newest = (generation, file)
-        }
-        return newest?.file
     }
 
     /// Removes the complete file of a task, if its user has left it there.

@@ -197,7 +197,9 @@ extension StageError {
     public var isOutOfSpace: Bool {
         switch self {
         case .noSpace, .transfer(.outOfSpace): true
-        case .content(.fileSystem(let error)), .container(.file(let error)): error.isOutOfSpace
+        case .content(.fileSystem(let error)), .container(.file(let error)),
+            .transfer(.storage(let error)):
+            error.isOutOfSpace
         default: false
         }
     }

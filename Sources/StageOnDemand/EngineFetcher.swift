@@ -107,8 +107,8 @@ public struct EngineFetcher: PackFetcher {
         var planner = try Planner(manifest: manifest.manifest, container: container)
         planner.applicationVersion = source.applicationVersion
         let plan = try planner.plan(for: .packs([id]), in: container.reader)
-        if case .refuse(.noSpace(let needed, let available)) = plan.entries.first?.decision {
-            throw .noSpace(needed: needed, available: available)
+        if case .refuse(let refusal) = plan.entries.first?.decision {
+            throw StageError(refusal, of: id, manifest: source.urls.first ?? "")
         }
         _ = try container.evict(plan.evictions)
         let progress = Mutex(StagingProgress(plan))
@@ -202,5 +202,25 @@ extension FetchProgress {
         case .waitingForOther: waitingFor = "another process"
         case .queued, .receiving, .unpacking, .publishing, .ended: break
         }
+    }
+}
+
+extension StageError {
+    /// Creates the error that the refusal of a single pack is, in a plan without quota and restrictions.
+    fileprivate init(_ refusal: Plan.Refusal, of id: PackID, manifest url: String) {
+        self =
+            switch refusal {
+            case .noSpace(let needed, let available), .exceedsQuota(let needed, let available),
+                .exceedsAllowance(_, let needed, let available):
+                .noSpace(needed: needed, available: available)
+            case .disallowedDomain(let hosts):
+                .transfer(.unacceptable(url: url, .domain(hosts.joined(separator: ", "))))
+            case .pinned(let pin): .container(.pinned(id, version: pin.version))
+            case .otherVersion(let required, let installed):
+                .manifestRefused(
+                    url: url,
+                    .otherVersion(required: required, installed: installed)
+                )
+            }
     }
 }

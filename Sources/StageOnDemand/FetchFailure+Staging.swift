@@ -2,6 +2,7 @@ import StageArchive
 import StageContainer
 import StageEngine
 import StagePack
+import StageSystem
 import StageTransfer
 
 extension FetchFailure {
@@ -21,15 +22,16 @@ extension FetchFailure.Kind {
             case .manifestUnavailable(.outOfSpace): .outOfSpace
             case .manifestUnavailable(.cancelled), .cancelled: .interrupted
             case .manifestUnavailable: .manifestUnavailable
-            case .manifestInvalid, .manifestRefused: .manifestInvalid
+            case .manifestInvalid, .manifestRefused, .noSuchFile(_, .isForOtherVersion):
+                .manifestInvalid
             case .unknownPack: .unknownPack
             case .transfer(let error): Self(error)
             case .content(.cancelled): .interrupted
-            case .content(.fileSystem), .content(.notConfined): .containerUnusable
+            case .content(.fileSystem(let error)), .container(.file(let error)): Self(error)
+            case .content(.notConfined): .containerUnusable
             case .content, .index, .incompleteContent: .contentInvalid
             case .container(.pinned): .pinned
-            case .container(.missing), .container(.unknownFormat), .container(.damagedRecord),
-                .container(.file):
+            case .container(.missing), .container(.unknownFormat), .container(.damagedRecord):
                 .containerUnusable
             default: .other
             }
@@ -43,9 +45,14 @@ extension FetchFailure.Kind {
             case .captivePortal: .loginRequired
             case .wrongSize, .wrongDigest: .contentInvalid
             case .outOfSpace: .outOfSpace
-            case .storage: .containerUnusable
+            case .storage(let error): Self(error)
             case .cancelled: .interrupted
             }
+    }
+
+    private init(_ error: FileError) {
+        // Of what the system refuses for a while, the reason tells.
+        self = error.isRefusedByLimit ? .other : .containerUnusable
     }
 }
 

@@ -1,6 +1,6 @@
-/// What a fetcher says of a pack that it could not fetch.
+/// The reason why a fetcher could not fetch a pack.
 public struct FetchFailure: Error, Equatable, Sendable {
-    /// What stands in the way, for an application that tells its users in words of its own.
+    /// The obstacles that there are, for an application that tells its users in words of its own.
     @nonexhaustive
     public enum Kind: Equatable, Sendable, CaseIterable {
         /// There was no connection, no answer, or no end of it.
@@ -15,7 +15,7 @@ public struct FetchFailure: Error, Equatable, Sendable {
         case manifestInvalid
         /// The manifest has no such pack.
         case unknownPack
-        /// What was received is not what the manifest names, or cannot be a pack.
+        /// The content is not the one that the manifest names, or cannot be a pack.
         case contentInvalid
         /// There is no room on the file system, or in the quota of the container.
         case outOfSpace
@@ -23,13 +23,14 @@ public struct FetchFailure: Error, Equatable, Sendable {
         case containerUnusable
         /// The pack is pinned to the version that is staged.
         case pinned
-        /// The fetch was interrupted, and the next one goes on where it ended.
+        /// The fetch was interrupted, its time was up, or it may not use the network: the next one goes on
+        /// where it ended.
         case interrupted
-        /// The reason says it.
+        /// An obstacle of another kind: the reason names it.
         case other
     }
 
-    /// What stands in the way.
+    /// The obstacle.
     public var kind: Kind
     /// The reason, as a sentence fragment a person can read.
     public var reason: String

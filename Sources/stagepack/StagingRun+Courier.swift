@@ -27,7 +27,7 @@ extension StagingRun {
         }
     }
 
-    /// What completes the staging of an application.
+    /// The command that completes the staging of an application.
     private static func handler(_ application: String) -> [String]? {
         let link = try? Directory.open("/proc/self").link("exe")
         return link.map { [$0, "prefetch", "--app", application, "--event", "periodic"] }

@@ -130,6 +130,16 @@ struct SchedulerTests {
         #expect(scheduler.turn(at: start).start == [1])
     }
 
+    @Test func aTransferThatIsPutOffBeforeItRanWaits() {
+        var scheduler = Scheduler(limits: .init(total: 1, perHost: 1))
+        scheduler.add(1, item(), at: start)
+        scheduler.paused(1, Hold(.disk, until: start + 15), at: start)
+        #expect(scheduler.turn(at: start).start == [])
+        #expect(scheduler.turn(at: start + 14).start == [])
+        #expect(scheduler.turn(at: start + 15).start == [1])
+        #expect(scheduler.turn(at: start + 16).start == [])
+    }
+
     @Test func whatIsToStopIsToldOnceAndGivesItsPlaceUpWhenItHasStopped() {
         var scheduler = Scheduler(limits: .init(total: 1, perHost: 1))
         scheduler.add(1, item(), at: start)

@@ -13,27 +13,62 @@ import Testing
     .enabled("killing at system calls takes strace") { await Tracer.isAvailable }
 )
 struct VerifiedContentTests {
-    @Test func verifiedContentGetsItsPlaceAfterAnotherBoot() async throws {
-        let daemon = try DaemonProcess.required()
-        let server = TestServer.current
-        let body = content(300_000)
-        server.answer("/a", with: .content(body))
+    private let daemon: DaemonProcess
+    private let server = TestServer.current
+    private let body = content(300_000)
+
+    init() throws {
+        daemon = try .required()
         try daemon.configure(#"{"settlingTime": 0}"#)
+        server.answer("/a", with: .content(body))
+    }
+
+    /// Starts the daemon with a fault at its first renaming into its user's directory.
+    private func start(with fault: String) async throws {
         let place = daemon.state.appending("staged/\(UserIdentity.current.user)").string
         let renames = "rename,renameat,renameat2"
         try await daemon.start(by: [
             "/usr/bin/strace", "-f", "-qq", "-o", "/dev/null", "-e", "signal=none", "-P", place,
-            "-e", "trace=\(renames)", "-e", "inject=\(renames):signal=KILL:when=1",
+            "-e", "trace=\(renames)", "-e", "inject=\(renames):\(fault):when=1",
         ])
+    }
+
+    /// Has the daemon fetch a file, and kills it before the file gets its place; returns the task.
+    private func fetchWithoutPlace() async throws -> Int64 {
+        try await start(with: "signal=KILL")
         try await daemon.makeSession()
         let id = try await daemon.download(server.url("/a"))
         _ = try await daemon.end()
-        try changeBoot(of: id, in: try Directory.open(daemon.state.appending("parts")))
-        try await daemon.start()
+        return id
+    }
+
+    private func expectContent() async throws {
         let event = try #require(try await daemon.outcomes().first)
         #expect(event.kind == .completed)
         #expect(try bytes(of: FilePath(try #require(event.location))) == body)
         #expect(server.requests(for: "/a").count == 1)
+    }
+
+    @Test func verifiedContentGetsItsPlaceAfterAnotherBoot() async throws {
+        let id = try await fetchWithoutPlace()
+        let parts = try Directory.open(daemon.state.appending("parts"))
+        try changeBoot(of: id, in: parts)
+        // A file that an earlier version of the part has left is not the one that was verified.
+        let other = try #require(FilePath.Component("task-\(id).part.7"))
+        try parts.write(content(300_000, seed: 7), to: other, durably: false)
+        try await daemon.start()
+        try await expectContent()
+    }
+
+    @Test func verifiedContentWaitsForItsPlace() async throws {
+        let id = try await fetchWithoutPlace()
+        try await start(with: "error=ENOSPC")
+        #expect(try await daemon.client.task(id).holds.map(\.reason) == [.disk])
+        // It is tried again after 15 seconds, by another thread perhaps, which strace gives the fault once more.
+        try await poll("it is never tried again") {
+            try await daemon.client.task(id).state == .completed
+        }
+        try await expectContent()
     }
 
     /// Has the record of a part say that another run of the kernel wrote it.

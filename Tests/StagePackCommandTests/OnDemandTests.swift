@@ -128,7 +128,7 @@ struct OnDemandTests {
         #expect(unknown == .fetchFailed(try PackID("borealis"), words))
     }
 
-    /// What goes wrong with the pack, or with the manifest.
+    /// The obstacles that a pack or a manifest meets.
     enum Obstacle: CaseIterable {
         case server, login, refusal, otherContent, noArchive, space
         case manifestServer, manifestLogin, manifestContent, noPack
