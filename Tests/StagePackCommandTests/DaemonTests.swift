@@ -161,7 +161,7 @@ struct DaemonTests {
     @Test func theDaemonOrdersPacksAsTheirPublisherDoes() async throws {
         var installed = try await Installed()
         let priorities: [(String, Int)] = [
-            ("usual", 0), ("last", .min), ("third", 1), ("first", .max), ("second", 2),
+            ("usual", 0), ("last", .min), ("third", 5000), ("first", .max), ("second", 6000),
         ]
         let packs = try priorities.map { id, priority in
             var pack = try SamplePack.small(try PackID(id))
