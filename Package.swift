@@ -141,9 +141,8 @@ let package = Package(
             "StageDaemon",
             [
                 "CSystemd", "StageConditions", "StageControl", "StageDigest", "StageModel",
-                "StageSystem",
-                "StageTransfer", database, deque, heap, httpServer, logging, nio, nioCore,
-                system,
+                "StageSystem", "StageTransfer", database, deque, heap, httpServer, logging, nio,
+                nioCore, system,
             ]
         ),
         library("WallpaperStore", ["StagePack"]),
@@ -158,9 +157,7 @@ let package = Package(
             "StageOnDemand",
             [
                 "StageArchive", "StageContainer", "StageEngine", "StageModel", "StagePack",
-                "StageTransfer",
-                logging,
-                system,
+                "StageTransfer", logging, system,
             ]
         ),
 

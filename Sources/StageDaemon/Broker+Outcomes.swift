@@ -127,7 +127,7 @@ extension Broker {
             // It is taken up at the next start.
             logger.error("A task could not be read", metadata: ["error": "\(error)"])
         }
-        scheduler.paused(id, Hold(.disk, until: .now + Self.diskWait), at: .now)
+        waitForDisk(id)
         turn()
     }
 
@@ -167,6 +167,11 @@ extension Broker {
 
     /// How long nothing runs when the disk was found full, until it is looked at again.
     static let diskWait = 15.0
+
+    /// Puts a task off whose file or record the disk has refused.
+    func waitForDisk(_ id: Int64) {
+        scheduler.paused(id, Hold(.disk, until: .now + Self.diskWait), at: .now)
+    }
 
     /// Starts nothing until there is space again.
     func holdForSpace() {
@@ -209,7 +214,7 @@ extension Broker {
             // Asked again, the server asks again.
             logger.error("A challenge was not recorded", metadata: ["error": "\(error)"])
             scheduler.change(id, at: .now) { $0.blocks.remove(.authentication) }
-            scheduler.paused(id, Hold(.disk, until: .now + Self.diskWait), at: .now)
+            waitForDisk(id)
         }
     }
 

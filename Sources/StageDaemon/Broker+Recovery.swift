@@ -73,15 +73,15 @@ extension Broker {
 
     /// Ends a task whose content was verified before the daemon died.
     ///
-    /// Where that fails, the task waits and is ended later: one user's trouble keeps no daemon from starting,
-    /// and no attempt may write into content that the journal calls good.
+    /// A task that cannot be ended now waits and is ended later: one user's trouble keeps no daemon from
+    /// starting, and no attempt may write into content that the journal calls good.
     func complete(_ record: TaskRecord) async {
         do throws(DaemonError) {
             try await place(record)
         } catch {
             logger.error("A file could not be staged", metadata: ["error": "\(error)"])
             admit(record, at: .now)
-            scheduler.paused(record.id, Hold(.disk, until: .now + Self.diskWait), at: .now)
+            waitForDisk(record.id)
         }
     }
 

@@ -1,4 +1,3 @@
-import FoundationEssentials
 public import Logging
 import StageConditions
 import StageControl

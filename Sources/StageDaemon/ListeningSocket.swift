@@ -1,5 +1,4 @@
 import CSystemd
-import FoundationEssentials
 import Glibc
 import StageSystem
 import SystemPackage

@@ -37,7 +37,7 @@ extension NewTask {
         return Int((value * Double(highestPriority)).rounded())
     }
 
-    /// What a priority of 1 is to the scheduler, so large that values of usual sizes stay apart.
+    /// The scheduler's number for a priority of 1, so large that values of usual sizes stay apart.
     static let highestPriority = 1_000_000_000
 }
 

@@ -1,11 +1,9 @@
 import CSystemd
-import FoundationEssentials
-import Glibc
 
 /// Tells the service manager how the daemon is (sd_notify(3)), where there is one that listens.
 struct ServiceNotifier: Sendable {
-    /// How often the service manager is told that the daemon is alive; `nil` where it does not want to know
-    /// (sd_watchdog_enabled(3)).
+    /// The time after which the service manager is told again that the daemon is alive; `nil` if it does not
+    /// want to know (sd_watchdog_enabled(3)).
     private let watchdogInterval: Duration?
 
     /// Learns from the environment what the service manager wants of this process.
@@ -15,7 +13,7 @@ struct ServiceNotifier: Sendable {
         watchdogInterval = isWatched ? .microseconds(Int64(clamping: limit / 2)) : nil
     }
 
-    /// Says something, such as `READY=1`.
+    /// Tells the service manager a state, such as `READY=1`.
     func notify(_ text: String) {
         // What cannot be said cannot be said: the daemon works all the same.
         unsafe _ = sd_notify(0, text)

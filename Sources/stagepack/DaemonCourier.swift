@@ -6,7 +6,6 @@ import StageModel
 import StageSystem
 import StageTransfer
 import Synchronization
-import SystemPackage
 
 /// Has the daemon fetch archives, so that they go on arriving when this process has ended.
 ///
