@@ -1,4 +1,5 @@
 import CSystemd
+import Glibc
 
 /// Tells the service manager how the daemon is (sd_notify(3)), where there is one that listens.
 struct ServiceNotifier: Sendable {
