@@ -22,6 +22,8 @@ FURTHER := StagePackCommandTests.(DiskLimitTests|ExtensionAbuseTests|IndexedTest
 TIMED := StageConditionsTests|StageDaemonTests|StagePackCommandTests.DaemonTests|Hook(Guard)?Tests|ShortageTests|PublisherLockTests|ClosedStreamTests|nobodyWhoHoldsALock|theDeadlineOfAHook|aDeadlineIs|aSilentDaemonHoldsNothingUp|InterruptionTests|ExtensionZooTests|whatArrivesIsMadeDurable
 # Tests that start the programs: run a second time against those that are shipped.
 STARTING := StagePackCommandTests|BackgroundAssetsTests.AssetPack|StageDaemonTests
+# Tests that interrupt what a daemon, its workers and commands stage: alone, so that none comes too late for that.
+STAGINGS := DaemonStagingTests|PatientStagingTests
 # Hundreds of misbehaving servers, which keep the processors busy together.
 SERVERS := StagePackCommandTests.Misbehav
 # Content of Debian's, some hundred megabytes of it.
@@ -43,8 +45,9 @@ test: dependencies ## Build and run the tests.
 	swift build --build-tests
 	swift test --skip-build --skip '$(WAITING)|$(FURTHER)|$(TIMED)|$(BUSY)'
 	swift test --skip-build --filter '$(BUSY)' --skip '$(TIMED)'
-	swift test --skip-build --filter '$(WAITING)' --skip '$(FURTHER)|$(LARGE)|$(TIMED)|$(SERVERS)'
+	swift test --skip-build --filter '$(WAITING)' --skip '$(FURTHER)|$(LARGE)|$(TIMED)|$(SERVERS)|$(STAGINGS)'
 	swift test --skip-build --filter '$(SERVERS)'
+	swift test --skip-build --filter '$(STAGINGS)'
 	swift test --skip-build --filter '$(FURTHER)'
 	swift test --skip-build --no-parallel --filter '$(TIMED)'
 	swift test --skip-build --filter '$(LARGE)'
@@ -119,8 +122,9 @@ test-deploy: deb ## Check what deploy/ has, and install the packages where every
 test-release: deb ## Run the tests that start programs against the optimised ones of the package.
 	Scripts/dependencies dbus-daemon libarchive-tools python3-dbusmock strace
 	swift build --build-tests
-	STAGEPACK_TEST_PROGRAMS=$(RELEASE) swift test --skip-build --filter '$(STARTING)' --skip '$(FURTHER)|$(LARGE)|$(TIMED)|$(SERVERS)'
+	STAGEPACK_TEST_PROGRAMS=$(RELEASE) swift test --skip-build --filter '$(STARTING)' --skip '$(FURTHER)|$(LARGE)|$(TIMED)|$(SERVERS)|$(STAGINGS)'
 	STAGEPACK_TEST_PROGRAMS=$(RELEASE) swift test --skip-build --filter '$(FURTHER)'
+	STAGEPACK_TEST_PROGRAMS=$(RELEASE) swift test --skip-build --filter '$(STAGINGS)'
 	STAGEPACK_TEST_PROGRAMS=$(RELEASE) swift test --skip-build --no-parallel --filter 'StageDaemonTests|DaemonTests|Hook(Guard)?Tests|InterruptionTests|aDeadlineIs|aSilentDaemonHoldsNothingUp'
 
 SECONDS_OF_LOAD ?= 600

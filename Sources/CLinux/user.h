@@ -12,6 +12,8 @@ struct stage_user_program {
     char *const *arguments;
     char *const *environment;
     const char *directory;
+    /// What becomes its standard input and output, or -1 for /dev/null.
+    int channel;
     /// The file `cgroup.procs` of the control group that it joins, or -1.
     int control_group;
     /// Whether it takes on the user below.
@@ -43,7 +45,8 @@ STAGE_CHECKED static inline enum stage_user_step stage_become(
         return STAGE_USER_STEP_GROUP;
     }
     int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
-    if (nothing < 0 || stage_take_streams(nothing, nothing, nothing) != 0) {
+    int channel = start->channel < 0 ? nothing : start->channel;
+    if (nothing < 0 || stage_take_streams(channel, channel, nothing) != 0) {
         return STAGE_USER_STEP_STREAMS;
     }
     if (start->changes_user) {
@@ -67,7 +70,7 @@ STAGE_CHECKED static inline enum stage_user_step stage_become(
     return STAGE_USER_STEP_PROGRAM;
 }
 
-/// Starts the program in a session of its own, with nothing open but three streams to /dev/null. A
+/// Starts the program in a session of its own, with nothing open but its three streams. A
 /// report of a child that fails goes to `pipe`, which execve(2) closes. Returns -1 with errno set where
 /// no process could be made.
 STAGE_CHECKED static inline pid_t stage_start_as_user(

@@ -26,6 +26,8 @@ public struct SessionConfiguration: Hashable, Codable, Sendable {
     public var answersChallenges = false
     /// A Unix group whose members see the session and may act on it; the creator must be one.
     public var group: String?
+    /// Whether the session is removed once its tasks have ended and no client is attached.
+    public var isTransient = false
 
     /// Creates the configuration of a session that starts transfers as soon as it can.
     public init() {}
@@ -33,7 +35,7 @@ public struct SessionConfiguration: Hashable, Codable, Sendable {
     private enum CodingKeys: CodingKey {
         case isDiscretionary, allowsExpensiveNetworkAccess, allowsConstrainedNetworkAccess
         case sendsLaunchEvents, handler, maximumConnectionsPerHost, requestTimeout, resourceTimeout
-        case headers, answersChallenges, group
+        case headers, answersChallenges, group, isTransient
     }
 
     /// Decodes a configuration; what is not there has its default.
@@ -53,6 +55,7 @@ public struct SessionConfiguration: Hashable, Codable, Sendable {
         headers = try read(.headers, [:])
         answersChallenges = try read(.answersChallenges, false)
         group = try members.decodeIfPresent(String.self, forKey: .group)
+        isTransient = try read(.isTransient, false)
     }
 }
 

@@ -9,6 +9,8 @@ public struct TransferRequest: Hashable, Codable, Sendable {
         case download
         /// From a file to a server.
         case upload
+        /// Packs into a container, by the client while it is attached, else by a worker of the daemon's.
+        case staging
     }
 
     /// Names the request within its session, chosen by the client: the same token again is the same
@@ -16,8 +18,10 @@ public struct TransferRequest: Hashable, Codable, Sendable {
     public var token: String
     /// The direction.
     public var kind: Kind
-    /// The absolute http or https URL.
+    /// The absolute http or https URL; of a staging a text that names what is staged.
     public var url: String
+    /// What a staging is to bring about.
+    public var staging: StagingOrder?
     /// Further URLs of the same content, for downloads that have a digest.
     public var mirrors: [String]?
     /// The host names that the content may come from, redirects included, each exact or `*.` and a name
@@ -225,6 +229,8 @@ public struct TransferChange: Hashable, Codable, Sendable {
     public var promotes: Bool?
     /// Whether a challenge is answered with no: the task then ends with the server's refusal.
     public var rejectsChallenge: Bool?
+    /// How the attached client's attempt at a staging ended.
+    public var stagingEnd: StagingEnd?
 
     /// Creates a change of nothing.
     public init() {}

@@ -1,3 +1,4 @@
+import FoundationEssentials
 import StageControl
 
 /// The part of a list of tasks that was not sent yet.
@@ -44,5 +45,41 @@ extension Broker {
             }
         }
         return ([], nil)
+    }
+}
+
+extension Broker {
+    /// Cancels a task, and returns it as it is then.
+    func cancel(
+        _ task: FullTask,
+        _ keepsContent: Bool,
+        _ caller: Caller
+    ) async throws(ControlRefusal) -> TransferTask {
+        var answer = describe(task)
+        let id = task.record.id
+        scheduler.remove(id)
+        await halt(id)
+        var event = SessionEvent(.cancelled, time: .now)
+        let remnant = keepsContent ? remnant(of: task) : nil
+        event.resumeToken = remnant?.token
+        await conclude(
+            [(id, event)],
+            leaving: remnant,
+            removing: remnant == nil ? task.record.part : nil
+        )
+        // A transient session is gone with its last task.
+        guard sessions[task.record.session] == nil else { return try await self.task(id, caller) }
+        (answer.state, answer.holds) = (.cancelled, [])
+        return answer
+    }
+
+    /// Tells why a task waits, if it does.
+    func tellHolds(of id: Int64, at now: Date) {
+        let holds = holds(of: id, at: now)
+        guard !holds.isEmpty else { return }
+        tell(.changed, id) { event in
+            event.state = .waiting
+            event.holds = holds
+        }
     }
 }

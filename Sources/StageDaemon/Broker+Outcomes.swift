@@ -30,6 +30,9 @@ extension Broker {
             )
         }
         if record.blocks.contains(.authentication) { sessions[record.session]?.isChallenged = true }
+        if record.host == Scheduler.workerHost, isAttended(record.session) {
+            item.host = Scheduler.clientHost
+        }
         scheduler.add(record.id, item, at: now)
         if expiries.count > 2 * scheduler.items.count + 1024 {
             // Most are of tasks that have ended.
@@ -80,6 +83,8 @@ extension Broker {
             event.response = response.map(TransferResponse.init)
             event.body = body.isEmpty ? nil : Data(body.prefix(Self.mostBody))
             await conclude([(id, event)], removing: task.record.part)
+        case .staged(let end):
+            await judge(task, end)
         case .verdict(let verdict):
             await judge(task, state, verdict)
         }
@@ -156,12 +161,8 @@ extension Broker {
             await fail(task, failure)
         }
         handOver(task.request, task.record.session)
-        if scheduler.items[id] != nil {
-            tell(.changed, id) { event in
-                event.state = .waiting
-                event.holds = holds(of: id, at: now)
-            }
-        }
+        if task.request.kind == .staging { assign(id) }
+        tellHolds(of: id, at: now)
         turn()
     }
 
@@ -305,6 +306,7 @@ extension Broker {
         for session in Set(events.map(\.session)) {
             sessions[session]?.subscription?.ring()
             await considerLaunch(session)
+            await removeIfOver(session)
         }
     }
 
@@ -319,6 +321,16 @@ extension Broker {
         }
     }
 
+    private func giveUp(_ task: FullTask) async {
+        guard scheduler.items[task.record.id] != nil else { return }
+        scheduler.remove(task.record.id)
+        await halt(task.record.id)
+        await fail(
+            task,
+            TransferFailure(.timedOut, reason: "the task did not end in the time it has")
+        )
+    }
+
     /// Gives up tasks whose time has run out.
     func expire() async {
         let now = Date.now
@@ -330,12 +342,8 @@ extension Broker {
                     // It may have ended meanwhile.
                     scheduler.items[expiry.task] != nil
                 else { continue }
-                scheduler.remove(expiry.task)
-                await halt(expiry.task)
-                await fail(
-                    task,
-                    TransferFailure(.timedOut, reason: "the task did not end in the time it has")
-                )
+                // Beside this: a user's worker may take its time to end.
+                Task { await giveUp(task) }
             } catch {
                 logger.error("A task was not read", metadata: ["error": "\(error)"])
             }

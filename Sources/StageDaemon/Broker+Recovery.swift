@@ -36,6 +36,7 @@ extension Broker {
             admit(record, at: now)
         }
         for record in verified { await complete(record) }
+        for id in sessions.keys.sorted() { await removeIfOver(id) }
         let store = store
         let known = try await journal.taskNumbers()
         await attempt { () throws(DaemonError) in

@@ -41,7 +41,14 @@ extension Broker {
         try check(identifier, wanted, caller)
         if wanted.handler != nil { try await checkHandler(caller) }
         let own = sessions.values.filter { $0.record.user == caller.user }
-        if !own.contains(where: { $0.record.identifier == identifier }) {
+        if let same = own.first(where: { $0.record.identifier == identifier }) {
+            guard same.record.configuration.isTransient == wanted.isTransient else {
+                throw ControlRefusal(.invalid, "'isTransient' of a session does not change")
+            }
+            guard !same.isEnding else {
+                throw ControlRefusal(.conflict, "the session is being removed")
+            }
+        } else {
             guard own.count < RequestLimits.sessionsPerUser else {
                 throw ControlRefusal(
                     .quota,
@@ -88,7 +95,7 @@ extension Broker {
     }
 
     /// Checks that the client may have a program started, which takes nothing that its process has not.
-    private func checkHandler(_ caller: Caller) async throws(ControlRefusal) {
+    func checkHandler(_ caller: Caller) async throws(ControlRefusal) {
         let policy = HandlerPolicy(exceptions: configuration.handlerUsers)
         // The user database may be on another machine.
         let refusal = await withBlockingThread { policy.refusal(for: caller) }
@@ -97,8 +104,13 @@ extension Broker {
 
     /// Cancels a session's tasks and forgets it.
     func removeSession(_ identifier: String, _ caller: Caller) async throws(ControlRefusal) {
-        let session = try self.session(identifier, caller)
+        try await remove(try self.session(identifier, caller))
+    }
+
+    /// Cancels a session's tasks and forgets it.
+    func remove(_ session: LiveSession) async throws(ControlRefusal) {
         let (id, user) = (session.record.id, session.record.user)
+        sessions[id]?.isEnding = true
         let halted = scheduler.items.filter { $0.value.session == id }.map(\.key)
         for (index, task) in halted.enumerated() {
             forget(task)
@@ -114,12 +126,16 @@ extension Broker {
             }
             await discard(try await journal.removeSession(id), of: user)
         } catch {
+            sessions[id]?.isEnding = false
             for task in halted { await readmit(task) }
             throw ControlRefusal(.storage, "\(error)")
         }
         distribute(SessionEvent(.invalidated, time: .now), id)
         // What came in between has no row any more.
-        for (task, item) in scheduler.items where item.session == id { forget(task) }
+        for (task, item) in scheduler.items where item.session == id {
+            forget(task)
+            live[task]?.switchOff.stop()
+        }
         if let subscription = sessions[id]?.subscription {
             audience.subtract(1, ordering: .relaxed)
             subscription.end()
@@ -149,6 +165,9 @@ extension Broker {
     ) async throws(ControlRefusal) -> Subscription {
         let session = try self.session(identifier, caller)
         let id = session.record.id
+        guard !session.isEnding else {
+            throw ControlRefusal(.conflict, "the session is being removed")
+        }
         guard session.subscription == nil else {
             throw ControlRefusal(.conflict, "another process takes the events of this session in")
         }
@@ -159,6 +178,7 @@ extension Broker {
         )
         sessions[id]?.subscription = subscription
         audience.add(1, ordering: .relaxed)
+        if session.record.configuration.isTransient { handToClient(id) }
         if launch == nil,
             session.record.relaunch.penalty > 0 || session.record.relaunch.failures > 0
         {
@@ -173,7 +193,9 @@ extension Broker {
         guard sessions[subscription.session]?.subscription === subscription else { return }
         sessions[subscription.session]?.subscription = nil
         audience.subtract(1, ordering: .relaxed)
+        handToWorkers(subscription.session)
         await considerLaunch(subscription.session)
+        await removeIfOver(subscription.session)
         setTimer()
     }
 

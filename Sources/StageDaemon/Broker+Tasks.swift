@@ -14,8 +14,15 @@ extension Broker {
         try RequestLimits.check(message)
         let session = try self.session(identifier, caller)
         let user = session.record.user
+        guard !session.isEnding else {
+            throw ControlRefusal(.conflict, "the session is being removed")
+        }
         try checkQuota(message.tasks, user)
         try await checkConfinement(of: caller, message.tasks)
+        try await checkStagings(message.tasks, in: session, caller)
+        if message.tasks.contains(where: { $0.kind == .staging }) {
+            await takeOver(for: session)
+        }
         var tasks: [NewTask] = []
         var snapshots: [String] = []
         let now = Date.now
@@ -70,6 +77,12 @@ extension Broker {
     ) async throws(ControlRefusal) -> CreatedTasks {
         let now = Date.now
         let names = tasks.filter { $0.request.kind == .upload }.compactMap(\.part)
+        do throws(ControlRefusal) {
+            try checkCount(of: tasks, in: session)
+        } catch {
+            removeFiles(names)
+            throw error
+        }
         do throws(DaemonError) {
             let created = try await journal.create(
                 tasks,
@@ -92,6 +105,7 @@ extension Broker {
                 handOver(task.request, session)
             }
             turn()
+            for (record, isNew) in created where isNew { tellHolds(of: record.id, at: now) }
             return CreatedTasks(created.map(\.record.id))
         } catch {
             removeFiles(names)
@@ -267,9 +281,9 @@ extension Broker {
             if change.state == .cancelled { return describe(task) }
             throw ControlRefusal(.conflict, "task \(id) has ended")
         }
+        if change.stagingEnd != nil { return try await end(task, change, caller) }
         if change.state == .cancelled {
-            await cancel(task, change.producesResumeToken ?? false)
-            return try await self.task(id, caller)
+            return try await cancel(task, change.producesResumeToken ?? false, caller)
         }
         let waits = item.blocks.contains(.authentication)
         guard waits || change.rejectsChallenge != true && change.authorization == nil else {
@@ -320,20 +334,6 @@ extension Broker {
     private func checkLimits(_ task: FullTask) throws(ControlRefusal) {
         guard !task.isLost, let session = sessions[task.record.session] else { return }
         try RequestLimits.check(task.request, in: session.record.configuration)
-    }
-
-    private func cancel(_ task: FullTask, _ keepsContent: Bool) async {
-        let id = task.record.id
-        scheduler.remove(id)
-        await halt(id)
-        var event = SessionEvent(.cancelled, time: .now)
-        let remnant = keepsContent ? remnant(of: task) : nil
-        event.resumeToken = remnant?.token
-        await conclude(
-            [(id, event)],
-            leaving: remnant,
-            removing: remnant == nil ? task.record.part : nil
-        )
     }
 }
 

@@ -1,7 +1,19 @@
 import FoundationEssentials
 import StageControl
+import StageSystem
 
 extension Broker {
+    /// What an attempt is made of.
+    struct Attempt: Sendable {
+        var task: FullTask
+        /// The session, without what is not for this task.
+        var owner: SessionRecord
+        /// How many attempts have failed without bytes.
+        var failures: Int
+        /// Whether the client of a staging carries it out: what the scheduler has counted it as.
+        var isOfClient: Bool
+    }
+
     /// Lets the scheduler decide, and has done what it decides.
     ///
     /// One user's tens of thousands of hosts make a turn long. Turns take a tenth of the time at most: the

@@ -28,6 +28,8 @@ actor Broker {
         var unfinished = 0
         var subscription: Subscription?
         var launch: Launch?
+        /// Whether it is being removed: nothing new comes to it.
+        var isEnding = false
         /// Whether a task waits for the answer to a challenge that nobody was told of.
         var isChallenged = false
     }
@@ -79,6 +81,8 @@ actor Broker {
     let storage: UserStorage
     private(set) var configuration: DaemonConfiguration
     let logger: Logger
+    /// Whether there is a program that stages packs.
+    let hasWorkers: Bool
     let boot = BootID.current
     nonisolated let commands: AsyncStream<Command>
     let command: AsyncStream<Command>.Continuation
@@ -118,9 +122,11 @@ actor Broker {
         store: TransferStore,
         journal: Journal,
         configuration: DaemonConfiguration,
+        hasWorkers: Bool,
         logger: Logger
     ) {
         self.store = store
+        self.hasWorkers = hasWorkers
         self.journal = journal
         self.configuration = configuration
         self.logger = logger
@@ -175,6 +181,7 @@ actor Broker {
         if old.connectivity == .portal || old.connectivity == .none {
             // Nobody needs to wait any longer for what is gone.
             release(.portal)
+            retryStagings()
         }
         handOverAll()
         tellHolds()
@@ -194,6 +201,7 @@ actor Broker {
         hasStarted = true
         for id in sessions.keys.sorted() { await considerLaunch(id) }
         turn()
+        tellHolds()
     }
 
     /// Ends an attempt of a task, if one runs, and returns once nothing more is written by it.
@@ -219,9 +227,7 @@ actor Broker {
     }
 
     /// Returns the input of an attempt, or `nil` if it is not wanted any more, or not now.
-    func begin(
-        _ id: Int64
-    ) async -> (FullTask, SessionRecord, failures: Int)? {
+    func begin(_ id: Int64) async -> Attempt? {
         do throws(DaemonError) {
             guard let task = try await journal.task(id),
                 let session = sessions[task.record.session], scheduler.items[id] != nil
@@ -247,17 +253,24 @@ actor Broker {
             guard used <= configuration.journalPerUser.rawValue else {
                 _ = hasEnded(id)
                 scheduler.paused(id, Hold(.quota, until: .now + Self.quotaWait), at: .now)
+                if task.request.kind == .staging { assign(id) }
                 setTimer()
                 return nil
             }
             var owner = session.record
             // They are for servers that the session's user chose, not for those of a group's member.
             if task.record.creator != owner.user { owner.configuration.headers = [:] }
-            return (task, owner, extras[id]?.failures ?? 0)
+            return Attempt(
+                task: task,
+                owner: owner,
+                failures: extras[id]?.failures ?? 0,
+                isOfClient: scheduler.items[id]?.host == Scheduler.clientHost
+            )
         } catch {
             logger.error("A task could not be read", metadata: ["error": "\(error)"])
             _ = hasEnded(id)
             scheduler.paused(id, Hold(.backoff, until: .now + 60), at: .now)
+            if scheduler.items[id]?.host == Scheduler.clientHost { assign(id) }
             return nil
         }
     }

@@ -18,6 +18,8 @@ public struct Daemon: Sendable {
     public var configuration: DaemonConfiguration
     /// What it calls itself.
     public var version: String
+    /// The program that stages packs for users; without it, or where it is missing, clients do it all.
+    public var worker: FilePath?
 
     private let logger: Logger
 
@@ -27,12 +29,14 @@ public struct Daemon: Sendable {
         socket: FilePath,
         configuration: DaemonConfiguration,
         version: String,
+        worker: FilePath? = nil,
         logger: Logger
     ) {
         self.state = state
         self.socket = socket
         self.configuration = configuration
         self.version = version
+        self.worker = worker.flatMap { FileStatus.exists($0) ? $0 : nil }
         self.logger = logger
     }
 
@@ -56,6 +60,7 @@ public struct Daemon: Sendable {
             store: store,
             journal: journal,
             configuration: configuration,
+            hasWorkers: worker != nil,
             logger: logger
         )
         let known = try await broker.recover()
@@ -180,11 +185,17 @@ extension Daemon {
         _ runner: TransferRunner,
         _ launcher: Launcher
     ) async -> DaemonError? {
+        let workers = WorkerRunner(
+            program: worker,
+            launcher: launcher,
+            configuration: configuration,
+            logger: logger
+        )
         await withDiscardingTaskGroup { group in
             for await command in broker.commands {
                 switch command {
                 case .run(let id, let live):
-                    group.addTask { await carryOut(id, live, broker, runner) }
+                    group.addTask { await carryOut(id, live, broker, runner, workers) }
                 case .launch(let launch):
                     group.addTask {
                         await launcher.run(launch)
@@ -201,10 +212,19 @@ extension Daemon {
         _ id: Int64,
         _ live: LiveTransfer,
         _ broker: Broker,
-        _ runner: TransferRunner
+        _ runner: TransferRunner,
+        _ workers: WorkerRunner
     ) async {
-        guard let (task, session, failures) = await broker.begin(id) else { return }
-        let result = await runner.run(task, session, live, failures: failures)
+        guard let attempt = await broker.begin(id) else { return }
+        let (task, owner) = (attempt.task, attempt.owner)
+        let result =
+            if attempt.isOfClient {
+                await WorkerRunner.awaitClient(live)
+            } else if let order = task.request.staging {
+                await workers.run(order, of: id, owner, live)
+            } else {
+                await runner.run(task, owner, live, failures: attempt.failures)
+            }
         guard !Task.isCancelled else {
             // What was stopped because the daemon ends goes on with the next one.
             _ = await broker.hasEnded(id)

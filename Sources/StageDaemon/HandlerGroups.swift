@@ -43,30 +43,27 @@ struct HandlerGroups: Sendable {
         }
     }
 
-    /// Returns the group of a handler that is about to be started.
-    func makeGroup(for launch: Launch) throws(FileError) -> ControlGroup {
-        let user = try all.makeGroup("\(launch.user)")
+    /// Returns the group of a handler, or worker, that is about to be started.
+    func makeGroup(_ name: String, of user: UInt32) throws(FileError) -> ControlGroup {
+        let user = try all.makeGroup("\(user)")
         try user.set(limitsOfUser)
-        return try user.makeGroup("\(launch.session)")
+        return try user.makeGroup(name)
     }
 
     /// Kills what a handler that has ended left behind, and removes its group; that of its user stays, for
     /// other handlers.
-    func end(_ launch: Launch) {
+    func end(_ name: String, of user: UInt32) {
         do {
-            let user = try all.makeGroup("\(launch.user)")
+            let user = try all.makeGroup("\(user)")
             // Linux before 5.14 cannot; the handler's process group was killed.
-            try? user.makeGroup("\(launch.session)").kill()
+            try? user.makeGroup(name).kill()
             // Killed processes take a moment to go. A group that stays is used again.
             for _ in 0..<50 {
-                if try user.removeGroup("\(launch.session)") { break }
+                if try user.removeGroup(name) { break }
                 usleep(20_000)
             }
         } catch {
-            logger.warning(
-                "The control group of a handler stays",
-                metadata: ["session.identifier": "\(launch.identifier)", "error": "\(error)"]
-            )
+            logger.warning("The control group of a handler stays", metadata: ["error": "\(error)"])
         }
     }
 }

@@ -1,5 +1,6 @@
 import FoundationEssentials
 import StageControl
+import StageSystem
 import Synchronization
 
 /// A handler that is started, and how long it may take.

@@ -7,7 +7,7 @@ import SystemPackage
 /// without what is the daemon's.
 struct Launcher: Sendable {
     private let socket: String
-    private let groups: HandlerGroups?
+    let groups: HandlerGroups?
     private let logger: Logger
 
     /// Creates a launcher, and divides the control group of this process where that is left to it.
@@ -38,17 +38,20 @@ struct Launcher: Sendable {
                     ]
                 )
             }
-            await withBlockingThread { groups?.end(launch) }
+            await withBlockingThread { groups?.end("\(launch.session)", of: launch.user) }
         }
     }
 
     private func start(_ launch: Launch) async throws(FileError) -> ChildProcess.Ending {
         let handler = launch.handler
         let (account, identity) = try await withBlockingThread { () throws(FileError) in
-            (Account(user: launch.user), try Self.identity(launch))
+            (
+                Account(user: launch.user),
+                try Self.identity(launch.user, launch.rights, for: FilePath(handler.command[0]))
+            )
         }
         let group = try await withBlockingThread { () throws(FileError) in
-            try groups?.makeGroup(for: launch)
+            try groups?.makeGroup("\(launch.session)", of: launch.user)
         }
         return try await UserProgram(
             path: FilePath(handler.command[0]),
@@ -61,26 +64,38 @@ struct Launcher: Sendable {
         .run(grace: .seconds(10))
     }
 
-    /// Whom a handler runs as, `nil` for the user of this process: the session's user, in those groups of
-    /// the process that made the session which the user is still a member of.
+    /// Whom a program of a session runs as, `nil` for the user of this process: the session's user, in those
+    /// groups of the process that made the session which the user is still a member of.
     ///
     /// - Throws: ``FileError`` if the user has no account any more.
-    private static func identity(_ launch: Launch) throws(FileError) -> UserIdentity? {
-        guard launch.user != UserIdentity.current.user else { return nil }
-        guard let account = Account(user: launch.user) else {
-            let path = FilePath(launch.handler.command[0])
-            throw FileError("find the account of user \(launch.user) for", path, .noSuchProcess)
+    static func identity(
+        _ user: UInt32,
+        _ rights: SessionRights,
+        for path: FilePath
+    ) throws(FileError) -> UserIdentity? {
+        guard user != UserIdentity.current.user else { return nil }
+        guard let account = Account(user: user) else {
+            throw FileError("find the account of user \(user) for", path, .noSuchProcess)
         }
-        let member = Set(UserIdentity(user: launch.user, group: account.group).groups)
-        let group = launch.rights.group
+        let member = Set(UserIdentity(user: user, group: account.group).groups)
         return UserIdentity(
-            user: launch.user,
-            group: member.contains(group) ? group : account.group,
-            groups: launch.rights.groups.filter(member.contains)
+            user: user,
+            group: member.contains(rights.group) ? rights.group : account.group,
+            groups: rights.groups.filter(member.contains)
         )
     }
 
     private func environment(_ launch: Launch, _ account: Account?) -> [String: String] {
+        var variables = Self.variables(of: account)
+        variables.merge(launch.handler.environment ?? [:]) { _, own in own }
+        variables["STAGEPACK_SESSION"] = launch.identifier
+        variables["STAGEPACK_LAUNCH"] = launch.token
+        variables["STAGEPACK_SOCKET"] = socket
+        return variables
+    }
+
+    /// The environment that every program of a user's begins with.
+    static func variables(of account: Account?) -> [String: String] {
         var variables = [
             "PATH": "/usr/local/bin:/usr/bin:/bin",
             "LANG": "C.UTF-8",
@@ -90,10 +105,6 @@ struct Launcher: Sendable {
             variables["USER"] = account.name
             variables["LOGNAME"] = account.name
         }
-        variables.merge(launch.handler.environment ?? [:]) { _, own in own }
-        variables["STAGEPACK_SESSION"] = launch.identifier
-        variables["STAGEPACK_LAUNCH"] = launch.token
-        variables["STAGEPACK_SOCKET"] = socket
         return variables
     }
 }

@@ -1,6 +1,7 @@
 import FoundationEssentials
 import StageControl
 import StageModel
+import StageSystem
 import StageTransfer
 import Synchronization
 
@@ -65,6 +66,16 @@ final class LiveTransfer: Sendable {
         case .restarted: state.withLock { $0.received = .zero }
         case .mirrorFailed(_, let error): state.withLock { $0.problem = "\(error)" }
         case .checkpointed: break
+        }
+    }
+
+    /// Takes note of what the worker of a staging says.
+    func take(_ update: StagingUpdate) {
+        // A user may say whatever they like for a worker of theirs, but sums of it stay numbers.
+        let most = ByteCount(RequestLimits.size)
+        progress { state in
+            state.received = update.bytesReceived.map { min($0, most) } ?? state.received
+            state.total = update.bytesExpected.map { min($0, most) } ?? state.total
         }
     }
 

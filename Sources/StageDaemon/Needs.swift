@@ -23,6 +23,9 @@ struct Needs: OptionSet, Hashable, Sendable {
         {
             insert(.unconstrained)
         }
+        if request.staging?.isDiscretionary ?? false {
+            formUnion([.unmetered, .unconstrained, .power])
+        }
     }
 
     init(rawValue: UInt8) { self.rawValue = rawValue }

@@ -16,14 +16,18 @@ extension NewTask {
         func invalid(_ text: String) -> ControlRefusal {
             ControlRefusal(.invalid, "task '\(request.token)': \(text)")
         }
-        guard let host = TransferAddress(request.url)?.authority else {
-            throw invalid(
-                "expected an absolute http or https URL, found '\(request.url.prefix(256))'"
-            )
+        if request.kind == .staging {
+            host = Scheduler.workerHost
+        } else {
+            guard let host = TransferAddress(request.url)?.authority else {
+                throw invalid(
+                    "expected an absolute http or https URL, found '\(request.url.prefix(256))'"
+                )
+            }
+            self.host = host
         }
         try RequestLimits.check(request, in: session)
         self.request = request
-        self.host = host
         priority = try Self.priority(request.priority ?? 0.5)
         needs = Needs(session, request)
         blocks = request.isSuspended ?? false ? .client : []

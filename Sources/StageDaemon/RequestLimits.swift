@@ -113,8 +113,12 @@ enum RequestLimits {
     ) throws(ControlRefusal) {
         try check(request.token, 1...name, "a task's token")
         do throws(ControlRefusal) {
-            try checkAddresses(request)
-            try checkDomains(request)
+            if request.kind == .staging {
+                try checkStaging(request)
+            } else {
+                try checkAddresses(request)
+                try checkDomains(request)
+            }
             try checkTexts(request)
             try checkNumbers(request)
             try check(headers: request.headers ?? [:])
@@ -127,10 +131,13 @@ enum RequestLimits {
                     )
                 }
                 try check(file, 1...path, "'file'")
-            case .download:
+            case .download, .staging:
                 guard request.file == nil else {
-                    throw ControlRefusal(.invalid, "a download has no file to upload")
+                    throw ControlRefusal(.invalid, "only an upload has a file to upload")
                 }
+            }
+            guard request.kind == .staging || request.staging == nil else {
+                throw ControlRefusal(.invalid, "only a staging has a 'staging'")
             }
         } catch {
             throw ControlRefusal(error.code, "task '\(request.token)': \(error.message)")
@@ -265,7 +272,8 @@ enum RequestLimits {
         }
     }
 
-    private static func check(
+    /// Checks the length of a text, and that it has no byte that is 0.
+    static func check(
         _ text: String,
         _ bytes: ClosedRange<Int>,
         _ what: String

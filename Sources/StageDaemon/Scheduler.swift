@@ -14,6 +14,10 @@ struct Scheduler {
     struct Limits: Equatable, Sendable {
         var total = 16
         var perHost = 6
+        /// How many workers run at once.
+        var workers = 16
+        /// How many of them are one user's.
+        var workersPerUser = 2
         /// The seconds after which a transfer yields to a user who has none, where all users have as many.
         var slice = 300.0
     }
@@ -32,7 +36,8 @@ struct Scheduler {
     struct Item: Sendable {
         let user: UInt32
         let session: Int64
-        let host: String
+        /// The host that it has a connection to, or ``Scheduler/workerHost`` or ``Scheduler/clientHost``.
+        var host: String
         /// How many connections its session gets to one host.
         var sessionLimit: Int
         var priority: Int
@@ -40,6 +45,10 @@ struct Scheduler {
         var blocks: Blocks = []
         /// When it may run, and why not before.
         var notBefore: Hold?
+        /// Whether it has a connection of the daemon's while it runs, and writes to its files.
+        var isConnected: Bool {
+            host != Scheduler.workerHost && host != Scheduler.clientHost
+        }
         fileprivate(set) var phase = Phase.held
         /// When it was started last.
         fileprivate var started = Date.distantPast
@@ -103,7 +112,11 @@ struct Scheduler {
     private var hosts: [String: Int] = [:]
     private var sessionHosts: [SessionHost: Int] = [:]
     private var users: [UInt32: Int] = [:]
+    /// How many workers of a user run.
+    private var workers: [UInt32: Int] = [:]
     private var active: Set<Int64> = []
+    /// How many of the items are stagings.
+    private var stagings = 0
     private var turns = 0
     /// Which of the turns served a user last.
     private var lastTurns: [UInt32: Int] = [:]
@@ -113,8 +126,18 @@ struct Scheduler {
 
     init(limits: Limits = Limits()) { self.limits = limits }
 
+    /// Stands in for the host of a staging that a worker carries out.
+    static let workerHost = "worker"
+    /// Stands in for the host of a staging that its client carries out, which takes nothing of the daemon's.
+    static let clientHost = "client"
+
     /// How many transfers run or are about to stop.
     var activeCount: Int { active.count }
+
+    /// How many of them have connections.
+    private var connectionCount: Int {
+        active.count - hosts[Self.workerHost, default: 0] - hosts[Self.clientHost, default: 0]
+    }
 
     /// When something changes by itself.
     var nextDeadline: Date? {
@@ -123,7 +146,8 @@ struct Scheduler {
 
     /// Takes a transfer in.
     mutating func add(_ id: Int64, _ item: Item, at now: Date) {
-        items[id] = item
+        let old = items.updateValue(item, forKey: id)
+        if old == nil, !item.isConnected { stagings += 1 }
         settle(id, at: now)
     }
 
@@ -144,6 +168,7 @@ struct Scheduler {
     /// Forgets a transfer, which has ended for good.
     mutating func remove(_ id: Int64) {
         guard let item = items.removeValue(forKey: id) else { return }
+        if !item.isConnected { stagings -= 1 }
         switch item.phase {
         case .held: break
         case .queued: queues[item.user]?.withdraw(id)
@@ -176,12 +201,12 @@ struct Scheduler {
             turn.stop.append(id)
         }
         mustReview = false
-        guard fullUntil == nil else { return turn }
-        while active.count < limits.total, let id = next() {
+        // Where no connection is left, only stagings are worth looking for.
+        while fullUntil == nil && connectionCount < limits.total || stagings > 0, let id = next() {
             items[id]?.started = now
             turn.start.append(id)
         }
-        if let id = yielding(apart: Set(turn.start), at: now) {
+        if fullUntil == nil, let id = yielding(apart: Set(turn.start), at: now) {
             items[id]?.phase = .stopping
             turn.stop.append(id)
         }
@@ -196,7 +221,7 @@ struct Scheduler {
         if item.blocks.contains(.user) { holds.append(Hold(.pausedByUser)) }
         if item.blocks.contains(.authentication) { holds.append(Hold(.authentication)) }
         holds += item.needs.unmet(in: conditions).map { Hold($0) }
-        if let fullUntil { holds.append(Hold(.disk, until: fullUntil)) }
+        if let fullUntil, item.isConnected { holds.append(Hold(.disk, until: fullUntil)) }
         if let hold = item.notBefore, hold.until.map({ $0 > now }) ?? false { holds.append(hold) }
         if holds.isEmpty { holds.append(Hold(.slot)) }
         return holds
@@ -225,7 +250,7 @@ extension Scheduler {
 
     private func mustStop(_ id: Int64, at now: Date) -> Bool {
         guard let item = items[id] else { return false }
-        return fullUntil != nil || !item.blocks.isEmpty
+        return fullUntil != nil && item.isConnected || !item.blocks.isEmpty
             || (item.notBefore?.until).map { $0 > now } ?? false
             || !item.needs.unmet(in: conditions).isEmpty
     }
@@ -237,22 +262,33 @@ extension Scheduler {
             return lastTurns[left, default: 0] < lastTurns[right, default: 0]
         }
         for user in order {
-            let id = queues[user]?.next { lane, limit in
-                lane.needs.unmet(in: conditions).isEmpty
-                    && hosts[lane.host, default: 0] < limits.perHost
-                    && sessionHosts[
-                        SessionHost(session: lane.session, host: lane.host),
-                        default: 0
-                    ] < limit
-            }
+            // Taken out while it is changed, since the rest of the scheduler is asked meanwhile.
+            var queue = queues.removeValue(forKey: user) ?? UserQueue()
+            let id = queue.next { lane, limit in hasPlace(lane, of: user, limit) }
+            if !queue.isEmpty { queues[user] = queue }
             guard let id, let item = items[id] else { continue }
             turns += 1
             lastTurns[user] = turns
-            if queues[user]?.isEmpty ?? true { queues[user] = nil }
             take(id, item)
             return id
         }
         return nil
+    }
+
+    /// Whether a transfer of a lane may run beside those that do.
+    private func hasPlace(_ lane: UserQueue.Lane, of user: UInt32, _ limit: Int) -> Bool {
+        guard lane.needs.unmet(in: conditions).isEmpty else { return false }
+        switch lane.host {
+        case Self.clientHost: return true
+        case Self.workerHost:
+            return workers[user, default: 0] < limits.workersPerUser
+                && hosts[lane.host, default: 0] < limits.workers
+        default:
+            let key = SessionHost(session: lane.session, host: lane.host)
+            return fullUntil == nil && connectionCount < limits.total
+                && hosts[lane.host, default: 0] < limits.perHost
+                && sessionHosts[key, default: 0] < limit
+        }
     }
 
     /// The transfer that is stopped so that another user, who has fewer connections and waits, gets one:
@@ -263,22 +299,28 @@ extension Scheduler {
     /// has run for ``Limits/slice``: servers that send a byte now and then keep nobody out.
     private mutating func yielding(apart started: Set<Int64>, at now: Date) -> Int64? {
         sliceEnd = nil
-        guard active.allSatisfy({ items[$0]?.phase == .running }) else { return nil }
+        let isSettled = active.allSatisfy { id in
+            items[id].map { $0.phase == .running || !$0.isConnected } ?? true
+        }
+        guard isSettled else { return nil }
         for user in queues.keys.sorted(by: { users[$0, default: 0] < users[$1, default: 0] }) {
             let lane = queues[user]?.firstLane { lane, limit in
                 let key = SessionHost(session: lane.session, host: lane.host)
-                return lane.needs.unmet(in: conditions).isEmpty
+                return ![Self.workerHost, Self.clientHost].contains(lane.host)
+                    && lane.needs.unmet(in: conditions).isEmpty
                     && sessionHosts[key, default: 0] < limit
             }
             guard let lane else { continue }
             let isHostFull = hosts[lane.host, default: 0] >= limits.perHost
-            guard isHostFull || active.count >= limits.total else { continue }
+            guard isHostFull || connectionCount >= limits.total else { continue }
             // Where the host is what is full, its connections are what is shared.
-            let running = active.filter { !isHostFull || items[$0]?.host == lane.host }
+            let running = active.filter {
+                isHostFull ? items[$0]?.host == lane.host : items[$0]?.isConnected ?? false
+            }
             let shares = Dictionary(grouping: running) { items[$0]?.user ?? user }
             let most = shares.max { $0.value.count < $1.value.count }
             guard let most, most.value.count > (shares[user]?.count ?? 0) + 1 else {
-                guard users[user] == nil, let first = longest(of: running) else { continue }
+                guard shares[user] == nil, let first = longest(of: running) else { continue }
                 if first.end <= now { return first.id }
                 sliceEnd = min(sliceEnd ?? first.end, first.end)
                 continue
@@ -305,6 +347,7 @@ extension Scheduler {
         hosts[item.host, default: 0] += 1
         sessionHosts[SessionHost(session: item.session, host: item.host), default: 0] += 1
         users[item.user, default: 0] += 1
+        if item.host == Self.workerHost { workers[item.user, default: 0] += 1 }
     }
 
     private mutating func release(_ id: Int64, _ item: Item) {
@@ -313,6 +356,7 @@ extension Scheduler {
         hosts[item.host] = Self.lessOne(hosts[item.host])
         sessionHosts[sessionHost] = Self.lessOne(sessionHosts[sessionHost])
         users[item.user] = Self.lessOne(users[item.user])
+        if item.host == Self.workerHost { workers[item.user] = Self.lessOne(workers[item.user]) }
     }
 
     private static func lessOne(_ count: Int?) -> Int? {

@@ -15,6 +15,8 @@ struct TransferRunner: Sendable {
         case received(FilePath.Component, TransferMetrics, ResponseSummary?)
         /// The file was sent.
         case sent(TransferMetrics, ResponseSummary?, body: [UInt8])
+        /// An attempt at a staging has ended.
+        case staged(StagingEnd)
         /// Something else.
         case verdict(TransferVerdict)
     }
@@ -38,6 +40,7 @@ struct TransferRunner: Sendable {
                 case .download:
                     return .success(try await download(task, owner, live, failures))
                 case .upload: return .success(try await upload(task, session, live, failures))
+                case .staging: throw .cancelled
                 }
             } catch {
                 return .failure(error)

@@ -22,8 +22,6 @@ struct PackWork: Sendable {
         let part: PartFile
         let archive: File
         let receipt: DownloadReceipt
-        /// What the courier is told once the pack is staged, or cannot be.
-        let delivery: ArchiveDelivery?
     }
 
     /// A pack whose files are in a staging area, as many and as large as declared.
@@ -57,7 +55,6 @@ struct PackWork: Sendable {
         _ lock: PackLock,
         _ report: @escaping @Sendable (StagingEvent) -> Void
     ) async -> StagingOutcome {
-        var delivery: ArchiveDelivery?
         do throws(StageError) {
             // Another pack, of another application perhaps, may have the same archive.
             let download = try await downloadLock(archive.digest, report)
@@ -65,13 +62,10 @@ struct PackWork: Sendable {
             let verified = try await fetch(pack, archive, report)
             report(.verified)
             let (part, receipt) = (verified.part, verified.receipt)
-            delivery = verified.delivery
             let unpacked = try await unpack(verified, lock, report)
             report(.publishing)
             try await publish(unpacked)
             await tidy(part, lock)
-            // Not before: who dies in between is told of the archive again.
-            await delivery?.confirm()
             return .staged(
                 StagingFigures(
                     transferred: receipt.bytesReceived,
@@ -80,7 +74,6 @@ struct PackWork: Sendable {
                 )
             )
         } catch {
-            if error != .cancelled { await delivery?.confirm() }
             return .failed(error)
         }
     }
@@ -149,25 +142,16 @@ struct PackWork: Sendable {
         let part = try StageError.wrappingTransfer { () throws(TransferError) in
             try PartFile.open(ContainerLayout.downloadName(of: digest), in: container.downloads)
         }
-        let delivery = try await deliver(pack, archive, request.mirrors, to: part, report)
         do throws(TransferError) {
-            var receipt = try await stager.engine.download(request, to: part)
-            if let delivery, receipt.attempts == 0 {
-                // What the courier brought was received for this, and not found here.
-                receipt.bytesReceived = delivery.bytesReceived
-                receipt.bytesReused = size - min(size, delivery.bytesReceived)
-                receipt.url = delivery.url
-            }
+            let receipt = try await stager.engine.download(request, to: part)
             return VerifiedPack(
                 pack: pack,
                 source: archive,
                 part: part,
                 archive: try Self.open(part),
-                receipt: receipt,
-                delivery: delivery
+                receipt: receipt
             )
         } catch {
-            if error != .cancelled { await delivery?.confirm() }
             throw error == .cancelled ? .cancelled : .transfer(error)
         }
     }
@@ -178,39 +162,6 @@ struct PackWork: Sendable {
         } catch {
             throw .storage(error)
         }
-    }
-
-    /// Lets the courier fetch the archive, if there is one and there is something to fetch.
-    private func deliver(
-        _ pack: Pack,
-        _ archive: PackArchive,
-        _ urls: [String],
-        to part: PartFile,
-        _ report: @escaping @Sendable (StagingEvent) -> Void
-    ) async throws(StageError) -> ArchiveDelivery? {
-        let remote = urls.filter { !$0.lowercased().hasPrefix("file:") }
-        guard let courier = stager.options.courier, part.length < archive.size,
-            remote.count == urls.count
-        else { return nil }
-        let order = ArchiveOrder(
-            pack: pack.id,
-            urls: remote,
-            size: archive.size,
-            digest: archive.digest,
-            priority: pack.priority
-        )
-        guard let delivery = try await courier.fetch(order, report: report) else { return nil }
-        let isAdopted = try StageError.wrappingTransfer { () throws(TransferError) in
-            try part.adopt(
-                delivery.name,
-                in: delivery.directory,
-                size: archive.size,
-                url: delivery.url
-            )
-        }
-        if isAdopted { return delivery }
-        await delivery.confirm()
-        return nil
     }
 
     private func unpack(

@@ -19,8 +19,12 @@ public struct StagerOptions: Sendable {
     public var keptGenerations: Int
     /// The domains that archives may come from, `*.` standing for any number of labels; `nil` for all.
     public var allowedDomains: [String]?
-    /// Who fetches archives in the engine's place, as far as they can.
-    public var courier: (any ArchiveCourier)?
+    /// Nothing: it keeps the size of this structure.
+    ///
+    /// Without these words Swift 6.3 makes of the asynchronous functions of `IndexedWork`, which has this
+    /// structure in it, what frees the memory of a task twice: in release builds 'fetch' of an indexed pack
+    /// ended with a fault. The tests of release programs (`IndexedTests`) tell whether that is still so.
+    var spare: (any SpareOption)?
     /// The time, in seconds since 1970.
     public var now: @Sendable () -> Int64
 
@@ -131,4 +135,9 @@ public func withStager<Result: Sendable, Failure: Error>(
             )
         )
     }
+}
+
+/// What ``StagerOptions/spare`` would be, of which there is nothing.
+protocol SpareOption: Sendable {
+    func fetch(_ count: Int) async -> Int
 }

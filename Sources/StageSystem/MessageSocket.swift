@@ -62,6 +62,12 @@ public final class MessageSocket: Sendable {
         _ = shutdown(descriptor.rawValue, CInt(SHUT_WR))
     }
 
+    /// Ends the conversation: a thread that waits for a message here is told that there are no more.
+    public func end() {
+        // It fails where the other side has gone, which is as good.
+        _ = shutdown(descriptor.rawValue, CInt(SHUT_RDWR))
+    }
+
     /// Waits for a message and returns it, or `nil` once the other side has closed its socket.
     public func receive() throws(FileError) -> Message? {
         var bytes = [UInt8](repeating: 0, count: Self.maximumLength)

@@ -3,7 +3,7 @@ import Glibc
 public import SystemPackage
 
 /// A program that is started for a user, in a session of its own, with nothing of this process's open
-/// and its streams at `/dev/null`.
+/// but a socket, where it is given one; its other streams are at `/dev/null`.
 ///
 /// It goes on when this process ends.
 public struct UserProgram: Sendable {
@@ -20,6 +20,8 @@ public struct UserProgram: Sendable {
     public var user: UserIdentity?
     /// The control group that it joins before it starts, `nil` for that of this process.
     public var controlGroup: ControlGroup?
+    /// What becomes its standard input and output.
+    public var channel: MessageSocket?
 
     /// Creates a program from its parts.
     public init(
@@ -93,6 +95,7 @@ public struct UserProgram: Sendable {
                             arguments: strings.pointers,
                             environment: variables.pointers,
                             directory: directory,
+                            channel: channel?.descriptor.rawValue ?? -1,
                             control_group: joined?.rawValue ?? -1,
                             changes_user: user == nil ? 0 : 1,
                             user: user?.user ?? 0,
@@ -128,7 +131,8 @@ public struct UserProgram: Sendable {
             let interval: CInt = 20
             unsafe _ = poll(&wishes, 2, end >= 0 ? pause ?? -1 : min(pause ?? interval, interval))
             if deadline == nil, wishes[1].revents != 0 {
-                _ = kill(-process, SIGTERM)
+                // One that has only just begun has no group of its own yet.
+                if kill(-process, SIGTERM) != 0 { _ = kill(process, SIGTERM) }
                 deadline = .now + grace
             }
         }

@@ -14,7 +14,7 @@ struct StagePackCommand: AsyncParsableCommand {
             directory and fetches it if need be.
             """,
         version: Version.text,
-        subcommands: [UnpackServiceCommand.self],
+        subcommands: [UnpackServiceCommand.self, StagingWorkerCommand.self],
         groupedSubcommands: [
             CommandGroup(
                 name: "Staging",

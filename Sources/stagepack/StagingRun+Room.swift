@@ -39,6 +39,15 @@ extension StagingRun {
         }
     }
 
+    /// Removes packs that no manifest offers any more, and returns which.
+    func removeObsoletePacks(_ container: Container) throws(CommandFailure) -> [PackID] {
+        do throws(ContainerError) {
+            return try container.removeObsoletePacks()
+        } catch {
+            throw CommandFailure(error)
+        }
+    }
+
     /// Removes what a run has left that is more than the container may hold.
     func keepQuota(
         _ planner: Planner,

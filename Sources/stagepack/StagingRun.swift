@@ -28,6 +28,8 @@ struct StagingRun: Sendable {
     var isDryRun = false
     /// What a dry run takes for granted instead of looking.
     var assumptions = Assumptions()
+    /// What part the process has.
+    var role = Role.command
 
     /// What a simulation assumes of the machine.
     struct Assumptions: Sendable {
@@ -47,15 +49,7 @@ struct StagingRun: Sendable {
         var options = try session.stagerOptions()
         options.allowedDomains = restrictions?.downloadDomainAllowList
         let sources = try session.sources(reader)
-        let staged = await withCourier(options) {
-            options -> Result<[StagingReport], CommandFailure> in
-            do throws(CommandFailure) {
-                return .success(try await stage(sources, reader, options, restrictions))
-            } catch {
-                return .failure(error)
-            }
-        }
-        let reports = try staged.get()
+        let reports = try await stage(sources, reader, options, restrictions)
         try checkNames(reports)
         return reports
     }
@@ -138,12 +132,13 @@ struct StagingRun: Sendable {
         if session.isOffline {
             report.refuseOffline()
         } else {
-            report.settle(await makeRoom(plan.evictions, in: container))
-            let (outcomes, progress) = await stage(plan, manifest, container, stager)
-            report.add(outcomes)
-            report.add(progress)
+            let order = order(source, path)
+            let packs = try await stageInTurn(plan, order, selection, &planner, container) { plan in
+                await stage(plan, manifest, container, stager)
+            }
+            report.add(packs)
             if let program, case .success(let choice) = answer {
-                let failure = await program.tell(outcomes, choice, container)
+                let failure = await program.tell(packs.outcomes, choice, container)
                 report.extensionProblem = failure.map(FailureReport.init)
                 report.files = await program.fetch(
                     choice,
@@ -156,11 +151,7 @@ struct StagingRun: Sendable {
             }
         }
         if case .event(.periodic, essentialOnly: false) = selection {
-            do throws(ContainerError) {
-                report.removed = try container.removeObsoletePacks()
-            } catch {
-                throw CommandFailure(error)
-            }
+            report.removed = try removeObsoletePacks(container)
         }
         report.add(await keepQuota(planner, selection, in: container))
         RunRecorder(self, container).record(report, selection, planner)
@@ -295,13 +286,16 @@ struct StagingRun: Sendable {
         _ manifest: AcceptedManifest,
         _ container: Container,
         _ stager: Stager
-    ) async -> ([PackID: StagingOutcome], [PackProgress]) {
-        guard !plan.packsToStage.isEmpty else { return ([:], []) }
-        let display = ProgressDisplay(plan, output)
-        let outcomes = await display.whileShown {
+    ) async -> StagedPacks {
+        var staged = StagedPacks()
+        staged.evicted = await makeRoom(plan.evictions, in: container)
+        guard !plan.packsToStage.isEmpty else { return staged }
+        let display = ProgressDisplay(plan, output, role.observer)
+        staged.outcomes = await display.whileShown {
             await stager.stage(plan, of: manifest, in: container) { display.take($0, $1) }
         }
-        return (outcomes, display.packs)
+        staged.progress = display.packs
+        return staged
     }
 
     /// The manifest: the server's, or the stored one where the server is not asked or does not answer.
@@ -340,7 +334,7 @@ struct StagingRun: Sendable {
 
 extension PackSelection {
     /// Whether the timer has started the run.
-    fileprivate var isPeriodic: Bool {
+    var isPeriodic: Bool {
         if case .event(.periodic, _) = self { true } else { false }
     }
 

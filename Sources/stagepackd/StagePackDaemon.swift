@@ -71,6 +71,7 @@ struct StagePackDaemon: AsyncParsableCommand {
                 socket: FilePath(socket ?? paths.socket),
                 configuration: try Self.settings(file, isRequired: isRequired),
                 version: Self.configuration.version,
+                worker: Self.worker,
                 logger: logger
             )
             try await Self.run(daemon, logger) { () throws(DaemonError) in
@@ -86,6 +87,12 @@ struct StagePackDaemon: AsyncParsableCommand {
     static func report(_ message: String, hint: String? = nil) {
         let lines = "stagepackd: error: \(message)\n" + (hint.map { "hint: \($0)\n" } ?? "")
         _ = try? FileDescriptor.standardError.writeAll(lines.utf8)
+    }
+
+    /// The command, which stages packs for users: it is installed beside this program.
+    private static var worker: FilePath? {
+        let link = try? Directory.open("/proc/self").link("exe")
+        return link.map { FilePath($0).removingLastComponent().appending("stagepack") }
     }
 
     /// Lets the process have as many files open as it may: many clients need many.

@@ -10,86 +10,32 @@ import Testing
 
 @Suite(.server, .directory)
 struct DaemonTests {
-    @Test func theDaemonFetchesAndTheCommandStages() async throws {
+    @Test func aCommandStagesInItsTurn() async throws {
         var installed = try await Installed()
         let pack = try SamplePack.large(try .aurora, version: 1, mebibytes: 4)
-        try installed.world.publish(pack)
-        let told = try await withDaemon(&installed) { installed, client in
-            let ending = try await installed.run("prefetch", "--app", "net.example.wallpaper")
+        try installed.world.publish([pack], rate: 2 << 20)
+        let seen = try await withDaemon(&installed) { installed, client in
+            let (tasks, task) = AsyncStream.makeStream(of: TransferTask.self)
+            let arguments = ["prefetch", "--app", "net.example.wallpaper"]
+            let ending = try await installed.world.program.run(arguments) { _ in
+                try await poll("the daemon knows of nothing") {
+                    guard let first = try await client.tasks().first else { return false }
+                    task.yield(first)
+                    return first.state == .running
+                }
+                task.finish()
+            }
             #expect(ending.status == 0, "\(ending.error)")
-            let session = try await client.session("stagepack/net.example.wallpaper")
-            let left = try await client.tasks()
-            return (session, left, ending.output)
+            #expect(try await client.sessions().isEmpty)
+            return await tasks.reduce(nil) { $1 } as TransferTask?
         }
+        let order = try #require(seen?.request.staging)
+        #expect(order.application == "net.example.wallpaper")
+        #expect(order.isEssentialOnly == false)
+        #expect(seen?.request.description == "aurora")
         #expect(try installed.staged() == ["aurora": 1])
-        #expect(told.0.lastEvent == 1)
-        #expect(told.0.acknowledgedEvent == 1)
-        #expect(told.1.isEmpty)
         #expect(installed.world.server.counts(for: pack.path).requests == 1)
         #expect(try installed.names(in: "downloads") == [])
-    }
-
-    @Test func whatAKilledCommandWantedIsStagedByTheSessionsHandler() async throws {
-        var installed = try await Installed()
-        let pack = try SamplePack.large(try .aurora, version: 1, mebibytes: 24)
-        try installed.world.publish([pack], rate: 8 << 20)
-        try await withDaemon(&installed) { installed, client in
-            let server = installed.world.server
-            let arguments = ["prefetch", "--app", "net.example.wallpaper"]
-            let ending = try await installed.world.program.run(arguments) { running in
-                try await poll { server.counts(for: pack.path).bytes > 100_000 }
-                running.send(SIGKILL)
-            }
-            #expect(ending.status == Program.killed)
-            #expect(try installed.staged() == [:])
-            let session = try await client.session("stagepack/net.example.wallpaper")
-            #expect(session.acknowledgedEvent == 0, "\(ending.error)")
-            try await poll { try installed.staged() == ["aurora": 1] }
-            try await poll { try installed.names(in: "downloads") == [] }
-        }
-        // Nothing of what had arrived was asked for a second time.
-        #expect(installed.world.server.counts(for: pack.path).requests == 1)
-    }
-
-    @Test func aConfinedCommandIsServedWithoutAHandler() async throws {
-        var installed = try await Installed()
-        try installed.world.publish(try SamplePack.large(try .aurora, version: 1, mebibytes: 4))
-        let session = try await withDaemon(&installed) { installed, client in
-            var confined = installed
-            let wrapper = installed.world.program.wrapper
-            let program = wrapper.isEmpty ? [try Program.path.string] : wrapper
-            confined.world.program.wrapper = ["/usr/bin/setpriv", "--no-new-privs"] + program
-            let ending = try await confined.run("prefetch", "--app", "net.example.wallpaper")
-            #expect(ending.status == 0, "\(ending.error)")
-            return try await client.session("stagepack/net.example.wallpaper")
-        }
-        #expect(session.lastEvent == 1)
-        #expect(session.configuration.handler == nil)
-        #expect(try installed.staged() == ["aurora": 1])
-    }
-
-    @Test func theDaemonStaysInTheAllowedDomains() async throws {
-        var installed = try await Installed()
-        let pack = try SamplePack.small(.aurora)
-        try installed.world.publish(pack)
-        let server = installed.world.server
-        let elsewhere = server.url("/elsewhere", host: "localhost")
-        server.answer(pack.path, with: .redirect(to: elsewhere))
-        server.answer("/elsewhere", with: .content(pack.archive))
-        var restrictions = Registration.Restrictions()
-        restrictions.downloadDomainAllowList = ["127.0.0.1"]
-        installed.registration.restrictions = restrictions
-        try installed.install()
-        let tasks = try await withDaemon(&installed) { installed, client in
-            let ending = try await installed.run("prefetch", "--app", "net.example.wallpaper")
-            #expect(ending.status == 21, "\(ending.error)")
-            #expect(ending.error.contains("none of the allowed domains"))
-            return try await client.session("stagepack/net.example.wallpaper").lastEvent
-        }
-        // The daemon was asked, and failed for the same reason.
-        #expect(tasks == 1)
-        #expect(server.requests(for: "/elsewhere").isEmpty)
-        #expect(try installed.staged() == [:])
     }
 
     @Test func withoutADaemonTheCommandFetchesItself() async throws {
@@ -157,49 +103,6 @@ struct DaemonTests {
             }
         }
     }
-
-    @Test func theDaemonOrdersPacksAsTheirPublisherDoes() async throws {
-        var installed = try await Installed()
-        let priorities: [(String, Int)] = [
-            ("usual", 0), ("last", .min), ("third", 5000), ("first", .max), ("second", 6000),
-        ]
-        let packs = try priorities.map { id, priority in
-            var pack = try SamplePack.small(try PackID(id))
-            pack.pack.priority = priority
-            return pack
-        }
-        try installed.world.publish(packs)
-        for pack in packs { installed.world.server.answer(pack.path, with: .status(511)) }
-        let tasks = try await withDaemon(&installed) { installed, client in
-            let ending = try await installed.run("prefetch", "--app", "net.example.wallpaper")
-            #expect(ending.status == 23, "\(ending.error)")
-            return try await client.tasks()
-        }
-        let order = tasks.sorted { $0.request.priority ?? 0 > $1.request.priority ?? 0 }
-        #expect(order.map(\.request.description) == ["first", "second", "third", "usual", "last"])
-    }
-
-    @Test func aCommandThatWaitsForTheDaemonNamesTheLastFailure() async throws {
-        var installed = try await Installed()
-        let pack = try SamplePack.small(.aurora)
-        try installed.world.publish(pack)
-        let server = installed.world.server
-        server.answer(pack.path, with: [.status(503), .status(511)])
-        try await withDaemon(&installed) { installed, _ in
-            let ending = try await installed.run(
-                "prefetch",
-                "--app",
-                "net.example.wallpaper",
-                "--progress",
-                "json"
-            )
-            let failure = "'\(server.url(pack.path))' was answered with status 503"
-            let line = #""waitingFor":"\#(failure)""#
-            #expect(ending.error.contains(line), "\(ending.error)")
-            #expect(ending.status == 23, "\(ending.error)")
-            #expect(ending.error.contains("the network may want a login"), "\(ending.error)")
-        }
-    }
 }
 
 extension Answer {
@@ -219,13 +122,18 @@ extension Installed {
 /// memory than a program may.
 func withDaemon<Value: Sendable>(
     _ installed: inout Installed,
+    ending signal: Int32 = SIGTERM,
+    sparesWorkers: Bool = false,
+    bus: String = "unix:path=/nowhere",
     _ body: @escaping @Sendable (Installed, ControlClient) async throws -> Value
 ) async throws -> Value {
     let directory = installed.world.directory.path
     let socket = installed.socket
     installed.allowDaemon()
     _ = try Directory.make(socket.removingLastComponent())
-    let settings = #"{"relaunchDelay": 0.2, "settlingTime": 0, "busAddress": "unix:path=/nowhere"}"#
+    let settings = #"{"relaunchDelay": 0.2, "settlingTime": 0, "busAddress": "\#(bus)"}"#
+    // What a daemon that was killed has left there.
+    _ = try? Directory.open(socket.removingLastComponent()).remove("control.sock")
     try installed.world.directory.write(
         Array(settings.utf8),
         to: "stagepackd.json",
@@ -245,12 +153,17 @@ func withDaemon<Value: Sendable>(
     let (results, result) = AsyncStream.makeStream(of: Value.self)
     let copy = installed
     let ending = try await daemon.run(arguments) { running in
-        defer { running.send(SIGTERM) }
+        defer {
+            let children =
+                signal == SIGKILL && !sparesWorkers ? (try? running.children()) ?? [] : []
+            running.send(signal)
+            for child in children { kill(child, signal) }
+        }
         try await poll { FileStatus.exists(socket) }
         result.yield(try await body(copy, ControlClient(path: socket.string)))
         #expect(try running.peakMemory() <= Program.memoryLimit)
     }
-    #expect(ending.status == 0, "\(ending.error)")
+    #expect(ending.status == (signal == SIGKILL ? Program.killed : 0), "\(ending.error)")
     for await value in results { return value }
     throw NeverHappened()
 }

@@ -1,3 +1,5 @@
+import StageContainer
+import StageControl
 import StageModel
 import StageSystem
 import StageTesting
@@ -160,7 +162,7 @@ struct MisbehaviourEncryptionTests {
     }
 }
 
-/// Servers that misbehave towards the daemon, which fetches archives for the command.
+/// Servers that misbehave towards a worker of the daemon's.
 @Suite(.server, .directory, .timeLimit(.minutes(10)))
 struct MisbehaviourDaemonTests {
     private static func rows(_ names: Set<String>) -> [MisbehaviourRow] {
@@ -170,7 +172,8 @@ struct MisbehaviourDaemonTests {
 
     private static let turnstile = Turnstile(width: 4)
 
-    private func run(_ row: MisbehaviourRow, _ options: [String]) async throws -> Program.Ending {
+    /// What the history says of the pack when a worker has done what it can; `nil` if it is staged.
+    private func run(_ row: MisbehaviourRow) async throws -> StagingHistory.Problem? {
         var installed = try await Installed()
         let pack = try SamplePack.small(.aurora)
         try installed.world.publish(pack)
@@ -179,11 +182,14 @@ struct MisbehaviourDaemonTests {
             server.url($0)
         }
         server.answer(pack.path, with: row.misbehaviour.answers(served))
-        return try await withDaemon(&installed) { installed, _ in
-            let arguments = ["prefetch", "--quiet", "--app", "net.example.wallpaper"] + options
-            let ending = try await installed.world.program.run(arguments)
-            #expect(try installed.staged() == (ending.status == 0 ? ["aurora": 1] : [:]))
-            return ending
+        return try await withDaemon(&installed) { installed, client in
+            _ = try await client.stage(["aurora"], of: installed)
+            try await poll("the worker tells of no end") {
+                try installed.history()?.packs.first != nil
+            }
+            let entry = try #require(try installed.history()?.packs.first)
+            #expect(try installed.staged() == (entry.problem == nil ? ["aurora": 1] : [:]))
+            return entry.problem
         }
     }
 
@@ -200,29 +206,15 @@ struct MisbehaviourDaemonTests {
     )
     func theContentIsRightOrTheFailureIsNamed(_ row: MisbehaviourRow) async throws {
         try await Self.turnstile.pass {
-            let ending = try await run(row, [])
+            let problem = try await run(row)
             guard case .fails(let failure, let words) = row.outcome else {
-                #expect(ending == Program.Ending(status: 0, output: "", error: ""), "\(row)")
+                #expect(problem == nil, "\(row)")
                 return
             }
-            #expect(ending.status == failure.status(for: .archive), "\(row): \(ending)")
-            #expect(ending.error.contains(words), "\(row): \(ending)")
-            #expect(ending.error.contains("'http://"), "\(row): \(ending)")
-        }
-    }
-
-    @Test(
-        arguments: rows([
-            "never answers", "stops in the middle", "sends ten bytes a second", "resets at once",
-            "503, Retry-After: 3600",
-        ])
-    )
-    func aDeadlineNamesTheServer(_ row: MisbehaviourRow) async throws {
-        try await Self.turnstile.pass {
-            let ending = try await run(row, ["--deadline", "5"])
-            #expect(ending.status == 75, "\(row): \(ending)")
-            #expect(ending.error.contains("the time was up: "), "\(row): \(ending)")
-            #expect(ending.error.contains("'http://127.0.0.1"), "\(row): \(ending)")
+            let message = problem?.message ?? ""
+            #expect(problem?.status == failure.status(for: .archive), "\(row): \(message)")
+            #expect(message.contains(words), "\(row): \(message)")
+            #expect(message.contains("'http://"), "\(row): \(message)")
         }
     }
 }

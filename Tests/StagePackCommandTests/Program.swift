@@ -34,8 +34,12 @@ struct Program {
 
         /// The numbers of the processes that the program has started and that have not ended.
         func children() throws -> [pid_t] {
-            let path = "/proc/\(process.value)/task/\(process.value)/children"
-            return try text(of: FilePath(path)).split(separator: " ").compactMap { pid_t($0) }
+            let threads = try Directory.open(FilePath("/proc/\(process.value)/task"))
+            return try threads.entries().flatMap { thread in
+                // A thread that has ended meanwhile has none.
+                let path = threads.path.appending("\(thread.name)/children")
+                return ((try? text(of: path)) ?? "").split(separator: " ").compactMap { pid_t($0) }
+            }
         }
     }
 

@@ -102,6 +102,7 @@ struct SimulateCommand: StagePackSubcommand {
                 output: output,
                 wanted: .event(request, essentialOnly: essential)
             )
+            run.role = .trial
             guard stage else {
                 run.isDryRun = true
                 run.assumptions = StagingRun.Assumptions(
@@ -111,11 +112,12 @@ struct SimulateCommand: StagePackSubcommand {
                 return try await run.run()
             }
             if request != .install {
-                let before = StagingRun(
+                var before = StagingRun(
                     session: session,
                     output: output,
                     wanted: .event(.install, essentialOnly: false)
                 )
+                before.role = .trial
                 _ = try await before.run()
             }
             return try await run.run()

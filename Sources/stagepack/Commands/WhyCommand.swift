@@ -50,7 +50,7 @@ struct WhyCommand: StagePackSubcommand {
             let tasks = try await ControlClient.discover(environment: environment).tasks()
             return tasks.filter { task in
                 !task.hasEnded && !task.holds.isEmpty
-                    && (pack.map { task.request.description == $0.description } ?? true)
+                    && (pack.map(task.isFor) ?? true)
             }
             .map(TaskReport.init)
         } catch {
@@ -99,6 +99,15 @@ struct WhyCommand: StagePackSubcommand {
         } catch {
             throw CommandFailure(error)
         }
+    }
+}
+
+extension TransferTask {
+    /// Whether the task brings a pack: a staging names all of its packs.
+    fileprivate func isFor(_ pack: PackID) -> Bool {
+        let names = request.description?.split(separator: " ") ?? []
+        return request.kind == .staging
+            ? names.contains { $0 == pack.text } : names == [pack.text[...]]
     }
 }
 

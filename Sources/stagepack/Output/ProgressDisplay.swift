@@ -8,6 +8,7 @@ import Synchronization
 /// Shows the progress of staging on standard error, in the style that was asked for.
 final class ProgressDisplay: Sendable {
     private let style: OutputOptions.ProgressStyle
+    private let observer: (@Sendable (StagingProgress) -> Void)?
     private let state: Mutex<State>
 
     private struct State {
@@ -17,8 +18,13 @@ final class ProgressDisplay: Sendable {
         var lastReport = 0.0
     }
 
-    /// Creates a display of a plan's progress; `auto` is resolved here.
-    init(_ plan: Plan, _ options: OutputOptions) {
+    /// Creates a display of a plan's progress; `auto` is resolved here, and `observer` told besides.
+    init(
+        _ plan: Plan,
+        _ options: OutputOptions,
+        _ observer: (@Sendable (StagingProgress) -> Void)?
+    ) {
+        self.observer = observer
         style = Self.resolve(options)
         state = Mutex(State(progress: StagingProgress(plan)))
     }
@@ -36,6 +42,8 @@ final class ProgressDisplay: Sendable {
     func take(_ id: PackID, _ event: StagingEvent) {
         let lines = state.withLock { state -> [String] in
             state.progress.apply(event, to: id)
+            // Under the lock, so that what is told comes in order.
+            observer?(state.progress)
             switch style {
             case .lines: return Self.line(for: event, id).map { [$0] } ?? []
             case .json: return Self.jsonLine(&state, id, event).map { [$0] } ?? []

@@ -1,4 +1,5 @@
 import StageContainer
+import StageControl
 import StageEngine
 import StageModel
 import StageSystem
@@ -36,16 +37,22 @@ struct StagingReport: Codable {
     }
 
     /// Adds how each pack ended.
-    mutating func add(_ outcomes: [PackID: StagingOutcome]) {
+    mutating func add(_ staged: StagedPacks) {
+        settle(staged.evicted)
         for index in packs.indices {
-            guard let outcome = outcomes[packs[index].id] else { continue }
+            if let holds = staged.waiting[packs[index].id] {
+                packs[index].outcome = .waiting
+                packs[index].reason = holds.map(\.reason.text).joined(separator: "; ")
+            }
+            guard let outcome = staged.outcomes[packs[index].id] else { continue }
             packs[index].add(outcome)
             transferred += packs[index].transferred ?? .zero
         }
+        add(staged.progress)
     }
 
     /// Adds what was being received for packs that were interrupted.
-    mutating func add(_ progress: [PackProgress]) {
+    private mutating func add(_ progress: [PackProgress]) {
         for pack in progress {
             guard let index = packs.firstIndex(where: { $0.id == pack.id }),
                 packs[index].error?.status == ExitStatus.interrupted.rawValue
@@ -100,6 +107,8 @@ struct PackReport: Codable {
         case left
         /// It could not be staged.
         case failed
+        /// The daemon has it staged when network and power are such as it waits for.
+        case waiting
         /// It was staged, and went to make room, or would go: a plan.
         case evicted
     }
@@ -208,6 +217,8 @@ extension StagingReport: CustomStringConvertible {
         let failed = packs.count { $0.outcome == .failed }
         var text = "\(application): \(staged) staged, \(present) up to date"
         if failed > 0 { text += ", \(failed) failed" }
+        let waiting = packs.filter { $0.outcome == .waiting }
+        if let first = waiting.first { text += ", \(waiting.count) waiting (\(first.reason))" }
         if let files, !files.isEmpty {
             text += ", \(files.count { $0.outcome == .staged }) of \(files.count) files"
         }
@@ -226,7 +237,7 @@ extension PackReport.Outcome {
         case .planned: "stage"
         case .failed: "refuse"
         case .evicted: "evict"
-        case .staged, .present, .left: "leave"
+        case .staged, .present, .left, .waiting: "leave"
         }
     }
 }

@@ -1,17 +1,22 @@
 import Synchronization
 
-/// Ends a transfer from outside of the task that it runs in.
-final class StopSwitch: Sendable {
+/// Ends work from outside of the task that it runs in.
+public final class StopSwitch: Sendable {
     private let stream: AsyncStream<Void>
     private let signal: AsyncStream<Void>.Continuation
 
-    init() { (stream, signal) = AsyncStream.makeStream(bufferingPolicy: .bufferingNewest(1)) }
+    /// Creates a switch of work that nobody has ended.
+    public init() {
+        (stream, signal) = AsyncStream.makeStream(bufferingPolicy: .bufferingNewest(1))
+    }
 
     /// Ends what ``run(_:)`` runs, or will run.
-    func stop() { signal.yield() }
+    public func stop() { signal.yield() }
 
     /// Runs `body`, whose task is cancelled when ``stop()`` is called.
-    func run<Value: Sendable>(_ body: @escaping @Sendable () async -> Value) async -> Value {
+    public func run<Value: Sendable>(
+        _ body: @escaping @Sendable () async -> Value
+    ) async -> Value {
         await withTaskGroup(of: Value?.self) { group in
             group.addTask { await body() }
             group.addTask { [stream] in

@@ -1,0 +1,66 @@
+public import StageModel
+
+/// Packs that are to be staged for a user, as the daemon's worker is told.
+///
+/// An order names a registered application, or manifests and a container; packs, or an event that says
+/// which.
+public struct StagingOrder: Hashable, Codable, Sendable {
+    /// The identifier of a registered application.
+    public var application: String?
+    /// The URLs of a manifest, the preferred one first, where no application is named.
+    public var manifests: [String]?
+    /// The absolute path of the container; that of the application's group if there is none.
+    public var container: String?
+    /// The installed version of the application, where no registration tells it.
+    public var applicationVersion: String?
+    /// The packs; without them the event decides.
+    public var packs: [String]?
+    /// Whether the packs are damaged, and staged again though they are there.
+    public var isRepair: Bool?
+    /// The event, where no packs are named; without one the worker finds out which it is.
+    public var event: String?
+    /// Whether an event stages essential packs only.
+    public var isEssentialOnly: Bool?
+    /// Whether it waits for a network that costs nothing by the byte and for mains power.
+    public var isDiscretionary: Bool?
+    /// Variables of the client's environment that say where the user's files are.
+    public var environment: [String: String]?
+
+    /// The variables that an order may have.
+    public static let variables = [
+        "HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "CURL_CA_BUNDLE", "SSL_CERT_FILE",
+    ]
+
+    /// Creates an order that names nothing yet.
+    public init() {}
+}
+
+/// How an attempt to carry out a ``StagingOrder`` ended.
+public struct StagingEnd: Hashable, Codable, Sendable {
+    /// Why packs are missing; `nil` if none is.
+    public var failure: TransferFailure?
+    /// Why another attempt makes sense, and waits; `nil` if none does.
+    public var hold: HoldReason?
+
+    /// Creates the end of an attempt that staged everything.
+    public init() {}
+
+    /// Creates the end of an attempt that failed.
+    public init(_ failure: TransferFailure, hold: HoldReason?) {
+        self.failure = failure
+        self.hold = hold
+    }
+}
+
+/// A line that a worker writes while it carries out a ``StagingOrder``.
+public struct StagingUpdate: Hashable, Codable, Sendable {
+    /// How many bytes of the packs are here.
+    public var bytesReceived: ByteCount?
+    /// How many bytes they have.
+    public var bytesExpected: ByteCount?
+    /// How the attempt ended: the last line.
+    public var end: StagingEnd?
+
+    /// Creates a line that says nothing yet.
+    public init() {}
+}

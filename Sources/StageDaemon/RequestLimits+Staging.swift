@@ -1,0 +1,70 @@
+import FoundationEssentials
+import StageControl
+import StageModel
+import StageSystem
+
+extension RequestLimits {
+    /// The most bytes of an order, as JSON: a message to a worker has no more.
+    static let order = MessageSocket.maximumLength
+    /// The most tasks that have not ended of a transient session.
+    static let stagings = 8
+    /// The most bytes of the failure that a client or a worker tells.
+    static let failure = 8192
+
+    /// Checks what is asked of a worker.
+    static func checkStaging(_ request: TransferRequest) throws(ControlRefusal) {
+        guard let order = request.staging else {
+            throw ControlRefusal(.invalid, "a staging has a 'staging' that says what is staged")
+        }
+        try check(request.url, 0...url, "'url'")
+        guard request.resumeToken == nil, request.headers == nil, request.mirrors == nil,
+            request.allowedDomains == nil, request.sha256 == nil
+        else {
+            throw ControlRefusal(.invalid, "a staging has no members of a transfer")
+        }
+        let members = [
+            order.application, order.container, order.applicationVersion, order.event,
+        ]
+        let texts = members.compactMap(\.self) + (order.manifests ?? []) + (order.packs ?? [])
+        let bytes = (try? ControlFormat.encode(order).count) ?? .max
+        guard bytes <= Self.order else {
+            throw ControlRefusal(
+                .invalid,
+                "expected a 'staging' of at most \(Self.order) bytes as JSON: ask for an event"
+            )
+        }
+        for text in texts { try check(text, 1...url, "each text of a staging") }
+        guard (order.application == nil) != (order.manifests == nil) else {
+            throw ControlRefusal(.invalid, "a staging names an application or manifests")
+        }
+        guard (order.packs == nil) != (order.event == nil && order.isEssentialOnly == nil) else {
+            throw ControlRefusal(.invalid, "a staging names packs or an event")
+        }
+        if let container = order.container, !container.hasPrefix("/") {
+            throw ControlRefusal(.invalid, "expected the absolute path of a container")
+        }
+        for (name, value) in order.environment ?? [:] {
+            guard StagingOrder.variables.contains(name) else {
+                throw ControlRefusal(.invalid, "a staging has no variable '\(name.prefix(64))'")
+            }
+            try check(value, 1...path, "'\(name)'")
+            guard value.hasPrefix("/") else {
+                throw ControlRefusal(.invalid, "expected an absolute path as '\(name)'")
+            }
+        }
+    }
+
+    /// Checks how an attempt at a staging is said to have ended.
+    static func check(_ end: StagingEnd) throws(ControlRefusal) {
+        guard let failure = end.failure else {
+            guard end.hold == nil else {
+                throw ControlRefusal(.invalid, "a staging that is complete waits for nothing")
+            }
+            return
+        }
+        try check(failure.reason, 0...Self.failure, "the reason of a failure")
+        guard failure.resumeToken == nil else {
+            throw ControlRefusal(.invalid, "a staging leaves no 'resumeToken'")
+        }
+    }
+}

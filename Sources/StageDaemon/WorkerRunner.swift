@@ -1,0 +1,175 @@
+import FoundationEssentials
+import Glibc
+import Logging
+import StageControl
+import StageSystem
+import SystemPackage
+
+/// Has workers stage packs: processes of the user whose container it is.
+///
+/// Nothing that a worker says is more than its user may say of their own packs: it may be another program
+/// by now (ptrace(2)).
+struct WorkerRunner: Sendable {
+    /// The program, `nil` where there is none.
+    let program: FilePath?
+    let launcher: Launcher
+    let configuration: DaemonConfiguration
+    let logger: Logger
+
+    /// How long a worker may run, until others have their turn and it goes on later.
+    private static let slice = Duration.seconds(3600)
+    /// How long a worker may take to keep what it has when it is to end.
+    private static let grace = Duration.seconds(10)
+
+    /// Waits while the client of a staging carries it out, until `live` is switched off.
+    static func awaitClient(_ live: LiveTransfer) async -> TransferRunner.Result {
+        let (nothing, continuation) = AsyncStream.makeStream(of: Void.self)
+        // Nothing comes: what ends it is that the task is cancelled.
+        await live.switchOff.run { for await _ in nothing {} }
+        continuation.finish()
+        return .verdict(.stopped)
+    }
+
+    /// Carries a staging out by a worker, until that ends or `live` is switched off.
+    func run(
+        _ order: StagingOrder,
+        of task: Int64,
+        _ owner: SessionRecord,
+        _ live: LiveTransfer
+    ) async -> TransferRunner.Result {
+        let clock = Task {
+            // Cancelled: the worker has ended.
+            guard (try? await Task.sleep(for: Self.slice)) != nil else { return }
+            live.switchOff.stop()
+        }
+        defer { clock.cancel() }
+        let name = "staging-\(task)"
+        let end = await live.switchOff.run { await converse(order, name, owner, live) }
+        await withBlockingThread { launcher.groups?.end(name, of: owner.user) }
+        return end.map { .staged($0) } ?? .verdict(.stopped)
+    }
+
+    /// Starts the worker, tells it the order, and returns what it says last; `nil` if it was stopped.
+    private func converse(
+        _ order: StagingOrder,
+        _ name: String,
+        _ owner: SessionRecord,
+        _ live: LiveTransfer
+    ) async -> StagingEnd? {
+        do throws(FileError) {
+            let (own, others) = try MessageSocket.pair()
+            let worker = try await worker(order, owner, name, others)
+            // Stopped before it has begun.
+            if Task.isCancelled { return nil }
+            // One that cannot be told, of a damaged journal, is refused by the worker.
+            let text = (try? ControlFormat.encode(order)).map(Array.init) ?? []
+            try own.send(Array(text.prefix(MessageSocket.maximumLength)))
+            own.finish()
+            async let said = withBlockingThread { Self.listen(own, live) }
+            let result = await Self.result { () async throws(FileError) in
+                try await worker.run(grace: Self.grace)
+            }
+            // What it has started and left may hold the other end, and this process does.
+            own.end()
+            let end = await said
+            if Task.isCancelled { return nil }
+            let ending = try result.get()
+            logger.debug(
+                "A worker has ended",
+                metadata: ["worker.name": "\(name)", "worker.status": "\(ending)"]
+            )
+            return end ?? Self.failure("the process that staged the packs \(ending.text)")
+        } catch {
+            if Task.isCancelled { return nil }
+            logger.error(
+                "A worker could not be started",
+                metadata: ["worker.name": "\(name)", "error": "\(error)"]
+            )
+            return Self.failure("\(error)")
+        }
+    }
+
+    private static func result<Value>(
+        _ body: () async throws(FileError) -> Value
+    ) async -> Result<Value, FileError> {
+        do throws(FileError) {
+            return .success(try await body())
+        } catch {
+            return .failure(error)
+        }
+    }
+
+    private static func failure(_ reason: String) -> StagingEnd {
+        StagingEnd(TransferFailure(.storage, reason: reason), hold: .backoff)
+    }
+
+    private func worker(
+        _ order: StagingOrder,
+        _ owner: SessionRecord,
+        _ name: String,
+        _ channel: MessageSocket
+    ) async throws(FileError) -> UserProgram {
+        guard let program else { throw FileError("start", "stagepack", .noSuchFileOrDirectory) }
+        let groups = launcher.groups
+        return try await withBlockingThread { () throws(FileError) in
+            let identity = try Launcher.identity(owner.user, owner.rights, for: program)
+            var worker = UserProgram(
+                path: program,
+                arguments: ["staging-worker"],
+                environment: environment(order, Account(user: owner.user)),
+                directory: "/",
+                user: identity,
+                controlGroup: try groups?.makeGroup(name, of: owner.user)
+            )
+            worker.channel = channel
+            return worker
+        }
+    }
+
+    /// The user's environment as far as it says where files are, and the daemon's proxies.
+    private func environment(_ order: StagingOrder, _ account: Account?) -> [String: String] {
+        var variables = Launcher.variables(of: account)
+        variables["CURL_CA_BUNDLE"] = configuration.certificateAuthorities
+        variables.merge(order.environment ?? [:]) { _, own in own }
+        variables["http_proxy"] = configuration.httpProxy
+        variables["https_proxy"] = configuration.httpsProxy
+        if !configuration.proxyExceptions.isEmpty {
+            variables["no_proxy"] = configuration.proxyExceptions
+        }
+        return variables
+    }
+
+    /// Reads what a worker says until it says no more, and returns how it says that it ended.
+    private static func listen(_ socket: MessageSocket, _ live: LiveTransfer) -> StagingEnd? {
+        var end: StagingEnd?
+        while let message = try? socket.receive() {
+            // Nothing is asked of it that has files.
+            for file in message.files { try? file.close() }
+            // A worker that never ceases to talk is not listened to all the time.
+            usleep(10_000)
+            let data = Data(message.bytes)
+            guard let update = try? ControlFormat.decode(StagingUpdate.self, from: data) else {
+                continue
+            }
+            live.take(update)
+            guard let said = update.end else { continue }
+            do throws(ControlRefusal) {
+                try RequestLimits.check(said)
+                end = said
+            } catch {
+                end = failure("\(error)")
+            }
+        }
+        return end
+    }
+}
+
+extension ChildProcess.Ending {
+    /// How the process ended, as a predicate.
+    fileprivate var text: String {
+        switch self {
+        case .exited(let status): "ended with status \(status)"
+        case .signalled(let signal): "was ended by signal \(signal)"
+        }
+    }
+}

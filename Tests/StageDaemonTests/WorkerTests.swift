@@ -1,0 +1,125 @@
+import FoundationEssentials
+import Glibc
+import StageControl
+import StageModel
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+/// Workers that are not what the daemon expects: whoever may trace a process may make it say anything.
+@Suite(.directory, .daemon, .timeLimit(.minutes(3)))
+struct WorkerTests {
+    private let daemon: DaemonProcess
+
+    init() throws {
+        daemon = try .required()
+        try daemon.configure(#"{"settlingTime": 0, "retryBase": 0.01}"#)
+    }
+
+    /// What stands in for `stagepack`, beside a copy of the daemon's program.
+    private static let program = """
+        #!/usr/bin/python3
+        import os, signal, socket, sys, time
+        daemon = socket.socket(fileno=0)
+        daemon.recv(1 << 16)
+        with open(os.path.dirname(__file__) + "/starts", "a") as file:
+            print(os.getpid(), file=file)
+        mode = open(os.path.dirname(__file__) + "/mode").read()
+        if mode == "huge":
+            daemon.send(b'{"bytesReceived": 9223372036854775807, "bytesExpected": 9223372036854775807}')
+        elif mode == "garbage":
+            daemon.send(b'{"end": {"failure": 7}}')
+            daemon.send(b"\\xff\\xfe")
+            socket.send_fds(daemon, [b'{"end": {"hold": "slot"}}'], [1, 1, 1])
+        elif mode == "flood":
+            while True:
+                daemon.send(b'{"bytesReceived": 1}' + b" " * 60000)
+        elif mode == "deaf":
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            if os.fork() == 0:
+                os.setsid()
+            time.sleep(60)
+        """
+
+    /// Starts the daemon with the program in place of the command.
+    private func start(_ mode: String, permissions: FilePermissions) async throws {
+        let place = try Directory.open(daemon.directory).makeDirectory("programs")
+        try place.write(Array(Self.program.utf8), to: "stagepack", durably: false)
+        try place.changeMode(of: "stagepack", to: permissions)
+        try place.write(Array(mode.utf8), to: "mode", durably: false)
+        let copy = place.path.appending("stagepackd").string
+        let script = "cp \"$1\" '\(copy)' && shift && exec '\(copy)' \"$@\""
+        try await daemon.start(by: ["/bin/sh", "-c", script, "sh"])
+    }
+
+    /// Has the worker of a session started; returns the number of the task.
+    private func ask() async throws -> Int64 {
+        try await daemon.makeSession("stagepack/1/1") { $0.isTransient = true }
+        var request = TransferRequest(token: "1", kind: .staging, url: "net.example.game")
+        var order = StagingOrder()
+        order.application = "net.example.game"
+        order.packs = ["level"]
+        request.staging = order
+        let ids = try await daemon.client.createTasks([request], in: "stagepack/1/1")
+        return try #require(ids.first)
+    }
+
+    /// How often the worker was started.
+    private func starts() -> Int {
+        let path = daemon.directory.pushing("programs/starts")
+        return ((try? text(of: path)) ?? "").split(separator: "\n").count
+    }
+
+    private static let executable: FilePermissions = [
+        .ownerReadWriteExecute, .groupReadExecute, .otherReadExecute,
+    ]
+
+    @Test(arguments: ["huge", "garbage"])
+    func whatAWorkerSaysEndsNothing(_ mode: String) async throws {
+        try await start(mode, permissions: Self.executable)
+        let id = try await ask()
+        try await poll("it is not tried again") {
+            // A daemon that has ended says so at once.
+            _ = try await daemon.client.status()
+            return starts() >= 3
+        }
+        let task = try await daemon.client.task(id)
+        #expect(task.lastProblem?.contains("ended with status 0") ?? false, "\(task)")
+        #expect(task.bytesReceived.rawValue <= 1 << 50)
+        #expect(try await daemon.kill(SIGTERM) == 0)
+    }
+
+    @Test func aWorkerThatCannotBeStartedIsTriedAgain() async throws {
+        try await start("", permissions: [.ownerReadWrite])
+        let id = try await ask()
+        try await poll("it says no reason") {
+            try await daemon.client.task(id).holds.contains { $0.problem != nil }
+        }
+        let task = try await daemon.client.task(id)
+        #expect(task.holds.first?.problem?.contains("Permission denied") ?? false, "\(task)")
+        var change = TransferChange()
+        change.state = .cancelled
+        let cancelled = try await daemon.client.change(id, change)
+        #expect(cancelled.state == .cancelled)
+        let sessions = try await daemon.client.sessions()
+        #expect(sessions.isEmpty)
+        #expect(try await daemon.kill(SIGTERM) == 0)
+    }
+
+    @Test(arguments: ["flood", "deaf"])
+    func aWorkerThatDoesNotEndIsEnded(_ mode: String) async throws {
+        try await start(mode, permissions: Self.executable)
+        let id = try await ask()
+        try await poll("it never starts") { starts() == 1 }
+        // Others are answered meanwhile.
+        _ = try await daemon.client.status()
+        var change = TransferChange()
+        change.state = .cancelled
+        let cancelled = try await daemon.client.change(id, change)
+        #expect(cancelled.state == .cancelled)
+        let sessions = try await daemon.client.sessions()
+        #expect(sessions.isEmpty)
+        #expect(try await daemon.kill(SIGTERM) == 0)
+    }
+}

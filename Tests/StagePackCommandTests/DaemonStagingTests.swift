@@ -1,0 +1,431 @@
+import FoundationEssentials
+import Glibc
+import StageControl
+import StageModel
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+/// Stagings that a daemon knows of: whoever goes on with one goes on where the other ended.
+@Suite(.server, .directory, .timeLimit(.minutes(10)))
+struct DaemonStagingTests {
+    /// Who fetches a part of a pack.
+    enum Fetcher: CaseIterable, Sendable {
+        case command
+        case worker
+    }
+
+    /// The bytes that may be sent twice: those that were on their way when a process was killed.
+    private let lost = 3 << 20
+
+    /// Who fetches the first part of a pack, and who the rest.
+    struct Order: Sendable {
+        var first: Fetcher
+        var second: Fetcher
+
+        static let all = Fetcher.allCases.flatMap { first in
+            Fetcher.allCases.map { Order(first: first, second: $0) }
+        }
+    }
+
+    @Test(arguments: Order.all, StagingWorld.Kind.allCases)
+    func whoeverGoesOnGoesOnFromWhatIsThere(
+        _ order: Order,
+        _ kind: StagingWorld.Kind
+    ) async throws {
+        let world = try await StagingWorld(kind)
+        switch order.first {
+        case .command: try await world.fetchKilled(afterMebibytes: 1)
+        case .worker:
+            try await withDaemon(world, ending: SIGKILL) { client in
+                _ = try await world.ask(client)
+                try await world.wait(forMebibytes: 1)
+            }
+        }
+        #expect(try world.installed.staged() == [:])
+        try world.speedUp()
+        switch order.second {
+        case .command:
+            let ending = try await world.fetch()
+            #expect(ending.status == 0, "\(ending)")
+        case .worker:
+            try await withDaemon(world) { client in
+                if order.first == .command { _ = try await world.ask(client) }
+                try await world.wait(forVersion: 1)
+                try await poll("the session stays") { try await client.sessions().isEmpty }
+            }
+        }
+        #expect(try world.installed.staged() == [world.pack: 1])
+        #expect(world.bytesSent <= world.size + lost, "\(world.bytesSent)")
+        let litter = try world.litter()
+        #expect(litter == [])
+    }
+
+    @Test(arguments: StagingWorld.Kind.allCases)
+    func aWorkerGoesOnWhereAKilledCommandEnded(_ kind: StagingWorld.Kind) async throws {
+        let world = try await StagingWorld(kind)
+        try await withDaemon(world) { client in
+            try await world.fetchKilled(afterMebibytes: 1)
+            try await world.wait(forVersion: 1)
+            try await poll("the session stays") { try await client.sessions().isEmpty }
+            let tasks = try await client.tasks()
+            #expect(tasks.isEmpty)
+        }
+        #expect(world.bytesSent <= world.size + lost, "\(world.bytesSent)")
+        let litter = try world.litter()
+        #expect(litter == [])
+    }
+
+    @Test(arguments: StagingWorld.Kind.allCases)
+    func afterAnotherStartOfTheMachineTheDaemonGoesOnByItself(
+        _ kind: StagingWorld.Kind
+    ) async throws {
+        let world = try await StagingWorld(kind)
+        try await withDaemon(world, ending: SIGKILL) { _ in
+            try await world.fetchKilled(afterMebibytes: 1, speedingUp: false)
+        }
+        #expect(try world.installed.staged() == [:])
+        try world.speedUp()
+        try await withDaemon(world) { _ in try await world.wait(forVersion: 1) }
+        #expect(world.bytesSent <= world.size + lost, "\(world.bytesSent)")
+    }
+
+    @Test(arguments: StagingWorld.Kind.allCases)
+    func aPersonPausesResumesAndCancels(_ kind: StagingWorld.Kind) async throws {
+        let world = try await StagingWorld(kind, rate: 128 << 10)
+        try await withDaemon(world) { client in
+            let id = try await world.ask(client)
+            try await world.wait(forMebibytes: 1)
+            #expect(try await world.installed.run("pause", "\(id)").status == 0)
+            try await world.waitForSilence()
+            let tasks = try await world.installed.run("tasks")
+            #expect(tasks.output.contains("waits: it was paused"), "\(tasks)")
+            #expect(tasks.output.contains("(\(world.pack))"), "\(tasks)")
+            let why = try await world.installed.run("why", world.pack)
+            #expect(why.output.contains("it was paused"), "\(why)")
+            let count = world.bytesReceived
+            #expect(try await world.installed.run("resume", "\(id)").status == 0)
+            try await poll("it does not go on") { world.bytesReceived > count }
+            #expect(try await world.installed.run("cancel", "\(id)").status == 0)
+            try await poll("the session stays") { try await client.sessions().isEmpty }
+        }
+        #expect(try world.installed.staged() == [:])
+    }
+
+    @Test func aWorkerEndsWhenItsDaemonHas() async throws {
+        let world = try await StagingWorld(.archive)
+        try await withDaemon(world, ending: SIGKILL, sparesWorkers: true) { client in
+            _ = try await world.ask(client)
+            try await world.wait(forMebibytes: 1)
+        }
+        try await world.waitForSilence()
+        #expect(try world.installed.staged() == [:])
+        #expect(world.bytesReceived < world.size)
+    }
+
+    @Test func aPausedCommandHearsOfItWhenTheDaemonWasStartedAnew() async throws {
+        let world = try await StagingWorld(.archive)
+        let (endings, ended) = AsyncStream.makeStream(of: Program.Ending.self)
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            let (starts, begun) = AsyncStream.makeStream(of: Void.self)
+            group.addTask {
+                for await _ in starts { break }
+                ended.yield(try await world.fetch())
+                ended.finish()
+            }
+            try await withDaemon(world, ending: SIGKILL) { client in
+                begun.yield()
+                try await world.wait(forMebibytes: 1)
+                let id = try #require(try await client.tasks().first?.id)
+                #expect(try await world.installed.run("pause", "\(id)").status == 0)
+                try await world.waitForSilence()
+            }
+            try await withDaemon(world) { client in
+                let id = try #require(try await client.tasks().first?.id)
+                #expect(try await client.task(id).holds == [Hold(.pausedByUser)])
+                try world.speedUp()
+                #expect(try await world.installed.run("resume", "\(id)").status == 0)
+                for await ending in endings { #expect(ending.status == 0, "\(ending)") }
+                try await world.wait(forVersion: 1)
+                try await poll("the session stays") { try await client.sessions().isEmpty }
+            }
+            try await group.waitForAll()
+        }
+        #expect(world.bytesSent <= world.size + lost, "\(world.bytesSent)")
+    }
+
+    @Test func aCommandThatIsCancelledEnds() async throws {
+        let world = try await StagingWorld(.archive)
+        try await withDaemon(world) { client in
+            let ending = try await world.fetch { _ in
+                try await world.wait(forMebibytes: 1)
+                let id = try #require(try await client.tasks().first?.id)
+                #expect(try await world.installed.run("cancel", "\(id)").status == 0)
+            }
+            #expect(ending.status == 130, "\(ending)")
+            #expect(ending.error.contains("it was cancelled with 'stagepack cancel'"), "\(ending)")
+            let tasks = try await client.tasks()
+            #expect(tasks.isEmpty)
+        }
+        #expect(try world.installed.staged() == [:])
+    }
+
+    @Test func aCommandThatIsPausedWaitsAndGoesOn() async throws {
+        let world = try await StagingWorld(.archive)
+        try await withDaemon(world) { client in
+            let ending = try await world.fetch { _ in
+                try await world.wait(forMebibytes: 1)
+                let id = try #require(try await client.tasks().first?.id)
+                #expect(try await world.installed.run("pause", "\(id)").status == 0)
+                try await world.waitForSilence()
+                try world.speedUp()
+                #expect(try await world.installed.run("resume", "\(id)").status == 0)
+            }
+            #expect(ending.status == 0, "\(ending)")
+        }
+        #expect(try world.installed.staged() == ["aurora": 1])
+        #expect(world.bytesSent <= world.size + lost, "\(world.bytesSent)")
+    }
+
+    @Test(arguments: StagingWorld.Kind.allCases)
+    func aCommandTakesOverFromTheWorker(_ kind: StagingWorld.Kind) async throws {
+        let world = try await StagingWorld(kind)
+        try await withDaemon(world) { client in
+            try await world.fetchKilled(afterMebibytes: 1, speedingUp: false)
+            let before = try #require(try await client.tasks().first?.id)
+            try world.speedUp()
+            let ending = try await world.fetch { _ in
+                try await poll("the worker keeps it") {
+                    try await client.tasks().map(\.id).allSatisfy { $0 != before }
+                }
+            }
+            #expect(ending.status == 0, "\(ending)")
+            let tasks = try await client.tasks()
+            #expect(tasks.isEmpty)
+        }
+        #expect(try world.installed.staged() == [world.pack: 1])
+        #expect(world.bytesSent <= world.size + 2 * lost, "\(world.bytesSent)")
+        let litter = try world.litter()
+        #expect(litter == [])
+    }
+
+    @Test func aConfinedProcessHasRegisteredApplicationsStagedIfItIsRoots() async throws {
+        let world = try await StagingWorld(.archive)
+        try await withDaemon(world) { client in
+            try await world.fetchKilled(
+                afterMebibytes: 1,
+                by: ["/usr/bin/setpriv", "--no-new-privs"]
+            )
+            guard geteuid() == 0 else {
+                // What a user's process was denied, a worker would have.
+                let sessions = try await client.sessions()
+                #expect(sessions.isEmpty)
+                return
+            }
+            try await world.wait(forVersion: 1)
+        }
+    }
+
+    @Test func whatFailsForAWhileIsTriedAgainAndSaysWhy() async throws {
+        let world = try await StagingWorld(.archive)
+        let server = world.installed.world.server
+        let path = "/packs/aurora-1.tar.zst"
+        let content = try SamplePack.large(try .aurora, version: 1, mebibytes: 8).archive
+        server.answer(path, with: .status(511), .content(content))
+        try await withDaemon(world) { client in
+            let ending = try await world.fetch()
+            #expect(ending.status == 23, "\(ending)")
+            let first = try await client.tasks().first
+            let task = try #require(first)
+            #expect(task.state == .waiting)
+            try await poll("it does not wait for the portal") {
+                try await client.task(task.id).holds.map(\.reason) == [.portal]
+            }
+            let why = try await world.installed.run("why", "aurora")
+            #expect(why.output.contains("the network wants somebody to log in first"), "\(why)")
+            var change = TransferChange()
+            change.promotes = true
+            try await client.change(task.id, change)
+            try await world.wait(forVersion: 1)
+        }
+    }
+
+    @Test func whatDoesNotFitWaitsForTheDisk() async throws {
+        var installed = try await Installed()
+        var pack = try SamplePack.small(.aurora)
+        pack.pack.installedSize = ByteCount(1 << 40)
+        try installed.world.publish(pack)
+        try await withDaemon(&installed) { installed, client in
+            let id = try await client.stage(["aurora"], of: installed)
+            try await poll("it does not wait for the disk") {
+                try await client.task(id).holds.map(\.reason) == [.disk]
+            }
+            for command in ["tasks", "why"] {
+                let ending = try await installed.run(command)
+                #expect(ending.output.contains("waits: the disk is full"), "\(ending)")
+                #expect(ending.output.contains("not enough space"), "\(ending)")
+            }
+        }
+        #expect(try installed.staged() == [:])
+    }
+
+    @Test(arguments: StagingWorld.Kind.allCases)
+    func processesThatAreKilledAgainAndAgainStageOnce(_ kind: StagingWorld.Kind) async throws {
+        var random = SeededGenerator(seed: 23)
+        do {
+            let world = try await StagingWorld(kind, rate: 2 << 20)
+            var kills = 0
+            while try world.installed.staged() == [:], kills < 40 {
+                let moment = Duration.milliseconds(Int.random(in: 100..<900, using: &random))
+                let kill = Int.random(in: 0..<3, using: &random)
+                kills += 1
+                try await withDaemon(world, ending: kill == 0 ? SIGTERM : SIGKILL) { _ in
+                    if kill == 1 {
+                        // The daemon goes on with what an earlier command wanted.
+                        try await Task.sleep(for: moment)
+                    } else {
+                        _ = try await world.fetch { running in
+                            try await Task.sleep(for: moment)
+                            running.send(SIGKILL)
+                        }
+                    }
+                }
+            }
+            try await withDaemon(world) { client in
+                let ending = try await world.fetch()
+                #expect(ending.status == 0, "\(ending)")
+                try await poll("a task stays") { try await client.sessions().isEmpty }
+            }
+            #expect(try world.installed.staged() == [world.pack: 1])
+            #expect(world.bytesSent <= world.size + kills * lost, "\(world.bytesSent) \(kills)")
+            let litter = try world.litter()
+            #expect(litter == [])
+            print("\(kind): \(kills) kills, \(world.bytesSent) bytes of \(world.size)")
+        }
+    }
+}
+
+/// Runs a daemon beside `body`; with SIGKILL its workers are killed with it, as where a machine fails.
+func withDaemon(
+    _ world: StagingWorld,
+    ending: Int32 = SIGTERM,
+    sparesWorkers: Bool = false,
+    bus: String = "unix:path=/nowhere",
+    _ body: @escaping @Sendable (ControlClient) async throws -> Void
+) async throws {
+    var installed = world.installed
+    try await withDaemon(
+        &installed,
+        ending: ending,
+        sparesWorkers: sparesWorkers,
+        bus: bus
+    ) { _, client in
+        try await body(client)
+    }
+}
+
+/// Stagings that wait for network and power.
+@Suite(.server, .directory, .mockBus, .timeLimit(.minutes(5)))
+struct PatientStagingTests {
+    private let bus: MockBus
+
+    init() throws {
+        bus = try .required()
+        try bus.start(.networkManager)
+        try bus.start(.power)
+        try bus.set("Connectivity", of: .networkManager, to: .number(4))
+        try bus.set("Metered", of: .networkManager, to: .number(2))
+        try bus.set("OnBattery", of: .power, to: .flag(false))
+    }
+
+    /// What keeps a periodic run from updating.
+    enum Condition: CaseIterable, Sendable {
+        case metered
+        case battery
+        case offline
+        case portal
+
+        /// What 'prefetch', 'tasks' and 'why' say.
+        var words: String {
+            switch self {
+            case .metered: "the network costs money by the byte"
+            case .battery: "the machine runs on its battery"
+            case .offline: "there is no network"
+            case .portal: "the network wants somebody to log in first"
+            }
+        }
+    }
+
+    private func set(_ condition: Condition, _ holds: Bool) throws {
+        switch condition {
+        case .metered: try bus.set("Metered", of: .networkManager, to: .number(holds ? 1 : 2))
+        case .battery: try bus.set("OnBattery", of: .power, to: .flag(holds))
+        case .offline:
+            try bus.set("Connectivity", of: .networkManager, to: .number(holds ? 1 : 4))
+        case .portal:
+            try bus.set("Connectivity", of: .networkManager, to: .number(holds ? 2 : 4))
+        }
+    }
+
+    @Test(arguments: Condition.allCases, StagingWorld.Kind.allCases)
+    func aPeriodicRunLeavesUpdatesToTheDaemon(
+        _ condition: Condition,
+        _ kind: StagingWorld.Kind
+    ) async throws {
+        let world = try await StagingWorld(kind, rate: 64 << 20)
+        #expect(try await world.fetch().status == 0)
+        try await world.publish(version: 2)
+        try set(condition, true)
+        let count = world.bytesSent
+        try await withDaemon(world, bus: bus.address) { client in
+            let arguments = ["--all", "--event", "periodic", "--progress", "none"]
+            let ending = try await world.installed.world.program.run(["prefetch"] + arguments)
+            #expect(ending.status == 0, "\(ending)")
+            #expect(ending.output.contains("1 waiting (\(condition.words)"), "\(ending)")
+            let tasks = try await world.installed.run("tasks")
+            #expect(tasks.output.contains("waits: \(condition.words)"), "\(tasks)")
+            let why = try await world.installed.run("why", world.pack)
+            #expect(why.output.contains("waiting, \(condition.words)"), "\(why)")
+            #expect(why.output.contains("waits: \(condition.words)"), "\(why)")
+            #expect(world.bytesSent == count)
+            // A second run takes the place of the first one.
+            let again = try await world.installed.world.program.run(["prefetch"] + arguments)
+            #expect(again.status == 0, "\(again)")
+            let count = try await client.tasks().count
+            #expect(count == 1)
+            try set(condition, false)
+            try await world.wait(forVersion: 2)
+            try await poll("the session stays") { try await client.sessions().isEmpty }
+        }
+    }
+
+    @Test func whatSomebodyWaitsForIsFetchedWhateverTheNetworkCosts() async throws {
+        let world = try await StagingWorld(.archive, rate: 64 << 20)
+        try set(.metered, true)
+        try set(.battery, true)
+        try await withDaemon(world, bus: bus.address) { _ in
+            let ending = try await world.fetch()
+            #expect(ending.status == 0, "\(ending)")
+        }
+        #expect(try world.installed.staged() == ["aurora": 1])
+    }
+
+    @Test func aWorkerStopsWhenTheNetworkBecomesMetered() async throws {
+        let world = try await StagingWorld(.archive)
+        try await withDaemon(world, bus: bus.address) { client in
+            let id = try await client.stage([world.pack], of: world.installed) {
+                $0.isDiscretionary = true
+            }
+            try await world.wait(forMebibytes: 1)
+            try set(.metered, true)
+            try await poll { try await client.task(id).holds.map(\.reason) == [.metered] }
+            try await world.waitForSilence()
+            #expect(world.bytesReceived < world.size)
+            try world.speedUp()
+            try set(.metered, false)
+            try await world.wait(forVersion: 1)
+        }
+        #expect(world.bytesSent <= world.size + (3 << 20), "\(world.bytesSent)")
+    }
+}

@@ -1,0 +1,190 @@
+import FoundationEssentials
+import Glibc
+import StageControl
+import StageModel
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+/// A registered application with one pack of some megabytes, which its server sends slowly.
+struct StagingWorld: Sendable {
+    /// What the pack is made of.
+    enum Kind: CaseIterable, Sendable {
+        case archive
+        case indexed
+    }
+
+    let kind: Kind
+    let installed: Installed
+    /// The bytes that an installation takes.
+    let size: Int
+    private let publisher: IndexedPublisher
+    private let archives: [SamplePack]
+
+    /// How fast the server sends, in bytes a second for each request.
+    private let rate: Int
+
+    /// Publishes version 1.
+    init(_ kind: Kind, rate: Int = 256 << 10) async throws {
+        self.kind = kind
+        self.rate = rate
+        var installed = try await Installed()
+        installed.allowDaemon()
+        self.installed = installed
+        publisher = try IndexedPublisher(installed.world)
+        archives = try (1...2).map { version in
+            var pack = try SamplePack.large(.aurora, version: version, mebibytes: Self.mebibytes)
+            pack.pack.policy = .onDemand
+            return pack
+        }
+        size = Self.mebibytes << 20
+        try await publish(version: 1)
+    }
+
+    private static let mebibytes = 8
+
+    /// The pack.
+    var pack: String { kind == .archive ? "aurora" : "levels" }
+
+    /// Publishes a version.
+    func publish(version: Int) async throws {
+        switch kind {
+        case .archive:
+            var world = installed.world
+            world.revision = version
+            try world.publish([archives[version - 1]], rate: rate)
+        case .indexed:
+            try publisher.write([
+                "world": noise(Self.mebibytes << 20, seed: UInt64(version))
+            ])
+            let index = try await publisher.package(version: version)
+            try publisher.publish(index, version: version, rate: rate / 4)
+        }
+    }
+
+    /// Has the server send as fast as it can from the next request on.
+    func speedUp() throws {
+        let server = installed.world.server
+        for pack in archives { server.answer(pack.path, with: .content(pack.archive)) }
+        if kind == .indexed { try publisher.answerForBundles { .content($0) } }
+    }
+
+    /// The bytes of the pack that were sent.
+    var bytesSent: Int {
+        switch kind {
+        case .archive:
+            archives.reduce(0) { $0 + installed.world.server.counts(for: $1.path).bytes }
+        case .indexed: publisher.bytesSent
+        }
+    }
+
+    /// The bytes that have arrived, as they are in the container: the server counts what it has sent at the end
+    /// of each answer.
+    var bytesReceived: Int {
+        switch kind {
+        case .archive: Int(partSize(below: installed.container.appending("downloads")))
+        case .indexed: areaSize
+        }
+    }
+
+    /// The bytes on disk of the pack's file in its staging area.
+    private var areaSize: Int {
+        // What is gone by now has no size.
+        guard let staging = try? Directory.open(installed.container.appending("staging")),
+            let areas = try? staging.entries()
+        else { return 0 }
+        return areas.reduce(0) { sum, area in
+            let file = FilePath("\(area.name)/content/world")
+            return sum + Int(((try? staging.status(file)) ?? nil)?.allocatedSize ?? 0)
+        }
+    }
+
+    /// Waits until so many megabytes have arrived.
+    func wait(forMebibytes count: Int) async throws {
+        try await poll("\(count) MiB never arrive") { bytesReceived >= count << 20 }
+    }
+
+    /// Waits until nothing more arrives.
+    func waitForSilence() async throws {
+        try await poll("bytes go on coming") {
+            let count = bytesReceived
+            try await Task.sleep(for: .milliseconds(1500))
+            return bytesReceived == count
+        }
+    }
+
+    /// Waits until a version is staged.
+    func wait(forVersion version: Int) async throws {
+        try await poll("version \(version) is never staged") {
+            try installed.staged() == [pack: version]
+        }
+    }
+
+    /// Runs the command, by another program if one is named.
+    func fetch(
+        by wrapper: [String] = [],
+        body: @escaping @Sendable (Program.Running) async throws -> Void = { _ in }
+    ) async throws -> Program.Ending {
+        let arguments = ["fetch", pack, "--app", "net.example.wallpaper", "--quiet"]
+        var program = installed.world.program
+        let command = program.wrapper.isEmpty ? [try Program.path.string] : program.wrapper
+        if !wrapper.isEmpty { program.wrapper = wrapper + command }
+        return try await program.run(arguments, body: body)
+    }
+
+    /// Runs the command and kills it when so many megabytes have arrived; what is asked for then comes fast.
+    func fetchKilled(
+        afterMebibytes count: Int,
+        by wrapper: [String] = [],
+        speedingUp: Bool = true
+    ) async throws {
+        let ending = try await fetch(by: wrapper) { running in
+            try await wait(forMebibytes: count)
+            if speedingUp { try speedUp() }
+            running.send(SIGKILL)
+        }
+        #expect(ending.status == Program.killed, "\(ending)")
+    }
+
+    /// Has a worker of the daemon's stage the pack; returns the number of the task.
+    func ask(_ client: ControlClient) async throws -> Int64 {
+        try await client.stage([pack], of: installed)
+    }
+
+    /// What lies in the container that is no pack: partial archives and areas.
+    func litter() throws -> [String] {
+        try ["downloads", "staging"].flatMap { name in
+            try Directory.open(installed.container).directory(FilePath(name))?.entries()
+                .map(\.name.string) ?? []
+        }
+    }
+}
+
+extension ControlClient {
+    /// Has a worker stage packs of an application, without a client that carries it out; returns the number
+    /// of the task.
+    func stage(
+        _ packs: [String],
+        of installed: Installed,
+        _ change: (inout StagingOrder) -> Void = { _ in }
+    ) async throws -> Int64 {
+        let session = "stagepack/test/1"
+        var configuration = SessionConfiguration()
+        configuration.isTransient = true
+        try await makeSession(session, configuration: configuration)
+        var order = StagingOrder()
+        order.application = installed.registration.application.text
+        order.packs = packs
+        change(&order)
+        if geteuid() != 0 {
+            order.environment = installed.world.program.environment.filter { name, _ in
+                StagingOrder.variables.contains(name)
+            }
+        }
+        var request = TransferRequest(token: "1", kind: .staging, url: order.application ?? "")
+        request.staging = order
+        request.description = packs.joined(separator: " ")
+        return try #require(try await createTasks([request], in: session).first)
+    }
+}
