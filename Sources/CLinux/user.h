@@ -12,7 +12,7 @@ struct stage_user_program {
     char *const *arguments;
     char *const *environment;
     const char *directory;
-    /// What becomes its standard input and output, or -1 for /dev/null.
+    /// The file of its standard input and output, or -1 for /dev/null.
     int channel;
     /// The file `cgroup.procs` of the control group that it joins, or -1.
     int control_group;

@@ -1,4 +1,4 @@
-public import StageSystem
+import StageSystem
 public import SystemPackage
 
 /// The directory that a daemon leaves finished downloads of this user in.
@@ -13,28 +13,9 @@ public struct StagedDirectory: Hashable, Sendable {
     /// Creates the directory that a daemon has named.
     public init(path: FilePath) { self.path = path }
 
-    /// A finished download that is this user's to take.
-    public struct Entry: Sendable {
-        /// The directory, open.
-        public let directory: Directory
-        /// The name of the file in it: a regular file of this user's with no other name.
-        public let name: FilePath.Component
-    }
-
-    /// Looks at the file that an event says is here, or returns `nil` if it is not one to take: it is
-    /// elsewhere, missing, a symbolic link, no regular file, another user's, or has a second name.
-    public func entry(at location: String) -> Entry? {
-        guard let name = name(of: location),
-            // What cannot be opened is not taken, whatever the reason is.
-            let directory = try? Directory.open(path),
-            let folder = FileStatus(of: directory.descriptor), Self.isOwn(folder),
-            let status = try? directory.status(FilePath(name)), Self.isTakeable(status)
-        else { return nil }
-        return Entry(directory: directory, name: name)
-    }
-
     /// Whether the file that an event says is here is in this directory and, unless it was taken
-    /// already, one that ``entry(at:)`` returns.
+    /// already, a regular file of this user's with no second name, in a directory that no third user can
+    /// change.
     public func accepts(_ location: String) -> Bool {
         guard let name = name(of: location) else { return false }
         // Where nothing can be seen, there is nothing that could be another's.

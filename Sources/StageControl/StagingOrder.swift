@@ -35,11 +35,11 @@ public struct StagingOrder: Hashable, Codable, Sendable {
     public init() {}
 }
 
-/// How an attempt to carry out a ``StagingOrder`` ended.
+/// The end of an attempt to carry out a ``StagingOrder``.
 public struct StagingEnd: Hashable, Codable, Sendable {
-    /// Why packs are missing; `nil` if none is.
+    /// The reason for missing packs; `nil` if none is missing.
     public var failure: TransferFailure?
-    /// Why another attempt makes sense, and waits; `nil` if none does.
+    /// The reason for another attempt to wait; `nil` if no other attempt makes sense.
     public var hold: HoldReason?
 
     /// Creates the end of an attempt that staged everything.
@@ -52,15 +52,15 @@ public struct StagingEnd: Hashable, Codable, Sendable {
     }
 }
 
-/// A line that a worker writes while it carries out a ``StagingOrder``.
+/// A message of a worker that carries out a ``StagingOrder``.
 public struct StagingUpdate: Hashable, Codable, Sendable {
-    /// How many bytes of the packs are here.
+    /// The bytes of the packs that are here.
     public var bytesReceived: ByteCount?
-    /// How many bytes they have.
+    /// The bytes of the packs in all.
     public var bytesExpected: ByteCount?
-    /// How the attempt ended: the last line.
+    /// The end of the attempt, in the last message.
     public var end: StagingEnd?
 
-    /// Creates a line that says nothing yet.
+    /// Creates a message without content.
     public init() {}
 }

@@ -20,7 +20,7 @@ public struct TransferRequest: Hashable, Codable, Sendable {
     public var kind: Kind
     /// The absolute http or https URL; of a staging a text that names what is staged.
     public var url: String
-    /// What a staging is to bring about.
+    /// The packs of a staging, their container, and the conditions.
     public var staging: StagingOrder?
     /// Further URLs of the same content, for downloads that have a digest.
     public var mirrors: [String]?
@@ -229,7 +229,7 @@ public struct TransferChange: Hashable, Codable, Sendable {
     public var promotes: Bool?
     /// Whether a challenge is answered with no: the task then ends with the server's refusal.
     public var rejectsChallenge: Bool?
-    /// How the attached client's attempt at a staging ended.
+    /// The end of the attached client's attempt at a staging.
     public var stagingEnd: StagingEnd?
 
     /// Creates a change of nothing.

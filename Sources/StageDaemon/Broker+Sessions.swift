@@ -46,7 +46,7 @@ extension Broker {
                 throw ControlRefusal(.invalid, "'isTransient' of a session does not change")
             }
             guard !same.isEnding else {
-                throw ControlRefusal(.conflict, "the session is being removed")
+                throw ControlRefusal.sessionEnds
             }
         } else {
             guard own.count < RequestLimits.sessionsPerUser else {
@@ -166,7 +166,7 @@ extension Broker {
         let session = try self.session(identifier, caller)
         let id = session.record.id
         guard !session.isEnding else {
-            throw ControlRefusal(.conflict, "the session is being removed")
+            throw ControlRefusal.sessionEnds
         }
         guard session.subscription == nil else {
             throw ControlRefusal(.conflict, "another process takes the events of this session in")

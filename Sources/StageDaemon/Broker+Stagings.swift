@@ -73,7 +73,7 @@ extension Broker {
         turn()
     }
 
-    /// How long a staging waits, in seconds, whose attempt failed after `failures` others.
+    /// The delay, in seconds, before the next attempt at a staging that has failed `failures` times before.
     private func wait(_ reason: HoldReason, _ failures: Int) -> Double {
         let first = max(15 * configuration.retryBase, 1)
         let usual = min(first * Double(1 << min(failures, 16)), 3600)

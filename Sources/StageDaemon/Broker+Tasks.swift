@@ -15,7 +15,7 @@ extension Broker {
         let session = try self.session(identifier, caller)
         let user = session.record.user
         guard !session.isEnding else {
-            throw ControlRefusal(.conflict, "the session is being removed")
+            throw ControlRefusal.sessionEnds
         }
         try checkQuota(message.tasks, user)
         try await checkConfinement(of: caller, message.tasks)

@@ -3,12 +3,12 @@ import StageControl
 import StageSystem
 
 extension Broker {
-    /// What an attempt is made of.
+    /// The input of an attempt.
     struct Attempt: Sendable {
         var task: FullTask
         /// The session, without what is not for this task.
         var owner: SessionRecord
-        /// How many attempts have failed without bytes.
+        /// The number of attempts in a row that brought no bytes.
         var failures: Int
         /// Whether the client of a staging carries it out: what the scheduler has counted it as.
         var isOfClient: Bool

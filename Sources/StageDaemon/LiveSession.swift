@@ -32,3 +32,8 @@ extension Broker.LiveSession {
         return status
     }
 }
+
+extension ControlRefusal {
+    /// The refusal of a request to a session that is being removed.
+    static let sessionEnds = ControlRefusal(.conflict, "the session is being removed")
+}

@@ -14,9 +14,9 @@ struct Scheduler {
     struct Limits: Equatable, Sendable {
         var total = 16
         var perHost = 6
-        /// How many workers run at once.
+        /// The most workers that run at once.
         var workers = 16
-        /// How many of them are one user's.
+        /// The most workers of one user that run at once.
         var workersPerUser = 2
         /// The seconds after which a transfer yields to a user who has none, where all users have as many.
         var slice = 300.0
@@ -112,10 +112,10 @@ struct Scheduler {
     private var hosts: [String: Int] = [:]
     private var sessionHosts: [SessionHost: Int] = [:]
     private var users: [UInt32: Int] = [:]
-    /// How many workers of a user run.
+    /// The number of running workers, by user.
     private var workers: [UInt32: Int] = [:]
     private var active: Set<Int64> = []
-    /// How many of the items are stagings.
+    /// The number of stagings among the items.
     private var stagings = 0
     private var turns = 0
     /// Which of the turns served a user last.
@@ -134,7 +134,7 @@ struct Scheduler {
     /// How many transfers run or are about to stop.
     var activeCount: Int { active.count }
 
-    /// How many of them have connections.
+    /// The number of running transfers that have a connection.
     private var connectionCount: Int {
         active.count - hosts[Self.workerHost, default: 0] - hosts[Self.clientHost, default: 0]
     }
@@ -201,7 +201,7 @@ struct Scheduler {
             turn.stop.append(id)
         }
         mustReview = false
-        // Where no connection is left, only stagings are worth looking for.
+        // Without a free connection only stagings can start.
         while fullUntil == nil && connectionCount < limits.total || stagings > 0, let id = next() {
             items[id]?.started = now
             turn.start.append(id)

@@ -16,9 +16,9 @@ struct WorkerRunner: Sendable {
     let configuration: DaemonConfiguration
     let logger: Logger
 
-    /// How long a worker may run, until others have their turn and it goes on later.
+    /// The longest run of a worker; the scheduler then starts others, and the staging resumes later.
     private static let slice = Duration.seconds(3600)
-    /// How long a worker may take to keep what it has when it is to end.
+    /// The time between SIGTERM and SIGKILL, in which a worker makes its partial files durable.
     private static let grace = Duration.seconds(10)
 
     /// Waits while the client of a staging carries it out, until `live` is switched off.
@@ -69,7 +69,7 @@ struct WorkerRunner: Sendable {
             let result = await Self.result { () async throws(FileError) in
                 try await worker.run(grace: Self.grace)
             }
-            // What it has started and left may hold the other end, and this process does.
+            // Children of the worker may hold the other end of the socket, and this process does.
             own.end()
             let end = await said
             if Task.isCancelled { return nil }
@@ -165,7 +165,7 @@ struct WorkerRunner: Sendable {
 }
 
 extension ChildProcess.Ending {
-    /// How the process ended, as a predicate.
+    /// The end of the process, as a predicate.
     fileprivate var text: String {
         switch self {
         case .exited(let status): "ended with status \(status)"

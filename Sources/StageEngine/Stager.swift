@@ -137,7 +137,7 @@ public func withStager<Result: Sendable, Failure: Error>(
     }
 }
 
-/// What ``StagerOptions/spare`` would be, of which there is nothing.
+/// The type of ``StagerOptions/spare``; nothing conforms to it.
 protocol SpareOption: Sendable {
     func fetch(_ count: Int) async -> Int
 }

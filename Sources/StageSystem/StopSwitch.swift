@@ -5,7 +5,7 @@ public final class StopSwitch: Sendable {
     private let stream: AsyncStream<Void>
     private let signal: AsyncStream<Void>.Continuation
 
-    /// Creates a switch of work that nobody has ended.
+    /// Creates a switch of work that goes on.
     public init() {
         (stream, signal) = AsyncStream.makeStream(bufferingPolicy: .bufferingNewest(1))
     }

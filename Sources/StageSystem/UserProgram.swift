@@ -20,7 +20,7 @@ public struct UserProgram: Sendable {
     public var user: UserIdentity?
     /// The control group that it joins before it starts, `nil` for that of this process.
     public var controlGroup: ControlGroup?
-    /// What becomes its standard input and output.
+    /// The socket that is its standard input and output; `nil` for `/dev/null`.
     public var channel: MessageSocket?
 
     /// Creates a program from its parts.

@@ -12,7 +12,7 @@ import Synchronization
 /// power, pauses and cancels it, and has a worker go on with it when this process has gone, after another
 /// start of the machine, too. Both work in the same container, so each goes on where the other ended.
 struct DaemonTurn: Sendable {
-    /// How a turn ended.
+    /// The end of a turn.
     enum Outcome: Sendable {
         /// The work has ended; the daemon goes on with the task of this number, if there is one.
         case done(goesOn: Int64?)
@@ -22,7 +22,7 @@ struct DaemonTurn: Sendable {
         case cancelled
     }
 
-    /// What is to be staged.
+    /// The packs, their container, and the conditions.
     var order: StagingOrder
     /// The packs that are missing now; for lists.
     var packs: [PackID]
@@ -53,7 +53,7 @@ struct DaemonTurn: Sendable {
         case lost
         /// The daemon is gone for good.
         case gone
-        /// The daemon has had its time to say something.
+        /// The daemon's time to answer has passed.
         case late
         case ended(StagedPacks)
     }
@@ -110,20 +110,21 @@ struct DaemonTurn: Sendable {
         }
     }
 
-    /// The time that the daemon has to give the turn: what nobody waits for may wait until it knows what the
-    /// machine says of network and power.
+    /// The time that the daemon has to give the turn.
+    ///
+    /// For a discretionary staging it first finds out the state of network and power.
     private var patience: Duration {
         order.isDiscretionary ?? false ? Self.answerPatience : ControlClient.firstPatience
     }
 
-    /// What is known during a turn.
+    /// The state of a turn.
     private struct State {
         let isDiscretionary: Bool
-        /// What the work has come to so far.
+        /// The result of all attempts so far.
         var staged = StagedPacks()
         /// Ends the work that runs.
         var work: StopSwitch?
-        /// What the daemon has said last of what binds this process; `nil` before it has said anything.
+        /// The daemon's last reasons to wait that bind this process; `nil` before its first message.
         var holds: [Hold]?
         /// Whether the work was stopped because of it.
         var isStopped = false
@@ -132,8 +133,7 @@ struct DaemonTurn: Sendable {
         /// Whether a person holds it.
         var isPaused: Bool { holds?.contains(where: \.reason.isOfPerson) ?? false }
 
-        /// Those of the daemon's reasons that bind: what somebody waits for is tried whatever network and
-        /// power are.
+        /// The reasons to wait that bind this process: network and power bind discretionary stagings only.
         func binding(_ holds: [Hold]) -> [Hold] {
             holds.filter { hold in
                 hold.reason.isOfPerson || isDiscretionary && hold.reason != .slot
@@ -225,7 +225,7 @@ struct DaemonTurn: Sendable {
         }
     }
 
-    /// How it stands with the task after a time in which nothing was heard of it.
+    /// Asks the daemon for the task's state, after the event stream was interrupted.
     private static func now(_ place: Place) async -> Step {
         do throws(ControlError) {
             let task = try await place.client.task(place.task)
@@ -295,7 +295,7 @@ struct DaemonTurn: Sendable {
         return request
     }
 
-    /// The session of an order: whoever asks for the same later takes over what a worker has in hand.
+    /// The session identifier for an order: a later process with the same order replaces the worker.
     private static func identifier(of order: StagingOrder) -> String {
         let text = (try? ControlFormat.encode(order)).map(Array.init) ?? []
         let digest = "\(Digest(of: text))".prefix(16)
@@ -312,7 +312,7 @@ extension StagingEnd {
     /// Says how an attempt ended with these failures; `nil` if it was interrupted, and is to be gone on with.
     init?(of failures: [FailureReport]) {
         if failures.contains(where: { $0.status == ExitStatus.interrupted.rawValue }) { return nil }
-        // What may be tried again decides over what may not.
+        // A failure that another attempt may mend takes precedence.
         let failure =
             failures.first { $0.retry != .never }
             ?? failures.first { $0.status == ExitStatus.noSpace.rawValue } ?? failures.first

@@ -3,20 +3,20 @@ import StageControl
 import StageEngine
 import StageModel
 
-/// What became of the packs of a plan.
+/// The result of staging the packs of a plan.
 struct StagedPacks: Sendable {
-    /// How each pack ended that was worked on.
+    /// The outcome of each pack that was worked on.
     var outcomes: [PackID: StagingOutcome] = [:]
-    /// What was known of them in the end.
+    /// The last progress of each pack.
     var progress: [PackProgress] = []
-    /// What was removed to make room.
+    /// The generations that were removed to make room.
     var evicted: [Eviction] = []
     /// The packs that the daemon has staged later, and what they wait for.
     var waiting: [PackID: [Hold]] = [:]
 
-    /// Adds what a later attempt at the same packs has come to.
+    /// Adds the result of a later attempt at the same packs.
     mutating func add(_ later: StagedPacks) {
-        // What an earlier attempt has staged is there for a later one.
+        // A later attempt finds packs staged that an earlier one has staged.
         outcomes.merge(later.outcomes) { old, new in
             if case .staged = old, case .alreadyStaged = new { old } else { new }
         }
@@ -32,7 +32,7 @@ struct StagedPacks: Sendable {
         }
     }
 
-    /// How the work ended, for the daemon; `nil` if it was interrupted, and is to be gone on with.
+    /// The end to report to the daemon; `nil` if the work was interrupted and a worker resumes it.
     var end: StagingEnd? {
         let failures = progress.compactMap { pack -> FailureReport? in
             guard case .failed(let error) = outcomes[pack.id] else { return nil }

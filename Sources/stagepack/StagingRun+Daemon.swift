@@ -7,16 +7,16 @@ import StageTransfer
 import SystemPackage
 
 extension StagingRun {
-    /// What part a process has that stages packs.
+    /// The role of a process that stages packs.
     enum Role: Sendable {
         /// A person, a hook or a timer has started it, and the daemon goes on with it.
         case command
-        /// It tries something out, of which no daemon is to know.
+        /// It simulates, and the daemon is not told.
         case trial
         /// The daemon has started it, and is told of the progress.
         case worker(@Sendable (StagingProgress) -> Void)
 
-        /// What is told of the progress.
+        /// The observer of the progress, in a worker.
         var observer: (@Sendable (StagingProgress) -> Void)? {
             if case .worker(let observer) = self { observer } else { nil }
         }
@@ -24,8 +24,8 @@ extension StagingRun {
 
     /// Stages the packs of a plan, in this process's turn where a daemon gives turns.
     ///
-    /// When this process has gone, the daemon has `order` carried out. A periodic run, for which nobody
-    /// waits, leaves all but essential packs to it while network and power are not as they should be.
+    /// When this process has gone, the daemon has `order` carried out. A periodic run leaves all but
+    /// essential packs to it while network or power are unsuitable.
     func stageInTurn(
         _ plan: Plan,
         _ order: StagingOrder,
@@ -89,7 +89,7 @@ extension StagingRun {
         return staged
     }
 
-    /// What the daemon has staged when this process has gone.
+    /// The order that the daemon carries out after the end of this process.
     func order(_ source: ManifestSource, _ container: FilePath) -> StagingOrder {
         var order = StagingOrder()
         order.container = session.source.container?.string

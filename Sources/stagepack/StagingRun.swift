@@ -28,7 +28,7 @@ struct StagingRun: Sendable {
     var isDryRun = false
     /// What a dry run takes for granted instead of looking.
     var assumptions = Assumptions()
-    /// What part the process has.
+    /// The role of this process.
     var role = Role.command
 
     /// What a simulation assumes of the machine.

@@ -54,6 +54,17 @@ final class DaemonProcess: Sendable {
             .write(Array(json.utf8), to: "config.json", durably: false)
     }
 
+    /// Lets other users enter the daemon's directory, as they may below `/var/lib`.
+    func letOthersPass() throws {
+        for path in [directory, directory.removingLastComponent()] {
+            let name = try #require(path.lastComponent)
+            try Directory.open(path.removingLastComponent()).changeMode(
+                of: name,
+                to: [.ownerReadWriteExecute, .groupReadExecute, .otherReadExecute]
+            )
+        }
+    }
+
     /// Starts the daemon, by another program if one is named, and does not wait for it.
     func launch(by wrapper: [String] = [], _ more: String...) throws {
         var command = wrapper

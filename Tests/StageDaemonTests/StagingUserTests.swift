@@ -20,9 +20,6 @@ struct StagingUserTests {
     private let daemon: DaemonProcess
     private let peer: Peer
     private let server = TestServer.current
-    private static let open: FilePermissions = [
-        .ownerReadWriteExecute, .groupReadExecute, .otherReadExecute,
-    ]
     /// Two users that every Debian has, who share a group, and root.
     private static let nobody: (UInt32, UInt32) = (65534, 65534)
     private static let sync: (UInt32, UInt32) = (4, 65534)
@@ -30,10 +27,7 @@ struct StagingUserTests {
 
     init() async throws {
         daemon = try .required()
-        for path in [daemon.directory, daemon.directory.removingLastComponent()] {
-            let name = try #require(path.lastComponent)
-            try Directory.open(path.removingLastComponent()).changeMode(of: name, to: Self.open)
-        }
+        try daemon.letOthersPass()
         try daemon.configure(
             #"{"settlingTime": 0, "retryBase": 0.05, "handlerUsers": ["nobody", "sync"]}"#
         )

@@ -20,20 +20,13 @@ struct UserTests {
     private let daemon: DaemonProcess
     private let peer: Peer
     private let server = TestServer.current
-    private static let open: FilePermissions = [
-        .ownerReadWriteExecute, .groupReadExecute, .otherReadExecute,
-    ]
     private let nobody: (UInt32, UInt32) = (65534, 65534)
     private let sync: (UInt32, UInt32) = (4, 65534)
     private let stranger: (UInt32, UInt32) = (1, 1)
 
     init() async throws {
         daemon = try .required()
-        // Others pass, as they do below /var/lib.
-        for path in [daemon.directory, daemon.directory.removingLastComponent()] {
-            let name = try #require(path.lastComponent)
-            try Directory.open(path.removingLastComponent()).changeMode(of: name, to: Self.open)
-        }
+        try daemon.letOthersPass()
         try daemon.configure(
             #"{"settlingTime": 0, "retryBase": 0.05, "handlerUsers": ["nobody"]}"#
         )

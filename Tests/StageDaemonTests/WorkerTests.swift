@@ -90,14 +90,8 @@ struct WorkerTests {
         #expect(try await daemon.kill(SIGTERM) == 0)
     }
 
-    @Test func aWorkerThatCannotBeStartedIsTriedAgain() async throws {
-        try await start("", permissions: [.ownerReadWrite])
-        let id = try await ask()
-        try await poll("it says no reason") {
-            try await daemon.client.task(id).holds.contains { $0.problem != nil }
-        }
-        let task = try await daemon.client.task(id)
-        #expect(task.holds.first?.problem?.contains("Permission denied") ?? false, "\(task)")
+    /// Cancels the task, after which nothing is left of its session, and has the daemon end.
+    private func cancelAndEnd(_ id: Int64) async throws {
         var change = TransferChange()
         change.state = .cancelled
         let cancelled = try await daemon.client.change(id, change)
@@ -107,6 +101,17 @@ struct WorkerTests {
         #expect(try await daemon.kill(SIGTERM) == 0)
     }
 
+    @Test func aWorkerThatCannotBeStartedIsTriedAgain() async throws {
+        try await start("", permissions: [.ownerReadWrite])
+        let id = try await ask()
+        try await poll("it says no reason") {
+            try await daemon.client.task(id).holds.contains { $0.problem != nil }
+        }
+        let task = try await daemon.client.task(id)
+        #expect(task.holds.first?.problem?.contains("Permission denied") ?? false, "\(task)")
+        try await cancelAndEnd(id)
+    }
+
     @Test(arguments: ["flood", "deaf"])
     func aWorkerThatDoesNotEndIsEnded(_ mode: String) async throws {
         try await start(mode, permissions: Self.executable)
@@ -114,12 +119,6 @@ struct WorkerTests {
         try await poll("it never starts") { starts() == 1 }
         // Others are answered meanwhile.
         _ = try await daemon.client.status()
-        var change = TransferChange()
-        change.state = .cancelled
-        let cancelled = try await daemon.client.change(id, change)
-        #expect(cancelled.state == .cancelled)
-        let sessions = try await daemon.client.sessions()
-        #expect(sessions.isEmpty)
-        #expect(try await daemon.kill(SIGTERM) == 0)
+        try await cancelAndEnd(id)
     }
 }

@@ -103,7 +103,7 @@ struct StagingWorkerCommand: StagePackSubcommand {
     }
 }
 
-/// What a worker says to the daemon.
+/// The worker's end of the connection to the daemon.
 private final class WorkerVoice: Sendable {
     private let channel: MessageSocket
     private let lastTime = Mutex<ContinuousClock.Instant?>(nil)
@@ -131,7 +131,7 @@ private final class WorkerVoice: Sendable {
         do {
             try channel.send(Array(try ControlFormat.encode(update)))
         } catch {
-            // The daemon has gone: the next one starts another worker, which is to find nobody at work.
+            // The daemon has ended: the next daemon starts a worker of its own, so this one ends.
             Log.logger.debug("The daemon was not told", metadata: ["error": "\(error)"])
             if !hasGivenUp.withLock({ hasGivenUp in
                 defer { hasGivenUp = true }

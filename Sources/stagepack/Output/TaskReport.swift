@@ -41,9 +41,6 @@ extension Hold {
         let failure = problem.map { ": \($0)" } ?? ""
         return "\(reason.text)\(time)\(failure)"
     }
-
-    /// The failure that the hold comes of, and the reason where it comes of none, for a person.
-    var cause: String { problem ?? reason.text }
 }
 
 extension HoldReason {
