@@ -62,6 +62,10 @@ let package = Package(
         .library(name: "StageExtension", targets: ["StageExtension"]),
         .library(name: "StageModel", targets: ["StageModel"]),
         .library(name: "StageOnDemand", targets: ["StageOnDemand"]),
+        .library(
+            name: "StagingService",
+            targets: ["StageContainer", "StageControl", "StageTransfer", "StagingService"]
+        ),
         .library(name: "WallpaperStore", targets: ["WallpaperStore"]),
         .executable(
             name: "sample-downloader-extension",
@@ -104,8 +108,9 @@ let package = Package(
 
         library("StageFrame", ["CZstd"]),
 
-        // 3: the shared directory, and indexed packs
+        // 3: the shared directory, indexed packs, and signed metadata
         library("StageIndex", ["StageModel"]),
+        library("StageTrust", ["StageDigest", "StageModel"]),
         library("StageContainer", ["StageModel", "StageSystem", system]),
 
         // 4: planning and staging, and the programs that have a say in it
@@ -121,7 +126,10 @@ let package = Package(
         ),
 
         // 5: the public libraries
-        library("BackgroundTransfer", ["StageControl", "StageModel", "StageSystem", system]),
+        library(
+            "StageURLSession",
+            ["StageContainer", "StageControl", "StageModel", "StageSystem", system]
+        ),
         library("StagePack", ["StageContainer", "StageModel", "StageSystem", subprocess, system]),
         library("ExtensionFoundation", []),
         library(
@@ -132,7 +140,7 @@ let package = Package(
             ]
         ),
 
-        // 6: the reader as an application uses it, and the development origin
+        // 6: the reader as an application uses it, the development origin, the daemon, and staging
         library(
             "StageOrigin",
             ["StageDigest", "StageModel", "StageSystem", hummingbird, logging, system]
@@ -145,6 +153,7 @@ let package = Package(
                 nioCore, system,
             ]
         ),
+        library("BackgroundTransfer", ["StageControl", "StageURLSession"]),
         library("WallpaperStore", ["StagePack"]),
         library(
             "BackgroundAssets",
@@ -154,23 +163,32 @@ let package = Package(
             ]
         ),
         library(
-            "StageOnDemand",
+            "StagingService",
             [
-                "StageArchive", "StageContainer", "StageEngine", "StageModel", "StagePack",
+                "StageArchive", "StageConditions", "StageContainer", "StageControl", "StageDigest",
+                "StageEngine", "StageExtension", "StageModel", "StagePack", "StageSystem",
                 "StageTransfer", logging, system,
             ]
         ),
 
-        // 7: the executables, and what runs in them before anything else
+        // 7: fetching inside an application
+        library(
+            "StageOnDemand",
+            [
+                "StageContainer", "StageControl", "StageEngine", "StageModel", "StagePack",
+                "StagingService", logging, system,
+            ]
+        ),
+
+        // 8: the executables, and what runs in them before anything else
         .target(name: "ProgramStart"),
         .executableTarget(
             name: "stagepack",
             dependencies: [
                 "ProgramStart", "StageArchive", "StageContainer", "StageControl", "StageEngine",
-                "StageExtension",
                 "StageIndex",
                 "StageModel", "StageOrigin", "StagePack", "StagePublish", "StageSystem",
-                "StageTransfer", arguments, logging, system,
+                "StageTransfer", "StagingService", arguments, logging, system,
             ],
             swiftSettings: strict
         ),
@@ -198,6 +216,14 @@ let package = Package(
                 "DecoderAttempts", "StageArchive", "StageModel", "StageSystem", logging, system,
             ],
             path: "Tests/UnpackServiceMain",
+            swiftSettings: strict
+        ),
+
+        // A client for the public conformance suite of The Update Framework
+        .executableTarget(
+            name: "tuf-conformance-client",
+            dependencies: ["StageModel", "StageTrust"],
+            path: "Tests/TUFConformanceClient",
             swiftSettings: strict
         ),
 
@@ -239,6 +265,7 @@ let package = Package(
             "StageConditions",
             ["StageConditions", "StageSystem", "StageTesting", logging, system]
         ),
+        tests("StageTrust", ["StageDigest", "StageModel", "StageTrust"]),
         tests("StageIndex", ["StageIndex", "StageModel", "StageDigest", "StageFrame"]),
         tests("StageDigest", ["StageDigest", "StageModel"]),
         tests(
@@ -261,14 +288,28 @@ let package = Package(
             "BackgroundTransfer",
             [
                 "BackgroundTransfer", "StageControl", "StageModel", "StageSystem", "StageTesting",
-                "background-downloads", system,
+                "StageURLSession", "background-downloads", system,
             ]
+        ),
+        // Source as it is written for Apple's systems, compiled as an application compiles it
+        .testTarget(
+            name: "PortedSourceTests",
+            dependencies: ["BackgroundAssets", "BackgroundTransfer"],
+            swiftSettings: [.swiftLanguageMode(.v6), .treatAllWarnings(as: .error)]
+        ),
+        .testTarget(
+            name: "PortedSwift5SourceTests",
+            dependencies: ["BackgroundAssets", "BackgroundTransfer"],
+            swiftSettings: [.swiftLanguageMode(.v5), .treatAllWarnings(as: .error)]
         ),
         tests(
             "StageDaemon",
             [
-                "stagepackd", "StageConditions", "StageControl", "StageDaemon", "StageDigest",
-                "StageModel", "StageSystem", "StageTesting", "StageTransfer", logging, subprocess,
+                "background-downloads", "stagepackd", "BackgroundTransfer", "StageConditions",
+                "StageControl", "StageDaemon", "StageDigest",
+                "StageModel", "StageSystem", "StageTesting", "StageTransfer", "StageURLSession",
+                logging,
+                subprocess,
                 system,
             ]
         ),
@@ -276,7 +317,7 @@ let package = Package(
             "StageEngine",
             [
                 "StageContainer", "StageEngine", "StageIndex", "StageModel", "StagePublish",
-                "StageSystem", "StageTesting", "StageTransfer", logging, system,
+                "StageSystem", "StageTesting", "StageTransfer", "unpack-service", logging, system,
             ]
         ),
         tests(
@@ -300,8 +341,8 @@ let package = Package(
             [
                 "stagepack", "stagepackd", "StageContainer", "StageControl", "StageDigest",
                 "StageEngine", "StageIndex", "StageModel", "StageOnDemand", "StagePack",
-                "StagePublish", "StageSystem", "StageTesting", "StageTransfer", "WallpaperStore",
-                logging, subprocess, system,
+                "StagePublish", "StageSystem", "StageTesting", "StageTransfer", "StagingService",
+                "WallpaperStore", logging, subprocess, system,
             ],
             exclude: ["Golden"]
         ),

@@ -13,13 +13,12 @@ struct BackgroundDownloads {
                background-downloads resume FILE   go on with a download, and end at once
                background-downloads watch         take events in until nothing is under way
 
-        Finished downloads are in DOWNLOADS_FOLDER, or else in 'downloads'.
+        Finished downloads are in DOWNLOADS_FOLDER, or else in
+        $XDG_DATA_HOME/background-downloads.
         """
 
     static func main() async throws {
-        let environment = ProcessInfo.processInfo.environment
-        let folder = URL(fileURLWithPath: environment["DOWNLOADS_FOLDER"] ?? "downloads")
-        let store = DownloadStore(folder: folder, handler: handler(folder))
+        let store = DownloadStore(folder: folder)
         if try await BackgroundLaunch.handle(by: store) { return }
         let arguments = Array(CommandLine.arguments.dropFirst())
         switch (arguments.first, arguments.count) {
@@ -56,11 +55,16 @@ struct BackgroundDownloads {
         }
     }
 
-    /// This program, as the daemon is to start it.
-    private static func handler(_ folder: URL) -> LaunchHandler? {
-        guard let program = Bundle.main.executablePath else { return nil }
-        var handler = LaunchHandler(command: [program])
-        handler.environment = ["DOWNLOADS_FOLDER": folder.path]
-        return handler
+    /// The folder of finished downloads.
+    ///
+    /// The daemon launches this program without arguments and with the user's folders, so a launched process finds
+    /// the same one.
+    private static var folder: URL {
+        if let path = ProcessInfo.processInfo.environment["DOWNLOADS_FOLDER"] {
+            return URL(fileURLWithPath: path)
+        }
+        return FileManager.default
+            .urls(for: .applicationSupportDirectory, in: .userDomainMask)[0]
+            .appendingPathComponent("background-downloads")
     }
 }

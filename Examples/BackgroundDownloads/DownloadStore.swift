@@ -10,17 +10,12 @@ final class DownloadStore: NSObject, URLSessionDownloadDelegate, @unchecked Send
     static let identifier = "com.example.background-downloads"
 
     private let folder: URL
-    private let handler: LaunchHandler?
     private let lock = NSLock()
     private var session: URLSession?
     private var finishEvents: (@Sendable () -> Void)?
 
-    /// Creates a store whose finished downloads are in `folder`, and for which the daemon starts
-    /// `handler`.
-    init(folder: URL, handler: LaunchHandler?) {
-        self.folder = folder
-        self.handler = handler
-    }
+    /// Creates a store whose finished downloads are in `folder`.
+    init(folder: URL) { self.folder = folder }
 
     /// Makes the session, or makes it again after the process was started anew.
     func connect() -> URLSession {
@@ -30,7 +25,6 @@ final class DownloadStore: NSObject, URLSessionDownloadDelegate, @unchecked Send
         let configuration = URLSessionConfiguration.background(withIdentifier: Self.identifier)
         configuration.isDiscretionary = false
         configuration.sessionSendsLaunchEvents = true
-        configuration.launchHandler = handler
         let session = URLSession(configuration: configuration, delegate: self, delegateQueue: nil)
         self.session = session
         return session

@@ -1,5 +1,6 @@
 public import Foundation
 import Glibc
+import StageContainer
 import StageModel
 public import StagePack
 import StageSystem
@@ -114,16 +115,14 @@ extension AssetPackManager.Configuration {
         _ environment: [String: String]
     ) throws(Failure) -> Registration {
         let folders = RegistrationLocations.folders(environment: environment)
-        let path = folders.map { $0.appending("\(id).json") }.last { FileStatus.exists($0) }
-        guard let path else {
+        guard let path = RegistrationLocations.files(of: id, in: folders).last else {
             let names = folders.map { "'\($0)'" }.joined(separator: ", ")
             throw .invalid("application '\(id)' is not registered in \(names)")
         }
-        do {
-            let limit = ManifestLimits.registrationByteCount
-            return try Registration(json: File.open(readingRegular: path).readAll(limit: limit))
+        do throws(RegistrationError) {
+            return try Registration(file: path)
         } catch {
-            throw .invalid("registration '\(path)': \(error)")
+            throw .invalid("\(error)")
         }
     }
 }

@@ -1,6 +1,7 @@
-// A file that imports Foundation and this module has these from Apple's Foundation on Linux too, where
-// they are in FoundationNetworking; and it has this module's URLSession, not FoundationNetworking's.
-// Hence each by its name: a file that imports all of FoundationNetworking has two classes of that name.
+// Apple's Foundation has these; on Linux they are in FoundationNetworking. One by one, since a file that has imported
+// no more than Foundation and this module gets no second URLSession by it.
+@_exported public import class FoundationNetworking.HTTPCookie
+@_exported public import class FoundationNetworking.HTTPCookieStorage
 @_exported public import class FoundationNetworking.HTTPURLResponse
 @_exported public import class FoundationNetworking.NSMutableURLRequest
 @_exported public import let FoundationNetworking.NSURLAuthenticationMethodDefault
@@ -9,10 +10,39 @@
 @_exported public import class FoundationNetworking.NSURLRequest
 @_exported public import class FoundationNetworking.URLAuthenticationChallenge
 @_exported public import protocol FoundationNetworking.URLAuthenticationChallengeSender
+@_exported public import class FoundationNetworking.URLCache
 @_exported public import class FoundationNetworking.URLCredential
+@_exported public import class FoundationNetworking.URLCredentialStorage
 @_exported public import class FoundationNetworking.URLProtectionSpace
+@_exported public import class FoundationNetworking.URLProtocol
 @_exported public import struct FoundationNetworking.URLRequest
 @_exported public import class FoundationNetworking.URLResponse
+@_exported public import enum FoundationNetworking.tls_ciphersuite_t
+@_exported public import enum FoundationNetworking.tls_protocol_version_t
 @_exported public import struct StageControl.Hold
 @_exported public import enum StageControl.HoldReason
 @_exported public import struct StageControl.LaunchHandler
+// Swift prefers a declaration that is imported by its name to one that comes with a whole module (scoped imports shadow
+// unscoped ones). Exported by name, these are what a file means that also imports FoundationNetworking, or
+// BackgroundAssets, which exports it: both have a URLSession of their own. This works only for declarations of another
+// module, hence StageURLSession.
+@_exported public import struct StageURLSession.BackgroundLaunch
+@_exported public import enum StageURLSession.BackgroundTransferEvent
+@_exported public import struct StageURLSession.BackgroundTransferEvents
+@_exported public import protocol StageURLSession.BackgroundURLSessionHandling
+@_exported public import struct StageURLSession.DownloadContent
+@_exported public import let StageURLSession.NSURLErrorNetworkUnavailableReasonKey
+@_exported public import let StageURLSession.NSURLSessionDownloadTaskResumeData
+@_exported public import let StageURLSession.NSURLSessionTransferSizeUnknown
+@_exported public import class StageURLSession.URLSession
+@_exported public import class StageURLSession.URLSessionConfiguration
+@_exported public import protocol StageURLSession.URLSessionDataDelegate
+@_exported public import class StageURLSession.URLSessionDataTask
+@_exported public import protocol StageURLSession.URLSessionDelegate
+@_exported public import protocol StageURLSession.URLSessionDownloadDelegate
+@_exported public import class StageURLSession.URLSessionDownloadTask
+@_exported public import class StageURLSession.URLSessionTask
+@_exported public import protocol StageURLSession.URLSessionTaskDelegate
+@_exported public import class StageURLSession.URLSessionTaskMetrics
+@_exported public import class StageURLSession.URLSessionTaskTransactionMetrics
+@_exported public import class StageURLSession.URLSessionUploadTask

@@ -77,6 +77,18 @@ STAGE_CURL_CHECKED static inline CURLcode stage_easy_number(
     return curl_easy_getinfo(easy, item, value);
 }
 
+/// Gets a number of 64 bits that a transfer leaves behind (curl_easy_getinfo(3)).
+STAGE_CURL_CHECKED static inline CURLcode stage_easy_offset(
+    CURL *easy, CURLINFO item, curl_off_t *value) {
+    return curl_easy_getinfo(easy, item, value);
+}
+
+/// Gets a text that a transfer leaves behind, which belongs to the handle (curl_easy_getinfo(3)).
+STAGE_CURL_CHECKED static inline CURLcode stage_easy_text(
+    CURL *easy, CURLINFO item, const char **value) {
+    return curl_easy_getinfo(easy, item, value);
+}
+
 /// Sets an option of a multi handle that takes a `long` (curl_multi_setopt(3)).
 STAGE_CURL_CHECKED static inline CURLMcode stage_multi_set_number(
     CURLM *multi, CURLMoption option, long value) {

@@ -5,8 +5,9 @@ import SystemPackage
 
 /// What is remembered of an application's runs: what was decided, what failed, what is still to come.
 ///
-/// Kept in the container beside the manifest, for `stagepack why` and for the next run. Losing it
-/// loses explanations and the count of what was spent before the first launch, and no pack.
+/// It has facts and codes; words are made where they are printed. It is kept in the container beside the
+/// manifest, for `stagepack why` and for the next run. Losing it loses explanations and the count of what was
+/// spent before the first launch, and no pack.
 public struct StagingHistory: Hashable, Sendable, Codable {
     /// Whether the application is one that a registration named.
     public var isRegistered = false
@@ -27,6 +28,18 @@ public struct StagingHistory: Hashable, Sendable, Codable {
 
     /// Creates the history of an application of which nothing is known.
     public init() {}
+
+    /// Reads what is remembered; an entry with a code that this version does not know is left out.
+    public init(from decoder: any Decoder) throws {
+        let members = try decoder.container(keyedBy: CodingKeys.self)
+        isRegistered = try members.decode(Bool.self, forKey: .isRegistered)
+        applicationVersion = try members.decodeIfPresent(String.self, forKey: .applicationVersion)
+        pending = try members.decodeIfPresent(ContentRequest.self, forKey: .pending)
+        firstLoadedAt = try members.decodeIfPresent(Int64.self, forKey: .firstLoadedAt)
+        spent = try members.decode(Spending.self, forKey: .spent)
+        lastRun = try members.decodeIfPresent(Lenient<Run>.self, forKey: .lastRun)?.value
+        packs = try members.decode([Lenient<PackEntry>].self, forKey: .packs).compactMap(\.value)
+    }
 
     /// Bytes of archives, by whether their packs were essential.
     public struct Spending: Hashable, Sendable, Codable {
@@ -72,12 +85,12 @@ public struct StagingHistory: Hashable, Sendable, Codable {
         public var version: Int
         /// When it was decided, in seconds since 1970.
         public var decidedAt: Int64
-        /// What was done, as a word: the outcomes of a report.
-        public var outcome: String
-        /// Which rule decided: a policy and an event, or that it was asked for by name.
-        public var rule: String
-        /// Why, as a fragment.
-        public var reason: String
+        /// The end of what was done.
+        public var outcome: PackOutcome
+        /// The rule that decided.
+        public var rule: Rule
+        /// The reason for the decision or the outcome.
+        public var reason: StagingReason
         /// The URL that the archive came from.
         public var source: String?
         /// How many runs in a row could not stage it.
@@ -90,9 +103,9 @@ public struct StagingHistory: Hashable, Sendable, Codable {
             id: PackID,
             version: Int,
             decidedAt: Int64,
-            outcome: String,
-            rule: String,
-            reason: String
+            outcome: PackOutcome,
+            rule: Rule,
+            reason: StagingReason
         ) {
             self.id = id
             self.version = version
@@ -103,24 +116,54 @@ public struct StagingHistory: Hashable, Sendable, Codable {
         }
     }
 
-    /// Something that went wrong, as the user was told.
+    /// A rule by which it is decided about a pack.
+    @nonexhaustive
+    public enum Rule: Hashable, Sendable, Codable {
+        /// The policy of this name, at an event.
+        case policy(name: String, event: ContentRequest, isEssentialOnly: Bool)
+        /// It was asked for by name.
+        case name
+        /// It was found damaged.
+        case repair
+    }
+
+    /// A failure, as facts and codes.
     public struct Problem: Hashable, Sendable, Codable {
-        /// What happened and where.
+        /// The kind of failure, by its name in the library `StagingService`.
+        public var kind: String
+        /// The description of the failure, as a fragment.
         public var message: String
-        /// The one thing to do, if there is one.
-        public var hint: String?
+        /// The one thing to do, by its name in the library `StagingService`, if there is one.
+        public var advice: String?
+        /// The seconds after which the server wants to be asked again, if it said so.
+        public var retryAfter: Int64?
         /// When trying again makes sense: `now`, `later` or `never`.
         public var retry: String
-        /// The exit status that stands for it.
-        public var status: Int32
 
         /// Creates a problem from its parts.
-        public init(message: String, hint: String?, retry: String, status: Int32) {
+        public init(
+            kind: String,
+            message: String,
+            advice: String?,
+            retryAfter: Int64?,
+            retry: String
+        ) {
+            self.kind = kind
             self.message = message
-            self.hint = hint
+            self.advice = advice
+            self.retryAfter = retryAfter
             self.retry = retry
-            self.status = status
         }
+    }
+}
+
+/// A value, or `nil` where it cannot be read.
+private struct Lenient<Value: Decodable>: Decodable {
+    var value: Value?
+
+    init(from decoder: any Decoder) throws {
+        // A later version of the program may have written it.
+        value = try? Value(from: decoder)
     }
 }
 

@@ -24,6 +24,8 @@ public struct SessionConfiguration: Hashable, Codable, Sendable {
     public var headers: [String: String] = [:]
     /// Whether a 401 waits for an answer of the client instead of ending the task.
     public var answersChallenges = false
+    /// The oldest version of TLS that servers may speak, `1.2` or `1.3`; without it 1.2.
+    public var minimumTLSVersion: String?
     /// A Unix group whose members see the session and may act on it; the creator must be one.
     public var group: String?
     /// Whether the session is removed once its tasks have ended and no client is attached.
@@ -35,7 +37,7 @@ public struct SessionConfiguration: Hashable, Codable, Sendable {
     private enum CodingKeys: CodingKey {
         case isDiscretionary, allowsExpensiveNetworkAccess, allowsConstrainedNetworkAccess
         case sendsLaunchEvents, handler, maximumConnectionsPerHost, requestTimeout, resourceTimeout
-        case headers, answersChallenges, group, isTransient
+        case headers, answersChallenges, group, isTransient, minimumTLSVersion
     }
 
     /// Decodes a configuration; what is not there has its default.
@@ -54,6 +56,7 @@ public struct SessionConfiguration: Hashable, Codable, Sendable {
         resourceTimeout = try read(.resourceTimeout, resourceTimeout)
         headers = try read(.headers, [:])
         answersChallenges = try read(.answersChallenges, false)
+        minimumTLSVersion = try members.decodeIfPresent(String.self, forKey: .minimumTLSVersion)
         group = try members.decodeIfPresent(String.self, forKey: .group)
         isTransient = try read(.isTransient, false)
     }

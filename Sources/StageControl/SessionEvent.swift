@@ -32,6 +32,8 @@ public struct TransferMetrics: Hashable, Codable, Sendable {
     public var bytesSent: ByteCount
     /// How many redirects the last attempt followed.
     public var redirects: Int
+    /// The last attempt that was answered.
+    public var attempt: AttemptMetrics?
 
     /// Creates metrics of a task that moved nothing.
     public init(ended: Date) {
@@ -41,6 +43,49 @@ public struct TransferMetrics: Hashable, Codable, Sendable {
         bytesSent = .zero
         redirects = 0
     }
+}
+
+/// Times, sizes and connection of one attempt, as far as the daemon measures them.
+public struct AttemptMetrics: Hashable, Codable, Sendable {
+    /// When the server was asked, redirects included.
+    public var fetchStart: Date?
+    /// When the head of the answer was complete.
+    public var responseStart: Date?
+    /// When the attempt ended.
+    public var responseEnd: Date?
+    /// Seconds from the start of the last request to the end of the lookup of the host's name.
+    public var nameLookup: Double?
+    /// Seconds to the end of the connection's set-up, TLS excluded; `nil` for a connection that was open.
+    public var connect: Double?
+    /// Seconds to the end of the TLS handshake; `nil` without one.
+    public var secureConnect: Double?
+    /// Seconds to the start of the request.
+    public var requestStart: Double?
+    /// Seconds to the first byte of the answer.
+    public var firstByte: Double?
+    /// The protocol's name as in ALPN: `http/1.1`, `h2` or `h3`.
+    public var networkProtocol: String?
+    /// The address that answered: the server's, or a proxy's.
+    public var remoteAddress: String?
+    /// The port that answered.
+    public var remotePort: Int?
+    /// The address of this machine.
+    public var localAddress: String?
+    /// The port of this machine.
+    public var localPort: Int?
+    /// Whether the connection was open already.
+    public var isReusedConnection: Bool?
+    /// The bytes of the request's head.
+    public var requestHeaderBytes: Int64?
+    /// The bytes of the answer's head.
+    public var responseHeaderBytes: Int64?
+    /// The bytes of the body that the attempt received.
+    public var bytesReceived: Int64?
+    /// The bytes of the body that the attempt sent.
+    public var bytesSent: Int64?
+
+    /// Creates metrics of which nothing is known.
+    public init() {}
 }
 
 /// Why a task failed.
@@ -99,7 +144,7 @@ public struct SessionEvent: Hashable, Codable, Sendable {
         case finishedEvents
         /// A download goes on at ``SessionEvent/offset``.
         case resumed
-        /// Bytes moved.
+        /// Bytes moved, or the head of an answer is here.
         case progress
         /// The task changed in another way; ``SessionEvent/state`` and ``SessionEvent/holds`` say how.
         case changed
@@ -142,9 +187,9 @@ public struct SessionEvent: Hashable, Codable, Sendable {
     ///
     /// `nil` where the file was moved already.
     public var location: String?
-    /// What the server answered.
+    /// The head of the server's answer: of an end, a challenge, and the first progress after it.
     public var response: TransferResponse?
-    /// The body of the answer to an upload, up to 64 KiB of it.
+    /// The body of the answer to an upload, up to 64 KiB of it; of a challenge that ends the upload if it is rejected.
     public var body: Data?
     /// What it cost.
     public var metrics: TransferMetrics?

@@ -21,8 +21,8 @@ public struct StagingOrder: Hashable, Codable, Sendable {
     public var event: String?
     /// Whether an event stages essential packs only.
     public var isEssentialOnly: Bool?
-    /// Whether it waits for a network that costs nothing by the byte and for mains power.
-    public var isDiscretionary: Bool?
+    /// The conditions that it waits for; without them it waits for none.
+    public var conditions: UpdateConditions?
     /// Variables of the client's environment that say where the user's files are.
     public var environment: [String: String]?
 
@@ -53,7 +53,7 @@ public struct StagingEnd: Hashable, Codable, Sendable {
 }
 
 /// A message of a worker that carries out a ``StagingOrder``.
-public struct StagingUpdate: Hashable, Codable, Sendable {
+public struct WorkerMessage: Hashable, Codable, Sendable {
     /// The bytes of the packs that are here.
     public var bytesReceived: ByteCount?
     /// The bytes of the packs in all.

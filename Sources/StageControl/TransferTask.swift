@@ -57,8 +57,14 @@ public struct TransferRequest: Hashable, Codable, Sendable {
     public var allowsConstrainedNetworkAccess: Bool?
     /// What an earlier task left behind: its ``TransferTask/resumeToken``.
     public var resumeToken: String?
-    /// Whether an answer with a status of 400 or more is delivered like any other, with its body.
+    /// Whether an answer with an error status completes the task, with its body; without it, it completes uploads
+    /// and fails downloads.
     public var acceptsErrorResponses: Bool?
+    /// Whether a 401 or 407 is an answer like any other, although the session answers challenges.
+    public var ignoresChallenges: Bool?
+    /// Whether the server acts on the request once however often it gets it; without it the method tells
+    /// (RFC 9110, section 9.2.2).
+    public var isIdempotent: Bool?
 
     /// Creates a request from what it cannot do without.
     public init(token: String, kind: Kind, url: String) {
@@ -163,6 +169,8 @@ public struct TransferTask: Hashable, Codable, Sendable {
     public var bytesSent: ByteCount
     /// How many bytes the content has; `nil` as long as nobody has said.
     public var bytesExpected: ByteCount?
+    /// The head of the server's last answer, at most 4 KiB of its fields while the task waits.
+    public var response: TransferResponse?
     /// How often a server was asked.
     public var attempts: Int
     /// What the last attempt failed of, in words for a person.

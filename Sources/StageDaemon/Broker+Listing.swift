@@ -58,8 +58,12 @@ extension Broker {
         var answer = describe(task)
         let id = task.record.id
         scheduler.remove(id)
-        await halt(id)
+        await stop(id)
         var event = SessionEvent(.cancelled, time: .now)
+        event.response = extras[id]?.response
+        if task.request.kind == .download { event.bytesReceived = extras[id]?.received }
+        if task.request.kind == .upload { event.bytesSent = extras[id]?.sent }
+        event.bytesExpected = task.request.size ?? extras[id]?.total
         let remnant = keepsContent ? remnant(of: task) : nil
         event.resumeToken = remnant?.token
         await conclude(

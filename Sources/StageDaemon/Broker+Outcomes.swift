@@ -60,29 +60,29 @@ extension Broker {
             // What was received is worth trying again soon.
             extras[id]?.failures = 0
         }
-        extras[id, default: Extra()].received = state.received
-        extras[id]?.attempts += state.attempts
-        extras[id]?.problem = state.problem
-        extras[id]?.total = state.total
+        extras[id, default: Extra()].note(state)
         switch result {
         case .received(let file, let metrics, let response):
+            noteSuccess(of: task)
             scheduler.remove(id)
             turn()
             var event = SessionEvent(.completed, time: .now)
             event.bytesReceived = state.received
             event.bytesExpected = state.received
             event.metrics = metrics
-            event.response = response.map(TransferResponse.init)
+            event.response = response.map { TransferResponse($0) }
             await stage(task, file, event)
         case .sent(let metrics, let response, let body):
+            noteSuccess(of: task)
             scheduler.remove(id)
             turn()
             var event = SessionEvent(.completed, time: .now)
             event.bytesSent = state.sent
+            event.bytesExpected = task.request.size
             event.metrics = metrics
-            event.response = response.map(TransferResponse.init)
-            event.body = body.isEmpty ? nil : Data(body.prefix(Self.mostBody))
-            await conclude([(id, event)], removing: task.record.part)
+            event.response = response.map { TransferResponse($0) }
+            event.body = Self.body(body)
+            await conclude([(id, event.judged(task.request))], removing: task.record.part)
         case .staged(let end):
             await judge(task, end)
         case .verdict(let verdict):
@@ -119,13 +119,16 @@ extension Broker {
         await conclude([(record.id, event)] + followers.map { ($0.task, $0.event) })
     }
 
-    /// The most bytes that are kept of the body of an answer to an upload.
-    private static let mostBody = 64 << 10
+    /// The part of the body of an answer to an upload that is kept.
+    private static func body(_ bytes: [UInt8]) -> Data? {
+        bytes.isEmpty ? nil : Data(bytes.prefix(64 << 10))
+    }
 
     /// Hands a task to the scheduler once more whose content could not be given its place.
     func readmit(_ id: Int64) async {
         do throws(DaemonError) {
             guard let task = try await journal.task(id), task.record.state != .ended else { return }
+            guard !task.record.hasProvisionalEnd else { return await fail(task, .lostAnswer) }
             if task.record.state == .verified { try await journal.reopen(id) }
             admit(task.record, at: .now)
         } catch {
@@ -147,6 +150,8 @@ extension Broker {
             scheduler.paused(id, nil, at: now)
         case .again(let hold):
             extras[id]?.failures += 1
+            extras[id]?.noteAnswer(state.response)
+            noteHost(of: id, isUnreachable: hold.reason == .backoff && state.isUnreachable)
             if hold.reason == .quota {
                 await waitForQuota(task, hold)
             } else {
@@ -200,7 +205,8 @@ extension Broker {
         scheduler.paused(id, nil, at: .now)
         guard let blocks = scheduler.items[id]?.blocks else { return }
         var event = SessionEvent(.challenged, time: .now)
-        event.response = state.response.map(TransferResponse.init)
+        event.response = state.response.map { TransferResponse($0) }
+        event.body = Self.body(state.body)
         event.challenge =
             state.response?.fields
             .first { ["www-authenticate", "proxy-authenticate"].contains($0.name.lowercased()) }?
@@ -227,8 +233,16 @@ extension Broker {
         let remnant = remnant(of: task)
         failure.resumeToken = remnant?.token
         event.failure = failure
+        let extra = extras[task.record.id]
+        event.response = extra?.response
+        if task.request.kind == .download { event.bytesReceived = extra?.received }
+        if task.request.kind == .upload { event.bytesSent = extra?.sent }
+        event.bytesExpected = task.request.size ?? extra?.total
         var metrics = TransferMetrics(ended: .now)
-        metrics.attempts = extras[task.record.id]?.attempts ?? 0
+        metrics.attempts = extra?.attempts ?? 0
+        metrics.started = extra?.started
+        metrics.attempt = extra?.attempt
+        metrics.redirects = extra?.redirects ?? 0
         event.metrics = metrics
         await conclude(
             [(task.record.id, event)],
@@ -324,7 +338,7 @@ extension Broker {
     private func giveUp(_ task: FullTask) async {
         guard scheduler.items[task.record.id] != nil else { return }
         scheduler.remove(task.record.id)
-        await halt(task.record.id)
+        await stop(task.record.id)
         await fail(
             task,
             TransferFailure(.timedOut, reason: "the task did not end in the time it has")

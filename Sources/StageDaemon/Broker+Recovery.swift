@@ -27,15 +27,21 @@ extension Broker {
         }
         let now = Date.now
         var verified: [TaskRecord] = []
+        var unanswered: [TaskRecord] = []
         for record in try await journal.openTasks() {
             sessions[record.session]?.unfinished += 1
             guard record.state == .active else {
                 verified.append(record)
                 continue
             }
+            guard !record.hasProvisionalEnd else {
+                unanswered.append(record)
+                continue
+            }
             admit(record, at: now)
         }
         for record in verified { await complete(record) }
+        for record in unanswered { try await giveUpAnswer(of: record.id) }
         for id in sessions.keys.sorted() { await removeIfOver(id) }
         let store = store
         let known = try await journal.taskNumbers()
@@ -45,6 +51,12 @@ extension Broker {
         let names = try await journal.filesInUse()
         tellLeftOver(await withBlockingThread { store.sweep(keeping: names) })
         return known
+    }
+
+    /// Ends an upload that an earlier daemon has sent, and that it saw no answer to.
+    private func giveUpAnswer(of id: Int64) async throws(DaemonError) {
+        guard let task = try await journal.task(id) else { return }
+        await fail(task, .lostAnswer)
     }
 
     /// Does what the start can do without; an error is logged.

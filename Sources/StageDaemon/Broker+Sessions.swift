@@ -179,6 +179,7 @@ extension Broker {
         sessions[id]?.subscription = subscription
         audience.add(1, ordering: .relaxed)
         if session.record.configuration.isTransient { handToClient(id) }
+        if launch == nil { endWaits(of: id) }
         if launch == nil,
             session.record.relaunch.penalty > 0 || session.record.relaunch.failures > 0
         {

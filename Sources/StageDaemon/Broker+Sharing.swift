@@ -25,6 +25,7 @@ extension Broker {
         else { return }
         if let leader = leaders[key], leader != id, scheduler.items[leader] != nil {
             extras[leader, default: Extra()].followers.append(id)
+            extras[id, default: Extra()].leader = leader
             record.blocks.insert(.leader)
         } else {
             leaders[key] = id
@@ -35,6 +36,7 @@ extension Broker {
     /// Forgets a task that has ended; who waited for its content takes over.
     func forget(_ id: Int64) {
         scheduler.remove(id)
+        forgetUnreachable(id)
         let extra = extras.removeValue(forKey: id)
         guard let extra, let key = extra.key else { return }
         let waiting = extra.followers.filter { scheduler.items[$0] != nil }
@@ -42,6 +44,7 @@ extension Broker {
         guard let next = waiting.first else { return }
         extras[next, default: Extra()].followers = Array(waiting.dropFirst())
         extras[next]?.key = key
+        lead(by: next)
         scheduler.change(next, at: .now) { $0.blocks.remove(.leader) }
         handOver(from: next)
     }
@@ -68,8 +71,17 @@ extension Broker {
         extras[next, default: Extra()].key = key
         extras[next]?.followers = extra.followers.filter { $0 != next } + [id]
         leaders[key] = next
+        lead(by: next)
         scheduler.change(id, at: .now) { $0.blocks.insert(.leader) }
         scheduler.change(next, at: .now) { $0.blocks.remove(.leader) }
+    }
+
+    /// Notes at the followers of a task that it fetches their content.
+    private func lead(by id: Int64) {
+        extras[id]?.leader = nil
+        for follower in extras[id]?.followers ?? [] {
+            extras[follower]?.leader = id
+        }
     }
 
     /// Whether a task is held by something that may last, and does not hold all others too.

@@ -5,6 +5,17 @@ import StageSystem
 
 /// Stagings: their clients carry them out under the scheduler's eyes, and workers where clients have gone.
 extension Broker {
+    /// A request with the update conditions of the configuration in the place of its own.
+    ///
+    /// A staging without conditions waits for none: a person waits for it.
+    func withConfiguredConditions(_ request: TransferRequest) -> TransferRequest {
+        guard let conditions = configuration.updateConditions, request.staging?.conditions != nil
+        else { return request }
+        var request = request
+        request.staging?.conditions = conditions
+        return request
+    }
+
     /// Whether the client of a session is there to carry its stagings out.
     func isAttended(_ session: Int64) -> Bool { sessions[session]?.subscription != nil }
 
@@ -130,15 +141,6 @@ extension Broker {
         await halt(id)
         await judge(task, end)
         return try await self.task(id, caller)
-    }
-
-    /// Has every staging that waits for the network tried again, which has changed for the better.
-    func retryStagings() {
-        let now = Date.now
-        for (id, item) in scheduler.items
-        where item.host == Scheduler.workerHost && item.notBefore?.reason == .backoff {
-            scheduler.change(id, at: now) { $0.notBefore = nil }
-        }
     }
 
     /// Removes the sessions whose place a transient one takes: those of its user that no client is attached to

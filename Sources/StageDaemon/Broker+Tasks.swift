@@ -26,14 +26,14 @@ extension Broker {
         var tasks: [NewTask] = []
         var snapshots: [String] = []
         let now = Date.now
-        var penalty: Date?
-        var reason: HoldReason?
+        var (penalty, reason): (Date?, HoldReason?) = (nil, nil)
         if let token = message.launch, token == session.record.relaunch.lease {
             penalty = session.record.relaunch.earliestBegin(at: now)
         }
         let known = try await knownTokens(message.tasks, session.record.id)
         do throws(ControlRefusal) {
             for request in message.tasks {
+                let request = withConfiguredConditions(request)
                 var task = try NewTask(request, session.record.configuration, at: now)
                 if let penalty, penalty > task.earliest ?? .distantPast {
                     task.earliest = penalty
@@ -103,6 +103,8 @@ extension Broker {
                 join(record.id, task.request, &record)
                 admit(record, at: now, reason: reason)
                 handOver(task.request, session)
+                // Whoever asks for the content now does not wait for what failed before.
+                endWait(of: record.id, for: Self.clientReasons)
             }
             turn()
             for (record, isNew) in created where isNew { tellHolds(of: record.id, at: now) }
@@ -250,14 +252,17 @@ extension Broker {
         let (state, extra) = (live[record.id]?.current, extras[record.id])
         // An attempt that has only begun has told of nothing yet.
         answer.bytesReceived = max(state?.received ?? .zero, extra?.received ?? .zero)
-        answer.bytesSent = state?.sent ?? .zero
+        answer.bytesSent = state?.sent ?? extra?.sent ?? .zero
         answer.bytesExpected = task.request.size ?? state?.total ?? extra?.total
+        answer.response = state?.head ?? extra?.response
         answer.attempts = (extra?.attempts ?? 0) + (state?.attempts ?? 0)
         answer.lastProblem = state?.problem ?? extra?.problem
         if let outcome = task.outcome, record.state == .ended {
             answer.state = TransferTask.State(outcome.kind)
             answer.bytesReceived = outcome.bytesReceived ?? answer.bytesReceived
             answer.bytesSent = outcome.bytesSent ?? answer.bytesSent
+            answer.bytesExpected = outcome.bytesExpected ?? answer.bytesExpected
+            answer.response = outcome.response?.withoutCookies ?? answer.response
             answer.lastProblem = outcome.failure?.reason ?? answer.lastProblem
         } else if let item = scheduler.items[record.id] {
             answer.holds = holds(of: record.id, at: now)
@@ -317,14 +322,14 @@ extension Broker {
                 item.notBefore = record.earliest.map { Hold(.earliestBegin, until: $0) }
             }
         }
+        endWait(of: id, by: change)
         handOver(task.request, record.session)
-        if change.rejectsChallenge == true, scheduler.items[id] != nil {
+        if change.rejectsChallenge == true, task.request.ignoresChallenges != true,
+            scheduler.items[id] != nil
+        {
             scheduler.remove(id)
             await halt(id)
-            await fail(
-                task,
-                TransferFailure(.refused, reason: "the challenge was not answered", status: 401)
-            )
+            await endUnanswered(task)
         }
         turn()
         return try await self.task(id, caller)
@@ -376,6 +381,11 @@ extension FullTask {
         request.expectedToReceive = change.expectedToReceive ?? request.expectedToReceive
         request.expectedToSend = change.expectedToSend ?? request.expectedToSend
         guard let authorization = change.authorization else {
+            if change.rejectsChallenge == true, request.takesRejectedChallenge {
+                // The server is asked once more, and its answer is the content.
+                request.ignoresChallenges = true
+                record.blocks.remove(.authentication)
+            }
             return change.rejectsChallenge ?? false
         }
         try RequestLimits.check(header: "Authorization", authorization)

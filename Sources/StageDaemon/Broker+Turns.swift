@@ -37,11 +37,11 @@ extension Broker {
         }
         let now = Date.now
         let turn = scheduler.turn(at: now)
-        for id in turn.stop { live[id]?.switchOff.stop() }
+        for id in turn.stop { live[id]?.stop() }
         for id in turn.start {
             let session = scheduler.items[id]?.session ?? 0
-            let transfer = LiveTransfer(id, total: nil) { [weak self] event in
-                self?.pass(event, session)
+            let transfer = LiveTransfer(id, total: nil, takesAnyAnswer: mustTakeAnswer(of: id)) {
+                [weak self] event in self?.pass(event, session)
             }
             live[id] = transfer
             command.yield(.run(id, transfer))

@@ -34,20 +34,6 @@ actor Broker {
         var isChallenged = false
     }
 
-    /// What is known of a task beyond what the scheduler has to know.
-    struct Extra {
-        var failures = 0
-        var problem: String?
-        /// What an earlier attempt had brought.
-        var received = ByteCount.zero
-        var total: ByteCount?
-        var attempts = 0
-        /// What other tasks may want too, if this one fetches it.
-        var key: String?
-        /// The tasks that want the same content.
-        var followers: [Int64] = []
-    }
-
     /// How tasks have ended.
     struct Ending {
         var outcomes: [(id: Int64, event: SessionEvent)]
@@ -99,6 +85,8 @@ actor Broker {
     var extras: [Int64: Extra] = [:]
     /// The task that fetches some content, by ``contentKey(_:user:)``.
     var leaders: [String: Int64] = [:]
+    /// The tasks that wait since their host could not be reached.
+    var unreachable: [String: Set<Int64>] = [:]
     private var watchers: [Int: Watcher] = [:]
     private var nextWatcher = 0
     /// When tasks are given up, earliest first.
@@ -180,19 +168,13 @@ actor Broker {
         logger.info("Conditions changed", metadata: ["conditions": "\(conditions)"])
         if old.connectivity == .portal || old.connectivity == .none {
             // Nobody needs to wait any longer for what is gone.
-            release(.portal)
-            retryStagings()
+            endWaits { $0.notBefore?.reason == .portal }
+            endWaitsForHosts()
+            endWaits { $0.host == Scheduler.workerHost && $0.notBefore?.reason == .backoff }
         }
         handOverAll()
         tellHolds()
         turn()
-    }
-
-    private func release(_ reason: HoldReason) {
-        let now = Date.now
-        for (id, item) in scheduler.items where item.notBefore?.reason == reason {
-            scheduler.change(id, at: now) { $0.notBefore = nil }
-        }
     }
 
     /// Begins to carry out what there is to do, once it is known what the machine says.
@@ -236,9 +218,9 @@ actor Broker {
                 scheduler.remove(id)
                 return nil
             }
-            guard !task.isLost else {
+            guard !task.isLost, !task.record.hasProvisionalEnd else {
                 _ = hasEnded(id)
-                await fail(task, FullTask.loss)
+                await fail(task, task.isLost ? FullTask.loss : .lostAnswer)
                 return nil
             }
             guard task.record.state != .verified else {

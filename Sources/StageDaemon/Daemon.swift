@@ -74,6 +74,7 @@ public struct Daemon: Sendable {
                 engine: engine,
                 store: store,
                 storage: broker.storage,
+                journal: journal,
                 logger: logger
             )
             try await serve(broker, runner, listener, path, reloads, sweeping: known)

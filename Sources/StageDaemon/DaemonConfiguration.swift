@@ -42,6 +42,9 @@ public struct DaemonConfiguration: Equatable, Sendable {
     public var proxyExceptions = ""
     /// How long, in seconds, a network must stay good before transfers go on; its loss counts at once.
     public var settlingTime = 5.0
+    /// The conditions of network and power for stagings that no person waits for, in the place of those of the
+    /// application's registration; `nil` leaves it to that.
+    public var updateConditions: UpdateConditions?
     /// The address of the bus where NetworkManager and UPower are; `nil` stands for the system's.
     public var busAddress: String?
 
@@ -63,6 +66,14 @@ public struct DaemonConfiguration: Equatable, Sendable {
             let names = try JSONDecoder().decode([String: Anything].self, from: data).keys
             if let unknown = names.first(where: { CodingKeys(stringValue: $0) == nil }) {
                 throw DaemonError.configuration(path, "there is no setting '\(unknown)'")
+            }
+            let nested = try JSONDecoder().decode(NestedNames.self, from: data)
+                .updateConditions?.keys.first { !UpdateConditions.members.contains($0) }
+            if let nested {
+                throw DaemonError.configuration(
+                    path,
+                    "there is no setting 'updateConditions.\(nested)'"
+                )
             }
             self = try JSONDecoder().decode(DaemonConfiguration.self, from: data)
         } catch let error as DaemonError {
@@ -107,6 +118,7 @@ extension DaemonConfiguration: Decodable {
         case journalPerUser
         case discretionaryWindow, relaunchDelay, launchLease, retryBase, certificateAuthorities
         case httpProxy, httpsProxy, proxyExceptions, settlingTime, busAddress, handlerUsers
+        case updateConditions
     }
 
     /// Decodes a configuration; what is not there has its default.
@@ -137,7 +149,16 @@ extension DaemonConfiguration: Decodable {
         try read(.proxyExceptions, &proxyExceptions)
         try read(.settlingTime, &settlingTime)
         busAddress = try members.decodeIfPresent(String.self, forKey: .busAddress)
+        updateConditions = try members.decodeIfPresent(
+            UpdateConditions.self,
+            forKey: .updateConditions
+        )
     }
+}
+
+/// The members of objects within the configuration.
+private struct NestedNames: Decodable {
+    var updateConditions: [String: Anything]?
 }
 
 /// A JSON value that does not matter.

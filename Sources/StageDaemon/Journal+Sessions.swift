@@ -171,7 +171,7 @@ extension Journal {
 
 extension SessionEvent {
     /// Reads a row; one that is damaged tells that its task was lost, so that those after it are told.
-    fileprivate init(_ row: Row) {
+    init(_ row: Row) {
         if let event = row.json(SessionEvent.self, "body") {
             self = event
         } else {

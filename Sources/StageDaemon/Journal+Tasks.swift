@@ -240,6 +240,20 @@ extension Journal {
         }
     }
 
+    /// The last challenge of a task that the client has not acknowledged.
+    func challenge(of task: Int64) async throws(DaemonError) -> SessionEvent? {
+        try await read { database in
+            try Row.fetchOne(
+                database,
+                sql: """
+                    SELECT sequence, task, body FROM event WHERE task = ? AND final = 0
+                    ORDER BY sequence DESC LIMIT 1
+                    """,
+                arguments: [task]
+            ).map(SessionEvent.init)
+        }
+    }
+
     /// Gives an event the next number of its session; `body` is the event as it was written down.
     private static func append(
         _ event: SessionEvent,
@@ -319,6 +333,16 @@ extension Journal {
 }
 
 extension Journal {
+    /// Writes down the end that a task gets if the daemon ends before it has another one; `nil` for none.
+    func setProvisionalEnd(_ event: SessionEvent?, of id: Int64) async throws(DaemonError) {
+        try await write { database in
+            try database.execute(
+                sql: "UPDATE task SET outcome = ? WHERE id = ? AND state = 0",
+                arguments: [try event.map { try ControlFormat.encode($0) }, id]
+            )
+        }
+    }
+
     /// Makes a task active again whose content got lost after P5.
     func reopen(_ id: Int64) async throws(DaemonError) {
         try await write { database in

@@ -32,10 +32,12 @@ struct TaskRecord: Sendable {
     var file: String?
     /// The number of the user who created it: the session's, or a member of its group.
     var creator: UInt32
+    /// Whether an earlier attempt has sent what is not to be sent twice, and was not seen to its end.
+    var hasProvisionalEnd: Bool
 
     static let columns = """
         id, session, state, host, priority, needs, blocks, earliest, created, deadline, part, file,
-        creator
+        creator, outcome IS NOT NULL AS hasOutcome
         """
 
     init(_ row: Row) {
@@ -52,6 +54,7 @@ struct TaskRecord: Sendable {
         part = row["part"]
         file = row["file"]
         creator = row["creator"]
+        hasProvisionalEnd = state == .active && row["hasOutcome"]
     }
 }
 

@@ -87,6 +87,7 @@ struct Launcher: Sendable {
 
     private func environment(_ launch: Launch, _ account: Account?) -> [String: String] {
         var variables = Self.variables(of: account)
+        variables["XDG_RUNTIME_DIR"] = Self.runtimeDirectory(of: launch.user)?.string
         variables.merge(launch.handler.environment ?? [:]) { _, own in own }
         variables["STAGEPACK_SESSION"] = launch.identifier
         variables["STAGEPACK_LAUNCH"] = launch.token
@@ -106,5 +107,15 @@ struct Launcher: Sendable {
             variables["LOGNAME"] = account.name
         }
         return variables
+    }
+
+    /// The runtime directory that systemd has made for a user who is logged in (pam_systemd(8)), or `nil` if there is
+    /// none that belongs to the user.
+    private static func runtimeDirectory(of user: UInt32) -> FilePath? {
+        let (parent, name) = (FilePath("/run/user"), FilePath("\(user)"))
+        guard let status = try? Directory.open(parent).status(name), status.kind == .directory,
+            status.owner == user
+        else { return nil }
+        return parent.appending(name.string)
     }
 }

@@ -14,16 +14,41 @@ final class LiveTransfer: Sendable {
         var received = ByteCount.zero
         var sent = ByteCount.zero
         var total: ByteCount?
+        /// Whether the total is that of what is sent, so that an answer says nothing of it.
+        fileprivate var isUpload = false
         var response: ResponseSummary?
+        /// The body of an answer that ends no upload: of a challenge.
+        var body: [UInt8] = []
         var started: Date?
         var attempts = 0
+        /// When the server was asked last, redirects apart, and when the head of its answer was here.
+        fileprivate var asked: Date?
+        fileprivate var answered: Date?
         var problem: String?
+        /// Whether the problem is that no answer came.
+        var isUnreachable = false
         /// The wait that the engine has begun; the transfer gives its place up for it.
         var wait: (reason: HoldReason, duration: Duration)?
+        /// The bytes of the body of a request that is not to be sent twice, once the journal has a provisional
+        /// end for the task.
+        fileprivate var rememberedSize: ByteCount?
+        /// Whether all of such a request may have been sent.
+        fileprivate var hasSentAll = false
         fileprivate var told: ContinuousClock.Instant?
+
+        /// The head of the answer for lists.
+        var head: TransferResponse? { response.map { TransferResponse(bounding: $0) } }
+
+        /// Takes the size of the content from the head of an answer that brings it.
+        fileprivate mutating func noteTotal(of response: ResponseSummary) {
+            guard total == nil, !isUpload, [200, 206].contains(response.status) else { return }
+            total = response.contentTotal
+        }
     }
 
     let id: Int64
+    /// Whether an answer ends the transfer whose status usually leads to another attempt.
+    let takesAnyAnswer: Bool
     let switchOff = StopSwitch()
     private let state: Mutex<State>
     private let tell: @Sendable (SessionEvent) -> Void
@@ -32,12 +57,46 @@ final class LiveTransfer: Sendable {
     init(
         _ id: Int64,
         total: ByteCount?,
+        takesAnyAnswer: Bool = false,
         tell: @escaping @Sendable (SessionEvent) -> Void
     ) {
         self.id = id
+        self.takesAnyAnswer = takesAnyAnswer
         self.tell = tell
         state = Mutex(State(total: total))
     }
+
+    /// Takes over the size that the request tells.
+    func begin(_ request: TransferRequest) {
+        state.withLock { state in
+            state.isUpload = request.kind == .upload
+            state.total = request.size ?? state.total
+        }
+    }
+
+    /// Whether the request is one that is not to be sent twice, and the journal says so.
+    var isRemembered: Bool { current.rememberedSize != nil }
+
+    /// Whether all of a request that is not to be sent twice may have been sent.
+    var isAwaitingAnswer: Bool { current.hasSentAll }
+
+    /// Takes note that the journal has a provisional end for the task, whose request has so many bytes of a body.
+    func remember(_ size: ByteCount) {
+        state.withLock { $0.rememberedSize = size }
+    }
+
+    /// Ends the attempt, at once or, where an upload waits for its answer, after ``answerPatience``.
+    func stop() {
+        guard isAwaitingAnswer else { return switchOff.stop() }
+        Task {
+            // Cancelled by nothing.
+            try? await Task.sleep(for: Self.answerPatience)
+            switchOff.stop()
+        }
+    }
+
+    /// The time that an answer has to come when an upload is to yield or to pause: without it the upload fails.
+    private static let answerPatience = Duration.seconds(30)
 
     /// What is known now.
     var current: State { state.withLock { $0 } }
@@ -50,8 +109,10 @@ final class LiveTransfer: Sendable {
         case .waiting(.connection, _): break
         case .connecting:
             state.withLock { state in
+                state.hasSentAll = state.rememberedSize == .zero
                 state.attempts += 1
-                state.started = state.started ?? Date.now
+                state.asked = Date.now
+                state.started = state.started ?? state.asked
             }
         case .accepted(_, _, let offset):
             state.withLock { $0.received = offset }
@@ -60,17 +121,36 @@ final class LiveTransfer: Sendable {
                 event.offset = offset
                 send(event)
             }
-        case .responded(let response): state.withLock { $0.response = response }
+        case .responded(let response):
+            state.withLock { state in
+                state.response = response
+                state.answered = Date.now
+                state.noteTotal(of: response)
+            }
+            var event = progressEvent
+            event.response = TransferResponse(bounding: response)
+            send(event)
         case .received(let count): progress { $0.received = count }
-        case .sent(let count): progress { $0.sent = count }
+        case .sent(let count):
+            progress { state in
+                state.sent = count
+                if count == state.rememberedSize { state.hasSentAll = true }
+            }
         case .restarted: state.withLock { $0.received = .zero }
-        case .mirrorFailed(_, let error): state.withLock { $0.problem = "\(error)" }
+        case .mirrorFailed(_, let error):
+            state.withLock { state in
+                state.problem = "\(error)"
+                state.isUnreachable = if case .unreachable = error { true } else { false }
+            }
         case .checkpointed: break
         }
     }
 
+    /// Keeps the body of a challenge, which is the upload's answer if the client rejects the challenge.
+    func keep(_ body: [UInt8]) { state.withLock { $0.body = body } }
+
     /// Takes note of what the worker of a staging says.
-    func take(_ update: StagingUpdate) {
+    func take(_ update: WorkerMessage) {
         // A user may say whatever they like for a worker of theirs, but sums of it stay numbers.
         let most = ByteCount(RequestLimits.size)
         progress { state in
@@ -88,7 +168,6 @@ final class LiveTransfer: Sendable {
         let now = ContinuousClock.now
         let mayTell = state.withLock { state in
             change(&state)
-            if state.total == nil { state.total = state.response?.contentTotal }
             // Ten times a second is as often as a person can see.
             guard state.told.map({ now - $0 >= .milliseconds(100) }) ?? true else { return false }
             state.told = now
@@ -122,6 +201,33 @@ final class LiveTransfer: Sendable {
         metrics.bytesReceived = state.received
         metrics.bytesSent = state.sent
         metrics.redirects = state.response?.redirects ?? 0
+        metrics.attempt = state.attempt(ended: ended)
+        return metrics
+    }
+}
+
+extension LiveTransfer.State {
+    /// The metrics of the attempt that was answered, if one was.
+    func attempt(ended: Date) -> AttemptMetrics? {
+        guard let response else { return nil }
+        var metrics = AttemptMetrics()
+        metrics.fetchStart = asked
+        metrics.responseStart = answered
+        metrics.responseEnd = ended
+        metrics.bytesReceived = received.rawValue
+        metrics.bytesSent = sent.rawValue
+        guard let connection = response.connection else { return metrics }
+        metrics.nameLookup = connection.nameLookup.seconds
+        metrics.connect = connection.connect?.seconds
+        metrics.secureConnect = connection.secureConnect?.seconds
+        metrics.requestStart = connection.requestStart.seconds
+        metrics.firstByte = connection.firstByte.seconds
+        metrics.networkProtocol = connection.networkProtocol
+        (metrics.remoteAddress, metrics.remotePort) = connection.remote
+        (metrics.localAddress, metrics.localPort) = connection.local
+        metrics.isReusedConnection = connection.isReused
+        metrics.requestHeaderBytes = connection.requestHeaderBytes
+        metrics.responseHeaderBytes = connection.responseHeaderBytes
         return metrics
     }
 }

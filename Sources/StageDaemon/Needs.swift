@@ -1,5 +1,6 @@
 import StageConditions
 import StageControl
+import StageModel
 
 /// What a transfer needs of network and power.
 struct Needs: OptionSet, Hashable, Sendable {
@@ -23,9 +24,14 @@ struct Needs: OptionSet, Hashable, Sendable {
         {
             insert(.unconstrained)
         }
-        if request.staging?.isDiscretionary ?? false {
-            formUnion([.unmetered, .unconstrained, .power])
-        }
+        if let conditions = request.staging?.conditions { formUnion(Needs(conditions)) }
+    }
+
+    private init(_ conditions: UpdateConditions) {
+        self = []
+        if conditions.requiresExternalPower { insert(.power) }
+        if !conditions.allowsExpensiveNetworkAccess { insert(.unmetered) }
+        if !conditions.allowsConstrainedNetworkAccess { insert(.unconstrained) }
     }
 
     init(rawValue: UInt8) { self.rawValue = rawValue }

@@ -47,6 +47,9 @@ enum RequestLimits {
         try check(identifier, 1...Self.identifier, "a session's identifier")
         try check(headers: wanted.headers)
         if let group = wanted.group { try check(group, 1...name, "'group'") }
+        guard [nil, "1.2", "1.3"].contains(wanted.minimumTLSVersion) else {
+            throw ControlRefusal(.invalid, "expected '1.2' or '1.3' as 'minimumTLSVersion'")
+        }
         let timeouts = [wanted.requestTimeout, wanted.resourceTimeout]
         guard timeouts.allSatisfy({ $0 > 0 && $0 <= timeout }) else {
             throw ControlRefusal(

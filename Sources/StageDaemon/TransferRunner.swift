@@ -24,6 +24,7 @@ struct TransferRunner: Sendable {
     let engine: TransferEngine
     let store: TransferStore
     let storage: UserStorage
+    let journal: Journal
     let logger: Logger
 
     /// Carries out an attempt, until it ends or `live` is switched off.
@@ -34,6 +35,7 @@ struct TransferRunner: Sendable {
         failures: Int
     ) async -> Result {
         let session = owner.configuration
+        live.begin(task.request)
         let result = await live.switchOff.run { () -> Swift.Result<Result, TransferError> in
             do throws(TransferError) {
                 switch task.request.kind {
@@ -50,19 +52,54 @@ struct TransferRunner: Sendable {
         case .success(let result): return result
         case .failure(let error):
             let state = live.current
-            let verdict = TransferVerdict(
+            var verdict = TransferVerdict(
                 error,
                 wait: error == .cancelled ? state.wait : nil,
-                answersChallenges: session.answersChallenges,
+                answersChallenges: session.answersChallenges(of: task.request)
+                    && task.request.isOfOrigin(state.response),
                 clockIsWrong: Self.clockIsWrong,
                 at: .now
             )
+            if live.isRemembered { verdict = await settle(verdict, of: live) }
             logger.debug(
                 "An attempt ended",
                 metadata: ["task.id": "\(task.record.id)", "task.verdict": "\(verdict)"]
             )
             return .verdict(verdict)
         }
+    }
+
+    /// Writes down that the end of a request is about to be sent that is not to be sent twice and has a body of so
+    /// many bytes.
+    private func remember(_ live: LiveTransfer, size: ByteCount) async throws(TransferError) {
+        do throws(DaemonError) {
+            var event = SessionEvent(.failed, time: .now)
+            event.failure = .lostAnswer
+            try await journal.setProvisionalEnd(event, of: live.id)
+        } catch {
+            logger.error("A request waits for the journal", metadata: ["error": "\(error)"])
+            throw .outOfSpace(store.root.path)
+        }
+        live.remember(size)
+    }
+
+    /// Judges the end of a request that is not to be sent twice.
+    private func settle(_ verdict: TransferVerdict, of live: LiveTransfer) async -> TransferVerdict
+    {
+        switch verdict {
+        case .fail: return verdict
+        // The engine waits only with what it may send again, and a challenge is an answer.
+        case .again where live.current.wait != nil, .challenge: break
+        case .again, .stopped, .diskFull:
+            if live.isAwaitingAnswer { return .fail(.lostAnswer) }
+        }
+        do throws(DaemonError) {
+            try await journal.setProvisionalEnd(nil, of: live.id)
+        } catch {
+            // The next attempt gives the request up.
+            logger.warning("A request is still called sent", metadata: ["error": "\(error)"])
+        }
+        return verdict
     }
 
     private func download(
@@ -86,18 +123,36 @@ struct TransferRunner: Sendable {
         download.promise = .anything
         download.allowedDomains = request.allowedDomains.map(AllowedDomains.init)
         download.method = request.method ?? "GET"
+        download.isIdempotent = request.isIdempotent
         download.isContentAddressed = request.sha256 != nil
         download.acceptsErrorResponses = request.acceptsErrorResponses ?? false
-        download.fields = request.fields(session)
+        download.acceptsTransientResponses = live.takesAnyAnswer
+        download.requiresNewestTLS = session.minimumTLSVersion == "1.3"
+        for field in request.fields(session) {
+            if Self.isConfidential(field) {
+                download.confidentialFields.append(field)
+            } else {
+                download.fields.append(field)
+            }
+        }
+        download.leavesChallenges = session.answersChallenges(of: request)
         download.requestTimeout = .seconds(min(session.requestTimeout, 86_400))
         download.failuresBefore = failures
         download.priority = task.record.priority
         download.permitSize = { [storage] size throws(TransferError) in
             try storage.permit(file, size, of: user, url: TransferAddress.withoutUser(request.url))
         }
+        // It has no body that could wait for this.
+        if !download.isRepeatedSafely { try await remember(live, size: .zero) }
         _ = try await engine.download(download, to: part)
         storage.set(file, to: part.length.rawValue, of: user)
         return .received(part.fileName, live.metrics(ended: .now), live.current.response)
+    }
+
+    /// Whether a line of a request's head is for the server alone that the request names.
+    private static func isConfidential(_ field: String) -> Bool {
+        let name = field.prefix { $0 != ":" }.lowercased()
+        return ["authorization", "proxy-authorization", "cookie"].contains(name)
     }
 
     private static func matches(
@@ -125,7 +180,12 @@ struct TransferRunner: Sendable {
         upload.method = UploadRequest.Method(rawValue: request.method ?? "POST") ?? .post
         upload.fields = request.fields(session)
         upload.allowedDomains = request.allowedDomains.map(AllowedDomains.init)
-        upload.acceptsErrorResponses = request.acceptsErrorResponses ?? false
+        upload.isIdempotent = request.isIdempotent
+        upload.acceptsTransientResponses = live.takesAnyAnswer
+        upload.requiresNewestTLS = session.minimumTLSVersion == "1.3"
+        upload.willComplete = { () async throws(TransferError) in
+            try await remember(live, size: request.size ?? .zero)
+        }
         upload.requestTimeout = .seconds(min(session.requestTimeout, 86_400))
         upload.failuresBefore = failures
         upload.priority = task.record.priority
@@ -138,6 +198,14 @@ struct TransferRunner: Sendable {
             throw .storage(error)
         }
         let receipt = try await engine.upload(upload, from: file)
+        let status = receipt.response.status
+        let isChallenge = status == 401 || status == 407
+        if isChallenge, session.answersChallenges(of: request),
+            request.isOfOrigin(receipt.response)
+        {
+            live.keep(receipt.body)
+            throw .refused(url: TransferAddress.withoutUser(request.url), status: status)
+        }
         return .sent(live.metrics(ended: .now), live.current.response, body: receipt.body)
     }
 
@@ -148,7 +216,21 @@ struct TransferRunner: Sendable {
     }
 }
 
+extension SessionConfiguration {
+    /// Whether the client is asked for credentials where a server asks for some.
+    fileprivate func answersChallenges(of request: TransferRequest) -> Bool {
+        answersChallenges && request.ignoresChallenges != true
+    }
+}
+
 extension TransferRequest {
+    /// Whether an answer is of the origin that the request names: another server's challenge is none of the
+    /// client's, since its answer would be sent to the origin.
+    fileprivate func isOfOrigin(_ answer: ResponseSummary?) -> Bool {
+        guard let answer else { return true }
+        return TrustedOrigins.origin(of: answer.url) == TrustedOrigins.origin(of: url)
+    }
+
     /// The header fields of the request, each as one line: its own, and those of the session that it
     /// does not have.
     func fields(_ session: SessionConfiguration) -> [String] {

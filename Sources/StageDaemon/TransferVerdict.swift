@@ -83,6 +83,16 @@ extension TransferFailure {
     }
 }
 
+extension TransferFailure {
+    /// The end of a request that may have been sent, and of which no answer was waited for.
+    static let lostAnswer = TransferFailure(
+        .unreachable,
+        reason:
+            "all of the request may have been sent, and the transfer ended before its answer; the server may "
+            + "have acted on it, so it is not sent again"
+    )
+}
+
 extension Duration {
     /// The duration in seconds.
     var seconds: Double { self / .seconds(1) }

@@ -148,7 +148,7 @@ struct WorkerRunner: Sendable {
             // A worker that never ceases to talk is not listened to all the time.
             usleep(10_000)
             let data = Data(message.bytes)
-            guard let update = try? ControlFormat.decode(StagingUpdate.self, from: data) else {
+            guard let update = try? ControlFormat.decode(WorkerMessage.self, from: data) else {
                 continue
             }
             live.take(update)

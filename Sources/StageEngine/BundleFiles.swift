@@ -1,30 +1,51 @@
 import StageContainer
-import StageDigest
 import StageIndex
 import StageModel
 import StageSystem
 import StageTransfer
 
+/// A whole bundle in a file, which can be read though its name is removed.
+final class BundleFile: Sendable {
+    private let part: PartFile
+    private let file: File
+
+    init(_ part: PartFile) throws(FileError) {
+        self.part = part
+        file = try File.open(readingRegular: part.path)
+    }
+
+    /// Reads bytes of the bundle; fewer where it is shorter.
+    func bytes(in range: Range<Int64>) throws(FileError) -> [UInt8] {
+        var bytes = [UInt8](repeating: 0, count: range.count)
+        let count = try file.read(into: &bytes, at: range.lowerBound)
+        bytes.removeLast(bytes.count - count)
+        return bytes
+    }
+
+    /// Removes the file; the caller holds the lock on the download.
+    func remove() throws(TransferError) { try part.remove() }
+}
+
 /// Whole bundles in files, from servers that give no parts.
 actor BundleFiles {
-    private let work: IndexedWork
+    private let source: IndexSource
     private let index: ContentIndex
-    private var files: [Int: Task<Result<PartFile, StageError>, Never>] = [:]
+    private var files: [Int: Task<Result<BundleFile, StageError>, Never>] = [:]
 
-    init(work: IndexedWork, index: ContentIndex) {
-        self.work = work
+    init(source: IndexSource, index: ContentIndex) {
+        self.source = source
         self.index = index
     }
 
     /// Returns the file of a bundle, after fetching all of it.
-    func file(of number: Int) async throws(StageError) -> PartFile {
+    func file(of number: Int) async throws(StageError) -> BundleFile {
         let bundle = index.bundles[number]
-        let task: Task<Result<PartFile, StageError>, Never>
+        let task: Task<Result<BundleFile, StageError>, Never>
         if let running = files[number] {
             task = running
         } else {
-            task = Task { [work] in
-                await Result { () async throws(StageError) in try await work.download(bundle) }
+            task = Task { [source] in
+                await Result { () async throws(StageError) in try await source.download(bundle) }
             }
             files[number] = task
         }
@@ -38,72 +59,43 @@ actor BundleFiles {
 
     /// Removes what is not needed any more; what was not complete stays for a later run.
     func remove() async {
-        for task in files.values {
-            // What cannot be removed now is removed by a sweep.
-            if case .success(let part) = await task.value { try? part.remove() }
+        for (number, task) in files {
+            let name = ContainerLayout.downloadName(of: index.bundles[number].digest)
+            // A process that holds the lock needs the file, and removes it. What cannot be removed now is
+            // removed by a sweep.
+            guard case .success(let bundle) = await task.value,
+                let lock = try? source.work.container.attemptDownloadLock(name)
+            else { continue }
+            try? bundle.remove()
+            lock.end()
         }
         files = [:]
     }
 }
 
-extension IndexedWork {
+extension IndexSource {
     /// Where a bundle is, in the order in which to ask.
     func urls(of bundle: ContentIndex.Bundle) -> [String] {
-        manifest.manifest.urls(
+        work.manifest.manifest.urls(
             forBundle: bundle.digest,
             of: reference,
-            manifestURL: manifest.record.resolvedURL
+            manifestURL: work.manifest.record.resolvedURL
         )
-    }
-
-    /// Reads bytes of a bundle that is here; fewer where it is shorter.
-    func bytes(
-        of bundle: PartFile,
-        in range: Range<Int64>
-    ) async throws(StageError) -> [UInt8] {
-        try await blocking { () throws(StageError) in
-            try Self.storing { () throws(FileError) in
-                var bytes = [UInt8](repeating: 0, count: range.count)
-                let count = try File.open(readingRegular: bundle.path).read(
-                    into: &bytes,
-                    at: range.lowerBound
-                )
-                bytes.removeLast(bytes.count - count)
-                return bytes
-            }
-        }
     }
 
     /// Fetches a bundle whole.
     fileprivate func download(
         _ bundle: ContentIndex.Bundle
-    ) async throws(StageError) -> PartFile {
-        let digest = bundle.digest
-        var request = DownloadRequest(mirrors: urls(of: bundle), size: ByteCount(bundle.size)) {
-            path throws(TransferError) in
-            do throws(FileError) {
-                return try Digest(of: try File.open(readingRegular: path)) == digest
-            } catch {
-                throw .storage(error)
-            }
-        } report: { [report] event in
-            StagingEvent(event).map(report)
-        }
-        request.allowedDomains = stager.options.allowedDomains.map(AllowedDomains.init)
-        request.priority = pack.priority
-        request.isContentAddressed = true
-        let name = ContainerLayout.downloadName(of: digest)
-        let lock = try await ContainerLocks.take(report) { [container] () throws(ContainerError) in
-            try container.attemptDownloadLock(name)
-        }
+    ) async throws(StageError) -> BundleFile {
+        let lock = try await work.downloadLock(bundle.digest)
         defer { lock.end() }
-        do throws(TransferError) {
-            let part = try PartFile.open(name, in: container.downloads)
-            _ = try await stager.engine.download(request, to: part)
-            return part
-        } catch {
-            throw error == .cancelled ? .cancelled : .transfer(error)
-        }
+        let part = try await work.download(
+            bundle.digest,
+            size: ByteCount(bundle.size),
+            from: urls(of: bundle),
+            reportsBytes: false
+        ).part
+        return try StageError.wrapping { () throws(FileError) in try BundleFile(part) }
     }
 }
 

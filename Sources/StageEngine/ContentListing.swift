@@ -1,5 +1,6 @@
 public import StageContainer
 import StageDigest
+import StageIndex
 public import StageModel
 import StageSystem
 import SystemPackage
@@ -35,31 +36,42 @@ public enum ContentListing {
         }
     }
 
-    /// Writes the listing of the content of a staging area, reading every file once.
-    public static func write(for area: StagingArea) throws(ContainerError) {
-        do throws(FileError) {
-            let file = try area.directory.file(creating: FilePath(name))
-            var writer = ListingWriter(file: file)
-            var buffer = makeBuffer()
-            try walk(area.content, ".", &buffer) { line throws(FileError) in
-                try writer.append(line)
-            }
-            try writer.flush()
-        } catch {
-            throw .file(error)
-        }
+    /// The source of the digests of a listing.
+    enum DigestSource: Equatable, Sendable {
+        /// The files, each of which is read once.
+        case files
+        /// The index that all content was compared with.
+        case index(ContentIndex)
     }
 
-    /// Writes the listing of content of which everything is known.
+    /// Writes the listing of the content of a staging area.
+    ///
+    /// - Parameters:
+    ///   - area: The staging area.
+    ///   - digests: The source of the digests.
+    /// - Returns: The figures of what is on disk, whatever the source of the digests says.
+    /// - Throws: ``FileError`` if the content cannot be read or the listing cannot be written.
     static func write(
         for area: StagingArea,
-        _ lines: (_ take: (String) throws(FileError) -> Void) throws(FileError) -> Void
-    ) throws(FileError) {
+        digests: DigestSource
+    ) throws(FileError) -> ContentFigures {
         let file = try area.directory.file(updating: FilePath(name))
         try file.truncate(to: 0)
         var writer = ListingWriter(file: file)
-        try lines { line throws(FileError) in try writer.append(line) }
+        var figures = ContentFigures(fileCount: 0, size: .zero)
+        switch digests {
+        case .files:
+            var buffer = makeBuffer()
+            try walk(area.content, ".", &buffer) { line, size throws(FileError) in
+                if let size { figures.add(size) }
+                try writer.append(line)
+            }
+        case .index(let index):
+            try index.list { line throws(FileError) in try writer.append(line) }
+            try figures.add(area.content)
+        }
         try writer.flush()
+        return figures
     }
 
     /// Tells the path and the digest of each file that the listing of a generation names.
@@ -98,7 +110,7 @@ public enum ContentListing {
         var expected = Set(listing.split(separator: UInt8(ascii: "\n")))
         var unexpected: [ArraySlice<UInt8>] = []
         var buffer = makeBuffer()
-        try walk(content, ".", &buffer) { line throws(FileError) in
+        try walk(content, ".", &buffer) { line, _ throws(FileError) in
             let bytes = Array(line.utf8)[...]
             if expected.remove(bytes) == nil { unexpected.append(bytes) }
         }
@@ -128,14 +140,15 @@ public enum ContentListing {
         return String(decoding: fields.last ?? [], as: UTF8.self)
     }
 
-    /// Calls `take` with the line of a directory, and of each entry below it.
+    /// Calls `take` with the line of a directory, and of each entry below it, and with the size of what counts as a
+    /// file of a pack.
     private static func walk(
         _ directory: Directory,
         _ path: String,
         _ buffer: inout [UInt8],
-        _ take: (String) throws(FileError) -> Void
+        _ take: (String, ByteCount?) throws(FileError) -> Void
     ) throws(FileError) {
-        try take("d\t\(String(try directory.status().mode, radix: 8))\t\(path)")
+        try take("d\t\(String(try directory.status().mode, radix: 8))\t\(path)", nil)
         let prefix = path == "." ? "" : path + "/"
         for entry in try directory.entries() {
             let path = prefix + entry.name.string
@@ -145,15 +158,40 @@ public enum ContentListing {
                     try walk(below, path, &buffer, take)
                 }
             case .link:
-                try take("l\t\(try directory.link(entry.name) ?? "")\t\(path)")
+                try take("l\t\(try directory.link(entry.name) ?? "")\t\(path)", .zero)
             case .file:
                 guard let file = try directory.file(reading: FilePath(entry.name)) else { continue }
                 let status = try file.status()
                 let digest = try Digest(of: file, using: &buffer)
                 let mode = String(status.mode, radix: 8)
-                try take("f\t\(mode)\t\(status.size)\t\(digest)\t\(path)")
+                try take(
+                    "f\t\(mode)\t\(status.size)\t\(digest)\t\(path)",
+                    ByteCount(status.size)
+                )
             case .other:
-                try take("o\t\(path)")
+                try take("o\t\(path)", .zero)
+            }
+        }
+    }
+}
+
+extension ContentFigures {
+    /// Counts a file or link.
+    fileprivate mutating func add(_ size: ByteCount) {
+        fileCount += 1
+        self.size = self.size + size
+    }
+
+    /// Counts what is below a directory, without reading a file.
+    fileprivate mutating func add(_ directory: Directory) throws(FileError) {
+        for entry in try directory.entries() {
+            switch entry.kind {
+            case .directory:
+                if let below = try directory.directory(FilePath(entry.name)) { try add(below) }
+            case .file:
+                add(ByteCount(try directory.status(FilePath(entry.name))?.size ?? 0))
+            case .link, .other:
+                add(.zero)
             }
         }
     }

@@ -32,7 +32,7 @@ struct DeltaSource: Sendable {
         _ table: [UInt8],
         from mirrors: [String],
         size: Int64,
-        _ base: IndexedWork.Base,
+        _ base: IndexSource.Base,
         to new: ContentIndex
     ) {
         // A set that cannot be used is as good as none.
@@ -102,7 +102,7 @@ struct DeltaSource: Sendable {
     }
 }
 
-extension IndexedWork {
+extension IndexSource {
     /// Fetches the table of the delta set from the staged generation, if there is one that is shorter than
     /// what is missing; returns the bytes received too.
     ///
@@ -117,10 +117,10 @@ extension IndexedWork {
             let reference = reference.deltas.first(where: { $0.base == digest })?.frames,
             reference.tableSize < tree.index.storedLength(of: missing)
         else { return (nil, .zero) }
-        let mirrors = manifest.manifest.urls(
+        let mirrors = work.manifest.manifest.urls(
             forDeltaSet: reference.digest,
             of: self.reference,
-            manifestURL: manifest.record.resolvedURL
+            manifestURL: work.manifest.record.resolvedURL
         )
         var request = request(for: mirrors, limit: reference.tableSize)
         request.part = (0..<reference.tableSize.rawValue, reference.size.rawValue)

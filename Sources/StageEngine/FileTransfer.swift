@@ -64,20 +64,16 @@ extension Stager {
             if let event = StagingEvent(event) { report(event) }
         }
         request.promise = .anything
-        request.allowedDomains = options.allowedDomains.map(AllowedDomains.init)
         request.trustedOrigins = TrustedOrigins(of: transfer.trustedURLs)
         request.priority = transfer.priority
         request.fields = transfer.fields
         let key = ContainerLayout.downloadName(
             ofFile: Digest(of: Array("\(transfer.size.rawValue) \(transfer.url)".utf8))
         )
-        let lock = try await ContainerLocks.take(report) { () throws(ContainerError) in
-            try container.attemptDownloadLock(key)
-        }
+        let lock = try await container.downloadLock(key, report: report)
         defer { lock.end() }
-        do throws(TransferError) {
-            let part = try PartFile.open(key, in: container.downloads)
-            _ = try await engine.download(request, to: part)
+        let part = try await download(request, as: key, in: container).part
+        try StageError.wrapping { () throws(TransferError) in
             do throws(FileError) {
                 try container.downloads.file(reading: FilePath(part.fileName))?.synchronize()
                 try container.downloads.rename(part.fileName, to: name, in: directory)
@@ -85,9 +81,24 @@ extension Stager {
                 throw .storage(error)
             }
             try part.remove()
-        } catch {
-            throw error == .cancelled ? .cancelled : .transfer(error)
         }
         return directory.path.appending(name)
+    }
+
+    /// Downloads into a part file of a container, whose lock the caller holds, from the domains that are
+    /// allowed.
+    func download(
+        _ request: DownloadRequest,
+        as name: FilePath.Component,
+        in container: Container
+    ) async throws(StageError) -> (part: PartFile, receipt: DownloadReceipt) {
+        var request = request
+        request.allowedDomains = options.allowedDomains.map(AllowedDomains.init)
+        do throws(TransferError) {
+            let part = try PartFile.open(name, in: container.downloads)
+            return (part, try await engine.download(request, to: part))
+        } catch {
+            throw error.stageError
+        }
     }
 }

@@ -2,13 +2,14 @@ import StageDigest
 import StageFrame
 import StageIndex
 import StageModel
+import StageSystem
 import StageTransfer
 import Synchronization
 
 /// Fetches frames, a few ranges of a delta set and of bundles at a time, and has each written where it
 /// belongs.
 struct FrameFetch: Sendable {
-    let work: IndexedWork
+    let source: IndexSource
     let tree: IndexedTree
     /// The entries that need nothing, by position.
     let done: [Bool]
@@ -35,9 +36,9 @@ struct FrameFetch: Sendable {
         let wanted = tree.index.storedLength(of: frames)
         let progress = FetchProgress(
             reused: max(.zero, tree.index.storedSize - wanted),
-            report: work.report
+            report: source.work.report
         )
-        let bundles = BundleFiles(work: work, index: tree.index)
+        let bundles = BundleFiles(source: source, index: tree.index)
         let failure = await withTaskGroup(of: StageError?.self) { group in
             for number in 0..<Self.width {
                 group.addTask {
@@ -99,11 +100,11 @@ struct FrameFetch: Sendable {
         _ progress: FetchProgress
     ) async throws(StageError) {
         switch job {
-        case .deltas(let request, let source):
-            let consumer = RangeConsumer(fetch: self, request: request, source, progress)
+        case .deltas(let request, let deltas):
+            let consumer = RangeConsumer(fetch: self, request: request, deltas, progress)
             do throws(StageError) {
-                let part = (request.range, source.size)
-                try await fetch(part, from: source.mirrors, consumer, progress)
+                let part = (request.range, deltas.size)
+                try await fetch(part, from: deltas.mirrors, consumer, progress)
             } catch {
                 // What has come whole is made; the rest comes from bundles.
                 await consumer.settle()
@@ -111,7 +112,7 @@ struct FrameFetch: Sendable {
             }
             progress.leave(try await consumer.finish())
         case .bundle(let request):
-            var mirrors = work.urls(of: tree.index.bundles[request.bundle])
+            var mirrors = source.urls(of: tree.index.bundles[request.bundle])
             var attempts = mirrors.count
             while true {
                 attempts -= 1
@@ -142,7 +143,10 @@ struct FrameFetch: Sendable {
             consumer.take(.began)
             var rest = request.range
             while !rest.isEmpty {
-                let bytes = try await work.bytes(of: bundle, in: rest.prefix(1 << 20))
+                let part = rest.prefix(1 << 20)
+                let bytes = try await StageError.blocking { () throws(FileError) in
+                    try bundle.bytes(in: part)
+                }
                 guard !bytes.isEmpty else { break }
                 rest = rest.dropFirst(bytes.count)
                 progress.backlog.add(bytes.count)
@@ -172,11 +176,11 @@ struct FrameFetch: Sendable {
         _ consumer: RangeConsumer,
         _ progress: FetchProgress
     ) async throws(StageError) -> String {
-        var fetch = work.request(for: mirrors, limit: ByteCount(Int64(part.0.count)))
+        var fetch = source.request(for: mirrors, limit: ByteCount(Int64(part.0.count)))
         fetch.part = part
         fetch.take = { consumer.take($0) }
         fetch.backlog = progress.backlog
-        return try await work.fetch(fetch).url
+        return try await source.fetch(fetch).url
     }
 }
 

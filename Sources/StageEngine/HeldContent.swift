@@ -35,7 +35,7 @@ struct HeldContent: Sendable {
 
     /// Finds out what a generation has: from its index, or from its listing where it was an archive.
     init(of generation: Directory) throws(FileError) {
-        if let bytes = try IndexedWork.indexBytes(in: generation),
+        if let bytes = try ContainerLayout.indexBytes(in: generation),
             // Each byte that it leads to is verified, and without it the listing does.
             let index = try? ContentIndex(decoding: bytes)
         {

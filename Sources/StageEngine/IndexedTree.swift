@@ -29,8 +29,8 @@ struct IndexedTree: Sendable {
     /// and has less to wait for then.
     private static let largeSize = Int64(256 << 10)
 
-    init(index: ContentIndex, content: Directory) {
-        self.index = index
+    init(_ verified: VerifiedIndex, content: Directory) {
+        index = verified.content
         self.content = content
         var ends = [Int](repeating: 0, count: index.frames.count + 1)
         Self.forEachPlace(of: index) { frame, _ in ends[frame + 1] += 1 }
@@ -105,10 +105,10 @@ struct IndexedTree: Sendable {
             do throws(FileError) {
                 try place.directory.createLink(place.name, to: target.text)
             } catch  where error.errno == .fileExists {
-                // An earlier run was here already.
-                if let name = place.name.lastComponent {
-                    try place.directory.replaceLink(name, to: target.text)
-                }
+                // An earlier run was here already. Not by a rename, whose temporary name would be content of
+                // the pack after a crash.
+                if let name = place.name.lastComponent { try place.directory.removeTree(name) }
+                try place.directory.createLink(place.name, to: target.text)
             }
         }
     }

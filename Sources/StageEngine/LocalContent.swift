@@ -15,7 +15,7 @@ struct LocalContent: Sendable {
     let expected: IndexedTree.Inventory
     private let tree: IndexedTree
     private let begun: IndexedTree.Inventory
-    private let base: IndexedWork.Base?
+    private let base: IndexSource.Base?
 
     /// What was expected and is not there, or is not what it ought to be.
     struct Lost: Sendable {
@@ -25,7 +25,7 @@ struct LocalContent: Sendable {
         var frames: Set<Int> = []
     }
 
-    init(of tree: IndexedTree, begun: IndexedTree.Inventory, base: IndexedWork.Base?) {
+    init(of tree: IndexedTree, begun: IndexedTree.Inventory, base: IndexSource.Base?) {
         self.tree = tree
         self.begun = begun
         self.base = base

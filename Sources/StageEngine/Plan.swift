@@ -7,7 +7,12 @@ public struct Plan: Equatable, Sendable {
     /// The packs, in the order in which they are staged; those that are left alone come last.
     public var entries: [Entry]
     /// What goes first, to make room for the packs that are staged.
-    public var evictions: [Eviction] = []
+    public var evictions: [Eviction]
+
+    package init(entries: [Entry], evictions: [Eviction] = []) {
+        self.entries = entries
+        self.evictions = evictions
+    }
 
     /// One pack and what is done with it.
     public struct Entry: Equatable, Sendable {
@@ -131,6 +136,8 @@ public struct Planner: Sendable {
     /// The packs that a downloader extension asked for, and whether it called them essential; `nil`
     /// where policies decide.
     public var choices: [PackID: Bool]?
+    /// Packs that do not go to make room, beside those that are asked for.
+    public var spared: Set<PackID> = []
 
     /// The staged generation of a pack, as far as a plan depends on it.
     public struct StagedVersion: Equatable, Sendable {
@@ -235,7 +242,7 @@ public struct Planner: Sendable {
     /// The packs that the selection asks for, staged or not: they do not go to make room for each other.
     public func packsAskedFor(_ selection: PackSelection) -> Set<PackID> {
         switch selection {
-        case .packs(let ids), .repair(let ids): ids
+        case .packs(let ids), .repair(let ids): ids.union(spared)
         case .event(let request, _):
             Set(
                 manifest.packs.filter { pack in
@@ -248,7 +255,7 @@ public struct Planner: Sendable {
                     }
                 }
                 .map(\.id)
-            )
+            ).union(spared)
         }
     }
 

@@ -24,6 +24,18 @@ extension Planner {
         try self.init(manifest: manifest, reader: reader)
     }
 
+    /// Returns a planner with the same settings for what the container holds now.
+    package func refreshed(from container: Container) throws(StageError) -> Planner {
+        var planner = try Planner(manifest: manifest, container: container)
+        planner.quota = quota
+        planner.applicationVersion = applicationVersion
+        planner.budget = budget
+        planner.pending = pending
+        planner.choices = choices
+        planner.spared = spared
+        return planner
+    }
+
     private init(manifest: Manifest, reader: ContainerReader?) throws(StageError) {
         self.init(manifest: manifest)
         guard let reader else { return }

@@ -14,7 +14,7 @@ actor Publisher {
     private struct Waiting {
         var area: StagingArea
         var record: StagedPack
-        var continuation: CheckedContinuation<ContainerError?, Never>
+        var continuation: CheckedContinuation<Result<Void, StageError>, Never>
     }
 
     init(container: Container) {
@@ -22,36 +22,35 @@ actor Publisher {
     }
 
     /// Makes the pack visible, and returns when it is durable.
-    func publish(_ area: StagingArea, _ record: StagedPack) async throws(ContainerError) {
-        let error = await withCheckedContinuation { continuation in
+    nonisolated func publish(_ pack: consuming PublishablePack) async throws(StageError) {
+        let (area, record) = (pack.area, pack.record)
+        try await publish(area, as: record)
+    }
+
+    private func publish(_ area: StagingArea, as record: StagedPack) async throws(StageError) {
+        let result = await withCheckedContinuation { continuation in
             waiting.append(Waiting(area: area, record: record, continuation: continuation))
             guard !isPublishing else { return }
             isPublishing = true
             Task { await publishWaiting() }
         }
-        if let error { throw error }
+        try result.get()
     }
 
     private func publishWaiting() async {
         while !waiting.isEmpty {
             let batch = waiting
             waiting = []
-            let error = await commit(batch.map { ($0.area, $0.record) })
-            for one in batch { one.continuation.resume(returning: error) }
+            let packs = batch.map { (area: $0.area, record: $0.record) }
+            let result = await withBlockingThread { [container] in
+                Result { () throws(StageError) in
+                    try StageError.wrapping { () throws(ContainerError) in
+                        try container.publish(packs)
+                    }
+                }
+            }
+            for one in batch { one.continuation.resume(returning: result) }
         }
         isPublishing = false
-    }
-
-    private func commit(_ packs: [(area: StagingArea, record: StagedPack)]) async -> ContainerError?
-    {
-        let container = container
-        do throws(ContainerError) {
-            try await withBlockingThread { () throws(ContainerError) in
-                try container.publish(packs)
-            }
-            return nil
-        } catch {
-            return error
-        }
     }
 }

@@ -144,7 +144,7 @@ final class RangeConsumer: Sendable {
     ) throws(StageError) -> [UInt8]? {
         let index = fetch.tree.index
         if let deltas {
-            return try IndexedWork.storing { () throws(FileError) in
+            return try StageError.wrapping { () throws(FileError) in
                 try deltas.content(
                     of: number,
                     stored,
@@ -159,11 +159,8 @@ final class RangeConsumer: Sendable {
             throw .transfer(.wrongDigest(url: ""))
         }
         guard frame.compressed != nil else { return stored }
-        let content: [UInt8]
-        do throws(FrameError) {
-            content = try state.decompressor.decompress(stored.span, to: frame.length)
-        } catch {
-            throw .index(reason: error.description)
+        let content = try StageError.wrapping { () throws(FrameError) in
+            try state.decompressor.decompress(stored.span, to: frame.length)
         }
         guard Digest(of: content) == frame.digest else {
             throw .index(reason: "a frame decompresses to something else than it names")
@@ -176,7 +173,7 @@ final class RangeConsumer: Sendable {
         _ position: Int,
         _ cursor: inout DirectoryCursor
     ) throws(StageError) {
-        let written = try IndexedWork.storing { () throws(FileError) in
+        let written = try StageError.wrapping { () throws(FileError) in
             try fetch.tree.write(position, content, except: fetch.done, &cursor)
         }
         if deltas != nil { progress.make(fetch.tree.index.frames[position]) }

@@ -96,7 +96,7 @@ public struct Retention: Equatable, Sendable {
             guard !stored.isLeased, let reason = reason(for: stored, spared) else { return nil }
             let priority = stored.role == .current ? offers[stored.id]?.priority ?? 0 : 0
             let place = Place(
-                key: (reason.rawValue, stored.lastUsed, priority, stored.id, stored.name)
+                key: (reason.order, stored.lastUsed, priority, stored.id, stored.name)
             )
             return (place, Eviction(generation: stored, reason: reason))
         }
@@ -112,7 +112,7 @@ public struct Retention: Equatable, Sendable {
     private func reason(
         for stored: StoredGeneration,
         _ spared: Set<PackID>
-    ) -> Eviction.Reason? {
+    ) -> EvictionReason? {
         switch stored.role {
         case .obsolete: return .obsolete
         case .previous: return .previous
@@ -129,31 +129,24 @@ public struct Retention: Equatable, Sendable {
 
 /// A generation that goes to make room, and the pack with it where it is the current one.
 public struct Eviction: Equatable, Sendable {
-    /// Why something may go, in the order in which it does.
-    public enum Reason: Int, Equatable, Sendable {
-        /// It is neither current nor what a rollback brings back.
-        case obsolete
-        /// It is what a rollback would bring back.
-        case previous
-        /// The application fetches the pack when it wants it.
-        case onDemand
-        /// The pack is not essential.
-        case prefetch
-    }
-
     /// What goes.
     public var generation: StoredGeneration
     /// Why it may.
-    public var reason: Reason
+    public var reason: EvictionReason
 
     /// Creates the value from its parts.
-    public init(generation: StoredGeneration, reason: Reason) {
+    public init(generation: StoredGeneration, reason: EvictionReason) {
         self.generation = generation
         self.reason = reason
     }
 
     /// Whether the pack is not staged any more then.
     public var isOfPack: Bool { generation.role == .current }
+}
+
+extension EvictionReason {
+    /// The place among the reasons: generations of the first one go first.
+    fileprivate var order: Int { Self.allCases.firstIndex(of: self) ?? 0 }
 }
 
 extension [Eviction] {

@@ -1,5 +1,7 @@
 public import StageArchive
 public import StageContainer
+import StageFrame
+import StageIndex
 public import StageModel
 import StageSystem
 public import StageTransfer
@@ -157,38 +159,53 @@ extension ContentFigures: CustomStringConvertible {
     }
 }
 
+/// An error of a lower module, which is a case of ``StageError``.
+protocol StageErrorCause: Error {
+    /// The error with its phase.
+    var stageError: StageError { get }
+}
+
+extension FileError: StageErrorCause {
+    var stageError: StageError { .container(.file(self)) }
+}
+
+extension ContainerError: StageErrorCause {
+    var stageError: StageError { .container(self) }
+}
+
+extension TransferError: StageErrorCause {
+    var stageError: StageError { self == .cancelled ? .cancelled : .transfer(self) }
+}
+
+extension ArchiveError: StageErrorCause {
+    var stageError: StageError { self == .cancelled ? .cancelled : .content(self) }
+}
+
+extension IndexError: StageErrorCause {
+    var stageError: StageError { .index(reason: description) }
+}
+
+extension FrameError: StageErrorCause {
+    var stageError: StageError { .index(reason: description) }
+}
+
 extension StageError {
-    /// Returns what `body` returns, its failure as a case of this type.
-    static func wrapping<Result>(
-        _ body: () throws(ContainerError) -> Result
+    /// Returns the result of `body`, with its failure as a case of this type.
+    static func wrapping<Result, Cause: StageErrorCause>(
+        _ body: () throws(Cause) -> Result
     ) throws(StageError) -> Result {
-        do throws(ContainerError) {
+        do throws(Cause) {
             return try body()
         } catch {
-            throw .container(error)
+            throw error.stageError
         }
     }
 
-    /// Returns what `body` returns, its failure as a case of this type.
-    static func wrappingTransfer<Result>(
-        _ body: () throws(TransferError) -> Result
-    ) throws(StageError) -> Result {
-        do throws(TransferError) {
-            return try body()
-        } catch {
-            throw error == .cancelled ? .cancelled : .transfer(error)
-        }
-    }
-
-    /// Runs `body` on a thread that may block, its failure as a case of this type.
-    static func blocking<Result: Sendable>(
-        _ body: @escaping @Sendable () throws(ContainerError) -> Result
+    /// Runs `body` on a thread that may block, with its failure as a case of this type.
+    static func blocking<Result: Sendable, Cause: StageErrorCause>(
+        _ body: @escaping @Sendable () throws(Cause) -> Result
     ) async throws(StageError) -> Result {
-        do throws(ContainerError) {
-            return try await withBlockingThread(body)
-        } catch {
-            throw .container(error)
-        }
+        try await withBlockingThread { () throws(StageError) in try wrapping(body) }
     }
 }
 

@@ -43,52 +43,49 @@ extension Stager {
             )
         }
         guard let reference = pack.index else { throw .noSuchFile(path, .packHasNoIndex) }
-        let work = IndexedWork(
+        let work = PackWork(
             stager: self,
             manifest: manifest,
             container: container,
             pack: pack,
-            reference: reference,
             report: report
         )
-        return try await work.fetchFile(path)
+        return try await IndexSource(work: work, reference: reference).fetchFile(path)
     }
 }
 
-extension IndexedWork {
+extension IndexSource {
     /// Fetches one file into the directory of files of packs that are not staged.
     fileprivate func fetchFile(_ path: ContentPath) async throws(StageError) -> FilePath {
         // Held to the end, so that nothing of it is removed meanwhile.
-        let place = try await ContainerLocks.take(report) { () throws(ContainerError) in
+        let place = try await work.container.lock(report: work.report) {
+            container throws(ContainerError) in
             try container.makePartialContent(of: reference.contentDigest)
         }
-        let index = try await index(for: place.directory)
+        let verified = try await index(for: place.directory)
+        let index = verified.content
         guard let found = index.resolve(path) else { throw .noSuchFile(path, .isMissing) }
         guard case .file(let position) = found.place else {
             throw .noSuchFile(path, .isDirectory)
         }
-        let isFetched = try await fetchFile(position, of: index, into: place.directory)
-        try await blocking { () throws(StageError) in
-            try Self.storing { () throws(FileError) in
-                var isChanged = isFetched
-                for link in found.links {
-                    let isMade = try place.directory.makeLink(index.entries[link])
-                    isChanged = isChanged || isMade
-                }
-                // Names, the lease that readers look for, and the directories above them.
-                if isChanged { try place.directory.synchronizeFileSystem() }
+        let isFetched = try await fetchFile(position, of: verified, into: place.directory)
+        try await StageError.blocking { () throws(FileError) in
+            var isChanged = isFetched
+            for link in found.links {
+                let isMade = try place.directory.makeLink(index.entries[link])
+                isChanged = isChanged || isMade
             }
+            // Names, the lease that readers look for, and the directories above them.
+            if isChanged { try place.directory.synchronizeFileSystem() }
         }
         return place.content.pushing(FilePath(path.text))
     }
 
     /// The index, which one process fetches and the others take from the directory.
-    private func index(for directory: Directory) async throws(StageError) -> ContentIndex {
+    private func index(for directory: Directory) async throws(StageError) -> VerifiedIndex {
         var figures = StagingFigures(transferred: .zero, reused: .zero, source: nil)
-        let isHere = try await blocking { () throws(StageError) in
-            try Self.storing { () throws(FileError) in
-                try directory.status(FilePath(Self.indexName)) != nil
-            }
+        let isHere = try await StageError.blocking { () throws(FileError) in
+            try directory.status(FilePath(ContainerLayout.index)) != nil
         }
         if isHere { return try await index(for: directory, nil, &figures) }
         let lock = try await lock(for: "index")
@@ -100,42 +97,38 @@ extension IndexedWork {
     private func lock(for what: String) async throws(StageError) -> DownloadLock {
         let key = Digest(of: Array("\(reference.contentDigest) \(what)".utf8))
         let name = ContainerLayout.downloadName(ofFile: key)
-        return try await ContainerLocks.take(report) { () throws(ContainerError) in
-            try container.attemptDownloadLock(name)
-        }
+        return try await work.container.downloadLock(name, report: work.report)
     }
 
     /// Fetches the file at a position of the index, and returns `false` if it was here.
     private func fetchFile(
         _ position: Int,
-        of index: ContentIndex,
+        of index: VerifiedIndex,
         into place: Directory
     ) async throws(StageError) -> Bool {
-        let path = index.entries[position].path
+        let path = index.content.entries[position].path
         let name = FilePath("\(ContainerLayout.content)/\(path)")
-        let isThere = { @Sendable () throws(StageError) in
+        let isThere = { @Sendable () throws(FileError) in
             // What is under its name was put there whole and verified.
-            try Self.storing { () throws(FileError) in try place.status(name) != nil }
+            try place.status(name) != nil
         }
-        if try await blocking(isThere) { return false }
+        if try await StageError.blocking(isThere) { return false }
         let lock = try await lock(for: "file \(path)")
         defer { lock.end() }
-        if try await blocking(isThere) { return false }
+        if try await StageError.blocking(isThere) { return false }
         let mark = Self.mark(of: path)
-        let (tree, local) = try await blocking { () throws(StageError) in
+        let (tree, local) = try await withBlockingThread { () throws(StageError) in
             try prepare(position, of: index, in: place, mark)
         }
         let missing = tree.frames(except: local.done).filter { !local.frames.contains($0) }
-        _ = try await FrameFetch(work: self, tree: tree, done: local.done, deltas: nil)
+        _ = try await FrameFetch(source: self, tree: tree, done: local.done, deltas: nil)
             .run(missing)
-        try await blocking { () throws(StageError) in
-            try Self.storing { () throws(FileError) in
-                try tree.makeEmptyFile(position)
-                // On disk before it has its name, since a name is taken for a whole file.
-                try tree.content.file(reading: FilePath(path.text))?.synchronize()
-                try place.makeParents(of: name)
-                try tree.content.moveFile(FilePath(path.text), to: name, in: place)
-            }
+        try await StageError.blocking { () throws(FileError) in
+            try tree.makeEmptyFile(position)
+            // On disk before it has its name, since a name is taken for a whole file.
+            try tree.content.file(reading: FilePath(path.text))?.synchronize()
+            try place.makeParents(of: name)
+            try tree.content.moveFile(FilePath(path.text), to: name, in: place)
         }
         // What cannot be removed now goes with the rest of the directory.
         await withBlockingThread { _ = try? place.removeTree(mark) }
@@ -154,16 +147,17 @@ extension IndexedWork {
     /// Makes a place for a file that fits, and finds out what an earlier run has left of it.
     private func prepare(
         _ position: Int,
-        of index: ContentIndex,
+        of verified: VerifiedIndex,
         in place: Directory,
         _ mark: FilePath.Component
     ) throws(StageError) -> (IndexedTree, IndexedTree.Inventory) {
+        let index = verified.content
         let path = FilePath(index.entries[position].path.text)
         var done = [Bool](repeating: true, count: index.entries.count)
         done[position] = false
         let wanted = done
         if case .file(let file) = index.entries[position].kind {
-            let (status, free) = try Self.storing { () throws(FileError) in
+            let (status, free) = try StageError.wrapping { () throws(FileError) in
                 (try place.status(FilePath(mark).pushing(path)), try place.freeSpace())
             }
             let missing = ByteCount(max(0, file.size - (status?.allocatedSize ?? 0)))
@@ -172,7 +166,7 @@ extension IndexedWork {
                 throw .noSpace(needed: missing + Planner.reserve, available: available)
             }
         }
-        return try Self.storing { () throws(FileError) in
+        return try StageError.wrapping { () throws(FileError) in
             let isContinued = try place.status(FilePath(mark)) != nil
             let scratch = try place.makeDirectory(
                 FilePath(mark),
@@ -180,7 +174,7 @@ extension IndexedWork {
             )
             if isContinued { try scratch.synchronizeFileSystem() }
             try scratch.makeParents(of: path)
-            let tree = IndexedTree(index: index, content: scratch)
+            let tree = IndexedTree(verified, content: scratch)
             var cursor = DirectoryCursor(scratch)
             return (tree, try tree.inventory(except: wanted, &cursor))
         }

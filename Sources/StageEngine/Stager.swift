@@ -19,12 +19,6 @@ public struct StagerOptions: Sendable {
     public var keptGenerations: Int
     /// The domains that archives may come from, `*.` standing for any number of labels; `nil` for all.
     public var allowedDomains: [String]?
-    /// Nothing: it keeps the size of this structure.
-    ///
-    /// Without these words Swift 6.3 makes of the asynchronous functions of `IndexedWork`, which has this
-    /// structure in it, what frees the memory of a task twice: in release builds 'fetch' of an indexed pack
-    /// ended with a fault. The tests of release programs (`IndexedTests`) tell whether that is still so.
-    var spare: (any SpareOption)?
     /// The time, in seconds since 1970.
     public var now: @Sendable () -> Int64
 
@@ -37,6 +31,9 @@ public struct StagerOptions: Sendable {
         case process(FilePath, arguments: [String])
     }
 
+    /// The generations beside the current one that are kept where nothing else is said.
+    package static let usualGenerations = 1
+
     /// Creates options that suit a library: a confined thread, 16 packs at once, one generation kept
     /// beside the current one.
     public init(
@@ -48,7 +45,7 @@ public struct StagerOptions: Sendable {
         self.unpacking = unpacking
         concurrentPacks = 16
         concurrentUnpacking = 2
-        keptGenerations = 1
+        keptGenerations = Self.usualGenerations
         allowedDomains = nil
         self.now = now
     }
@@ -82,12 +79,7 @@ public struct Stager: Sendable {
         in container: Container,
         report: @escaping @Sendable (PackID, StagingEvent) -> Void = { _, _ in }
     ) async -> [PackID: StagingOutcome] {
-        let work = PackWork(
-            stager: self,
-            manifest: manifest,
-            container: container,
-            publisher: Publisher(container: container)
-        )
+        let publisher = Publisher(container: container)
         return await withTaskGroup(of: (PackID, StagingOutcome).self) { group in
             var outcomes: [PackID: StagingOutcome] = [:]
             var running = 0
@@ -100,7 +92,14 @@ public struct Stager: Sendable {
                 running += 1
                 group.addTask {
                     let id = entry.pack.id
-                    let outcome = await work.stage(entry.pack, reason) { report(id, $0) }
+                    let work = PackWork(
+                        stager: self,
+                        manifest: manifest,
+                        container: container,
+                        pack: entry.pack,
+                        report: { report(id, $0) }
+                    )
+                    let outcome = await work.stage(reason, through: publisher)
                     report(id, .ended(outcome))
                     return (id, outcome)
                 }
@@ -108,6 +107,21 @@ public struct Stager: Sendable {
             for await (id, outcome) in group { outcomes[id] = outcome }
             return outcomes
         }
+    }
+}
+
+extension Stager {
+    /// Runs `body` with a stager that has the same options and sends these user names and passwords, by the
+    /// URL of a server, over connections of its own.
+    package func withCredentials<Result: Sendable>(
+        _ credentials: [String: BasicCredential],
+        _ body: (Stager) async -> Result
+    ) async -> Result {
+        var options = options
+        for (url, credential) in credentials {
+            options.transfer.add(credential, forOriginOf: url)
+        }
+        return await withStager(options, logger: logger, body)
     }
 }
 
@@ -135,9 +149,4 @@ public func withStager<Result: Sendable, Failure: Error>(
             )
         )
     }
-}
-
-/// The type of ``StagerOptions/spare``; nothing conforms to it.
-protocol SpareOption: Sendable {
-    func fetch(_ count: Int) async -> Int
 }

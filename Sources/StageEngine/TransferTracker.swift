@@ -5,11 +5,17 @@ import Synchronization
 /// Turns what the transfer engine tells into what a stager tells, and has the digest follow.
 final class TransferTracker: Sendable {
     private let follower: DigestFollower
+    private let reportsBytes: Bool
     private let report: @Sendable (StagingEvent) -> Void
     private let reused = Mutex(ByteCount.zero)
 
-    init(follower: DigestFollower, report: @escaping @Sendable (StagingEvent) -> Void) {
+    init(
+        _ follower: DigestFollower,
+        reportsBytes: Bool,
+        report: @escaping @Sendable (StagingEvent) -> Void
+    ) {
         self.follower = follower
+        self.reportsBytes = reportsBytes
         self.report = report
     }
 
@@ -19,10 +25,10 @@ final class TransferTracker: Sendable {
             reused.withLock { $0 = start }
             follower.follow(path)
             follower.follow(to: start)
-            report(.received(start, reused: start))
+            if reportsBytes { report(.received(start, reused: start)) }
         case .received(let count):
             follower.follow(to: count)
-            report(.received(count, reused: reused.withLock { $0 }))
+            if reportsBytes { report(.received(count, reused: reused.withLock { $0 })) }
         case .waiting, .connecting, .restarted, .mirrorFailed, .responded, .checkpointed, .sent:
             if let event = StagingEvent(event) { report(event) }
         }

@@ -79,16 +79,6 @@ struct JSONName: CodingKey {
     init?(intValue: Int) { nil }
 }
 
-extension JSONMembers {
-    /// Returns `true` or `false`.
-    func boolean(_ key: Key) throws(ManifestError) -> Bool {
-        guard case .boolean(let value) = try node(key, expected: "a boolean").value else {
-            throw fault(key, ValueError(expected: "a boolean", found: found(key)))
-        }
-        return value
-    }
-}
-
 extension ExtensionDownload {
     /// The most bytes of an identifier.
     static let identifierLength = 1024

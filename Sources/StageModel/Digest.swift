@@ -3,12 +3,14 @@ public struct Digest: Hashable, Sendable {
     /// The number of bytes in a digest.
     public static let byteCount = 32
 
-    private var words: SIMD4<UInt64>
+    // No SIMD4: it is aligned to 32 bytes, which frames of asynchronous functions are not in Swift 6.3, so that such
+    // a function writes behind its frame.
+    private var words: InlineArray<4, UInt64>
 
     /// Creates a digest from its bytes, of which there must be ``byteCount``.
     public init(bytes: [UInt8]) {
         precondition(bytes.count == Self.byteCount, "a SHA-256 digest has 32 bytes")
-        words = .zero
+        words = InlineArray(repeating: 0)
         for (index, byte) in bytes.enumerated() {
             words[index / 8] = words[index / 8] << 8 | UInt64(byte)
         }
@@ -18,7 +20,7 @@ public struct Digest: Hashable, Sendable {
     ///
     /// - Throws: ``ValueError`` for any other text.
     public init(hexadecimal text: String) throws(ValueError) {
-        words = .zero
+        words = InlineArray(repeating: 0)
         var count = 0
         for digit in text.utf8 {
             guard count < 2 * Self.byteCount, let value = digit.hexadecimalValue else {
@@ -40,6 +42,16 @@ public struct Digest: Hashable, Sendable {
     }
 
     private static let digits = Array("0123456789abcdef".utf8)
+
+    /// Whether two digests are of the same content.
+    public static func == (left: Digest, right: Digest) -> Bool {
+        left.words.indices.allSatisfy { left.words[$0] == right.words[$0] }
+    }
+
+    /// Feeds the digest to a hasher.
+    public func hash(into hasher: inout Hasher) {
+        for index in words.indices { hasher.combine(words[index]) }
+    }
 }
 
 extension Digest: CustomStringConvertible {

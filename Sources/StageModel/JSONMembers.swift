@@ -88,6 +88,14 @@ package struct JSONMembers<Key: CodingKey> {
         ).map(\.text)
     }
 
+    /// Returns `true` or `false`.
+    package func boolean(_ key: Key) throws(ManifestError) -> Bool {
+        guard case .boolean(let value) = try node(key, expected: "a boolean").value else {
+            throw fault(key, ValueError(expected: "a boolean", found: found(key)))
+        }
+        return value
+    }
+
     /// Returns a whole number within `range`.
     package func number(_ key: Key, in range: ClosedRange<Int>) throws(ManifestError) -> Int {
         guard case .integer(let value)? = value(key), let number = Int(exactly: value) else {

@@ -32,7 +32,7 @@ extension Registration {
 
     private enum Key: String, CodingKey {
         case registrationVersion, application, version, applicationGroup, manifestURLs, trust
-        case restrictions, quota, downloaderExtension, backgroundEventsHandler
+        case restrictions, quota, downloaderExtension, backgroundEventsHandler, updateConditions
     }
 
     private init(members node: JSONNode) throws(ManifestError) {
@@ -70,6 +70,9 @@ extension Registration {
         }
         downloaderExtension = try program(.downloaderExtension)
         backgroundEventsHandler = try program(.backgroundEventsHandler)
+        if members.has(.updateConditions) {
+            updateConditions = try members.value(UpdateConditions.self, .updateConditions)
+        }
     }
 
     private static func checkVersion(_ text: String) throws(ValueError) {
@@ -117,6 +120,9 @@ extension Registration {
             backgroundEventsHandler.map(Program.Document.init),
             forKey: .backgroundEventsHandler
         )
+        if updateConditions != UpdateConditions() {
+            try container.encode(updateConditions, forKey: .updateConditions)
+        }
     }
 
     /// Checks the absolute path of a file of this machine.

@@ -22,8 +22,11 @@ public struct Registration: Hashable, Sendable {
     public var quota: ByteCount?
     /// The program that decides about downloads; `nil` for none.
     public var downloaderExtension: Program?
-    /// The program that is told what happened in the background; `nil` for none.
+    /// The program that the daemon launches when the transfers of the application's background sessions have ended and
+    /// the application does not run; `nil` for the executable that made the session.
     public var backgroundEventsHandler: Program?
+    /// The conditions of network and power under which periodic runs download packs that are not essential.
+    public var updateConditions: UpdateConditions
 
     /// Creates a registration from its parts.
     public init(
@@ -42,6 +45,7 @@ public struct Registration: Hashable, Sendable {
         quota = nil
         downloaderExtension = nil
         backgroundEventsHandler = nil
+        updateConditions = UpdateConditions()
     }
 
     /// Why a manifest is believed.

@@ -3,7 +3,7 @@ import StageContainer
 public import StageEngine
 public import StageModel
 public import StagePack
-import StageTransfer
+public import StagingService
 import Synchronization
 public import SystemPackage
 
@@ -11,22 +11,32 @@ public import SystemPackage
 ///
 /// Links libcurl and libarchive. Archives are decoded on a thread that can write to the staging area
 /// only, but in the application's own process, which is refused to root; ``CommandFetcher`` decodes them
-/// in another one and outlives the application.
+/// in another one and outlives the application. Quota, history and the daemon's turn are the command's, since
+/// both have ``StagingService`` do the work: where a daemon answers, it goes on with what was cancelled, or what
+/// the application has left when it ended.
 public struct EngineFetcher: PackFetcher {
-    private let source: ManifestSource
+    private let target: StagingTarget
     private let options: StagerOptions
     private let logger: Logger
+    private let usesDaemon: Bool
 
-    /// Creates a fetcher of the packs of one manifest.
+    /// Creates a fetcher of the packs of an application or a manifest.
     ///
     /// - Parameters:
-    ///   - source: Where the manifest is asked for, and what it must be.
+    ///   - target: Where the manifest is asked for; its container is the one that the ``PackStore`` names.
     ///   - options: How packs are staged.
     ///   - logger: Told what could not be tidied up.
-    public init(source: ManifestSource, options: StagerOptions, logger: Logger) {
-        self.source = source
+    ///   - usesDaemon: Whether the daemon, where one answers, goes on with what is cancelled or left.
+    public init(
+        target: StagingTarget,
+        options: StagerOptions,
+        logger: Logger,
+        usesDaemon: Bool = true
+    ) {
+        self.target = target
         self.options = options
         self.logger = logger
+        self.usesDaemon = usesDaemon
     }
 
     /// Stages the pack, with the stored manifest where the server of the manifest does not answer.
@@ -37,14 +47,26 @@ public struct EngineFetcher: PackFetcher {
         into path: FilePath,
         report: @escaping @Sendable (FetchProgress) -> Void
     ) async throws {
-        do {
-            try await withStager(options, logger: logger) { (stager) async throws(StageError) in
-                try await fetch(id, into: path, stager, report)
+        let progress = Mutex<StagingProgress?>(nil)
+        let service = service(.named([id]), path) { update in
+            let pack = progress.withLock { progress in
+                if case .began(let plan) = update { progress = StagingProgress(plan) }
+                if case .pack(let id, let event) = update { progress?.apply(event, to: id) }
+                return progress?.packs.first
             }
-        } catch .cancelled {
-            throw CancellationError()
-        } catch {
-            throw FetchFailure(error)
+            guard let pack else { return }
+            var told = FetchProgress(pack)
+            if case .held = update { told.waitingFor = "the staging is paused" }
+            report(told)
+        }
+        let results = try await Self.telling { () async throws(StagingFailure) in
+            try await service.stage()
+        }
+        // The pack may be there though the manifest is the stored one.
+        let pack = results.lazy.flatMap(\.packs).first { $0.id == id }
+        if let failure = pack?.failure { throw Self.error(failure) }
+        if pack?.outcome == .waiting {
+            throw FetchFailure(.interrupted, reason: "pack '\(id)': it is paused", retry: .later)
         }
     }
 
@@ -57,24 +79,13 @@ public struct EngineFetcher: PackFetcher {
         of id: PackID,
         into path: FilePath
     ) async throws {
+        let service = service(.named([id]), path)
         do {
-            try await withStager(options, logger: logger) { (stager) async throws(StageError) in
-                let container = try container(path)
-                let manifest = try await manifest(stager, container)
-                _ = try await stager.fetchFile(
-                    file,
-                    of: id,
-                    from: manifest,
-                    in: container,
-                    applicationVersion: source.applicationVersion
-                )
-            }
-        } catch .cancelled {
-            throw CancellationError()
-        } catch .noSuchFile(_, .isMissing) {
+            _ = try await service.fetchFile(file, of: id)
+        } catch .engine(.noSuchFile(_, .isMissing), _) {
             throw PackStoreError.fileNotFound(file.text)
         } catch {
-            throw FetchFailure(error)
+            throw Self.error(error)
         }
     }
 
@@ -82,110 +93,41 @@ public struct EngineFetcher: PackFetcher {
     ///
     /// - Throws: ``FetchFailure`` with the reason; `CancellationError`.
     public func fetchManifest(into path: FilePath) async throws {
-        do {
-            try await withStager(options, logger: logger) { (stager) async throws(StageError) in
-                let container = try container(path)
-                let stored = try storedManifest(container)
-                _ = try await newManifest(stager, container, stored)
-            }
-        } catch .cancelled {
-            throw CancellationError()
-        } catch {
-            throw FetchFailure(error)
+        let service = service(.named([]), path)
+        let results = try await Self.telling { () async throws(StagingFailure) in
+            try await service.fetchManifests()
+        }
+        if let problem = results.lazy.compactMap(\.manifestProblem).first {
+            throw Self.error(problem)
         }
     }
 
-    private func fetch(
-        _ id: PackID,
-        into path: FilePath,
-        _ stager: Stager,
-        _ report: @escaping @Sendable (FetchProgress) -> Void
-    ) async throws(StageError) {
-        let container = try container(path)
-        let manifest = try await manifest(stager, container)
-        guard manifest.manifest[id] != nil else { throw .unknownPack(id) }
-        var planner = try Planner(manifest: manifest.manifest, container: container)
-        planner.applicationVersion = source.applicationVersion
-        let plan = try planner.plan(for: .packs([id]), in: container.reader)
-        if case .refuse(let refusal) = plan.entries.first?.decision {
-            throw StageError(refusal, of: id, manifest: source.urls.first ?? "")
-        }
-        _ = try container.evict(plan.evictions)
-        let progress = Mutex(StagingProgress(plan))
-        let outcomes = await stager.stage(plan, of: manifest, in: container) { id, event in
-            let pack = progress.withLock { progress in
-                progress.apply(event, to: id)
-                return progress.packs.first
-            }
-            if let pack { report(FetchProgress(pack)) }
-        }
-        if case .failed(let error) = outcomes[id] { throw error }
+    private func service(
+        _ packs: StagingRequest.Packs,
+        _ container: FilePath,
+        report: @escaping @Sendable (StagingUpdate) -> Void = { _ in }
+    ) -> StagingService {
+        var target = target
+        target.container = container
+        var request = StagingRequest(packs, of: target, options: options)
+        request.usesDaemon = usesDaemon
+        return StagingService(request, logger: logger, report: report)
     }
 
-    private func container(_ path: FilePath) throws(StageError) -> Container {
-        do throws(ContainerError) {
-            return try Container.make(path)
+    /// Returns what `body` returns, its failure as an application is told of it.
+    private static func telling<Value>(
+        _ body: () async throws(StagingFailure) -> Value
+    ) async throws -> Value {
+        do throws(StagingFailure) {
+            return try await body()
         } catch {
-            throw .container(error)
+            throw Self.error(error)
         }
     }
 
-    private func manifest(
-        _ stager: Stager,
-        _ container: Container
-    ) async throws(StageError) -> AcceptedManifest {
-        let stored = try storedManifest(container)
-        do throws(StageError) {
-            return try await newManifest(stager, container, stored)
-        } catch {
-            guard case .manifestUnavailable = error, let stored else { throw error }
-            return try AcceptedManifest(stored: stored, for: source)
-        }
-    }
-
-    /// The manifest as the server has it, which is kept.
-    private func newManifest(
-        _ stager: Stager,
-        _ container: Container,
-        _ stored: StoredManifest?
-    ) async throws(StageError) -> AcceptedManifest {
-        let manifest = try await stager.manifest(from: source, stored: stored)
-        if !manifest.isUnchanged { try store(manifest, container) }
-        return manifest
-    }
-
-    private func store(
-        _ manifest: AcceptedManifest,
-        _ container: Container
-    ) throws(StageError) {
-        let application = manifest.manifest.application
-        let before: StoredManifest?
-        do throws(ContainerError) {
-            before = try container.storedManifest(for: application)
-        } catch {
-            throw .container(error)
-        }
-        try manifest.checkRevision(after: before)
-        do throws(ContainerError) {
-            try container.store(manifest.record, for: application)
-        } catch {
-            throw .container(error)
-        }
-    }
-
-    private func storedManifest(_ container: Container) throws(StageError) -> StoredManifest? {
-        do throws(ContainerError) {
-            for application in try container.reader.applications() {
-                if let record = try container.storedManifest(for: application),
-                    source.urls.contains(record.url)
-                {
-                    return record
-                }
-            }
-            return nil
-        } catch {
-            throw .container(error)
-        }
+    private static func error(_ failure: StagingFailure) -> any Error {
+        failure.kind == .interrupted && Task.isCancelled
+            ? CancellationError() : FetchFailure(failure)
     }
 }
 
@@ -202,25 +144,5 @@ extension FetchProgress {
         case .waitingForOther: waitingFor = "another process"
         case .queued, .receiving, .unpacking, .publishing, .ended: break
         }
-    }
-}
-
-extension StageError {
-    /// Creates the error that the refusal of a single pack is, in a plan without quota and restrictions.
-    fileprivate init(_ refusal: Plan.Refusal, of id: PackID, manifest url: String) {
-        self =
-            switch refusal {
-            case .noSpace(let needed, let available), .exceedsQuota(let needed, let available),
-                .exceedsAllowance(_, let needed, let available):
-                .noSpace(needed: needed, available: available)
-            case .disallowedDomain(let hosts):
-                .transfer(.unacceptable(url: url, .domain(hosts.joined(separator: ", "))))
-            case .pinned(let pin): .container(.pinned(id, version: pin.version))
-            case .otherVersion(let required, let installed):
-                .manifestRefused(
-                    url: url,
-                    .otherVersion(required: required, installed: installed)
-                )
-            }
     }
 }

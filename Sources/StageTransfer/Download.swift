@@ -68,6 +68,8 @@ struct Download {
             toleratesMissing: request.toleratesMissing,
             isGet: request.method == "GET",
             acceptsErrorResponses: request.acceptsErrorResponses,
+            acceptsTransientResponses: request.acceptsTransientResponses
+                || !request.isRepeatedSafely,
             isBodyless: request.method == "HEAD"
         )
         // Past the end there is nothing but the server's word that it is one, which the caller's

@@ -97,7 +97,8 @@ final class DownloadReceiver: ExchangeReceiver {
         _ size: Int64?,
         isContinuable: Bool
     ) throws(TransferError) {
-        total = rules.isBodyless ? 0 : size
+        // RFC 9112, section 6.3
+        total = rules.isBodyless || [204, 304].contains(head.status) ? 0 : size
         try permit(0)
         let recorded = isContinuable ? total : nil
         do throws(FileError) {
@@ -232,6 +233,23 @@ final class DownloadReceiver: ExchangeReceiver {
 }
 
 extension DownloadMachine.Outcome {
+    /// The outcome for a request that the server may have acted on: no failure of it leads to another attempt, at
+    /// this server or another.
+    var withoutRepetition: Self {
+        switch self {
+        case .transient(.unreachable(let url, let detail), _):
+            return .local(.unreachable(url: url, detail: detail + Self.notAgain))
+        // Each is tried again by those who wait for a login or a clock.
+        case .permanent(.captivePortal(let url, _)), .permanent(.untrusted(let url, _, _)):
+            return .local(.unreachable(url: url, detail: "\(self)" + Self.notAgain))
+        case .transient(let error, _), .permanent(let error): return .local(error)
+        case .complete, .restart, .distrustRanges, .local: return self
+        }
+    }
+
+    private static let notAgain =
+        "; the server may have acted on the request, which is not sent again"
+
     /// What a decision comes to that takes no body; `nil` stands for a redirect.
     static func decided(
         _ decision: ResponseRules.Decision,

@@ -19,6 +19,11 @@ public struct DownloadRequest: Sendable {
     /// What is asked for by another than `GET` is received from its first byte each time, and may be
     /// answered with any status of success. `HEAD` brings no content. A redirect changes it as browsers do: 303, and after `POST` also 301 and 302, lead to a `GET`.
     public var method = "GET"
+    /// Whether the server acts on the request once, however often it gets it (RFC 9110, section 9.2.2); `nil`
+    /// leaves it to the method, of which POST and PATCH are not.
+    ///
+    /// A request that is not idempotent is sent once: a failure after that ends the download.
+    public var isIdempotent: Bool?
     /// What the content is supposed to be.
     public var promise = ContentPromise.archive
     /// Where the content may come from, redirects included; `nil` stands for everywhere.
@@ -39,15 +44,29 @@ public struct DownloadRequest: Sendable {
     /// Further header fields, each as one line, for the servers that are asked first: where a redirect
     /// leads to another origin they are left out.
     public var fields: [String] = []
+    /// Further header fields, each as one line, for the origin of the first mirror alone.
+    public var confidentialFields: [String] = []
+    /// Whether a 401 or 407 of the origin of the first mirror ends the download without its body, and what was received
+    /// stays, although ``acceptsErrorResponses`` is set.
+    public var leavesChallenges = false
     /// After how long without a byte from the server an attempt fails; `nil` stands for the engine's
     /// ``StallRule``.
     public var requestTimeout: Duration?
-    /// Whether the body of a refusal is content too: of a status from 400 on, those apart that are
-    /// tried again and 511, with which a captive portal answers in the server's place.
+    /// Whether every answer is content, whatever its status.
     ///
-    /// It is taken from the first mirror that refuses, replaces whatever was held, and is never
-    /// continued; `verify` is not asked, and ``size`` is not its size.
+    /// Excepted are redirects, the statuses that lead to
+    /// another attempt, and 511, with which a captive portal answers in the server's place.
+    ///
+    /// The body of an error is taken from the first mirror that answers with one, replaces the partial file, and is
+    /// never continued; `verify` is not asked, and ``size`` is not its size.
     public var acceptsErrorResponses = false
+    /// Whether, with ``acceptsErrorResponses``, the statuses 408, 425, 429, 500, 502, 503 and 504 are content, too.
+    ///
+    /// Otherwise they lead to another attempt, unless the request must not be sent twice or the server asks for
+    /// a pause of ``RetryPolicy/longestPause``.
+    public var acceptsTransientResponses = false
+    /// Whether a server that does not speak TLS 1.3 is refused; else 1.2 will do.
+    public var requiresNewestTLS = false
     /// How many times all mirrors failed in earlier downloads of the content, from where waits go on
     /// growing.
     ///
@@ -143,5 +162,12 @@ public enum TransferEvent: Equatable, Sendable {
         case unreliableRanges
         /// The content was not what was promised.
         case wrongDigest
+    }
+}
+
+extension DownloadRequest {
+    /// Whether the request may be sent again after it was sent.
+    package var isRepeatedSafely: Bool {
+        isIdempotent ?? ["GET", "HEAD", "OPTIONS", "PUT", "DELETE", "TRACE"].contains(method)
     }
 }

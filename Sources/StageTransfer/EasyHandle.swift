@@ -34,7 +34,7 @@ import SystemPackage
     /// Whether a request was sent, or a part of one.
     var wasRequestSent: Bool { number(CURLINFO_REQUEST_SIZE) > 0 }
 
-    private func number(_ item: CURLINFO) -> Int {
+    func number(_ item: CURLINFO) -> Int {
         var result = 0
         let code = unsafe stage_easy_number(pointer, item, &result)
         return code == CURLE_OK ? result : 0
@@ -121,6 +121,8 @@ private struct Options {
         let proxy =
             url.isLoopback ? nil : url.scheme == "https" ? proxies.https : proxies.http
         fields = request.fields
+        let oldest =
+            request.requiresNewestTLS ? CURL_SSLVERSION_TLSv1_3 : CURL_SSLVERSION_TLSv1_2
         numbers = [
             (CURLOPT_HTTP_VERSION, Int(CURL_HTTP_VERSION_1_1)),
             (CURLOPT_NOSIGNAL, 1),
@@ -128,11 +130,16 @@ private struct Options {
             (CURLOPT_TCP_KEEPALIVE, 1),
             (CURLOPT_SUPPRESS_CONNECT_HEADERS, 1),
             // Whatever the system's configuration of OpenSSL still allows.
-            (CURLOPT_SSLVERSION, Int(CURL_SSLVERSION_TLSv1_2)),
+            (CURLOPT_SSLVERSION, Int(oldest)),
             (CURLOPT_PROXY_SSLVERSION, Int(CURL_SSLVERSION_TLSv1_2)),
             (CURLOPT_CONNECTTIMEOUT_MS, configuration.connectTimeout.wholeMilliseconds),
             (CURLOPT_BUFFERSIZE, Int(min(max(request.size, 1 << 14), 1 << 19))),
         ]
+        if !request.mayRepeat {
+            numbers.append((CURLOPT_FRESH_CONNECT, 1))
+            // After a 417 libcurl asks again over any connection that it has.
+            fields.append("Expect:")
+        }
         texts = [
             (CURLOPT_URL, url.isConfidential ? url.text : url.display),
             (CURLOPT_USERAGENT, configuration.userAgent),
@@ -150,8 +157,8 @@ private struct Options {
             numbers.append((CURLOPT_NETRC, Int(CURL_NETRC_OPTIONAL.rawValue)))
             texts.append((CURLOPT_NETRC_FILE, netrc.string))
         }
-        if let token = configuration.token(for: url) {
-            fields.append("Authorization: Bearer \(token.secret)")
+        if let value = configuration.authorization(for: url) {
+            fields.append("Authorization: \(value)")
         }
     }
 
@@ -165,10 +172,13 @@ private struct Options {
 }
 
 extension TransferConfiguration {
-    /// The token for a URL, if there is one and it may be sent there.
-    func token(for url: TransferURL) -> BearerToken? {
+    /// The value of the `Authorization` field for a URL, if there is one and it may be sent there.
+    func authorization(for url: TransferURL) -> String? {
         guard url.isConfidential else { return nil }
-        return bearerTokens[url.authority] ?? bearerTokens[url.host]
+        if let token = bearerTokens[url.authority] ?? bearerTokens[url.host] {
+            return "Bearer \(token.secret)"
+        }
+        return (basicCredentials[url.authority] ?? basicCredentials[url.host])?.fieldValue
     }
 }
 

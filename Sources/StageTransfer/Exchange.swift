@@ -36,6 +36,11 @@ struct ExchangeRequest {
     var mayAuthenticate = true
     /// Whether the server may be on this machine or its link.
     var mayAskThisMachine = true
+    /// Whether libcurl may send it twice: it does so by itself where a connection that had been used before ends
+    /// without an answer.
+    var mayRepeat = true
+    /// Whether a server that does not speak TLS 1.3 is refused.
+    var requiresNewestTLS = false
 }
 
 /// How an exchange ended.
@@ -137,11 +142,13 @@ struct ExchangeEnd: Sendable {
     }
 
     /// Whether the exchange may come to wait with its connection held.
-    var canPause: Bool { budget != nil || backlog != nil }
+    var canPause: Bool { budget != nil || backlog != nil || source?.mayWait ?? false }
 
     /// Lets an exchange go on that waits, if it need not wait any longer.
     func goOn(at now: ContinuousClock.Instant) {
-        guard budget?.isOpen(at: now) ?? true, backlog?.isFull != true else { return }
+        guard budget?.isOpen(at: now) ?? true, backlog?.isFull != true,
+            source?.isWaiting != true
+        else { return }
         isPaused = false
         guard let pointer = unsafe easy?.pointer else { return }
         // A failure ends the transfer, which its message then tells.
@@ -151,6 +158,7 @@ struct ExchangeEnd: Sendable {
     /// What is left of the exchange when libcurl is done with it.
     func end(_ code: CURLcode?) -> ExchangeEnd {
         var end = ExchangeEnd(code: code, bytes: bytes)
+        end.wasRequestSent = easy?.wasRequestSent ?? false
         guard let code, code != CURLE_OK else {
             end.fault = fault("")
             return end
@@ -160,7 +168,6 @@ struct ExchangeEnd: Sendable {
         if end.detail.isEmpty { end.detail = unsafe String(cString: curl_easy_strerror(code)) }
         end.certificate = easy?.certificateResult ?? 0
         end.proxyStatus = easy?.proxyStatus ?? 0
-        end.wasRequestSent = easy?.wasRequestSent ?? false
         return end
     }
 
@@ -205,7 +212,10 @@ extension Exchange {
             return head?.isTooLarge != true
         }
         // Interim answers are followed by another head.
-        if current.status >= 200 { use = receiver.receive(current) }
+        guard current.status >= 200 else { return true }
+        var final = current
+        final.connection = easy?.connection
+        use = receiver.receive(final)
         return true
     }
 
@@ -237,11 +247,17 @@ extension Exchange {
     }
 
     /// Gives libcurl bytes of the request's body; returns how many there were: 0 at its end, `nil` for
-    /// a body that is not what was announced.
+    /// a body that is not what was announced, or what makes libcurl pause.
     fileprivate func give(_ buffer: UnsafeMutableRawBufferPointer) -> Int? {
-        guard let count = unsafe source?.read(into: buffer) else { return nil }
-        moved += Int64(count)
-        return count
+        switch unsafe source?.read(into: buffer) {
+        case .bytes(let count):
+            moved += Int64(count)
+            return count
+        case .wait:
+            isPaused = true
+            return Int(CURL_READFUNC_PAUSE)
+        case .failure, nil: return nil
+        }
     }
 
     private static let skipLimit = 1 << 16

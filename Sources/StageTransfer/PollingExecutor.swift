@@ -1,5 +1,6 @@
 import CCurl
 import Glibc
+import StageSystem
 import Synchronization
 
 /// Runs an actor's jobs on one thread, in between libcurl's own work.
@@ -54,12 +55,18 @@ import Synchronization
         var thread = pthread_t()
         let status = unsafe pthread_create(&thread, nil, threadMain, start.toOpaque())
         precondition(status == 0, "no thread could be started")
-        pthread_detach(thread)
+        let id = thread
+        state.withLock { $0.thread = id }
     }
 
-    /// Lets the thread end once the jobs already enqueued have run.
-    func stop() {
+    /// Lets the thread end once the jobs already enqueued have run, and waits for it: what libcurl leaves behind goes
+    /// before the program's exit, which takes OpenSSL away.
+    func stop() async {
         wake { $0.isStopping = true }
+        await withBlockingThread { [self] in
+            guard let thread = state.withLock({ $0.thread }) else { return }
+            _ = pthread_join(thread, nil)
+        }
     }
 
     /// Ends a transfer, from whatever thread.

@@ -19,6 +19,8 @@ struct ResponseHead: Equatable, Sendable {
     var hasTransferEncoding = false
     /// All header fields, as they came.
     var fields: [HeaderField] = []
+    /// The connection that the answer came over.
+    var connection: ConnectionSummary?
     /// How many bytes the lines of the fields have.
     private var size = 0
 

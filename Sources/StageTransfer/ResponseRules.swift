@@ -25,8 +25,14 @@ struct ResponseRules: Equatable, Sendable {
     /// Whether the content is simply read: what another method brings has any status of success, and
     /// is not there to be continued.
     var isGet = true
-    /// Whether the body of a refusal is wanted.
+    /// Whether every answer but a redirect is content, whatever its status.
     var acceptsErrorResponses = false
+    /// Whether that holds for the statuses, too, that otherwise lead to another attempt.
+    var acceptsTransientResponses = false
+    /// Whether a 401 or 407 is a refusal all the same.
+    var leavesChallenges = false
+    /// A pause of this length is too long to wait for another attempt.
+    var longestPause = Duration.seconds(Int64.max)
     /// Whether the answer has no body, whatever its length says.
     var isBodyless = false
 
@@ -85,12 +91,12 @@ struct ResponseRules: Equatable, Sendable {
         case 206: judgePart(head)
         case 200..<300: judgeWhole(head)
         case 304 where isConditional: .notModified
-        case 304, 412: offset > 0 ? .restart : .refuse(status: head.status)
+        case 304, 412: offset > 0 ? .restart : refusal(head)
         case 301, 302, 303, 307, 308: redirection(head)
         case 416 where offset > 0:
             isProof(head) ? .complete : .restart
         case 408, 425, 429, 500, 502, 503, 504:
-            .retry(status: head.status, after: head.pause)
+            isContent(head) ? refusal(head) : .retry(status: head.status, after: head.pause)
         case 404, 410:
             toleratesMissing ? .retry(status: head.status, after: head.pause) : refusal(head)
         case 511: .portal
@@ -110,9 +116,19 @@ struct ResponseRules: Equatable, Sendable {
         return .malformed("status \(head.status) without 'Location'")
     }
 
+    /// Whether an answer is content that usually leads to another attempt.
+    private func isContent(_ head: ResponseHead) -> Bool {
+        guard acceptsErrorResponses else { return false }
+        return acceptsTransientResponses || isLong(head.pause)
+    }
+
+    /// Whether a server asks for a pause that is too long to wait for another attempt.
+    private func isLong(_ pause: Duration?) -> Bool { pause.map { $0 >= longestPause } ?? false }
+
     private func refusal(_ head: ResponseHead) -> Decision {
         if wasLedAway, head.isHTML { return .portal }
-        guard acceptsErrorResponses, head.status >= 400 else {
+        let isChallenge = head.status == 401 || head.status == 407
+        guard acceptsErrorResponses, !(leavesChallenges && isChallenge) else {
             return .refuse(status: head.status)
         }
         if let encoding = head.encoding { return .encoded(encoding) }
@@ -122,14 +138,15 @@ struct ResponseRules: Equatable, Sendable {
     /// Judges the answer to an upload by its head.
     ///
     /// A 301, 302 or 303 is an answer to what was sent, with an address to go on reading at; only a 307
-    /// or 308 asks for the body to be sent elsewhere (RFC 9110, section 15.4).
-    func judgeUpload(_ head: ResponseHead) -> Decision {
+    /// or 308 asks for the body to be sent elsewhere (RFC 9110, section 15.4). A 511 is not the server's.
+    func judgeUpload(_ head: ResponseHead, mayRepeat: Bool) -> Decision {
         switch head.status {
         case 307, 308: redirection(head)
-        case 200..<400: .begin
-        case 408, 425, 429, 500, 502, 503, 504: .retry(status: head.status, after: head.pause)
+        case 408, 425, 429, 500, 502, 503, 504:
+            mayRepeat && !isLong(head.pause)
+                ? .retry(status: head.status, after: head.pause) : .begin
         case 511: .portal
-        default: refusal(head)
+        default: .begin
         }
     }
 
@@ -157,7 +174,7 @@ struct ResponseRules: Equatable, Sendable {
 
     /// The rows of the table for a 200.
     private func judgeWhole(_ head: ResponseHead) -> Decision {
-        guard head.status == 200 || !isGet else { return .refuse(status: head.status) }
+        guard head.status == 200 || !isGet else { return refusal(head) }
         if head.isHTML, promise != .anything || wasLedAway { return .portal }
         if head.contentRange != nil {
             return offset > 0 ? .distrustRanges("200 with Content-Range") : .refuse(status: 200)

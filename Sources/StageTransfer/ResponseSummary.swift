@@ -8,6 +8,11 @@ public struct ResponseSummary: Equatable, Sendable {
     public var fields: [HeaderField]
     /// How many redirects led here.
     public var redirects: Int
+    /// The connection that the answer came over, where libcurl made it.
+    public var connection: ConnectionSummary?
+
+    /// The statuses of failures that may pass (RFC 9110, section 15; RFC 6585; RFC 8470).
+    package static let transientStatuses: Set<Int> = [408, 425, 429, 500, 502, 503, 504]
 
     /// Creates a summary from its parts.
     public init(url: String, status: Int, fields: [HeaderField], redirects: Int) {
@@ -47,5 +52,6 @@ extension ResponseSummary {
             fields: head.fields,
             redirects: route.steps
         )
+        connection = head.connection
     }
 }

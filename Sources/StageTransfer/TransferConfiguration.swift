@@ -1,3 +1,4 @@
+import FoundationEssentials
 public import StageModel
 public import SystemPackage
 
@@ -27,6 +28,8 @@ public struct TransferConfiguration: Sendable {
     public var netrc: FilePath?
     /// Tokens by host, in lower case, as `example.com` or `example.com:8443`.
     public var bearerTokens: [String: BearerToken] = [:]
+    /// User names and passwords by host, as those of ``bearerTokens``, which take precedence.
+    public var basicCredentials: [String: BasicCredential] = [:]
     /// What the engine calls itself.
     public var userAgent = "StagePack"
     /// When a failed transfer is tried again.
@@ -36,6 +39,12 @@ public struct TransferConfiguration: Sendable {
 
     /// Creates a configuration without proxies, credentials and bandwidth limit.
     public init() {}
+
+    /// Sends a user name and password with requests to the origin of a URL.
+    package mutating func add(_ credential: BasicCredential, forOriginOf url: String) {
+        guard let url = try? TransferURL(url) else { return }
+        basicCredentials[url.authority] = credential
+    }
 }
 
 /// When a transfer counts as stalled: it received fewer than `minimum` bytes in a whole `window`.
@@ -87,6 +96,33 @@ public struct BearerToken: Hashable, Sendable, CustomStringConvertible {
 
     /// A text that does not give the secret away.
     public var description: String { "(token)" }
+}
+
+/// A user name and a password that a server takes as proof of the client's identity (RFC 7617).
+///
+/// They are sent as a ``BearerToken`` is. Their description does not show them.
+public struct BasicCredential: Hashable, Sendable, CustomStringConvertible {
+    let user: String
+    let password: String
+
+    /// Creates a credential, or returns `nil` if the user name has a colon, or either has control characters
+    /// (RFC 7617, section 2).
+    public init?(user: String, password: String) {
+        let isControl: (UInt8) -> Bool = { $0 < 0x20 || $0 == 0x7F }
+        guard !user.utf8.contains(where: { isControl($0) || $0 == UInt8(ascii: ":") }),
+            !password.utf8.contains(where: isControl)
+        else { return nil }
+        self.user = user
+        self.password = password
+    }
+
+    /// The value of the `Authorization` field.
+    package var fieldValue: String {
+        "Basic \(Data("\(user):\(password)".utf8).base64EncodedString())"
+    }
+
+    /// A text that does not give the secret away.
+    public var description: String { "(credential)" }
 }
 
 /// When received bytes are made to survive a power cut.

@@ -69,6 +69,9 @@ extension TransferEngine {
             return .fail(error)
         }
         if isGood { return step(.verified(true), &download) }
+        guard download.request.isRepeatedSafely else {
+            return .fail(.wrongDigest(url: download.urls[download.machine.mirror].display))
+        }
         // What a cancelled task found out does not count.
         guard !Task.isCancelled else { return .fail(.cancelled) }
         try download.part.remove()
@@ -122,15 +125,19 @@ extension TransferEngine {
             return await copy(source, &download, &progress)
         }
         var rules = download.rules(for: source, isRanged: isRanged)
+        rules.longestPause = configuration.retry.longestPause
         var route = Route(
             start: source,
             rules: RedirectRules(allowed: request.allowedDomains),
             method: request.method
         )
+        var wasSent = false
         while true {
             let isTrusted = try request.trusts(route.url)
             rules.wasLedAway = route.wasLedAway
             rules.isBodyless = route.method == "HEAD"
+            let isFirst = route.isAtOrigin && request.isOfFirstOrigin(source)
+            rules.leavesChallenges = request.leavesChallenges && isFirst
             let receiver = DownloadReceiver(
                 request,
                 route: route,
@@ -140,17 +147,7 @@ extension TransferEngine {
                 recordsFrom: configuration.checkpoint.smallest.rawValue
             )
             let exchange = Exchange(
-                ExchangeRequest(
-                    url: route.url,
-                    method: route.method,
-                    fields: rules.fields + RequestRules.fieldsWithoutBody(of: route.method)
-                        + (route.isAtOrigin ? request.fields : []),
-                    priority: request.priority,
-                    size: (request.size?.rawValue ?? rules.heldTotal ?? .max) - rules.offset,
-                    timeout: request.requestTimeout,
-                    mayAuthenticate: route.isAtOrigin && isTrusted,
-                    mayAskThisMachine: isTrusted
-                ),
+                request.exchange(on: route, rules, isTrusted: isTrusted, isFirst: isFirst),
                 receiver: receiver,
                 now: clock.now
             )
@@ -163,8 +160,41 @@ extension TransferEngine {
             progress.wasAccepted = receiver.wasAccepted
             if receiver.wasAccepted { download.status = receiver.status }
             if receiver.hasBegun { download.reused = 0 }
-            if let outcome = receiver.outcome(end) { return outcome }
+            wasSent = wasSent || end.wasRequestSent || end.isComplete || receiver.decision != nil
+            if let outcome = receiver.outcome(end) {
+                return wasSent && !request.isRepeatedSafely ? outcome.withoutRepetition : outcome
+            }
             try route.follow(receiver.decision, status: receiver.status)
         }
+    }
+}
+
+extension DownloadRequest {
+    /// Whether a mirror is of the origin of the first one.
+    fileprivate func isOfFirstOrigin(_ mirror: TransferURL) -> Bool {
+        guard let url = mirrors.first, let first = try? TransferURL(url) else { return false }
+        return first.hasSameOrigin(as: mirror)
+    }
+
+    /// The request at one place of the route.
+    fileprivate func exchange(
+        on route: Route,
+        _ rules: ResponseRules,
+        isTrusted: Bool,
+        isFirst: Bool
+    ) -> ExchangeRequest {
+        ExchangeRequest(
+            url: route.url,
+            method: route.method,
+            fields: rules.fields + RequestRules.fieldsWithoutBody(of: route.method)
+                + (route.isAtOrigin ? fields : []) + (isFirst ? confidentialFields : []),
+            priority: priority,
+            size: (size?.rawValue ?? rules.heldTotal ?? .max) - rules.offset,
+            timeout: requestTimeout,
+            mayAuthenticate: route.isAtOrigin && isTrusted,
+            mayAskThisMachine: isTrusted,
+            mayRepeat: isRepeatedSafely,
+            requiresNewestTLS: requiresNewestTLS
+        )
     }
 }

@@ -8,13 +8,12 @@ extension TransferEngine {
     ///
     /// The file is closed when the upload ends. It is sent with the size that it has when the upload
     /// begins: bytes added meanwhile stay out. What fails in a way that may pass is tried again, as
-    /// downloads are, so a server may get the body more than once. Cancelling the task ends the upload
-    /// at once.
+    /// downloads are, but only where ``UploadRequest/isIdempotent`` allows it: by default no server acts on a
+    /// body twice. Cancelling the task ends the upload at once.
     ///
-    /// - Throws: ``TransferError``: ``TransferError/refused(url:status:)`` for a status from 400 on,
-    ///   unless the request accepts those, and ``TransferError/wrongSize(url:expected:actual:)`` for a
-    ///   file that became shorter. Any 2xx is a success, and so is a redirect that does not ask for the
-    ///   body to be sent elsewhere.
+    /// - Returns: The server's answer, whatever its status.
+    /// - Throws: ``TransferError``: ``TransferError/unreachable(url:detail:)`` where no answer came,
+    ///   ``TransferError/wrongSize(url:expected:actual:)`` for a file that became shorter.
     public func upload(
         _ request: UploadRequest,
         from file: consuming File
@@ -26,8 +25,24 @@ extension TransferEngine {
             let detail = "an upload goes to an http or https URL"
             throw .unacceptable(url: target.display, .request(detail))
         }
-        let source = try UploadSource(file, request.report)
+        let leave = request.isRepeatedSafely ? nil : request.willComplete.map(LastBytes.init)
+        let source = try UploadSource(file, leave: leave, request.report)
         var upload = Upload(request: request, target: target, source: source)
+        do throws(TransferError) {
+            // No byte of such a body is ever asked for.
+            if source.size == 0 { try await leave?.wait() }
+            let receipt = try await send(&upload)
+            await leave?.settle()
+            return receipt
+        } catch {
+            // A cancelled upload ends while the leave is still being asked for.
+            await leave?.settle()
+            throw error
+        }
+    }
+
+    private func send(_ upload: inout Upload) async throws(TransferError) -> UploadReceipt {
+        let (request, target) = (upload.request, upload.target)
         var machine = DownloadMachine(
             mirrors: [(target.authority, target.display)],
             policy: configuration.retry,
@@ -83,7 +98,8 @@ extension TransferEngine {
         _ upload: inout Upload
     ) async throws(TransferError) -> DownloadMachine.Outcome {
         let request = upload.request
-        var rules = ResponseRules(acceptsErrorResponses: request.acceptsErrorResponses)
+        var rules = ResponseRules()
+        rules.longestPause = configuration.retry.longestPause
         var route = Route(
             start: upload.target,
             rules: RedirectRules(allowed: request.allowedDomains),
@@ -106,7 +122,9 @@ extension TransferEngine {
                     fields: rules.fields + (route.isAtOrigin ? request.fields : []),
                     priority: request.priority,
                     timeout: request.requestTimeout,
-                    mayAuthenticate: route.isAtOrigin
+                    mayAuthenticate: route.isAtOrigin,
+                    mayRepeat: request.isRepeatedSafely,
+                    requiresNewestTLS: request.requiresNewestTLS
                 ),
                 receiver: receiver,
                 source: upload.source,
@@ -117,7 +135,7 @@ extension TransferEngine {
                 upload.answer = receiver.response
                 upload.body = receiver.body
                 upload.isBodyComplete = receiver.isWhole(end)
-                return outcome
+                return request.isRepeatedSafely ? outcome : receiver.withoutRepetition(outcome, end)
             }
             try route.follow(receiver.decision, status: receiver.status)
         }

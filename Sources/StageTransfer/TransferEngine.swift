@@ -62,7 +62,7 @@ public actor TransferEngine {
         for tag in Array(exchanges.keys) { finish(tag, nil) }
     }
 
-    fileprivate nonisolated func stop() { executor.stop() }
+    fileprivate nonisolated func stop() async { await executor.stop() }
 }
 
 extension TransferEngine {
@@ -293,11 +293,11 @@ public func withTransferEngine<Result, Failure: Error>(
     do throws(Failure) {
         let result = try await body(engine)
         await engine.shutDown()
-        engine.stop()
+        await engine.stop()
         return result
     } catch {
         await engine.shutDown()
-        engine.stop()
+        await engine.stop()
         throw error
     }
 }

@@ -7,6 +7,7 @@ final class UploadReceiver: ExchangeReceiver {
     private let origin: String
     private let rules: ResponseRules
     private let source: UploadSource
+    private let mayRepeat: Bool
     private let report: @Sendable (TransferEvent) -> Void
 
     private(set) var decision: ResponseRules.Decision?
@@ -26,6 +27,7 @@ final class UploadReceiver: ExchangeReceiver {
         self.origin = origin
         self.rules = rules
         self.source = source
+        mayRepeat = (request.isIdempotent ?? false) && !request.acceptsTransientResponses
         report = request.report
     }
 
@@ -37,7 +39,7 @@ final class UploadReceiver: ExchangeReceiver {
     func connect() { report(.connecting(url: route.url.display)) }
 
     func receive(_ head: ResponseHead) -> BodyUse {
-        let decision = rules.judgeUpload(head)
+        let decision = rules.judgeUpload(head, mayRepeat: mayRepeat)
         let response = ResponseSummary(head, at: route)
         self.decision = decision
         self.response = response
@@ -61,14 +63,24 @@ final class UploadReceiver: ExchangeReceiver {
     func outcome(_ end: ExchangeEnd) -> DownloadMachine.Outcome? {
         if let failure = source.failure { return .local(failure) }
         let url = route.url.display
-        if end.code == nil, end.stalled == nil { return .local(.cancelled) }
+        // An answer counts whose body was not waited for.
+        let isAnswered = decision == .begin && source.isSent
+        if end.code == nil, end.stalled == nil, !isAnswered { return .local(.cancelled) }
         guard let decision else { return .failed(end, url: url) }
         // A success that came before the last byte was sent, on a connection that did not last, is not
         // one to rely on.
-        if decision == .begin, !end.isComplete, !isCut, !source.isSent {
+        if decision == .begin, status < 400, !end.isComplete, !isCut, !source.isSent {
             return .failed(end, url: url)
         }
         return .decided(decision, url: url, source: origin, size: source.size)
+    }
+
+    /// The outcome for a body that is not to be sent again once the server may act on it, or has answered.
+    func withoutRepetition(
+        _ outcome: DownloadMachine.Outcome,
+        _ end: ExchangeEnd
+    ) -> DownloadMachine.Outcome {
+        status != 0 || source.isSent && end.wasRequestSent ? outcome.withoutRepetition : outcome
     }
 
     /// Whether ``body`` is all of the answer's, given how the exchange ended.

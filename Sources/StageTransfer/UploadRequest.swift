@@ -29,9 +29,22 @@ public struct UploadRequest: Sendable {
     /// After how long without a byte in either direction an attempt fails; `nil` stands for the
     /// engine's ``StallRule``.
     public var requestTimeout: Duration?
-    /// Whether a refusal is an answer like any other: of a status from 400 on, those apart that are
-    /// tried again and 511, with which a captive portal answers in the server's place.
-    public var acceptsErrorResponses = false
+    /// Whether the server acts on the request once, however often it gets it (RFC 9110, section 9.2.2); `nil`
+    /// leaves it to the method, of which PUT is.
+    ///
+    /// A request that is not idempotent is sent again only if no answer came and not all of the body was sent. A
+    /// `PUT` is sent again whenever no answer came; with `true` here, any request is, and after the answers 408,
+    /// 425, 429, 500, 502, 503 and 504, too.
+    public var isIdempotent: Bool?
+    /// Whether those answers end the upload, too, even where ``isIdempotent`` is true.
+    public var acceptsTransientResponses = false
+    /// Called before the last bytes of the body are sent, which wait for it, where they are not to be sent twice:
+    /// for a client that remembers that beyond its own end.
+    ///
+    /// An error ends the upload before the last bytes are sent.
+    public var willComplete: (@Sendable () async throws(TransferError) -> Void)?
+    /// Whether a server that does not speak TLS 1.3 is refused; else 1.2 will do.
+    public var requiresNewestTLS = false
     /// How many times earlier uploads of the body failed, from where waits go on growing.
     ///
     /// They do not count as attempts of this one.
@@ -46,10 +59,14 @@ public struct UploadRequest: Sendable {
     }
 }
 
+extension UploadRequest {
+    /// Whether the body may be sent again after any failure that may pass.
+    var isRepeatedSafely: Bool { isIdempotent ?? (method == .put) }
+}
+
 /// What a server answered to an upload, and what that cost.
 public struct UploadReceipt: Equatable, Sendable {
-    /// The answer: one of success, or a redirect that does not ask for the body again (300 to 306), or
-    /// a refusal where those are accepted.
+    /// The answer, whatever its status; no redirect that asks for the body to be sent elsewhere.
     public var response: ResponseSummary
     /// The first mebibyte of the answer's body.
     public var body: [UInt8]

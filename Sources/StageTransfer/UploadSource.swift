@@ -1,5 +1,6 @@
 import StageModel
 import StageSystem
+import Synchronization
 import SystemPackage
 
 /// The body of an upload: as many bytes of a file as it had to begin with.
@@ -14,14 +15,18 @@ import SystemPackage
     /// Why the file cannot be sent any more.
     private(set) var failure: TransferError?
     private let file: File
+    private let leave: LastBytes?
     private let report: @Sendable (TransferEvent) -> Void
     private var position: Int64 = 0
     private var reported: Int64 = 0
     private var buffer: [UInt8] = []
 
     /// Takes over a file, which must be a regular one, and reports what of it was sent.
+    ///
+    /// The last bytes wait for `leave`, if there is one.
     init(
         _ file: consuming File,
+        leave: LastBytes?,
         _ report: @escaping @Sendable (TransferEvent) -> Void
     ) throws(TransferError) {
         do throws(FileError) {
@@ -34,8 +39,25 @@ import SystemPackage
             throw .storage(error)
         }
         self.file = file
+        self.leave = leave
         self.report = report
     }
+
+    /// A step of reading the body.
+    enum Piece {
+        /// So many bytes; 0 at the end.
+        case bytes(Int)
+        /// The last bytes wait for leave to be sent.
+        case wait
+        /// The file became shorter or cannot be read, or its last bytes are not to be sent.
+        case failure
+    }
+
+    /// Whether the last bytes may have to wait.
+    var mayWait: Bool { leave != nil }
+
+    /// Whether the last bytes wait for leave to be sent.
+    var isWaiting: Bool { leave?.isAsked ?? false }
 
     /// Whether the last byte was handed over.
     var isSent: Bool { position == size }
@@ -46,11 +68,19 @@ import SystemPackage
         reported = offset
     }
 
-    /// Reads the next bytes, and returns how many there were: 0 at the end, `nil` if the file became
-    /// shorter or cannot be read.
-    func read(into target: UnsafeMutableRawBufferPointer) -> Int? {
+    /// Reads the next bytes.
+    func read(into target: UnsafeMutableRawBufferPointer) -> Piece {
         let count = Int(min(Int64(target.count), size - position))
-        guard count > 0 else { return 0 }
+        guard count > 0 else { return .bytes(0) }
+        if let leave, position + Int64(count) == size {
+            switch leave.ask() {
+            case nil: return .wait
+            case .success: break
+            case .failure(let error):
+                failure = error
+                return .failure
+            }
+        }
         if buffer.count != count { buffer = [UInt8](repeating: 0, count: count) }
         do throws(FileError) {
             let read = try file.read(into: &buffer, at: position)
@@ -60,14 +90,14 @@ import SystemPackage
                     expected: ByteCount(size),
                     actual: ByteCount(try file.status().size)
                 )
-                return nil
+                return .failure
             }
             unsafe target.copyBytes(from: buffer[..<read])
             advance(by: Int64(read))
-            return read
+            return .bytes(read)
         } catch {
             failure = .storage(error)
-            return nil
+            return .failure
         }
     }
 
@@ -80,4 +110,66 @@ import SystemPackage
     }
 
     private static let reportInterval: Int64 = 1 << 18
+}
+
+/// The leave to send the last bytes of a body, which is asked for once.
+final class LastBytes: Sendable {
+    private enum State {
+        case unasked
+        case asked(Task<Void, Never>?)
+        case answered(Result<Void, TransferError>)
+    }
+
+    private let state = Mutex(State.unasked)
+    private let body: @Sendable () async throws(TransferError) -> Void
+
+    init(_ body: @escaping @Sendable () async throws(TransferError) -> Void) { self.body = body }
+
+    /// Whether it was asked for and there is no answer yet.
+    var isAsked: Bool {
+        state.withLock { state in if case .asked = state { true } else { false } }
+    }
+
+    /// Returns the answer; without one asks for it, if that was not done yet.
+    func ask() -> Result<Void, TransferError>? {
+        let (answer, isFirst) = state.withLock { state -> (Result<Void, TransferError>?, Bool) in
+            switch state {
+            case .answered(let answer): return (answer, false)
+            case .asked: return (nil, false)
+            case .unasked:
+                state = .asked(nil)
+                return (nil, true)
+            }
+        }
+        if isFirst {
+            let task = Task { await self.answer() }
+            state.withLock { state in if case .asked = state { state = .asked(task) } }
+        }
+        return answer
+    }
+
+    /// Waits for the answer, if it was asked for.
+    func settle() async {
+        let task = state.withLock { state -> Task<Void, Never>? in
+            guard case .asked(let task) = state else { return nil }
+            return task
+        }
+        await task?.value
+    }
+
+    /// Asks for it and waits for the answer; for a body without bytes.
+    func wait() async throws(TransferError) {
+        await answer()
+        try ask()?.get()
+    }
+
+    private func answer() async {
+        let answer: Result<Void, TransferError>
+        do throws(TransferError) {
+            answer = .success(try await body())
+        } catch {
+            answer = .failure(error)
+        }
+        state.withLock { $0 = .answered(answer) }
+    }
 }

@@ -1,5 +1,6 @@
 import FoundationEssentials
 import StageControl
+import StagePack
 import StageSystem
 
 /// The daemon, as the commands that speak with it need it.

@@ -3,6 +3,7 @@ import StageContainer
 import StageEngine
 import StageModel
 import StageSystem
+import StagingService
 
 /// A run inside of the hook of a package manager, which it must neither hold up nor break.
 ///
@@ -51,19 +52,17 @@ struct HookRun: Sendable {
     }
 
     private func run(_ session: Session, within rest: Duration) async -> Ending {
-        let name = session.registration?.application.text ?? "packs"
+        let name = session.target.registration?.application.text ?? "packs"
         var quiet = output
         quiet.quiet = true
         quiet.progress = .none
-        let run = StagingRun(
-            session: session,
-            output: quiet,
-            wanted: .event(event, essentialOnly: true)
-        )
+        let run = Result.catching { [quiet] () throws(CommandFailure) in
+            try StagingRun(.event(event, essentialOnly: true), session, quiet)
+        }
         let (result, interruption) = await withInterruption(after: rest) {
             () async -> Result<[StagingReport], CommandFailure> in
             do throws(CommandFailure) {
-                return .success(try await run.run())
+                return .success(try await run.get().run())
             } catch {
                 return .failure(error)
             }

@@ -1,6 +1,7 @@
 import ArgumentParser
 import Glibc
 import StageModel
+import StagePack
 import StageSystem
 
 @main

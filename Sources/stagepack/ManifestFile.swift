@@ -1,4 +1,5 @@
 import StageModel
+import StagePack
 import StagePublish
 import StageSystem
 import SystemPackage

@@ -2,15 +2,16 @@ import FoundationEssentials
 import StageContainer
 import StageModel
 import StagePack
+import StagingService
 import SystemPackage
 
 extension Session {
     /// The containers that a pack is looked for in: the one that the options name, or the user's and
     /// then the system's of the group.
     private var containersForReading: [FilePath] {
-        if let container = source.container { return [container] }
-        guard let group = registration?.group else { return [] }
-        return ContainerLocations.forReading(group, environment: environment)
+        if let container = target.container { return [container] }
+        guard let group = target.registration?.group else { return [] }
+        return ContainerLocations.forReading(group, environment: target.environment)
     }
 
     /// Where the pack is, or `nil` if it is not staged.
@@ -19,7 +20,7 @@ extension Session {
         in container: String? = nil
     ) throws(CommandFailure) -> String? {
         let containers = container.map { [FilePath($0)] } ?? containersForReading
-        guard !containers.isEmpty || !source.manifest.isEmpty else {
+        guard !containers.isEmpty || !target.manifests.isEmpty else {
             throw .usage("no container is named: pass --container DIR or --app ID")
         }
         do throws(PackStoreError) {

@@ -1,3 +1,4 @@
+import StagePack
 import StageSystem
 
 /// The resources that the program needs to begin, and its lines if it does not get them.

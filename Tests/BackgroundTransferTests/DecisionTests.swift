@@ -1,10 +1,10 @@
+import BackgroundTransfer
 import Foundation
-import FoundationNetworking
 import StageControl
 import StageModel
 import Testing
 
-@testable import BackgroundTransfer
+@testable import StageURLSession
 
 /// The parts that decide and do nothing.
 struct DecisionTests {

@@ -130,7 +130,9 @@ struct ReconnectionTests {
         #expect(data.isEmpty && uploads.map(\.taskIdentifier) == [2])
         #expect(downloads.allSatisfy { $0.taskIdentifier == 1 })
         #expect(
-            try await world.lines(2) == ["finished 1: /staged/1", "completed 1: well"]
+            try await world.lines(3) == [
+                "finished 1: /staged/1", "completed 1: well", "finished events",
+            ]
         )
         try await world.acknowledged(1)
         #expect(await session.allTasks.map(\.taskIdentifier) == [2])

@@ -37,10 +37,10 @@ struct URLSessionTests {
         }
         world.emit(.finishedEvents)
         #expect(
-            try await world.lines(8) == [
+            try await world.lines(7) == [
                 "created 1", "resumed 1: 10 of 30", "wrote 1: 10, 20 of 30",
                 "wrote 1: 10, 30 of 30", "finished 1: /staged/1", "metrics 1: 0",
-                "completed 1: well", "finished events",
+                "completed 1: well",
             ]
         )
         #expect(task.state == .completed)

@@ -179,6 +179,29 @@ struct NeedsTests {
         #expect(Needs(session, lax) == [.unmetered, .unconstrained])
     }
 
+    @Test(arguments: [
+        (UpdateConditions(), Needs([.power, .unmetered, .unconstrained])),
+        (
+            UpdateConditions(requiresExternalPower: false),
+            Needs([.unmetered, .unconstrained])
+        ),
+        (
+            UpdateConditions(allowsExpensiveNetworkAccess: true),
+            Needs([.power, .unconstrained])
+        ),
+        (
+            UpdateConditions(allowsConstrainedNetworkAccess: true),
+            Needs([.power, .unmetered])
+        ),
+    ])
+    func aStagingNeedsWhatItsConditionsSay(conditions: UpdateConditions, needs: Needs) {
+        var request = TransferRequest(token: "t", kind: .staging, url: "net.example.game")
+        request.staging = StagingOrder()
+        #expect(Needs(SessionConfiguration(), request) == [])
+        request.staging?.conditions = conditions
+        #expect(Needs(SessionConfiguration(), request) == needs)
+    }
+
     @Test func whatNobodyCanTellIsMet() {
         #expect(Needs([.unmetered, .unconstrained, .power]).unmet(in: .unknown) == [])
         var conditions = Conditions.unknown
@@ -284,6 +307,10 @@ struct DaemonConfigurationTests {
     static let faults = [
         ("", "expected JSON"), ("[]", "expected JSON"), ("{", "expected JSON"),
         (#"{"conections": 3}"#, "there is no setting 'conections'"),
+        (
+            #"{"updateConditions": {"requiresPower": false}}"#,
+            "there is no setting 'updateConditions.requiresPower'"
+        ),
         (#"{"connections": "3"}"#, "'connections': "),
         (#"{"connections": 0}"#, "'connections': expected a positive number, found 0"),
         (#"{"connections": 257}"#, "'connections': expected at most 256"),

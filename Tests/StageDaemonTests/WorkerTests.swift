@@ -42,6 +42,33 @@ struct WorkerTests {
             time.sleep(60)
         """
 
+    @Test func theConfigurationReplacesTheConditionsOfOrders() async throws {
+        try daemon.configure(
+            #"{"updateConditions": {"requiresExternalPower": false, "allowsExpensiveNetworkAccess": true}}"#
+        )
+        try await daemon.start()
+        try await daemon.makeSession("stagepack/1/1") { $0.isTransient = true }
+        var order = StagingOrder()
+        order.application = "net.example.game"
+        order.event = "periodic"
+        var request = TransferRequest(token: "1", kind: .staging, url: "net.example.game")
+        request.isSuspended = true
+        request.staging = order
+        var other = request
+        other.token = "2"
+        other.staging?.conditions = UpdateConditions()
+        let ids = try await daemon.client.createTasks([request, other], in: "stagepack/1/1")
+        let first = try await daemon.client.task(ids[0]).request.staging
+        let second = try await daemon.client.task(ids[1]).request.staging
+        // An order that waits for nothing goes on doing so.
+        #expect(first?.conditions == nil)
+        let configured = UpdateConditions(
+            requiresExternalPower: false,
+            allowsExpensiveNetworkAccess: true
+        )
+        #expect(second?.conditions == configured)
+    }
+
     /// Starts the daemon with the program in place of the command.
     private func start(_ mode: String, permissions: FilePermissions) async throws {
         let place = try Directory.open(daemon.directory).makeDirectory("programs")

@@ -90,6 +90,23 @@ struct ContinuedAreaTests {
         try await expectWhole()
     }
 
+    /// A file that no run has made is refused with its area, and the next run begins anew.
+    @Test func aFileThatTheIndexDoesNotHaveIsRefused() async throws {
+        let area = try await leaveArea()
+        let content = try #require(try area.directory("content"))
+        try content.write([1, 2], to: "planted", durably: false)
+        let pack = try #require(world.pack)
+        let declared = ContentFigures(fileCount: pack.fileCount, size: pack.installedSize)
+        let actual = ContentFigures(
+            fileCount: pack.fileCount + 1,
+            size: pack.installedSize + ByteCount(2)
+        )
+        let error = StageError.incompleteContent(declared: declared, actual: actual)
+        #expect(try await world.stage() == .failed(error))
+        #expect(try Directory.open(world.root.path.appending("container/staging")).entries() == [])
+        try await expectWhole()
+    }
+
     /// A file with a second name is not changed for the sake of another generation.
     @Test func aFileThatAnotherGenerationHasTooIsNotChanged() async throws {
         let area = try await leaveArea()

@@ -71,19 +71,72 @@ final class IndexedWorld {
     func serve(
         mirrors: [String] = [],
         offering offered: Pack? = nil,
+        as ids: [PackID] = [],
         changing change: (Answer) -> Answer = { $0 }
     ) throws {
         for path in ["b", "i", "d"].flatMap({ objects(in: $0) }) {
             let bytes = try bytes(of: store.path.appending(String(path.dropFirst())))
             server.answer(path, with: change(.content(bytes)))
         }
+        let pack = try #require(offered ?? pack)
+        let copies = ids.map { id in
+            var copy = pack
+            copy.id = id
+            return copy
+        }
         let manifest = Manifest(
             application: try ApplicationID("net.example.game"),
             revision: revision,
             baseURLs: mirrors,
-            packs: [try #require(offered ?? pack)]
+            packs: copies.isEmpty ? [pack] : copies
         )
         server.answer("/manifest.json", with: .content(manifest.json()))
+    }
+
+    /// Has the server offer the files as one archive instead of an index.
+    func offerArchive(of files: [String: [UInt8]]) throws -> Pack {
+        var tar = TarBuilder()
+        for (path, bytes) in files { tar.add(TarBuilder.Entry(path, content: bytes)) }
+        tar.finish()
+        server.answer("/levels.tar", with: .content(tar.bytes))
+        let archive = PackArchive(
+            url: "levels.tar",
+            format: .tar,
+            size: ByteCount(tar.bytes.count),
+            digest: Digest(of: tar.bytes)
+        )
+        var pack = try #require(pack)
+        pack.index = nil
+        pack.archive = archive
+        try serve(offering: pack)
+        return pack
+    }
+
+    /// Fetches one file of the pack of the manifest.
+    func fetchFile(_ path: String, _ name: String = "container") async throws -> FilePath {
+        let source = ManifestSource(urls: [server.url("/manifest.json")])
+        let container = try Container.make(root.path.appending(name))
+        let (path, id) = (try ContentPath(path), try PackID("levels"))
+        return try await withStager(try options, logger: logger) { stager in
+            let manifest = try await stager.manifest(from: source, stored: nil)
+            return try await stager.fetchFile(path, of: id, from: manifest, in: container)
+        }
+    }
+
+    private let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+
+    private var options: StagerOptions {
+        get throws {
+            var options = StagerOptions(now: { 1_700_000_000 })
+            options.transfer.retry.base = .milliseconds(1)
+            options.transfer.retry.maximumAttempts = 2
+            // On a thread of the tests' process root decodes nothing.
+            options.unpacking = .process(
+                try BuiltProgram.path(of: "unpack-service"),
+                arguments: ["unpack-service"]
+            )
+            return options
+        }
     }
 
     /// Stages the pack of the manifest.
@@ -92,22 +145,26 @@ final class IndexedWorld {
         repairing: Bool = false,
         report: @escaping @Sendable (StagingEvent) -> Void = { _ in }
     ) async throws -> StagingOutcome {
-        var options = StagerOptions(now: { 1_700_000_000 })
-        options.transfer.retry.base = .milliseconds(1)
-        options.transfer.retry.maximumAttempts = 2
+        let id = try PackID("levels")
+        let outcomes = try await stage([id], in: name, repairing: repairing) { report($1) }
+        return outcomes[id] ?? .alreadyStaged
+    }
+
+    /// Stages packs of the manifest.
+    func stage(
+        _ ids: [PackID],
+        in name: String = "container",
+        repairing: Bool = false,
+        report: @escaping @Sendable (PackID, StagingEvent) -> Void
+    ) async throws -> [PackID: StagingOutcome] {
         let source = ManifestSource(urls: [server.url("/manifest.json")])
         let container = try Container.make(root.path.appending(name))
-        let id = try PackID("levels")
-        let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
-        let outcomes = try await withStager(options, logger: logger) { stager in
+        return try await withStager(try options, logger: logger) { stager in
             let manifest = try await stager.manifest(from: source, stored: nil)
             let planner = try Planner(manifest: manifest.manifest, container: container)
-            let plan = planner.plan(for: repairing ? .repair([id]) : .packs([id]))
-            return await stager.stage(plan, of: manifest, in: container) { _, event in
-                report(event)
-            }
+            let plan = planner.plan(for: repairing ? .repair(Set(ids)) : .packs(Set(ids)))
+            return await stager.stage(plan, of: manifest, in: container, report: report)
         }
-        return outcomes[id] ?? .alreadyStaged
     }
 
     /// The staged files by their paths; a link is `path → target`, an empty directory `path/`.

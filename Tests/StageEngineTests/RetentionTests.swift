@@ -148,7 +148,7 @@ struct PlannerRoomTests {
     }
 
     /// What is missing on the disk, and what goes for it; `nil` where nothing helps.
-    private static let rows: [(missing: Int64, reasons: [Eviction.Reason]?)] = [
+    private static let rows: [(missing: Int64, reasons: [EvictionReason]?)] = [
         (0, []), (1, [.previous]), (100, [.previous]), (101, [.previous, .onDemand]),
         (200, [.previous, .onDemand]), (201, [.previous, .onDemand, .prefetch]),
         (301, nil),
@@ -156,7 +156,7 @@ struct PlannerRoomTests {
 
     @Test(arguments: rows)
     func aPlanEvictsWhatItLacksBeforeItRefuses(
-        row: (missing: Int64, reasons: [Eviction.Reason]?)
+        row: (missing: Int64, reasons: [EvictionReason]?)
     ) throws {
         var planner = try planner()
         let free = Self.space - ByteCount(row.missing)
@@ -203,9 +203,9 @@ struct PlannerRoomTests {
         arguments: [
             (8592, []), (8591, [.previous]), (8392, [.previous, .onDemand]),
             (8292, [.previous, .onDemand, .prefetch]), (8291, nil),
-        ] as [(Int64, [Eviction.Reason]?)]
+        ] as [(Int64, [EvictionReason]?)]
     )
-    func aQuotaIsForWhatStaysInTheEnd(quota: Int64, reasons: [Eviction.Reason]?) throws {
+    func aQuotaIsForWhatStaysInTheEnd(quota: Int64, reasons: [EvictionReason]?) throws {
         var planner = try planner()
         planner.quota = ByteCount(quota)
         let plan = planner.plan(for: .event(.update, essentialOnly: false))

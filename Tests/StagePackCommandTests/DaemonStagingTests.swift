@@ -415,7 +415,7 @@ struct PatientStagingTests {
         let world = try await StagingWorld(.archive)
         try await withDaemon(world, bus: bus.address) { client in
             let id = try await client.stage([world.pack], of: world.installed) {
-                $0.isDiscretionary = true
+                $0.conditions = UpdateConditions()
             }
             try await world.wait(forMebibytes: 1)
             try set(.metered, true)

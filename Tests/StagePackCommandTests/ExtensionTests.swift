@@ -213,6 +213,9 @@ struct ExtensionTests {
                     answer["downloads"] = [{"pack": "voices"}, {
                         "identifier": "news", "url": "\(installed.world.server.url("/news"))",
                         "fileSize": 4, "applicationGroup": message["applicationGroup"]}]
+                elif message["kind"] == "failed":
+                    assert message["error"]["code"] == 112
+                    answer["downloads"] = []
                 """
         )
         var restrictions = Registration.Restrictions()
@@ -224,5 +227,227 @@ struct ExtensionTests {
         #expect(ending.error.contains("pack 'voices': 'downloadAllowance'"))
         #expect(ending.error.contains("file 'news': 'downloadAllowance'"))
         #expect(try installed.staged() == [:])
+    }
+
+    @Test func theExtensionAnswersAServerThatWantsToKnowWhoAsksForPacks() async throws {
+        var installed = try await Installed()
+        try installed.world.publish(try packs())
+        let server = installed.world.server
+        let refused = try packs().filter { ["title", "cinema"].contains($0.pack.id.text) }
+        for pack in refused { server.answer(pack.path, with: .status(401), .content(pack.archive)) }
+        try extend(
+            &installed,
+            with: """
+                if message["kind"] == "downloads":
+                    answer["downloads"] = [{"pack": name} for name in ("title", "cinema", "voices")]
+                elif message["kind"] == "challenge":
+                    with open(os.path.join(message["container"], "challenges"), "a") as file:
+                        file.write(message["download"]["pack"] + "\\n")
+                    answer["disposition"] = "useCredential"
+                    answer["user"] = "ada"
+                    answer["password"] = "lovelace"
+                elif message["kind"] == "failed":
+                    sys.exit("told of a failure though it gave the credential")
+                """
+        )
+        let ending = try await installed.run("prefetch", "--all")
+        #expect(ending.status == 0)
+        #expect(!ending.error.contains("error:"))
+        #expect(try installed.staged() == ["title": 1, "cinema": 1, "voices": 1])
+        // One answer serves all packs of the server.
+        let shared = try Directory.open(installed.container.appending("shared"))
+        let asked = try shared.file(reading: "challenges")?.readAll(limit: 100)
+        #expect(asked == Array("cinema\n".utf8))
+        for pack in refused {
+            let fields = server.requests(for: pack.path).map { $0["Authorization"] }
+            #expect(fields == [nil, "Basic YWRhOmxvdmVsYWNl"])
+        }
+    }
+
+    @Test func whatIsWantedInsteadOfAFailureIsStagedInTheSameRun() async throws {
+        var installed = try await Installed()
+        try installed.world.publish(try packs())
+        let server = installed.world.server
+        let cinema = try #require(try packs().first { $0.pack.id.text == "cinema" })
+        server.answer(cinema.path, with: .status(404))
+        server.answer("/news", with: .status(404))
+        server.answer("/digest", with: .content(Array("digest".utf8)))
+        try extend(
+            &installed,
+            with: """
+                def news(name):
+                    return {"identifier": name, "url": "\(server.url("/"))" + name,
+                            "fileSize": 6, "applicationGroup": message["applicationGroup"]}
+                if message["kind"] == "downloads":
+                    answer["downloads"] = [{"pack": "title"}, {"pack": "cinema"}, news("news")]
+                elif message["kind"] == "failed":
+                    with open(os.path.join(message["container"], "failed"), "a") as file:
+                        file.write(message["download"].get("pack", "file") + "\\n")
+                    # The pack that failed is not tried again, and what replaces it is.
+                    answer["downloads"] = [
+                        {"pack": "cinema"}, {"pack": "low-detail"}
+                    ] if "pack" in message["download"] else [news("digest")]
+                elif message["kind"] == "finished" and "file" in message:
+                    with open(os.path.join(message["container"], "finished"), "a") as file:
+                        file.write(message["download"].get("pack", "file") + "\\n")
+                """
+        )
+        let ending = try await installed.run("prefetch", "--all", "--attempts", "1")
+        #expect(try installed.staged() == ["title": 1, "low-detail": 1])
+        // The failures are not hidden by what replaced them.
+        #expect(ending.status == 21)
+        #expect(ending.error.contains("pack 'cinema': "))
+        #expect(ending.error.contains("file 'news': "))
+        #expect(!ending.error.contains("'low-detail'"))
+        let shared = try Directory.open(installed.container.appending("shared"))
+        func lines(_ name: FilePath) throws -> [Substring] {
+            let bytes = try shared.file(reading: name)?.readAll(limit: 1000) ?? []
+            return String(decoding: bytes, as: UTF8.self).split(separator: "\n").sorted()
+        }
+        #expect(try lines("failed") == ["cinema", "file"])
+        #expect(try lines("finished") == ["file", "low-detail", "title"])
+        let why = try await installed.run("why", "low-detail")
+        #expect(!why.output.contains("did not ask for it"))
+        #expect(server.requests(for: cinema.path).count == 1)
+    }
+
+    @Test func anExtensionThatWantsEverMoreIsEnded() async throws {
+        var installed = try await Installed()
+        try installed.world.publish(try packs())
+        let server = installed.world.server
+        try extend(
+            &installed,
+            with: """
+                def file(number):
+                    return {"identifier": str(number), "url": "\(server.url("/endless/"))" + str(number),
+                            "essential": True, "fileSize": 6,
+                            "applicationGroup": message["applicationGroup"]}
+                if message["kind"] == "downloads":
+                    answer["downloads"] = [{"pack": "title"}, file(0)]
+                elif message["kind"] == "failed":
+                    answer["downloads"] = [file(int(message["download"]["identifier"]) + 1)]
+                """
+        )
+        let hook = try await installed.run("prefetch", "--all", "--hook", "--deadline", "10")
+        #expect(hook.status == 0)
+        #expect(try installed.staged() == ["title": 1])
+        // It was asked again and again until the time was up.
+        #expect(server.requests(for: "/endless/1").count == 1)
+    }
+
+    @Test func packsAndFilesOfARunShareTheAllowance() async throws {
+        var installed = try await Installed()
+        try installed.world.publish(try packs())
+        installed.world.server.answer("/news", with: .content(Array("news".utf8)))
+        try extend(
+            &installed,
+            with: """
+                if message["kind"] == "downloads":
+                    answer["downloads"] = [{"pack": "voices"}, {
+                        "identifier": "news", "url": "\(installed.world.server.url("/news"))",
+                        "fileSize": 4, "applicationGroup": message["applicationGroup"]}]
+                elif message["kind"] == "failed":
+                    assert message["error"]["code"] == 112, message["error"]
+                    with open(os.path.join(message["container"], "refused"), "w") as file:
+                        file.write(message["download"]["identifier"])
+                    answer["downloads"] = []
+                """
+        )
+        var restrictions = Registration.Restrictions()
+        let voices = try #require(try packs().first { $0.pack.id.text == "voices" })
+        restrictions.downloadAllowance = voices.pack.downloadSize + ByteCount(3)
+        installed.registration.restrictions = restrictions
+        try installed.install()
+        let ending = try await installed.run("prefetch", "--all")
+        #expect(ending.status == 14)
+        #expect(ending.error.contains("file 'news': 'downloadAllowance'"))
+        #expect(try installed.staged() == ["voices": 1])
+        #expect(FileStatus.exists(installed.container.appending("shared/refused")))
+    }
+
+    @Test func aServerThatRedirectsDoesNotGetTheCredentialOfAnother() async throws {
+        var installed = try await Installed()
+        try installed.world.publish(try packs())
+        let server = installed.world.server
+        let other = try TestServer()
+        defer { other.stop() }
+        // Both origins are the manifest's, so that the extension may ask for files of both.
+        let manifest = try installed.world.manifest(of: try packs())
+        server.answer("/manifest.json", with: .redirect(to: other.url("/manifest.json")))
+        other.answer("/manifest.json", with: .content(manifest))
+        server.answer("/news", with: .redirect(to: other.url("/news")))
+        other.answer("/news", with: .status(401))
+        try extend(
+            &installed,
+            with: """
+                if message["kind"] == "downloads":
+                    answer["downloads"] = [{
+                        "identifier": "news", "url": "\(server.url("/news"))",
+                        "fileSize": 4, "applicationGroup": message["applicationGroup"]}]
+                elif message["kind"] == "challenge":
+                    answer["disposition"] = "useCredential"
+                    answer["user"] = "ada"
+                    answer["password"] = "lovelace"
+                else:
+                    answer["downloads"] = []
+                """
+        )
+        let ending = try await installed.run("prefetch", "--all", "--attempts", "1")
+        #expect(ending.status != 0)
+        #expect(server.requests(for: "/news").map { $0["Authorization"] } == [nil])
+        #expect(other.requests(for: "/news").map { $0["Authorization"] } == [nil])
+    }
+
+    @Test func oneReplacementOfTwoFailuresIsDownloadedOnce() async throws {
+        var installed = try await Installed()
+        try installed.world.publish(try packs())
+        let server = installed.world.server
+        for pack in try packs() where ["cinema", "voices"].contains(pack.pack.id.text) {
+            server.answer(pack.path, with: .status(404))
+        }
+        server.answer("/digest", with: .content(Array("digest".utf8)))
+        try extend(
+            &installed,
+            with: """
+                if message["kind"] == "downloads":
+                    answer["downloads"] = [{"pack": "cinema"}, {"pack": "voices"}]
+                elif message["kind"] == "failed":
+                    answer["downloads"] = [{
+                        "identifier": "digest", "url": "\(server.url("/digest"))", "fileSize": 6,
+                        "applicationGroup": message["applicationGroup"]}]
+                """
+        )
+        let ending = try await installed.run("prefetch", "--all", "--attempts", "1")
+        #expect(ending.output.contains("1 of 1 files"), "\(ending)")
+        #expect(server.requests(for: "/digest").count == 1)
+    }
+
+    @Test func packsOfOneRunDoNotDriveEachOtherOut() async throws {
+        var installed = try await Installed()
+        var packs = try packs()
+        // Packs that policies do not call for are the first that go to make room.
+        for index in packs.indices { packs[index].pack.policy = .onDemand }
+        try installed.world.publish(packs)
+        installed.world.server.answer(packs[1].path, with: .status(404))
+        try extend(
+            &installed,
+            with: """
+                if message["kind"] == "downloads":
+                    answer["downloads"] = [{"pack": "title"}, {"pack": "cinema"}]
+                elif message["kind"] == "failed" and message["download"]["pack"] == "cinema":
+                    answer["downloads"] = [{"pack": "low-detail"}]
+                elif message["kind"] == "failed":
+                    answer["downloads"] = []
+                """
+        )
+        let one = StoredGeneration.size(
+            packs[0].pack.installedSize,
+            fileCount: packs[0].pack.fileCount
+        )
+        installed.registration.quota = one + one - ByteCount(1)
+        try installed.install()
+        let ending = try await installed.run("prefetch", "--all", "--attempts", "1")
+        #expect(ending.status != 0)
+        #expect(try installed.staged() == ["title": 1])
     }
 }

@@ -9,6 +9,7 @@ import StagePack
 import StageSystem
 import StageTesting
 import StageTransfer
+import StagingService
 import SystemPackage
 import Testing
 
@@ -30,9 +31,10 @@ struct FileOnDemandTests {
                 )
             case .engine:
                 EngineFetcher(
-                    source: ManifestSource(urls: [world.manifestURL]),
+                    target: StagingTarget(manifests: [world.manifestURL]),
                     options: options,
-                    logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+                    logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() },
+                    usesDaemon: false
                 )
             }
         return PackStore(containers: [world.container], fetcher: fetcher)

@@ -1,4 +1,5 @@
 import StageTesting
+import StagingService
 import Testing
 
 /// A resource of a publisher's server, and the command that asks for it.
@@ -79,6 +80,17 @@ enum FailureClass {
         case .wrong: resource == .manifest ? 11 : 22
         case .portal: 23
         case .late: 75
+        }
+    }
+
+    /// The kind of failure that the history of a run for an archive names.
+    var kind: StagingFailure.Kind {
+        switch self {
+        case .request: .transferFailed
+        case .refused: .transferRefused
+        case .wrong: .digestMismatch
+        case .portal: .captivePortal
+        case .late: .interrupted
         }
     }
 }

@@ -3,6 +3,7 @@ import StageControl
 import StageModel
 import StageSystem
 import StageTesting
+import StagingService
 import SystemPackage
 import Testing
 
@@ -212,7 +213,7 @@ struct MisbehaviourDaemonTests {
                 return
             }
             let message = problem?.message ?? ""
-            #expect(problem?.status == failure.status(for: .archive), "\(row): \(message)")
+            #expect(problem?.kind == failure.kind.rawValue, "\(row): \(message)")
             #expect(message.contains(words), "\(row): \(message)")
             #expect(message.contains("'http://"), "\(row): \(message)")
         }

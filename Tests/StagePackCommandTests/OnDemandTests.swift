@@ -7,6 +7,7 @@ import StageOnDemand
 import StagePack
 import StageTesting
 import StageTransfer
+import StagingService
 import SystemPackage
 import Testing
 import WallpaperStore
@@ -29,9 +30,10 @@ struct OnDemandTests {
             arguments: ["stagepack", "unpack-service"]
         )
         let fetcher = EngineFetcher(
-            source: ManifestSource(urls: [world.manifestURL]),
+            target: StagingTarget(manifests: [world.manifestURL]),
             options: options,
-            logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+            logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() },
+            usesDaemon: false
         )
         return PackStore(containers: [world.container], fetcher: fetcher)
     }

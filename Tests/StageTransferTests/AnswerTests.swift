@@ -173,6 +173,7 @@ import Testing
     @Test func anotherMethodIsReceivedFromItsFirstByteEachTime() async throws {
         var request = request()
         request.method = "POST"
+        request.isIdempotent = true
         server.answer(
             "/pack",
             with: .content(Self.content).cut(after: 290_000),
@@ -185,6 +186,19 @@ import Testing
         #expect(server.requests.map { $0["content-length"] } == ["0", "0"])
         let again = try await download(request, to: part)
         #expect(again.attempts == 1)
+    }
+
+    @Test(
+        arguments: ["POST", "PATCH"],
+        [Answer.status(503), .content(content).cut(after: 290_000)]
+    )
+    func whatIsNotIdempotentIsAskedOnce(method: String, answer: Answer) async throws {
+        var request = request()
+        request.method = method
+        request.mirrors.append(server.url("/other"))
+        server.answer("/pack", with: answer, .content(Self.content))
+        #expect(await failure(of: request, to: part, .impatient) != nil)
+        #expect(server.requests.count == 1)
     }
 
     @Test func headBringsNothing() async throws {

@@ -131,13 +131,27 @@ private func head(_ status: Int, _ lines: String...) -> ResponseHead {
         (head(404, "Content-Type: text/html"), .beginRefusal),
         (head(404, "Content-Encoding: br"), .encoded("br")),
         (head(511), .portal), (head(503), .retry(status: 503, after: nil)),
-        (head(300), .refuse(status: 300)), (head(204), .refuse(status: 204)),
+        (head(300), .beginRefusal), (head(204), .beginRefusal), (head(304), .beginRefusal),
+        (head(412), .beginRefusal), (head(206), .refuse(status: 206)),
         (head(200, "Content-Length: 7"), .wrongSize(7)),
     ])
     func aRefusalMayBeContent(head: ResponseHead, decision: Decision) {
         var rules = Self.whole
         rules.acceptsErrorResponses = true
         #expect(rules.judge(head) == decision)
+    }
+
+    @Test func aTransientAnswerIsContentWhereNoOtherAttemptFollows() {
+        var rules = Self.whole
+        rules.acceptsErrorResponses = true
+        rules.longestPause = .seconds(60)
+        let pause = head(503, "Retry-After: 59")
+        #expect(rules.judge(pause) == .retry(status: 503, after: .seconds(59)))
+        #expect(rules.judge(head(503, "Retry-After: 60")) == .beginRefusal)
+        rules.acceptsTransientResponses = true
+        #expect(rules.judge(pause) == .beginRefusal)
+        rules.acceptsErrorResponses = false
+        #expect(rules.judge(pause) == .retry(status: 503, after: .seconds(59)))
     }
 
     @Test func aRefusalOfARangeIsNoContent() {
@@ -175,18 +189,16 @@ private func head(_ status: Int, _ lines: String...) -> ResponseHead {
         (head(307, "Location: /there"), .redirect(to: "/there")),
         (head(308, "Location: /there"), .redirect(to: "/there")),
         (head(307), .malformed("status 307 without 'Location'")),
-        (head(400), .refuse(status: 400)),
-        (head(401), .refuse(status: 401)), (head(404), .refuse(status: 404)),
-        (head(412), .refuse(status: 412)), (head(416), .refuse(status: 416)),
-        (head(501), .refuse(status: 501)), (head(511), .portal),
+        (head(400), .begin), (head(401), .begin), (head(404), .begin), (head(412), .begin),
+        (head(416), .begin), (head(501), .begin), (head(511), .portal),
         (head(408), .retry(status: 408, after: nil)),
         (head(503, "Retry-After: 7"), .retry(status: 503, after: .seconds(7))),
     ])
     func anAnswerToAnUpload(head: ResponseHead, decision: Decision) {
-        #expect(ResponseRules().judgeUpload(head) == decision)
-        let accepting = ResponseRules(acceptsErrorResponses: true)
-        let isRefusal = decision == .refuse(status: head.status) && head.status >= 400
-        #expect(accepting.judgeUpload(head) == (isRefusal ? .beginRefusal : decision))
+        let rules = ResponseRules()
+        #expect(rules.judgeUpload(head, mayRepeat: true) == decision)
+        let isRetried = decision == .retry(status: head.status, after: head.pause)
+        #expect(rules.judgeUpload(head, mayRepeat: false) == (isRetried ? .begin : decision))
     }
 
     @Test(arguments: [

@@ -1,7 +1,9 @@
 import ArgumentParser
 import FoundationEssentials
 import StageModel
+import StagePack
 import StageSystem
+import StagingService
 import SystemPackage
 
 struct AppCommand: AsyncParsableCommand {
@@ -28,11 +30,14 @@ struct AppListCommand: StagePackSubcommand {
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         let folders = RegistrationFolders(environment: ProcessEnvironment.current)
-        let rows = try folders.applications().map { id in
-            do throws(CommandFailure) {
+        let applications = try CommandFailure.wrapping { () throws(StagingFailure) in
+            try folders.applications()
+        }
+        let rows = applications.map { id in
+            do throws(StagingFailure) {
                 return RegistrationReport(try folders.registration(of: id))
             } catch {
-                return RegistrationReport(id, error)
+                return RegistrationReport(id, CommandFailure(error))
             }
         }
         Console.print(RegistrationListing(applications: rows), asJSON: json)
@@ -53,7 +58,9 @@ struct AppShowCommand: StagePackSubcommand {
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         let folders = RegistrationFolders(environment: ProcessEnvironment.current)
-        let found = try folders.registration(named: id)
+        let found = try CommandFailure.wrapping { () throws(StagingFailure) in
+            try folders.registration(named: id)
+        }
         let text = String(decoding: found.value.json(), as: UTF8.self)
         if json {
             Console.print(RegistrationReport(found), asJSON: true)
@@ -87,10 +94,10 @@ struct AppValidateCommand: StagePackSubcommand {
     /// What is wrong with one file: that it cannot be read, or what it names.
     static func findings(_ path: FilePath) -> [RegistrationFinding] {
         let registration: Registration
-        do throws(CommandFailure) {
+        do throws(StagingFailure) {
             registration = try RegistrationFolders.read(path)
         } catch {
-            return [RegistrationFinding(file: path.string, finding: error.message)]
+            return [RegistrationFinding(file: path.string, finding: "\(error)")]
         }
         var texts: [String] = []
         let name = "\(registration.application).json"
@@ -121,7 +128,9 @@ struct AppRegisterCommand: StagePackSubcommand {
     var printsJSON: Bool { json }
 
     func perform() async throws(CommandFailure) -> ExitStatus {
-        let registration = try RegistrationFolders.read(FilePath(file))
+        let registration = try CommandFailure.wrapping { () throws(StagingFailure) in
+            try RegistrationFolders.read(FilePath(file))
+        }
         let folders = RegistrationFolders(environment: ProcessEnvironment.current)
         guard let folder = folders.folderForWriting else {
             throw .usage("no folder for registrations: set HOME or XDG_CONFIG_HOME")
@@ -140,7 +149,9 @@ struct AppRegisterCommand: StagePackSubcommand {
                 retry: .never
             )
         }
-        let found = try folders.registration(of: registration.application)
+        let found = try CommandFailure.wrapping { () throws(StagingFailure) in
+            try folders.registration(of: registration.application)
+        }
         Console.print(RegistrationReport(found), asJSON: json)
         return .success
     }

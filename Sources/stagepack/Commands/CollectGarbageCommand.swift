@@ -3,7 +3,9 @@ import FoundationEssentials
 import StageContainer
 import StageEngine
 import StageModel
+import StagePack
 import StageSystem
+import StagingService
 import SystemPackage
 
 struct CollectGarbageCommand: StagePackSubcommand {
@@ -69,7 +71,7 @@ struct CollectGarbageCommand: StagePackSubcommand {
             return .success
         }
         let container = try session.existingContainer(for: .makingRoom)
-        let quota = quota ?? session.quota(of: container.root.path)
+        let quota = quota ?? session.target.quota(of: container.root.path)
         let report = try await dryRun ? plan(container, quota) : collect(container, quota)
         Console.print(report, asJSON: json)
         guard let excess = report.excess else { return .success }
@@ -128,7 +130,7 @@ struct CollectGarbageCommand: StagePackSubcommand {
         do throws(StageError) {
             var retention = try Retention(container.reader)
             let evictions = retention.evict(retention.size - quota)
-            let gone = try await container.evictAndRemember(evictions)
+            let gone = try await container.evictAndRemember(evictions, Log.logger)
             report.add(gone)
             report.generations += gone.count { !$0.isOfPack }
             report.compare(try Retention(container.reader).size, with: quota)

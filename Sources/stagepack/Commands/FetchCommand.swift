@@ -1,6 +1,7 @@
 import ArgumentParser
 import StageEngine
 import StageModel
+import StagingService
 
 struct FetchCommand: StagePackSubcommand {
     static let configuration = CommandConfiguration(
@@ -34,13 +35,10 @@ struct FetchCommand: StagePackSubcommand {
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         let session = try Session(source, network)
-        if manifestOnly, session.isOffline { throw .offline("the manifest is asked for") }
-        let run = StagingRun(
-            session: session,
-            output: output,
-            wanted: .packs(Set(packs))
-        )
-        let body = { @Sendable () async throws(CommandFailure) in try await run.run() }
+        let run = try StagingRun(.named(Set(packs)), session, output)
+        let body = { @Sendable [manifestOnly] () async throws(CommandFailure) in
+            manifestOnly ? try await run.fetchManifests() : try await run.run()
+        }
         return try await stage(output, within: deadline?.duration, body) { reports in
             if output.json || !output.quiet {
                 Console.print(Listing(elements: reports), asJSON: output.json)

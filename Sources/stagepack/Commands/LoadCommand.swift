@@ -3,6 +3,7 @@ import StageEngine
 import StageModel
 import StagePack
 import StageSystem
+import StagingService
 import SystemPackage
 
 struct LoadCommand: StagePackSubcommand {
@@ -49,7 +50,7 @@ struct LoadCommand: StagePackSubcommand {
         }
         if let file { return try await fetch(file, session) }
         let id = pack
-        let run = StagingRun(session: session, output: output, wanted: .packs([id]))
+        let run = try StagingRun(.named([id]), session, output)
         let body = { @Sendable () async throws(CommandFailure) in try await run.run() }
         var container: String?
         var failure: FailureReport?
@@ -84,7 +85,7 @@ struct LoadCommand: StagePackSubcommand {
         _ file: ContentPath,
         _ session: Session
     ) async throws(CommandFailure) -> ExitStatus {
-        let run = StagingRun(session: session, output: output, wanted: .packs([pack]))
+        let run = try StagingRun(.named([pack]), session, output)
         let id = pack
         let (result, interruption) = await withInterruption(after: deadline?.duration) {
             () async -> Result<FilePath, CommandFailure> in

@@ -1,9 +1,11 @@
 import ArgumentParser
 import FoundationEssentials
 import StageModel
+import StagePack
 import StagePublish
 import StageSystem
 import StageTransfer
+import StagingService
 import SystemPackage
 
 struct ManifestLintCommand: StagePackSubcommand {
@@ -55,7 +57,7 @@ struct ManifestLintCommand: StagePackSubcommand {
     private func onlineFindings(_ bytes: [UInt8]) async throws(CommandFailure) -> [LintFinding] {
         let environment = ProcessEnvironment.current
         guard !network.isOffline, !NetworkOptions.isOffline(environment) else {
-            throw .offline("the servers are to be asked")
+            throw CommandFailure(.offline("the servers are to be asked"))
         }
         let configuration = try network.configuration(environment)
         // What is no manifest has been told already.

@@ -2,6 +2,7 @@ import ArgumentParser
 import FoundationEssentials
 import StageArchive
 import StageModel
+import StagePack
 import StagePublish
 import StageSystem
 import SystemPackage

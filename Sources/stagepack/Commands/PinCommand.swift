@@ -82,7 +82,7 @@ struct PinStatus: Codable, CustomStringConvertible {
 
     /// What holds the pack, as a fragment.
     var text: String {
-        Planner.PinnedVersion(version: version, rolledBackFrom: rolledBackFrom).text
+        "\(Planner.PinnedVersion(version: version, rolledBackFrom: rolledBackFrom))"
     }
 
     var description: String { "\(pack): \(text), since \(since.formatted(.iso8601))" }

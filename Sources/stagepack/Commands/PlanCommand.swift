@@ -1,6 +1,7 @@
 import ArgumentParser
 import StageEngine
 import StageModel
+import StagingService
 
 struct PlanCommand: StagePackSubcommand {
     static let configuration = CommandConfiguration(
@@ -23,13 +24,10 @@ struct PlanCommand: StagePackSubcommand {
     var printsJSON: Bool { output.json }
 
     func perform() async throws(CommandFailure) -> ExitStatus {
-        let run = StagingRun(
-            session: try Session(source, network),
-            output: output,
-            wanted: .event(event?.request, essentialOnly: essential),
-            isDryRun: true
-        )
-        let body = { @Sendable () async throws(CommandFailure) in try await run.run() }
+        let packs = StagingRequest.Packs.event(event?.request, essentialOnly: essential)
+        var run = try StagingRun(packs, try Session(source, network), output)
+        run.request.isDryRun = true
+        let body = { @Sendable [run] () async throws(CommandFailure) in try await run.run() }
         return try await stage(output, within: nil, body) { reports in
             Console.print(PlanReport(plans: reports), asJSON: output.json)
         }

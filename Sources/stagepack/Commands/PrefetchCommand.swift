@@ -3,6 +3,7 @@ import FoundationEssentials
 import StageEngine
 import StageModel
 import StageSystem
+import StagingService
 
 struct PrefetchCommand: StagePackSubcommand {
     static let configuration = CommandConfiguration(
@@ -69,7 +70,7 @@ struct PrefetchCommand: StagePackSubcommand {
             let status = await run.run()
             return strict ? status : .success
         }
-        let wanted = StagingRun.Wanted.event(event?.request, essentialOnly: essential)
+        let wanted = StagingRequest.Packs.event(event?.request, essentialOnly: essential)
         let sessions = try sessions()
         let output = output
         let body = { @Sendable () async throws(CommandFailure) in
@@ -88,7 +89,10 @@ struct PrefetchCommand: StagePackSubcommand {
             return [Result.catching { () throws(CommandFailure) in try Session(source, network) }]
         }
         let folders = RegistrationFolders(environment: ProcessEnvironment.current)
-        return try folders.applications().map { id in
+        let applications = try CommandFailure.wrapping { () throws(StagingFailure) in
+            try folders.applications()
+        }
+        return applications.map { id in
             Result.catching { () throws(CommandFailure) in try Session(id, source, network) }
         }
     }
@@ -102,14 +106,14 @@ enum ApplicationRuns {
     ///   others were staged, each of which is told when it happens.
     static func run(
         _ sessions: [Result<Session, CommandFailure>],
-        _ wanted: StagingRun.Wanted,
+        _ packs: StagingRequest.Packs,
         _ output: OutputOptions
     ) async throws(CommandFailure) -> [StagingReport] {
         var reports: [StagingReport] = []
         var failures: [CommandFailure] = []
         for session in sessions {
             do throws(CommandFailure) {
-                let run = StagingRun(session: try session.get(), output: output, wanted: wanted)
+                let run = try StagingRun(packs, try session.get(), output)
                 reports += try await run.run()
             } catch {
                 failures.append(error)
@@ -128,7 +132,7 @@ enum ApplicationRuns {
 
 extension Result {
     /// What `body` returns or throws.
-    fileprivate static func catching(_ body: () throws(Failure) -> Success) -> Self {
+    static func catching(_ body: () throws(Failure) -> Success) -> Self {
         do throws(Failure) {
             return .success(try body())
         } catch {

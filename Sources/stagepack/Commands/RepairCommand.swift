@@ -1,6 +1,7 @@
 import ArgumentParser
 import StageEngine
 import StageModel
+import StagingService
 
 struct RepairCommand: StagePackSubcommand {
     static let configuration = CommandConfiguration(
@@ -26,7 +27,7 @@ struct RepairCommand: StagePackSubcommand {
             if !output.quiet { Console.print(Listing(elements: reports), asJSON: output.json) }
             return .success
         }
-        let run = StagingRun(session: session, output: output, wanted: .repair(damaged))
+        let run = try StagingRun(.damaged(damaged), session, output)
         let body = { @Sendable () async throws(CommandFailure) in try await run.run() }
         return try await stage(output, within: nil, body) { reports in
             if output.json || !output.quiet {

@@ -4,6 +4,7 @@ import StageContainer
 import StageEngine
 import StageModel
 import StageSystem
+import StagingService
 import SystemPackage
 
 struct SimulateCommand: StagePackSubcommand {
@@ -59,7 +60,9 @@ struct SimulateCommand: StagePackSubcommand {
     }
 
     func perform() async throws(CommandFailure) -> ExitStatus {
-        let folder = try TemporaryFolder.make()
+        let folder = try CommandFailure.wrapping { () throws(StagingFailure) in
+            try TemporaryFolder.make(logger: Log.logger)
+        }
         defer { folder.remove() }
         var network = network
         if fault == .noNetwork { network.isOffline = true }
@@ -86,7 +89,10 @@ struct SimulateCommand: StagePackSubcommand {
         source.container = path.appending("container")
         source.applicationVersion = nil
         guard let registration else { return try Session(source, network) }
-        return Session(try RegistrationFolders.read(FilePath(registration)), source, network)
+        let read = try CommandFailure.wrapping { () throws(StagingFailure) in
+            try RegistrationFolders.read(FilePath(registration))
+        }
+        return Session(read, source, network)
     }
 
     /// What is run: for a plan once, and to stage an update, an installation before.
@@ -97,27 +103,18 @@ struct SimulateCommand: StagePackSubcommand {
         let (request, essential, output, stage) = (event.request, essential, output, stage)
         let isOutOfSpace = fault == .noSpace
         return { () async throws(CommandFailure) -> [StagingReport] in
-            var run = StagingRun(
-                session: session,
-                output: output,
-                wanted: .event(request, essentialOnly: essential)
-            )
-            run.role = .trial
+            let packs = StagingRequest.Packs.event(request, essentialOnly: essential)
+            var run = try StagingRun(packs, session, output)
+            run.request.usesDaemon = false
             guard stage else {
-                run.isDryRun = true
-                run.assumptions = StagingRun.Assumptions(
-                    isInstalled: request != .install,
-                    freeSpace: isOutOfSpace ? .zero : nil
-                )
+                run.request.isDryRun = true
+                run.request.assumptions.isInstalled = request != .install
+                run.request.assumptions.freeSpace = isOutOfSpace ? .zero : nil
                 return try await run.run()
             }
             if request != .install {
-                var before = StagingRun(
-                    session: session,
-                    output: output,
-                    wanted: .event(.install, essentialOnly: false)
-                )
-                before.role = .trial
+                var before = run
+                before.request.packs = .event(.install, essentialOnly: false)
                 _ = try await before.run()
             }
             return try await run.run()

@@ -7,6 +7,7 @@ import StageControl
 import StageEngine
 import StageModel
 import StageSystem
+import StagingService
 import Synchronization
 import SystemPackage
 
@@ -30,9 +31,9 @@ struct StagingWorkerCommand: StagePackSubcommand {
             await Self.carryOut(order, voice)
         }
         guard interruption == nil, let end else { return .interrupted }
-        var update = StagingUpdate()
-        update.end = end
-        voice.say(update)
+        var message = WorkerMessage()
+        message.end = end
+        voice.say(message)
         return .success
     }
 
@@ -49,35 +50,42 @@ struct StagingWorkerCommand: StagePackSubcommand {
     }
 
     private static func carryOut(_ order: StagingOrder, _ voice: WorkerVoice) async -> StagingEnd? {
-        do throws(CommandFailure) {
-            var run = StagingRun(
-                session: try session(order),
-                output: try parsed(OutputOptions.self, ["--quiet", "--progress", "none"]),
-                wanted: try wanted(order)
-            )
-            run.role = .worker { voice.tell($0) }
-            let reports = try await run.run()
-            return StagingEnd(of: reports.flatMap(\.failures))
+        do throws(StagingFailure) {
+            let request = try request(order)
+            let service = StagingService(request, logger: Log.logger) { voice.tell($0) }
+            return StagingEnd(of: try await service.stage().flatMap(\.failures))
         } catch {
-            return StagingEnd(of: [FailureReport(error)])
+            return StagingEnd(of: [error])
         }
     }
 
-    private static func session(_ order: StagingOrder) throws(CommandFailure) -> Session {
-        var arguments: [String] = []
-        if let application = order.application { arguments += ["--app", application] }
-        for url in order.manifests ?? [] { arguments += ["--manifest", url] }
-        if let container = order.container { arguments += ["--container", container] }
-        if let version = order.applicationVersion {
-            arguments += ["--application-version", version]
+    private static func request(_ order: StagingOrder) throws(StagingFailure) -> StagingRequest {
+        var target = StagingTarget(manifests: order.manifests ?? [])
+        if let application = order.application {
+            target = try StagingTarget(registered: try id(application))
         }
-        return try Session(
-            try parsed(SourceOptions.self, arguments),
-            try parsed(NetworkOptions.self, [])
-        )
+        target.container = order.container.map { FilePath($0) }
+        target.applicationVersion = order.applicationVersion
+        do throws(CommandFailure) {
+            let network = try parsed(NetworkOptions.self, [])
+            var request = try Session(target, network: network).request(try packs(order))
+            request.usesDaemon = false
+            return request
+        } catch {
+            throw .invalidRequest("the daemon's order: \(error.message)")
+        }
     }
 
-    private static func wanted(_ order: StagingOrder) throws(CommandFailure) -> StagingRun.Wanted {
+    private static func id(_ text: String) throws(StagingFailure) -> ApplicationID {
+        do throws(ValueError) {
+            return try ApplicationID(text)
+        } catch {
+            throw .invalidRequest("the daemon's order: \(error)")
+        }
+    }
+
+    private static func packs(_ order: StagingOrder) throws(CommandFailure) -> StagingRequest.Packs
+    {
         do throws(ValueError) {
             guard let packs = order.packs else {
                 let event = order.event.flatMap(ContentRequest.init(rawValue:))
@@ -85,9 +93,9 @@ struct StagingWorkerCommand: StagePackSubcommand {
             }
             var ids: Set<PackID> = []
             for text in packs { ids.insert(try PackID(text)) }
-            return order.isRepair ?? false ? .repair(ids) : .packs(ids)
+            return order.isRepair ?? false ? .damaged(ids) : .named(ids)
         } catch {
-            throw .usage("the daemon's order: \(error)")
+            throw .usage("\(error)")
         }
     }
 
@@ -98,7 +106,7 @@ struct StagingWorkerCommand: StagePackSubcommand {
         do {
             return try type.parse(arguments)
         } catch {
-            throw .usage("the daemon's order: \(type.message(for: error))")
+            throw .usage(type.message(for: error))
         }
     }
 }
@@ -106,30 +114,41 @@ struct StagingWorkerCommand: StagePackSubcommand {
 /// The worker's end of the connection to the daemon.
 private final class WorkerVoice: Sendable {
     private let channel: MessageSocket
-    private let lastTime = Mutex<ContinuousClock.Instant?>(nil)
+    private let state = Mutex(State())
     /// Whether the worker was told to end because the daemon has.
     private let hasGivenUp = Mutex(false)
+
+    private struct State {
+        var progress: StagingProgress?
+        var lastTime: ContinuousClock.Instant?
+    }
 
     init(_ channel: MessageSocket) { self.channel = channel }
 
     /// Tells of the progress, a few times a second.
-    func tell(_ progress: StagingProgress) {
-        let now = ContinuousClock.now
-        let isDue = lastTime.withLock { last in
-            guard last.map({ now - $0 >= .milliseconds(250) }) ?? true else { return false }
-            last = now
-            return true
+    func tell(_ update: StagingUpdate) {
+        let message = state.withLock { state -> WorkerMessage? in
+            switch update {
+            case .began(let plan): state.progress = StagingProgress(plan)
+            case .pack(let id, let event): state.progress?.apply(event, to: id)
+            default: return nil
+            }
+            let now = ContinuousClock.now
+            guard let progress = state.progress,
+                state.lastTime.map({ now - $0 >= .milliseconds(250) }) ?? true
+            else { return nil }
+            state.lastTime = now
+            var message = WorkerMessage()
+            message.bytesReceived = progress.received
+            message.bytesExpected = progress.downloadSize
+            return message
         }
-        guard isDue else { return }
-        var update = StagingUpdate()
-        update.bytesReceived = progress.received
-        update.bytesExpected = progress.downloadSize
-        say(update)
+        if let message { say(message) }
     }
 
-    func say(_ update: StagingUpdate) {
+    func say(_ message: WorkerMessage) {
         do {
-            try channel.send(Array(try ControlFormat.encode(update)))
+            try channel.send(Array(try ControlFormat.encode(message)))
         } catch {
             // The daemon has ended: the next daemon starts a worker of its own, so this one ends.
             Log.logger.debug("The daemon was not told", metadata: ["error": "\(error)"])

@@ -3,6 +3,7 @@ import FoundationEssentials
 import StageContainer
 import StageModel
 import StageSystem
+import StagingService
 import SystemPackage
 
 struct StatusCommand: StagePackSubcommand {

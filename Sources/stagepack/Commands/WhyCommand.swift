@@ -3,7 +3,9 @@ import FoundationEssentials
 import StageContainer
 import StageControl
 import StageModel
+import StagePack
 import StageSystem
+import StagingService
 import SystemPackage
 
 struct WhyCommand: StagePackSubcommand {
@@ -28,7 +30,7 @@ struct WhyCommand: StagePackSubcommand {
         let session = try Session(source)
         var reports: [HistoryReport] = []
         for path in try containers(session) {
-            reports += try Self.reports(at: path, session.registration?.application, pack)
+            reports += try Self.reports(at: path, session.target.registration?.application, pack)
         }
         let transfers = await waitingTransfers()
         if let pack, reports.isEmpty, transfers.isEmpty {
@@ -61,9 +63,12 @@ struct WhyCommand: StagePackSubcommand {
     /// The container that the options name, or those of all registered applications.
     private func containers(_ session: Session) throws(CommandFailure) -> [FilePath] {
         if let path = session.knownContainer { return [path] }
-        let folders = RegistrationFolders(environment: session.environment)
+        let folders = RegistrationFolders(environment: session.target.environment)
+        let applications = try CommandFailure.wrapping { () throws(StagingFailure) in
+            try folders.applications()
+        }
         var paths: [FilePath] = []
-        for id in try folders.applications() {
+        for id in applications {
             do throws(CommandFailure) {
                 let path = try Session(id, source, nil).knownContainer
                 if let path, !paths.contains(path) { paths.append(path) }
@@ -134,7 +139,7 @@ struct HistoryReport: Codable {
     var request: ContentRequest?
     var isEssentialOnly: Bool
     /// Why the last run had no manifest, or not the server's, or no answer of the extension.
-    var problem: StagingHistory.Problem?
+    var problem: FailureReport?
     /// The event of which packs are still missing: the next periodic run completes it.
     var pending: ContentRequest?
     /// When the application was seen to have loaded a pack; restrictions bind until then.
@@ -151,7 +156,7 @@ struct HistoryReport: Codable {
         var source: String?
         /// How many runs in a row could not stage it.
         var failures: Int
-        var problem: StagingHistory.Problem?
+        var problem: FailureReport?
         /// What holds the pack now.
         var pin: PinStatus?
     }
@@ -164,7 +169,7 @@ struct HistoryReport: Codable {
         lastRun = history.lastRun.map { Self.date($0.endedAt) }
         request = history.lastRun?.request
         isEssentialOnly = history.lastRun?.isEssentialOnly ?? false
-        problem = history.lastRun?.problem
+        problem = history.lastRun?.problem.map(FailureReport.init)
         pending = history.pending
         firstLoaded = history.firstLoadedAt.map(Self.date)
         packs = history.packs.map { entry in
@@ -172,12 +177,12 @@ struct HistoryReport: Codable {
                 id: entry.id,
                 version: entry.version,
                 decided: Self.date(entry.decidedAt),
-                outcome: entry.outcome,
-                rule: entry.rule,
-                reason: entry.reason,
+                outcome: entry.outcome.rawValue,
+                rule: entry.rule.text,
+                reason: entry.reason.text,
                 source: entry.source,
                 failures: entry.failures,
-                problem: entry.problem
+                problem: entry.problem.map(FailureReport.init)
             )
         }
     }
@@ -236,8 +241,37 @@ extension HistoryReport.Entry: CustomStringConvertible {
         return lines.joined(separator: "\n")
     }
 
-    private func again(_ problem: StagingHistory.Problem) -> String {
-        problem.retry == CommandFailure.Retry.never.rawValue
-            ? "not without a change" : "in the next run"
+    private func again(_ problem: FailureReport) -> String {
+        problem.retry == .never ? "not without a change" : "in the next run"
+    }
+}
+
+extension StagingHistory.Rule {
+    /// The rule for a person, as a fragment.
+    fileprivate var text: String {
+        switch self {
+        case .policy(let name, let event, let isEssentialOnly):
+            "policy '\(name)' at '\(event.rawValue)'"
+                + (isEssentialOnly ? ", essential packs only" : "")
+        case .name: "asked for by name"
+        case .repair: "asked for by 'repair'"
+        }
+    }
+}
+
+extension FailureReport {
+    /// Creates the report of a failure that is remembered; a code of another version of this program has no
+    /// words.
+    fileprivate init(_ problem: StagingHistory.Problem) {
+        let advice = problem.advice.flatMap(StagingAdvice.init(rawValue:))
+        let kind = StagingFailure.Kind(rawValue: problem.kind)
+        self.init(
+            CommandFailure(
+                status: kind.map { ExitStatus($0) } ?? .unfinished,
+                message: problem.message,
+                hint: advice?.text(after: problem.retryAfter.map { .seconds($0) }),
+                retry: RetryAdvice(rawValue: problem.retry) ?? .later
+            )
+        )
     }
 }

@@ -1,5 +1,8 @@
 import ArgumentParser
+import FoundationEssentials
+import StageModel
 import StageSystem
+import StageTransfer
 import SystemPackage
 
 /// Where the packs are described, and where they are kept.
@@ -48,6 +51,30 @@ struct SourceOptions: ParsableArguments {
             throw ValidationError("expected a path in UTF-8, found the working directory's")
         }
         return path
+    }
+
+    /// The URLs of `--manifest`; a path is taken for the file of that name.
+    var manifestURLs: [String] {
+        get throws(CommandFailure) {
+            var urls: [String] = []
+            for text in manifest {
+                if text.contains("://") {
+                    let shown = text.withoutUser
+                    guard shown == text else {
+                        throw .usage(
+                            "--manifest: expected a URL without a user's name and password, found "
+                                + "'\(shown.forDisplay())': pass them with --netrc-file"
+                        )
+                    }
+                    urls.append(text)
+                } else if FileStatus.exists(FilePath(text)) {
+                    urls.append(URL(filePath: text).absoluteURL.absoluteString)
+                } else {
+                    throw .usage("--manifest: expected a URL, found '\(text.forDisplay())'")
+                }
+            }
+            return urls
+        }
     }
 
     mutating func validate() throws {

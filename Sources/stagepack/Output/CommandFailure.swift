@@ -1,5 +1,7 @@
 import Glibc
 import StageModel
+import StagePack
+import StagingService
 
 /// A failure as the user is told: what, where, and the one thing to do.
 struct CommandFailure: Error, Equatable {
@@ -9,17 +11,10 @@ struct CommandFailure: Error, Equatable {
     var message: String
     /// The one thing to do, if there is one.
     var hint: String?
-    /// When trying again makes sense: `now`, `later` or `never`.
-    var retry: Retry
+    /// When trying again makes sense.
+    var retry: RetryAdvice
     /// The server that was waited for, if that is not in the message: a fragment.
     var place: String?
-
-    /// When trying again makes sense.
-    enum Retry: String, Codable {
-        case now
-        case later
-        case never
-    }
 }
 
 extension CommandFailure {
@@ -43,7 +38,7 @@ struct FailureReport: Codable, Equatable {
     /// The one thing to do, if there is one.
     var hint: String?
     /// When trying again makes sense.
-    var retry: CommandFailure.Retry
+    var retry: RetryAdvice
     /// The exit status that stands for the failure.
     var status: Int32
 
@@ -53,4 +48,6 @@ struct FailureReport: Codable, Equatable {
         retry = failure.retry
         status = failure.status.rawValue
     }
+
+    init(_ failure: StagingFailure) { self.init(CommandFailure(failure)) }
 }

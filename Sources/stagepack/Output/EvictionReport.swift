@@ -31,54 +31,23 @@ struct EvictionReport: Codable, CustomStringConvertible {
         version = stored.name.content?.version
         generation = stored.name.description
         size = stored.size
-        reason =
-            switch eviction.reason {
-            case .obsolete: "obsolete"
-            case .previous: "previous"
-            case .onDemand: "onDemand"
-            case .prefetch: "prefetch"
-            }
+        reason = eviction.reason.rawValue
         lastUsed = Date(timeIntervalSince1970: Double(stored.lastUsed))
-        text = eviction.explanation
+        text = eviction.reason.text(stored.lastUsed)
     }
 
     var description: String { "\(pack) \(version ?? 0) (\(size), \(text))" }
 }
 
-extension Eviction {
-    /// Why it goes, as a fragment.
-    var explanation: String {
-        let date = Date(timeIntervalSince1970: Double(generation.lastUsed)).formatted(.iso8601)
-        return switch reason {
+extension EvictionReason {
+    /// The reason for a person, as a fragment; `lastUsed` is in seconds since 1970.
+    func text(_ lastUsed: Int64) -> String {
+        let date = Date(timeIntervalSince1970: Double(lastUsed)).formatted(.iso8601)
+        return switch self {
         case .obsolete: "an obsolete generation"
         case .previous: "the previous generation"
         case .onDemand: "policy 'onDemand', last used \(date)"
         case .prefetch: "policy 'prefetch', last used \(date)"
-        }
-    }
-}
-
-extension StagingReport {
-    /// Says what is gone in the place of what was to go.
-    mutating func settle(_ gone: [Eviction]) {
-        evicted = nil
-        for index in packs.indices where packs[index].outcome == .evicted {
-            packs[index].outcome = .present
-            packs[index].reason = "staged, and in use since it was to make room"
-        }
-        add(gone)
-    }
-
-    /// Adds what is gone.
-    mutating func add(_ gone: [Eviction]) {
-        guard !gone.isEmpty else { return }
-        evicted = (evicted ?? []) + gone.map(EvictionReport.init)
-        for eviction in gone where eviction.isOfPack {
-            guard let index = packs.firstIndex(where: { $0.id == eviction.generation.id }) else {
-                continue
-            }
-            packs[index].outcome = .evicted
-            packs[index].reason = eviction.explanation
         }
     }
 }

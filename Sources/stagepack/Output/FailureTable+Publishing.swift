@@ -1,5 +1,6 @@
 import StageArchive
 import StageModel
+import StagePack
 import StagePublish
 import StageSystem
 import SystemPackage

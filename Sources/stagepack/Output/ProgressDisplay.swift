@@ -1,32 +1,82 @@
 import FoundationEssentials
 import Glibc
+import StageControl
 import StageEngine
 import StageModel
 import StagePack
+import StageSystem
+import StagingService
 import Synchronization
 
-/// Shows the progress of staging on standard error, in the style that was asked for.
-final class ProgressDisplay: Sendable {
+/// Shows on standard error what happens while packs are staged, in the style that was asked for.
+final class StagingDisplay: Sendable {
+    private let options: OutputOptions
+    private let display = Mutex<ProgressDisplay?>(nil)
+
+    /// Creates a display that shows nothing yet.
+    init(_ options: OutputOptions) { self.options = options }
+
+    /// Shows what happened; may be called from any thread.
+    func take(_ update: StagingUpdate) {
+        switch update {
+        case .manifest(let event): ManifestProgress.tell(event, options)
+        case .began(let plan):
+            let new = ProgressDisplay(plan, options: options)
+            display.withLock { $0 = new }
+        case .pack(let id, let event): display.withLock { $0 }?.take(id, event)
+        case .ended: display.withLock { $0.take() }?.end()
+        case .held(let reasons):
+            guard !options.quiet, options.progress != .none else { return }
+            Console.note("waiting: \(reasons.map(\.text).joined(separator: "; "))")
+        case .leftToDaemon(let task):
+            guard !options.quiet, !options.json else { return }
+            Console.note("the daemon goes on with it; 'stagepack cancel \(task)' ends it")
+        case .cancelled:
+            guard !options.json else { return }
+            Console.note("it was cancelled with 'stagepack cancel'")
+        }
+    }
+}
+
+/// Shows the progress of the packs of a plan.
+private final class ProgressDisplay: Sendable {
     private let style: OutputOptions.ProgressStyle
-    private let observer: (@Sendable (StagingProgress) -> Void)?
     private let state: Mutex<State>
+    /// Held while bars are written, which takes as long as a terminal makes it take.
+    private let output = Mutex<Void>(())
+    /// Draws bars ten times a second.
+    private let drawing: Mutex<Task<Void, Never>?>
 
     private struct State {
         var progress: StagingProgress
         var rate = TransferRate()
         var drawnLines = 0
         var lastReport = 0.0
+        var hasEnded = false
     }
 
-    /// Creates a display of a plan's progress; `auto` is resolved here, and `observer` told besides.
-    init(
-        _ plan: Plan,
-        _ options: OutputOptions,
-        _ observer: (@Sendable (StagingProgress) -> Void)?
-    ) {
-        self.observer = observer
+    /// Creates a display of a plan's progress; `auto` is resolved here.
+    init(_ plan: Plan, options: OutputOptions) {
         style = Self.resolve(options)
         state = Mutex(State(progress: StagingProgress(plan)))
+        drawing = Mutex(nil)
+        guard style == .bars else { return }
+        let task = Task { [weak self] in
+            // A run that ends within a moment needs no bar.
+            var pause = Duration.milliseconds(300)
+            // Cancelled: everything has ended.
+            while (try? await Task.sleep(for: pause)) != nil {
+                await withBlockingThread { [weak self] in self?.draw(isLast: false) }
+                pause = .milliseconds(100)
+            }
+        }
+        drawing.withLock { $0 = task }
+    }
+
+    /// Removes the bars.
+    func end() {
+        drawing.withLock { $0.take() }?.cancel()
+        draw(isLast: true)
     }
 
     private static func resolve(_ options: OutputOptions) -> OutputOptions.ProgressStyle {
@@ -35,15 +85,10 @@ final class ProgressDisplay: Sendable {
         return Console.isInteractive ? .bars : .lines
     }
 
-    /// The progress of each pack.
-    var packs: [PackProgress] { state.withLock { $0.progress.packs } }
-
     /// Takes note of an event, and shows it where the style has a line for it.
     func take(_ id: PackID, _ event: StagingEvent) {
         let lines = state.withLock { state -> [String] in
             state.progress.apply(event, to: id)
-            // Under the lock, so that what is told comes in order.
-            observer?(state.progress)
             switch style {
             case .lines: return Self.line(for: event, id).map { [$0] } ?? []
             case .json: return Self.jsonLine(&state, id, event).map { [$0] } ?? []
@@ -53,49 +98,31 @@ final class ProgressDisplay: Sendable {
         for line in lines { Console.note(line) }
     }
 
-    /// Runs `body` and draws bars ten times a second until it returns.
-    func whileShown<Result: Sendable>(
-        _ body: @Sendable () async -> Result
-    ) async -> Result {
-        guard style == .bars else { return await body() }
-        return await withTaskGroup(of: Void.self) { group in
-            group.addTask { await self.drawRepeatedly() }
-            let result = await body()
-            group.cancelAll()
-            await group.waitForAll()
-            draw(isLast: true)
-            return result
-        }
-    }
-
-    private func drawRepeatedly() async {
-        // What ends within a moment needs no bar.
-        do {
-            try await Task.sleep(for: .milliseconds(300))
-            while true {
-                draw(isLast: false)
-                try await Task.sleep(for: .milliseconds(100))
-            }
-        } catch {
-            // Cancelled: everything has ended.
-        }
-    }
-
     private func draw(isLast: Bool) {
-        let text = state.withLock { state -> String in
-            state.rate.sample(state.progress.transferred, at: Date().timeIntervalSince1970)
-            var text = state.drawnLines > 0 ? "\u{1B}[\(state.drawnLines)A" : ""
-            guard !isLast else {
-                defer { state.drawnLines = 0 }
-                return state.drawnLines > 0 ? text + "\u{1B}[J" : ""
+        // The state is not held while a terminal is written to, which may stand still.
+        output.withLock { _ in
+            let text = state.withLock { state -> String in
+                guard !state.hasEnded else { return "" }
+                state.hasEnded = isLast
+                return Self.drawing(&state, isLast: isLast)
             }
-            let lines = ProgressBars(columns: Console.columns).lines(state.progress, state.rate)
-            for line in lines { text += "\u{1B}[2K\(line)\n" }
-            text += "\u{1B}[J"
-            state.drawnLines = lines.count
-            return text
+            if !text.isEmpty { Console.write(text, to: STDERR_FILENO) }
         }
-        if !text.isEmpty { Console.write(text, to: STDERR_FILENO) }
+    }
+
+    /// The text that draws the bars over those before, or removes them.
+    private static func drawing(_ state: inout State, isLast: Bool) -> String {
+        state.rate.sample(state.progress.transferred, at: Date().timeIntervalSince1970)
+        var text = state.drawnLines > 0 ? "\u{1B}[\(state.drawnLines)A" : ""
+        guard !isLast else {
+            defer { state.drawnLines = 0 }
+            return state.drawnLines > 0 ? text + "\u{1B}[J" : ""
+        }
+        let lines = ProgressBars(columns: Console.columns).lines(state.progress, state.rate)
+        for line in lines { text += "\u{1B}[2K\(line)\n" }
+        text += "\u{1B}[J"
+        state.drawnLines = lines.count
+        return text
     }
 
     private static func line(for event: StagingEvent, _ id: PackID) -> String? {

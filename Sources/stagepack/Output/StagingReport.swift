@@ -3,6 +3,8 @@ import StageControl
 import StageEngine
 import StageModel
 import StageSystem
+import StagingService
+import SystemPackage
 
 /// What a command that stages packs prints: what was decided and done with each pack.
 struct StagingReport: Codable {
@@ -27,39 +29,17 @@ struct StagingReport: Codable {
     /// Why the stored manifest was used instead of the server's.
     var manifestProblem: FailureReport?
 
-    init(container: String, manifest: Manifest, plan: Plan) {
-        self.container = container
-        application = manifest.application
-        revision = manifest.revision
-        // Of a run for packs by name nobody wants to hear of thousands of others.
-        packs = plan.entries.filter { $0.decision != .leave(.notSelected) }.map(PackReport.init)
-        if !plan.evictions.isEmpty { evicted = plan.evictions.map(EvictionReport.init) }
-    }
-
-    /// Adds how each pack ended.
-    mutating func add(_ staged: StagedPacks) {
-        settle(staged.evicted)
-        for index in packs.indices {
-            if let holds = staged.waiting[packs[index].id] {
-                packs[index].outcome = .waiting
-                packs[index].reason = holds.map(\.reason.text).joined(separator: "; ")
-            }
-            guard let outcome = staged.outcomes[packs[index].id] else { continue }
-            packs[index].add(outcome)
-            transferred += packs[index].transferred ?? .zero
-        }
-        add(staged.progress)
-    }
-
-    /// Adds what was being received for packs that were interrupted.
-    private mutating func add(_ progress: [PackProgress]) {
-        for pack in progress {
-            guard let index = packs.firstIndex(where: { $0.id == pack.id }),
-                packs[index].error?.status == ExitStatus.interrupted.rawValue
-            else { continue }
-            packs[index].source = pack.source
-            packs[index].transferred = max(.zero, pack.received - pack.reused)
-        }
+    init(_ result: StagingResult) {
+        container = result.container.string
+        application = result.application
+        revision = result.revision
+        packs = result.packs.map(PackReport.init)
+        transferred = result.transferred
+        removed = result.removed
+        if !result.evicted.isEmpty { evicted = result.evicted.map(EvictionReport.init) }
+        files = result.files.map { $0.map(FileReport.init) }
+        extensionProblem = result.extensionProblem.map(FailureReport.init)
+        manifestProblem = result.manifestProblem.map(FailureReport.init)
     }
 
     /// Tells of the packs that were interrupted that it was the deadline that did it.
@@ -76,17 +56,7 @@ struct StagingReport: Codable {
         }
     }
 
-    /// Marks the packs that would be staged as failed: without the network there is nothing to try.
-    mutating func refuseOffline() {
-        for index in packs.indices where packs[index].outcome == .planned {
-            packs[index].outcome = .failed
-            packs[index].error = FailureReport(
-                .offline("pack '\(packs[index].id)': it is not here")
-            )
-        }
-    }
-
-    /// The packs that ought to be staged and are not.
+    /// The failures of packs and files that should be here, and the extension's.
     var failures: [FailureReport] {
         [extensionProblem].compactMap(\.self) + packs.compactMap(\.error)
             + (files ?? []).compactMap(\.error)
@@ -95,28 +65,10 @@ struct StagingReport: Codable {
 
 /// What was decided and done with one pack.
 struct PackReport: Codable {
-    /// How a pack ended.
-    enum Outcome: String, Codable {
-        /// It will be staged: a plan.
-        case planned
-        /// It was fetched and published.
-        case staged
-        /// It was there.
-        case present
-        /// Nothing was done.
-        case left
-        /// It could not be staged.
-        case failed
-        /// The daemon has it staged when network and power are such as it waits for.
-        case waiting
-        /// It was staged, and went to make room, or would go: a plan.
-        case evicted
-    }
-
     var id: PackID
     var version: Int
     var policy: String
-    var outcome: Outcome
+    var outcome: PackOutcome
     var reason: String
     var downloadSize: ByteCount
     var installedSize: ByteCount
@@ -125,86 +77,70 @@ struct PackReport: Codable {
     var source: String?
     var error: FailureReport?
 
-    init(_ entry: Plan.Entry) {
-        id = entry.pack.id
-        version = entry.pack.version
-        policy = entry.pack.policy.name
-        downloadSize = entry.pack.downloadSize
-        installedSize = entry.pack.installedSize
-        reason = entry.decision.explanation
-        switch entry.decision {
-        case .stage: outcome = .planned
-        case .leave(.upToDate): outcome = .present
-        case .leave: outcome = .left
-        case .evict: outcome = .evicted
-        case .refuse(let refusal):
-            outcome = .failed
-            error = FailureReport(CommandFailure(refusal, pack: id))
-        }
-    }
-
-    mutating func add(_ outcome: StagingOutcome) {
-        switch outcome {
-        case .staged(let figures):
-            self.outcome = .staged
-            transferred = figures.transferred
-            reused = figures.reused
-            source = figures.source
-        case .alreadyStaged:
-            self.outcome = .present
-            reason = "another process staged it meanwhile"
-        case .failed(let error):
-            self.outcome = .failed
-            self.error = FailureReport(CommandFailure(error, pack: id))
-        }
+    init(_ result: PackResult) {
+        id = result.id
+        version = result.pack.version
+        policy = result.pack.policy.name
+        outcome = result.outcome
+        reason = result.reason.text
+        downloadSize = result.pack.downloadSize
+        installedSize = result.pack.installedSize
+        transferred = result.transferred
+        reused = result.reused
+        source = result.source
+        error = result.failure.map(FailureReport.init)
     }
 }
 
-extension DownloadPolicy {
-    /// The name of the policy in a manifest.
-    var name: String {
-        switch self {
-        case .essential: "essential"
-        case .prefetch: "prefetch"
-        case .onDemand: "onDemand"
-        }
+/// The outcome of a file that an extension asked for.
+struct FileReport: Codable {
+    var identifier: String
+    var url: String
+    var size: ByteCount
+    var isEssential: Bool
+    var outcome: PackOutcome
+    var error: FailureReport?
+
+    init(_ result: FileResult) {
+        identifier = result.identifier
+        url = result.url
+        size = result.size
+        isEssential = result.isEssential
+        outcome = result.outcome
+        error = result.failure.map(FailureReport.init)
     }
 }
 
-extension Planner.PinnedVersion {
-    /// What holds the pack, as a fragment.
+extension StagingReason {
+    /// The reason for a person, as a fragment.
     var text: String {
-        let rollback = rolledBackFrom.map { ", rolled back from version \($0)" } ?? ""
-        return "pinned to version \(version)\(rollback)"
-    }
-}
-
-extension Plan.Decision {
-    /// Why the decision was taken, as a fragment.
-    var explanation: String {
         switch self {
-        case .stage(.missing): "not staged yet"
-        case .stage(.outdated(let version)): "version \(version) is staged"
-        case .stage(.contentChanged): "other content is staged under this version"
-        case .stage(.repair): "what is staged is damaged"
-        case .leave(.upToDate): "staged and up to date"
-        case .leave(.onDemand): "fetched when the application asks for it"
-        case .leave(.otherEvents(let events)):
+        case .missing: "not staged yet"
+        case .outdated(let version): "version \(version) is staged"
+        case .contentChanged: "other content is staged under this version"
+        case .damaged: "what is staged is damaged"
+        case .upToDate: "staged and up to date"
+        case .onDemand: "fetched when the application asks for it"
+        case .otherEvents(let events):
             "its policy names other events: "
-                + (events.isEmpty
-                    ? "none" : events.map(\.rawValue).sorted().joined(separator: ", "))
-        case .leave(.notEssential): "not essential"
-        case .leave(.notSelected): "not asked for"
-        case .leave(.declined): "the application's downloader extension did not ask for it"
-        case .leave(.pinned(let pin)), .refuse(.pinned(let pin)): pin.text
-        case .leave(.otherVersion(let required, let installed)),
-            .refuse(.otherVersion(let required, let installed)):
+                + (events.isEmpty ? "none" : events.map(\.rawValue).joined(separator: ", "))
+        case .notEssential: "not essential"
+        case .notSelected: "not asked for"
+        case .declined: "the application's downloader extension did not ask for it"
+        case .pinned(let version, let rolledBackFrom):
+            "\(Planner.PinnedVersion(version: version, rolledBackFrom: rolledBackFrom))"
+        case .otherVersion(let required, let installed):
             "for application version '\(required)', \(installed) is installed"
-        case .refuse(.noSpace): "does not fit"
-        case .refuse(.exceedsQuota): "does not fit into the quota"
-        case .evict(let eviction): "makes room: \(eviction.explanation)"
-        case .refuse(.exceedsAllowance(let allowance, _, _)): "exceeds '\(allowance.rawValue)'"
-        case .refuse(.disallowedDomain): "its hosts are not in 'downloadDomainAllowList'"
+        case .noSpace: "does not fit"
+        case .exceedsQuota: "does not fit into the quota"
+        case .exceedsAllowance(let name): "exceeds '\(name)'"
+        case .disallowedDomain: "its hosts are not in 'downloadDomainAllowList'"
+        case .makesRoom(let reason, let lastUsed): "makes room: \(reason.text(lastUsed))"
+        case .evicted(let reason, let lastUsed): reason.text(lastUsed)
+        case .inUse: "staged, and in use since it was to make room"
+        case .stagedByOther: "another process staged it meanwhile"
+        case .held(let names):
+            names.map { HoldReason(rawValue: $0)?.text ?? $0 }.joined(separator: "; ")
         }
     }
 }
@@ -230,7 +166,7 @@ extension StagingReport: CustomStringConvertible {
     }
 }
 
-extension PackReport.Outcome {
+extension PackOutcome {
     /// What is to be done, as a plan says it.
     fileprivate var word: String {
         switch self {

@@ -3,6 +3,7 @@ import StageContainer
 import StageModel
 import StagePack
 import StageSystem
+import StagingService
 import SystemPackage
 
 /// What `gc --unregistered` prints: what it removed.
@@ -16,8 +17,10 @@ struct UnregisteredReport: Codable, CustomStringConvertible {
 
     /// Removes what applications left that are not registered any more.
     static func make(_ session: Session) async throws(CommandFailure) -> UnregisteredReport {
-        let folders = RegistrationFolders(environment: session.environment)
-        let registered = Set(try folders.applications())
+        let folders = RegistrationFolders(environment: session.target.environment)
+        let registered = try CommandFailure.wrapping { () throws(StagingFailure) in
+            Set(try folders.applications())
+        }
         var report = UnregisteredReport()
         for path in try containers(session) {
             try await report.collect(path, registered)
@@ -50,11 +53,11 @@ struct UnregisteredReport: Codable, CustomStringConvertible {
 
     /// The container that the options name, or all of the system's or the user's.
     private static func containers(_ session: Session) throws(CommandFailure) -> [FilePath] {
-        if let path = session.source.container { return [path] }
+        if let path = session.target.container { return [path] }
         let folder =
             geteuid() == 0
             ? ContainerLocations.systemGroups
-            : ContainerLocations.userGroups(environment: session.environment)
+            : ContainerLocations.userGroups(environment: session.target.environment)
         guard let folder else { return [] }
         return try ContainerFolder.names(in: folder).map { folder.appending($0) }
     }

@@ -1,0 +1,37 @@
+/// The reason why a key cannot be used.
+@nonexhaustive
+public indirect enum KeyError: Error, Equatable, Sendable {
+    /// The key type and scheme are not supported together.
+    case unsupported(keyType: String, scheme: String)
+    /// The text is not a key in the encoding that the scheme needs, named by `expected`.
+    case unreadable(expected: String)
+    /// The key is of another type than its scheme needs.
+    case wrongType(expected: String)
+    /// An RSA key is too short or too long.
+    case rsaSize(bits: Int)
+    /// The private key is encrypted, and its passphrase is missing or wrong.
+    case locked
+    /// OpenSSL could not make a key or a signature.
+    case failed
+}
+
+extension KeyError: CustomStringConvertible {
+    /// The reason, as a sentence fragment a person can read.
+    public var description: String {
+        switch self {
+        case .unsupported(let keyType, let scheme):
+            "key type '\(keyType.prefix(60))' with scheme '\(scheme.prefix(60))' is not supported"
+        case .unreadable(let expected):
+            "expected \(expected)"
+        case .wrongType(let expected):
+            "expected \(expected), found a key of another type"
+        case .rsaSize(let bits):
+            "expected an RSA key of \(SignatureScheme.rsaBits.lowerBound) to "
+                + "\(SignatureScheme.rsaBits.upperBound) bits, found \(bits)"
+        case .locked:
+            "the key is encrypted, and the passphrase is missing or wrong"
+        case .failed:
+            "OpenSSL could not use the key"
+        }
+    }
+}

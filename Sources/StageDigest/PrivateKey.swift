@@ -1,0 +1,210 @@
+import CCrypto
+
+/// A private key that makes signatures of one scheme.
+///
+/// Owns one OpenSSL key, whose memory OpenSSL overwrites when it is freed.
+@safe public struct PrivateKey: ~Copyable {
+    private let key: OpaquePointer
+    /// The scheme of the signatures that the key makes.
+    public let scheme: SignatureScheme
+
+    /// Generates a key; one for RSA-PSS has `rsaBits` bits.
+    ///
+    /// - Throws: ``KeyError/rsaSize(bits:)`` for a size that is not accepted; ``KeyError/failed`` if
+    ///   OpenSSL has no randomness or no memory.
+    public init(
+        generating scheme: SignatureScheme,
+        rsaBits: Int = 3072
+    ) throws(KeyError) {
+        guard scheme != .rsaPSS || SignatureScheme.rsaBits.contains(rsaBits) else {
+            throw .rsaSize(bits: rsaBits)
+        }
+        let key = unsafe try Self.generate(scheme, rsaBits: rsaBits)
+        unsafe try self.init(taking: key, scheme: scheme)
+    }
+
+    /// Reads a private key from PEM (PKCS #8, encrypted or not).
+    ///
+    /// The kind of key determines the scheme; an RSA key signs with RSA-PSS.
+    ///
+    /// - Parameters:
+    ///   - pem: The text, beginning with `-----BEGIN PRIVATE KEY-----` or
+    ///     `-----BEGIN ENCRYPTED PRIVATE KEY-----`.
+    ///   - passphrase: Called once for an encrypted key; returns `nil` where there is none.
+    /// - Throws: ``KeyError`` if the text is no such key, is of another kind, or is locked.
+    public init(pem: String, passphrase: () -> [UInt8]?) throws(KeyError) {
+        let key = unsafe try Self.read(pem, passphrase: passphrase)
+        guard let scheme = unsafe SignatureScheme(of: key) else {
+            unsafe EVP_PKEY_free(key)
+            throw .wrongType(expected: "an Ed25519, ECDSA P-256, ECDSA P-384 or RSA key")
+        }
+        unsafe try self.init(taking: key, scheme: scheme)
+    }
+
+    /// Takes ownership of an OpenSSL key, also when it throws.
+    private init(taking key: OpaquePointer, scheme: SignatureScheme) throws(KeyError) {
+        unsafe self.key = key
+        self.scheme = scheme
+        unsafe try scheme.check(key)
+    }
+
+    deinit {
+        unsafe EVP_PKEY_free(key)
+    }
+
+    /// The public half of the key.
+    ///
+    /// - Throws: ``KeyError/failed`` if OpenSSL has no memory.
+    public func publicKey() throws(KeyError) -> PublicKey {
+        let count = unsafe i2d_PUBKEY(key, nil)
+        guard count > 0 else { throw .failed }
+        var bytes = [UInt8](repeating: 0, count: Int(count))
+        let copy = unsafe bytes.withUnsafeMutableBufferPointer { buffer -> OpaquePointer? in
+            var position = buffer.baseAddress
+            guard unsafe i2d_PUBKEY(key, &position) == count else { return nil }
+            var start = unsafe UnsafePointer(buffer.baseAddress)
+            return unsafe d2i_PUBKEY(nil, &start, CLong(count))
+        }
+        guard let copy = unsafe copy else {
+            ERR_clear_error()
+            throw .failed
+        }
+        return unsafe try PublicKey(taking: copy, scheme: scheme)
+    }
+
+    /// Returns the signature of `message`.
+    ///
+    /// - Throws: ``KeyError/failed`` if OpenSSL cannot sign.
+    public func signature(of message: [UInt8]) throws(KeyError) -> [UInt8] {
+        defer { ERR_clear_error() }
+        guard let context = unsafe EVP_MD_CTX_new() else { fatalError("out of memory") }
+        defer { unsafe EVP_MD_CTX_free(context) }
+        var parameters: OpaquePointer?
+        var count = 0
+        guard
+            unsafe EVP_DigestSignInit(context, &parameters, scheme.messageDigest, nil, key) == 1,
+            unsafe scheme.configure(parameters, saltLength: RSA_PSS_SALTLEN_DIGEST),
+            unsafe EVP_DigestSign(context, nil, &count, message, message.count) == 1
+        else { throw .failed }
+        var signature = [UInt8](repeating: 0, count: count)
+        let status = unsafe EVP_DigestSign(
+            context,
+            &signature,
+            &count,
+            message,
+            message.count
+        )
+        guard status == 1 else { throw .failed }
+        return Array(signature.prefix(count))
+    }
+
+    /// The key in PEM (PKCS #8), encrypted with AES-256 in CBC mode under `passphrase`.
+    ///
+    /// - Throws: ``KeyError/failed`` if OpenSSL cannot write the key.
+    public func pem(encryptedWith passphrase: [UInt8]) throws(KeyError) -> String {
+        let output = MemoryBIO()
+        let status = unsafe passphrase.withUnsafeBytes { secret in
+            unsafe PEM_write_bio_PKCS8PrivateKey(
+                output.bio,
+                key,
+                EVP_aes_256_cbc(),
+                secret.baseAddress?.assumingMemoryBound(to: CChar.self),
+                CInt(secret.count),
+                nil,
+                nil
+            )
+        }
+        guard status == 1, !passphrase.isEmpty else {
+            ERR_clear_error()
+            throw .failed
+        }
+        return String(decoding: output.contents(), as: UTF8.self)
+    }
+
+    /// Reads a key, asking for its passphrase if it is encrypted.
+    private static func read(
+        _ pem: String,
+        passphrase: () -> [UInt8]?
+    ) throws(KeyError) -> OpaquePointer {
+        let text = pem.drop(while: \.isWhitespace)
+        let isEncrypted = text.hasPrefix("-----BEGIN ENCRYPTED PRIVATE KEY-----")
+        guard isEncrypted || text.hasPrefix("-----BEGIN PRIVATE KEY-----") else {
+            throw .unreadable(
+                expected: "a private key in PEM (PKCS #8), beginning with "
+                    + "'-----BEGIN PRIVATE KEY-----' or '-----BEGIN ENCRYPTED PRIVATE KEY-----'"
+            )
+        }
+        var secret: [UInt8] = []
+        if isEncrypted {
+            guard let given = passphrase() else { throw .locked }
+            secret = given
+        }
+        defer { secret.wipe() }
+        guard let key = unsafe decode(pem, secret: &secret) else {
+            ERR_clear_error()
+            throw isEncrypted ? .locked : .unreadable(expected: "a private key in PEM (PKCS #8)")
+        }
+        return unsafe key
+    }
+
+    /// Decodes a key; OpenSSL asks the callback for the passphrase of an encrypted one.
+    private static func decode(_ pem: String, secret: inout [UInt8]) -> OpaquePointer? {
+        let input = MemoryBIO(holding: Array(pem.utf8))
+        return unsafe withUnsafeMutablePointer(to: &secret) { secret in
+            unsafe PEM_read_bio_PrivateKey(
+                input.bio,
+                nil,
+                { buffer, size, _, context in
+                    // Without this callback OpenSSL would ask at the terminal.
+                    guard let buffer = unsafe buffer, let context = unsafe context else {
+                        return -1
+                    }
+                    let secret = unsafe context.assumingMemoryBound(to: [UInt8].self).pointee
+                    guard secret.count <= Int(size) else { return -1 }
+                    for (index, byte) in secret.enumerated() {
+                        unsafe buffer[index] = CChar(bitPattern: byte)
+                    }
+                    return CInt(secret.count)
+                },
+                secret
+            )
+        }
+    }
+
+    private static func generate(
+        _ scheme: SignatureScheme,
+        rsaBits: Int
+    ) throws(KeyError) -> OpaquePointer {
+        let name =
+            switch scheme {
+            case .ed25519: "ED25519"
+            case .ecdsaP256, .ecdsaP384: "EC"
+            case .rsaPSS: "RSA"
+            }
+        defer { ERR_clear_error() }
+        guard let context = unsafe EVP_PKEY_CTX_new_from_name(nil, name, nil) else { throw .failed }
+        defer { unsafe EVP_PKEY_CTX_free(context) }
+        guard unsafe EVP_PKEY_keygen_init(context) == 1 else { throw .failed }
+        let status =
+            switch scheme {
+            case .ed25519: CInt(1)
+            case .ecdsaP256: unsafe EVP_PKEY_CTX_set_group_name(context, "prime256v1")
+            case .ecdsaP384: unsafe EVP_PKEY_CTX_set_group_name(context, "secp384r1")
+            case .rsaPSS: unsafe EVP_PKEY_CTX_set_rsa_keygen_bits(context, CInt(rsaBits))
+            }
+        var key: OpaquePointer?
+        guard status == 1, unsafe EVP_PKEY_generate(context, &key) == 1, let key = unsafe key else {
+            throw .failed
+        }
+        return unsafe key
+    }
+}
+
+extension [UInt8] {
+    /// Overwrites the bytes, in a way that the compiler does not remove.
+    mutating func wipe() {
+        unsafe withUnsafeMutableBytes { buffer in
+            unsafe OPENSSL_cleanse(buffer.baseAddress, buffer.count)
+        }
+    }
+}

@@ -1,0 +1,25 @@
+/// A signature scheme, by its name in metadata of The Update Framework.
+public enum SignatureScheme: String, CaseIterable, Hashable, Sendable {
+    /// Ed25519 (RFC 8032).
+    case ed25519
+    /// ECDSA on NIST P-256 with SHA-256 (FIPS 186-5); signatures are DER.
+    case ecdsaP256 = "ecdsa-sha2-nistp256"
+    /// ECDSA on NIST P-384 with SHA-384 (FIPS 186-5); signatures are DER.
+    case ecdsaP384 = "ecdsa-sha2-nistp384"
+    /// RSA-PSS with SHA-256 (RFC 8017), for keys of 2,048 to 8,192 bits.
+    case rsaPSS = "rsassa-pss-sha256"
+
+    /// The key type that metadata names for the scheme.
+    public var keyType: String {
+        switch self {
+        case .ed25519: "ed25519"
+        case .ecdsaP256, .ecdsaP384: "ecdsa"
+        case .rsaPSS: "rsa"
+        }
+    }
+
+    /// The RSA key sizes that are accepted, in bits.
+    ///
+    /// Shorter keys can be broken; longer ones make verification slow enough to be an attack.
+    public static let rsaBits = 2048...8192
+}

@@ -1,0 +1,95 @@
+import StageArchive
+import StageContainer
+import StageModel
+import StageSystem
+import StageTransfer
+import SystemPackage
+
+/// The archive of a pack, in `downloads/`, with the size and the digest that the manifest names.
+///
+/// Made by ``fetch(_:for:)`` alone, so unpacking an archive that is not verified does not compile. No other
+/// process or task fetches or removes it until ``end()``.
+struct VerifiedArchive: Sendable {
+    let reference: PackArchive
+    private let work: PackWork
+    private let lock: DownloadLock
+    private let part: PartFile
+    private let receipt: DownloadReceipt
+
+    /// Fetches the archive, continuing what an earlier run has received.
+    static func fetch(
+        _ reference: PackArchive,
+        for work: PackWork
+    ) async throws(StageError) -> VerifiedArchive {
+        // Another pack, of another application perhaps, may have the same archive.
+        let lock = try await work.downloadLock(reference.digest)
+        do throws(StageError) {
+            let (part, receipt) = try await work.download(
+                reference.digest,
+                size: reference.size,
+                from: work.mirrors(of: reference.url),
+                reportsBytes: true
+            )
+            work.report(.verified)
+            return VerifiedArchive(
+                reference: reference,
+                work: work,
+                lock: lock,
+                part: part,
+                receipt: receipt
+            )
+        } catch {
+            lock.end()
+            throw error
+        }
+    }
+
+    /// Unpacks the archive into an empty staging area.
+    func unpack(into area: StagingArea) async throws(StageError) -> ContentSource.Filling {
+        let archive: File
+        do throws(FileError) {
+            archive = try File.open(readingRegular: part.path)
+        } catch {
+            throw .transfer(.storage(error))
+        }
+        let request = UnpackRequest(
+            archive: archive.descriptor,
+            destination: area.content,
+            format: reference.format,
+            fileName: reference.fileName ?? reference.lastComponent,
+            limits: UnpackLimits(entries: work.pack.fileCount, bytes: work.pack.installedSize)
+        )
+        let (unpacker, report) = (work.stager.unpacker, work.report)
+        do throws(ArchiveError) {
+            _ = try await work.stager.unpacking.run { () throws(ArchiveError) in
+                try await unpacker.unpack(request) { report(.unpacked($0)) }
+            }
+        } catch {
+            throw error.stageError
+        }
+        // The request has the descriptor alone.
+        _ = consume archive
+        let figures = StagingFigures(
+            transferred: receipt.bytesReceived,
+            reused: receipt.bytesReused,
+            source: receipt.url
+        )
+        return ContentSource.Filling(figures: figures, digests: .files)
+    }
+
+    /// Removes the archive.
+    func remove() throws(StageError) {
+        try StageError.wrapping { () throws(TransferError) in try part.remove() }
+    }
+
+    /// Lets others fetch and remove the archive.
+    func end() { lock.end() }
+}
+
+extension PackArchive {
+    /// The last component of the URL's path: the name of a single file that has no other.
+    fileprivate var lastComponent: String? {
+        let path = url.prefix { $0 != "?" && $0 != "#" }
+        return path.split(separator: "/").last.map(String.init)
+    }
+}

@@ -1,0 +1,89 @@
+public import StageDigest
+public import StageModel
+
+/// The digests of a file that signed metadata lists.
+public struct ContentDigests: Hashable, Sendable {
+    /// The digests by functions that are supported, at most one by each.
+    public let known: [ContentDigest]
+    /// The names of the other functions.
+    public let unknown: [String]
+
+    /// Reads an object whose members are hash functions; it has at least one.
+    init(reading node: JSONNode) throws(ManifestError) {
+        var known: [ContentDigest] = []
+        var unknown: [String] = []
+        for (name, node) in try node.members() {
+            guard let text = node.string else {
+                throw node.fault(ValueError(expected: "a string", found: node.value.noun))
+            }
+            guard let function = HashFunction(rawValue: name) else {
+                unknown.append(name)
+                continue
+            }
+            do throws(ValueError) {
+                known.append(try ContentDigest(hexadecimal: text, of: function))
+            } catch {
+                throw node.fault(error)
+            }
+        }
+        guard !known.isEmpty || !unknown.isEmpty else {
+            throw node.fault(ValueError(expected: "at least one digest", found: "none"))
+        }
+        self.known = known
+        self.unknown = unknown
+    }
+
+    /// The digest by a function, or `nil` if none is listed.
+    public func digest(by function: HashFunction) -> ContentDigest? {
+        known.first { $0.function == function }
+    }
+
+    /// The SHA-256 digest, or `nil` if none is listed.
+    public var sha256: Digest? { digest(by: .sha256).map { Digest(bytes: $0.bytes) } }
+
+    /// Returns how content differs, or `nil` if each known digest is its own.
+    func fault(of content: [UInt8]) -> ContentFault? {
+        guard !known.isEmpty else { return .unknownHashFunctions(unknown) }
+        for expected in known {
+            let found = ContentDigest(of: content, using: expected.function)
+            if found != expected {
+                return .digest(
+                    function: expected.function.rawValue,
+                    expected: expected.hexadecimal,
+                    found: found.hexadecimal
+                )
+            }
+        }
+        return nil
+    }
+}
+
+/// The description of a metadata file in the metadata of another role.
+struct FileDescription: JSONReadable, Hashable {
+    let version: Int
+    let length: ByteCount?
+    let digests: ContentDigests?
+
+    init(reading node: JSONNode) throws(ManifestError) {
+        let members = try JSONMembers(node, keyedBy: Member.self)
+        version = try members.number(.version, in: MetadataHeader.versions)
+        length =
+            members.has(.length)
+            ? try members.byteCount(.length, atMost: ByteCount(Int64.max)) : nil
+        digests =
+            members.has(.hashes)
+            ? try ContentDigests(reading: members.node(.hashes, expected: "an object")) : nil
+    }
+
+    private enum Member: String, CodingKey { case version, length, hashes }
+
+    /// The most bytes to read of the file.
+    func maximumLength(_ limit: ByteCount) -> ByteCount { length.map { min($0, limit) } ?? limit }
+
+    /// Returns how content differs from the description, or `nil` if it does not.
+    func fault(of content: [UInt8]) -> ContentFault? {
+        let found = ByteCount(content.count)
+        if let length, length != found { return .length(expected: length, found: found) }
+        return digests?.fault(of: content)
+    }
+}

@@ -1,0 +1,51 @@
+public import StageModel
+
+/// A metadata file to download.
+public struct MetadataFile: Hashable, Sendable {
+    /// The role whose metadata is in the file.
+    public let role: RoleName
+    /// The path of the file on the server, percent-encoded: append it to the base URL of metadata.
+    public let path: String
+    /// The most bytes to read; a longer file is refused.
+    public let maximumLength: ByteCount
+
+    /// Creates the description of a file whose name carries a version, if there is one.
+    init(of role: RoleName, version: Int?, maximumLength: ByteCount) {
+        self.role = role
+        path = version.map { "\($0).\(role.fileName)" } ?? role.fileName
+        self.maximumLength = maximumLength
+    }
+
+    /// Refuses content that is longer than the file may be.
+    func checkLength(_ content: [UInt8]) throws(TrustError) {
+        let found = ByteCount(content.count)
+        guard found <= maximumLength else {
+            throw .wrongContent(path, .tooLong(limit: maximumLength, found: found))
+        }
+    }
+}
+
+/// The metadata of top-level roles as a client stores it: the bytes as they were downloaded.
+public struct StoredMetadata: Hashable, Sendable {
+    /// The trusted root metadata: the last one stored or, at first, the one shipped with the application.
+    public var root: [UInt8]
+    /// The timestamp metadata, or `nil` if none is stored.
+    public var timestamp: [UInt8]?
+    /// The snapshot metadata, or `nil` if none is stored.
+    public var snapshot: [UInt8]?
+    /// The metadata of the top-level targets role, or `nil` if none is stored.
+    public var targets: [UInt8]?
+
+    /// Creates stored metadata, by default only the root that an application ships with.
+    public init(
+        root: [UInt8],
+        timestamp: [UInt8]? = nil,
+        snapshot: [UInt8]? = nil,
+        targets: [UInt8]? = nil
+    ) {
+        self.root = root
+        self.timestamp = timestamp
+        self.snapshot = snapshot
+        self.targets = targets
+    }
+}

@@ -1,0 +1,137 @@
+import StageModel
+
+/// The checks that files of top-level roles have to pass under one root, apart from those that compare
+/// them with earlier files.
+struct MetadataReader {
+    let root: RootMetadata
+    /// The reference time, or `nil` if expired metadata is to be read.
+    let time: MetadataTime?
+
+    /// Reads the root that follows the trusted one: both have to accept its signatures.
+    ///
+    /// An intermediate root may have expired.
+    func nextRoot(_ bytes: [UInt8], limit: ByteCount) throws(TrustError) -> RootMetadata {
+        let envelope = try Envelope(bytes, of: .root, limit: limit)
+        let next = try envelope.metadata(RootMetadata.self, of: .root)
+        try root.check(envelope, of: .root, version: next.version)
+        try next.check(envelope, of: .root, version: next.version)
+        guard next.version == root.version + 1 else {
+            throw .wrongVersion(.root, expected: root.version + 1, found: next.version)
+        }
+        return next
+    }
+
+    /// Reads a timestamp, except for its expiry.
+    func timestamp(_ bytes: [UInt8], limit: ByteCount) throws(TrustError) -> TimestampMetadata {
+        try signed(bytes, as: TimestampMetadata.self, by: .timestamp, limit: limit)
+    }
+
+    /// Reads a snapshot that may be an earlier one than the timestamp describes.
+    func earlierSnapshot(_ bytes: [UInt8], limit: ByteCount) throws(TrustError) -> SnapshotMetadata
+    {
+        try signed(bytes, as: SnapshotMetadata.self, by: .snapshot, limit: limit)
+    }
+
+    /// Reads the snapshot that the timestamp describes.
+    func snapshot(
+        _ bytes: [UInt8],
+        describedBy timestamp: TimestampMetadata,
+        limit: ByteCount
+    ) throws(TrustError) -> SnapshotMetadata {
+        try check(bytes, of: .snapshot, against: timestamp.snapshot)
+        let snapshot = try earlierSnapshot(bytes, limit: limit)
+        try check(snapshot, of: .snapshot, against: timestamp.snapshot)
+        return snapshot
+    }
+
+    /// Reads the metadata of the top-level targets role that the snapshot describes.
+    func targets(
+        _ bytes: [UInt8],
+        describedBy snapshot: SnapshotMetadata,
+        limit: ByteCount
+    ) throws(TrustError) -> TargetsMetadata {
+        try targets(bytes, of: .targets, describedBy: snapshot, limit: limit) {
+            envelope,
+            version throws(TrustError) in
+            try root.check(envelope, of: .targets, version: version)
+        }
+    }
+
+    /// Reads the metadata of a delegated role that the snapshot describes.
+    func targets(
+        _ bytes: [UInt8],
+        of delegation: Delegation,
+        by delegator: (role: RoleName, version: Int),
+        describedBy snapshot: SnapshotMetadata,
+        limit: ByteCount
+    ) throws(TrustError) -> TargetsMetadata {
+        try targets(bytes, of: delegation.role, describedBy: snapshot, limit: limit) {
+            envelope,
+            version throws(TrustError) in
+            if let shortage = delegation.keys.shortage(
+                of: envelope,
+                delegator: delegator.role,
+                version: delegator.version
+            ) {
+                throw .unsigned(delegation.role, version: version, shortage)
+            }
+        }
+    }
+
+    private func targets(
+        _ bytes: [UInt8],
+        of role: RoleName,
+        describedBy snapshot: SnapshotMetadata,
+        limit: ByteCount,
+        checkSignatures: (Envelope, Int) throws(TrustError) -> Void
+    ) throws(TrustError) -> TargetsMetadata {
+        guard let file = snapshot.description(of: role) else {
+            throw .unlisted(role, delegator: .targets)
+        }
+        try check(bytes, of: role, against: file)
+        let envelope = try Envelope(bytes, of: role, limit: limit)
+        let targets = try envelope.metadata(TargetsMetadata.self, of: role)
+        try checkSignatures(envelope, targets.version)
+        try check(targets, of: role, against: file)
+        return targets
+    }
+
+    private func signed<Metadata: SignedMetadata>(
+        _ bytes: [UInt8],
+        as type: Metadata.Type,
+        by role: RoleName,
+        limit: ByteCount
+    ) throws(TrustError) -> Metadata {
+        let envelope = try Envelope(bytes, of: role, limit: limit)
+        let metadata = try envelope.metadata(type, of: role)
+        try root.check(envelope, of: role, version: metadata.header.version)
+        return metadata
+    }
+
+    /// Refuses bytes that are not the described ones, before they are parsed.
+    private func check(
+        _ bytes: [UInt8],
+        of role: RoleName,
+        against file: FileDescription
+    ) throws(TrustError) {
+        if let fault = file.fault(of: bytes) { throw .wrongContent(role.fileName, fault) }
+    }
+
+    /// Refuses metadata of another version than described, or that has expired.
+    private func check(
+        _ metadata: some SignedMetadata,
+        of role: RoleName,
+        against file: FileDescription
+    ) throws(TrustError) {
+        guard metadata.header.version == file.version else {
+            throw .wrongVersion(role, expected: file.version, found: metadata.header.version)
+        }
+        try checkExpiry(of: metadata.header, role: role)
+    }
+
+    /// Refuses metadata that expired at the reference time or before.
+    func checkExpiry(of header: MetadataHeader, role: RoleName) throws(TrustError) {
+        guard let time, header.expiry <= time else { return }
+        throw .expired(role, version: header.version, expiry: header.expiry, time: time)
+    }
+}

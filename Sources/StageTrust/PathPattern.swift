@@ -1,0 +1,94 @@
+/// A shell pattern for the paths of targets (glob(7)).
+///
+/// `*` matches any characters, `?` one, and `[…]` one of a set; none of them matches `/`. Letters match
+/// only themselves.
+struct PathPattern: Hashable, Sendable {
+    private let components: [[Unicode.Scalar]]
+
+    init(_ text: String) { components = Self.components(of: text) }
+
+    /// Returns whether the pattern matches the whole path.
+    ///
+    /// Takes time in the product of both lengths at most, also for hostile patterns.
+    func matches(_ path: String) -> Bool {
+        let names = Self.components(of: path)
+        return names.count == components.count
+            && zip(components, names).allSatisfy { Self.matches($1, pattern: $0) }
+    }
+
+    private static func components(of text: String) -> [[Unicode.Scalar]] {
+        text.unicodeScalars.split(separator: "/", omittingEmptySubsequences: false).map(Array.init)
+    }
+
+    private static func matches(_ name: [Unicode.Scalar], pattern: [Unicode.Scalar]) -> Bool {
+        var (position, index) = (0, 0)
+        var star: (pattern: Int, name: Int)?
+        while index < name.count {
+            if position < pattern.count, pattern[position] == "*" {
+                star = (position, index)
+                position += 1
+            } else if let end = end(ofMatch: name[index], in: pattern, at: position) {
+                position = end
+                index += 1
+            } else if let last = star {
+                // Only the last star has to take more: what earlier ones took fits already.
+                star = (last.pattern, last.name + 1)
+                position = last.pattern + 1
+                index = last.name + 1
+            } else {
+                return false
+            }
+        }
+        return pattern[position...].allSatisfy { $0 == "*" }
+    }
+
+    /// The position behind the part of the pattern at `position` if that part matches the character.
+    private static func end(
+        ofMatch character: Unicode.Scalar,
+        in pattern: [Unicode.Scalar],
+        at position: Int
+    ) -> Int? {
+        guard position < pattern.count else { return nil }
+        if pattern[position] == "[", let set = set(in: pattern, at: position) {
+            return set.matches(character) ? set.end : nil
+        }
+        return pattern[position] == "?" || pattern[position] == character ? position + 1 : nil
+    }
+
+    private struct CharacterSet {
+        var ranges: [(first: Unicode.Scalar, last: Unicode.Scalar)] = []
+        var isNegated = false
+        var end = 0
+
+        func matches(_ character: Unicode.Scalar) -> Bool {
+            let isMember = ranges.contains { $0.first <= character && character <= $0.last }
+            return isMember != isNegated
+        }
+    }
+
+    /// Reads a set, or returns `nil` if no bracket closes it: then `[` is an ordinary character.
+    private static func set(in pattern: [Unicode.Scalar], at position: Int) -> CharacterSet? {
+        var set = CharacterSet()
+        var index = position + 1
+        if index < pattern.count, pattern[index] == "!" {
+            set.isNegated = true
+            index += 1
+        }
+        let start = index
+        while index < pattern.count {
+            // A bracket at the beginning is a member.
+            if pattern[index] == "]", index > start {
+                set.end = index + 1
+                return set
+            }
+            if index + 2 < pattern.count, pattern[index + 1] == "-", pattern[index + 2] != "]" {
+                set.ranges.append((pattern[index], pattern[index + 2]))
+                index += 3
+            } else {
+                set.ranges.append((pattern[index], pattern[index]))
+                index += 1
+            }
+        }
+        return nil
+    }
+}

@@ -1,0 +1,83 @@
+import StageDigest
+public import StageModel
+
+/// The path of a target, relative to the base URL of targets.
+public struct TargetPath: ExactText {
+    /// The path, with `/` between its components.
+    public let text: String
+
+    /// Creates a path from text, of which every one is a path.
+    public init(_ text: String) { self.text = text }
+}
+
+extension TargetPath: CustomStringConvertible {
+    /// The path, safe to show on a terminal.
+    public var description: String { text.forDisplay() }
+}
+
+/// The members of a target in metadata.
+struct TargetDescription: Hashable, Sendable {
+    let length: ByteCount
+    let digests: ContentDigests
+    let custom: String?
+
+    init(reading node: JSONNode) throws(ManifestError) {
+        let members = try JSONMembers(node, keyedBy: Member.self)
+        length = try members.byteCount(.length, atMost: ByteCount(Int64.max))
+        digests = try ContentDigests(reading: members.node(.hashes, expected: "an object"))
+        custom =
+            members.has(.custom) ? try members.node(.custom, expected: "an object").value.text : nil
+    }
+
+    private enum Member: String, CodingKey { case length, hashes, custom }
+}
+
+/// A file that trusted metadata describes.
+public struct Target: Hashable, Sendable {
+    /// The path that was searched for.
+    public let path: TargetPath
+    /// The role whose metadata describes the target.
+    public let role: RoleName
+    /// The exact number of bytes.
+    public let length: ByteCount
+    /// The digests of the content.
+    public let digests: ContentDigests
+    /// The publisher's own value for the target as compact JSON, or `nil`.
+    public let custom: String?
+    /// The path of the file on the server, percent-encoded: append it to the base URL of targets.
+    ///
+    /// With consistent snapshots the file name begins with a digest of the content.
+    public let location: String
+
+    init(
+        _ path: TargetPath,
+        describedBy found: TargetDescription,
+        of role: RoleName,
+        isConsistent: Bool
+    ) {
+        self.path = path
+        self.role = role
+        length = found.length
+        digests = found.digests
+        custom = found.custom
+        let encoded = path.text.percentEncoded(keeping: [UInt8(ascii: "/")])
+        guard isConsistent, let digest = found.digests.known.first else {
+            location = encoded
+            return
+        }
+        let name = encoded.lastIndex(of: "/").map { encoded.index(after: $0) } ?? encoded.startIndex
+        location = "\(encoded[..<name])\(digest.hexadecimal).\(encoded[name...])"
+    }
+
+    /// Checks that content is the target.
+    ///
+    /// - Throws: ``TrustError/wrongContent(_:_:)`` if the length or a digest differs, or if no digest
+    ///   is by a hash function that is supported.
+    public func check(_ content: [UInt8]) throws(TrustError) {
+        let found = ByteCount(content.count)
+        guard found == length else {
+            throw .wrongContent(path.text, .length(expected: length, found: found))
+        }
+        if let fault = digests.fault(of: content) { throw .wrongContent(path.text, fault) }
+    }
+}

@@ -1,0 +1,133 @@
+public import StageModel
+
+/// The reason why a file of a repository is not trusted.
+///
+/// Numbers are sections of the specification of The Update Framework, version 1.0.34.
+@nonexhaustive
+public indirect enum TrustError: Error, Equatable, Sendable {
+    /// The metadata is not JSON, or a member breaks the format (section 4).
+    case malformed(RoleName, ManifestError)
+    /// Fewer keys than needed signed the metadata (5.3.4, 5.4.2, 5.5.3, 5.6.3).
+    case unsigned(RoleName, version: Int, SignatureShortage)
+    /// The metadata expired at or before the reference time of the refresh, so that it may be an old
+    /// copy (5.3.10, 5.4.4, 5.5.6, 5.6.5).
+    case expired(RoleName, version: Int, expiry: MetadataTime, time: MetadataTime)
+    /// The version is not the one that was asked for (5.3.5, 5.5.4, 5.6.4).
+    case wrongVersion(RoleName, expected: Int, found: Int)
+    /// A version is lower than the one already trusted (5.4.3, 5.5.5); `lister` is the role whose
+    /// metadata gives the version, which is the role itself for a timestamp.
+    case rollback(RoleName, trusted: Int, found: Int, lister: RoleName)
+    /// A snapshot no longer lists a file that the trusted one lists (5.5.5).
+    case removed(file: String, version: Int)
+    /// Metadata or a target is longer than allowed, or not the content that signed metadata describes
+    /// (5.5.2, 5.6.2, 5.7.3).
+    case wrongContent(String, ContentFault)
+    /// The repository does not have a file that it needs (5.4.1, 5.5.1, 5.6.1).
+    case missing(RoleName, path: String)
+    /// A delegated role is not listed in the snapshot (5.6.7).
+    case unlisted(RoleName, delegator: RoleName)
+    /// The search for a target ended at the limit on visited roles (5.6.7.1).
+    case tooManyRoles(target: String, limit: Int)
+}
+
+/// The difference between content and its signed description.
+public enum ContentFault: Hashable, Sendable {
+    /// There are more bytes than are read.
+    case tooLong(limit: ByteCount, found: ByteCount)
+    /// The length differs.
+    case length(expected: ByteCount, found: ByteCount)
+    /// The digest by the named hash function differs.
+    case digest(function: String, expected: String, found: String)
+    /// Only hash functions that are not supported are listed.
+    case unknownHashFunctions([String])
+}
+
+/// The signatures that metadata has, compared with those it needs.
+public struct SignatureShortage: Hashable, Sendable {
+    /// The role that determines the keys.
+    public var delegator: RoleName
+    /// The version of the delegator's metadata.
+    public var delegatorVersion: Int
+    /// The number of different keys with a valid signature.
+    public var valid: Int
+    /// The number of keys that have to sign.
+    public var threshold: Int
+    /// The ids of keys that the delegator lists but that cannot be used, and why.
+    public var unusable: [String: String]
+
+    /// Creates the comparison.
+    public init(
+        delegator: RoleName,
+        delegatorVersion: Int,
+        valid: Int,
+        threshold: Int,
+        unusable: [String: String]
+    ) {
+        self.delegator = delegator
+        self.delegatorVersion = delegatorVersion
+        self.valid = valid
+        self.threshold = threshold
+        self.unusable = unusable
+    }
+}
+
+extension TrustError: CustomStringConvertible {
+    /// The reason, as a sentence fragment a person can read.
+    public var description: String {
+        switch self {
+        case .malformed(let role, let fault):
+            "the \(role) metadata cannot be read: \(fault)"
+        case .unsigned(let role, let version, let shortage):
+            "version \(version) of the \(role) metadata is not signed as version "
+                + "\(shortage.delegatorVersion) of '\(shortage.delegator)' demands: \(shortage)"
+        case .expired(let role, let version, let expiry, let time):
+            "version \(version) of the \(role) metadata expired at \(expiry), "
+                + "and the time is \(time): the repository was not renewed, "
+                + "an old copy is served, or the clock is wrong"
+        case .wrongVersion(let role, let expected, let found):
+            "expected version \(expected) of the \(role) metadata, found version \(found)"
+        case .rollback(let role, let trusted, let found, let lister):
+            "the \(lister) metadata goes back from version \(trusted) to version \(found)"
+                + (lister == role ? "" : " of the \(role) metadata")
+        case .removed(let file, let version):
+            "version \(version) of the snapshot metadata no longer lists '\(file.forDisplay())'"
+        case .wrongContent(let name, let fault):
+            "'\(name.forDisplay())' is not what the signed metadata describes: \(fault)"
+        case .missing(let role, let path):
+            "the repository does not have '\(path.forDisplay())', the \(role) metadata"
+        case .unlisted(let role, let delegator):
+            "'\(delegator)' delegates to '\(role)', which the snapshot metadata does not list"
+        case .tooManyRoles(let target, let limit):
+            "'\(target.forDisplay())' is not in the first \(limit) roles that may list it"
+        }
+    }
+}
+
+extension ContentFault: CustomStringConvertible {
+    /// The difference, as a sentence fragment a person can read.
+    public var description: String {
+        switch self {
+        case .tooLong(let limit, let found):
+            "expected at most \(limit.rawValue) bytes, found \(found.rawValue)"
+        case .length(let expected, let found):
+            "expected \(expected.rawValue) bytes, found \(found.rawValue)"
+        case .digest(let function, let expected, let found):
+            "expected \(function) \(expected), found \(found)"
+        case .unknownHashFunctions(let names):
+            "expected a digest by sha256 or sha512, found only "
+                + names.map { "'\($0.forDisplay(atMost: 20))'" }.joined(separator: ", ")
+        }
+    }
+}
+
+extension SignatureShortage: CustomStringConvertible {
+    /// The counts, and the keys that cannot be used, as a sentence fragment a person can read.
+    public var description: String {
+        let keys = threshold == 1 ? "1 key" : "\(threshold) keys"
+        let counts = "expected valid signatures by \(keys), found \(valid)"
+        let faults = unusable.sorted { $0.key < $1.key }.prefix(4).map { id, reason in
+            "; key \(id.forDisplay(atMost: 8)): \(reason)"
+        }
+        return counts + faults.joined()
+    }
+}

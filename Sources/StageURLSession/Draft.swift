@@ -1,0 +1,103 @@
+import Foundation
+import FoundationNetworking
+import StageControl
+import StageModel
+
+/// A task before it is made: what is asked for, and why that cannot be, if it cannot.
+struct Draft {
+    /// What is asked for.
+    var request: TransferRequest
+    /// Why the task fails.
+    var problem: URLError?
+    /// The request as the application made it.
+    var original: URLRequest?
+
+    /// Drafts a download.
+    init(download request: URLRequest, rules: URLSessionConfiguration) {
+        self.init(.download, request)
+        apply(rules, to: request)
+        if request.httpBody != nil || request.httpBodyStream != nil {
+            problem = URLError(.unsupportedURL, reason: "a download in the background has no body")
+        }
+        self.request.acceptsErrorResponses = !rules.failsOnErrorStatus
+        self.request.isIdempotent = rules.requestsAreIdempotent ? true : nil
+    }
+
+    /// Drafts an upload; the body of the request counts for nothing.
+    init(upload request: URLRequest, file: URL, rules: URLSessionConfiguration) {
+        self.init(.upload, request)
+        apply(rules, to: request)
+        self.request.acceptsErrorResponses = !rules.failsOnErrorStatus
+        self.request.isIdempotent = rules.requestsAreIdempotent ? true : nil
+        self.request.file = file.path
+        guard problem == nil else { return }
+        guard file.isFileURL, FileManager.default.isReadableFile(atPath: file.path) else {
+            let reason = "the file to upload cannot be read: '\(file.path)'"
+            problem = URLError(.fileDoesNotExist, reason: reason)
+            return
+        }
+    }
+
+    /// Adds what the rules of the session say of caches and cookies.
+    private mutating func apply(_ rules: URLSessionConfiguration, to original: URLRequest) {
+        let own = original.cachePolicy
+        let policy = own == .useProtocolCachePolicy ? rules.requestCachePolicy : own
+        switch policy {
+        case .reloadIgnoringLocalAndRemoteCacheData, .reloadRevalidatingCacheData:
+            addField("Cache-Control", value: "no-cache")
+        case .returnCacheDataDontLoad:
+            problem = URLError(.resourceUnavailable, reason: "there is no cache to answer from")
+        default: break
+        }
+        guard rules.httpShouldSetCookies, original.httpShouldHandleCookies, let url = original.url,
+            let cookies = rules.httpCookieStorage?.cookiesToSend(to: url), !cookies.isEmpty
+        else { return }
+        for (name, value) in HTTPCookie.requestHeaderFields(with: cookies) {
+            addField(name, value: value)
+        }
+    }
+
+    private mutating func addField(_ name: String, value: String) {
+        let names = (request.headers ?? [:]).keys.map { $0.lowercased() }
+        guard !names.contains(name.lowercased()) else { return }
+        request.headers = (request.headers ?? [:]).merging([name: value]) { own, _ in own }
+    }
+
+    /// Drafts a download that goes on with what an earlier one received.
+    init(resumeData data: Data, rules: URLSessionConfiguration) {
+        let token = UUID().uuidString
+        if let resumed = ResumeData(data) {
+            request = resumed.request(token: token)
+            let isKnown = request.size != nil || request.sha256 != nil
+            request.acceptsErrorResponses = isKnown ? nil : !rules.failsOnErrorStatus
+            if let url = URL(string: request.url) { apply(rules, to: URLRequest(url: url)) }
+        } else {
+            request = TransferRequest(token: token, kind: .download, url: "")
+            problem = URLError(.cannotDecodeRawData, reason: "this is no resume data")
+        }
+    }
+
+    private init(
+        _ kind: TransferRequest.Kind,
+        _ request: URLRequest
+    ) {
+        original = request
+        let url = request.url?.absoluteURL
+        self.request = TransferRequest(
+            token: UUID().uuidString,
+            kind: kind,
+            url: url?.absoluteString ?? ""
+        )
+        let method = request.httpMethod ?? "GET"
+        // What URLRequest has by itself is nobody's choice.
+        self.request.method = kind == .upload && method == "GET" ? "POST" : method
+        self.request.headers = request.allHTTPHeaderFields
+        self.request.allowsExpensiveNetworkAccess = request.allowsCellularAccess ? nil : false
+        if !["http", "https"].contains(url?.scheme?.lowercased()) || url?.host == nil {
+            problem = URLError(
+                .unsupportedURL,
+                reason: "expected an http or https URL, found '\(self.request.url)'"
+            )
+        }
+    }
+}

@@ -1,0 +1,95 @@
+import Foundation
+import Glibc
+import StageContainer
+import StageControl
+import StageModel
+import StageSystem
+import SystemPackage
+
+extension LaunchHandler {
+    /// The beginning of the version of handlers that no configuration names.
+    private static let mark = "default "
+
+    /// Whether a process made the handler because its session's configuration names none.
+    var isDefault: Bool { version?.hasPrefix(Self.mark) ?? false }
+
+    /// Creates the handler of a session whose configuration names none.
+    ///
+    /// The `backgroundEventsHandler` of a registration takes precedence over the executable: of the application whose
+    /// identifier is the main bundle's, or whose handler is this executable, or of the one application of the group
+    /// that the configuration names. The result is `nil` if neither can be started again: the executable was removed, runs
+    /// tests, or is where another user could put another program.
+    ///
+    /// - Parameters:
+    ///   - group: The application group of the configuration; `nil` for none.
+    ///   - application: The identifier of the main bundle; `nil` for none.
+    ///   - executable: The executable of this process.
+    ///   - environment: The environment that names the folders of the registrations.
+    init?(
+        group: String?,
+        application: String?,
+        executable: FilePath?,
+        environment: [String: String]
+    ) {
+        let folders = RegistrationLocations.folders(environment: environment)
+        // Registrations that cannot be read are of no use here, and 'stagepack app list' names them.
+        let registrations = ((try? RegistrationLocations.applications(in: folders)) ?? [])
+            .compactMap { RegistrationLocations.files(of: $0, in: folders).last }
+            .compactMap { try? Registration(file: $0) }
+            .filter { $0.backgroundEventsHandler != nil }
+        let ofGroup = registrations.filter { $0.group.text == group }
+        let registration =
+            registrations.first { $0.application.text == application }
+            ?? registrations.first { $0.backgroundEventsHandler?.path == executable?.string }
+            ?? (ofGroup.count == 1 ? ofGroup.first : nil)
+        if let program = registration?.backgroundEventsHandler {
+            self.init(command: [program.path] + program.arguments)
+        } else {
+            guard let executable, !Self.runsTests(executable), Self.isProtected(executable) else {
+                return nil
+            }
+            self.init(command: [executable.string])
+        }
+        version = Self.mark + Self.identity(of: command[0])
+    }
+
+    /// A text that differs for another version of a program: from its inode, size and time of change.
+    private static func identity(of program: String) -> String {
+        // A program that cannot be looked at has no versions.
+        let values = try? FileManager.default.attributesOfItem(atPath: program)
+        let inode = (values?[.systemFileNumber] as? NSNumber)?.uint64Value ?? 0
+        let size = (values?[.size] as? NSNumber)?.uint64Value ?? 0
+        let changed = (values?[.modificationDate] as? Date)?.timeIntervalSince1970 ?? 0
+        return "\(inode):\(size):\(Int64(changed))"
+    }
+
+    /// Whether only root and this user can put another program at a path: the daemon starts it when this process has
+    /// ended, and its file perhaps too.
+    private static func isProtected(_ path: FilePath) -> Bool {
+        var place = path
+        while true {
+            guard let values = try? FileManager.default.attributesOfItem(atPath: place.string),
+                let owner = (values[.ownerAccountID] as? NSNumber)?.uint32Value,
+                let mode = (values[.posixPermissions] as? NSNumber)?.uint32Value,
+                owner == 0 || owner == geteuid(), mode & 0o022 == 0
+            else { return false }
+            guard place.removeLastComponent() else { return true }
+        }
+    }
+
+    /// Whether a program would run tests, and not an application, if it were started without arguments.
+    private static func runsTests(_ executable: FilePath) -> Bool {
+        executable.extension == "xctest"
+            || ["xctest", "swiftpm-testing-helper"].contains(executable.lastComponent?.string)
+    }
+
+    /// The handler with the folders of a user that differ from the usual ones, where it does not set them itself.
+    func withFolders(of environment: [String: String]) -> LaunchHandler {
+        let names = ["XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"]
+        let folders = environment.filter { names.contains($0.key) && $0.value.hasPrefix("/") }
+        guard !folders.isEmpty else { return self }
+        var handler = self
+        handler.environment = folders.merging(handler.environment ?? [:]) { $1 }
+        return handler
+    }
+}

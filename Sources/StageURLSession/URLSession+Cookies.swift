@@ -1,0 +1,65 @@
+import Foundation
+import FoundationNetworking
+import StageControl
+
+extension URLSession {
+    /// Adds the cookies of an answer to the session's storage, where the rules say so.
+    func keepCookies(of head: TransferResponse?, for task: URLSessionTask) {
+        let rules = configuration
+        guard let head, let storage = rules.httpCookieStorage, let url = URL(string: head.url),
+            rules.httpCookieAcceptPolicy != .never,
+            task.originalRequest?.httpShouldHandleCookies ?? true
+        else { return }
+        // Joined into one field, as `HTTPURLResponse` has them, cookies cannot be told apart.
+        let lines = head.headers.filter { $0.count == 2 && $0[0].lowercased() == "set-cookie" }
+        let cookies = lines.flatMap { line in
+            HTTPCookie.cookies(withResponseHeaderFields: ["Set-Cookie": line[1]], for: url)
+        }
+        let first = task.originalRequest
+        let page = first?.mainDocumentURL ?? first?.url
+        for cookie in cookies where url.host.map(cookie.isOf) ?? false {
+            let isOfPage = page?.host.map(cookie.isOf) ?? false
+            if rules.httpCookieAcceptPolicy == .always || isOfPage { storage.setCookie(cookie) }
+        }
+    }
+}
+
+extension HTTPCookieStorage {
+    /// The most bytes of cookies that a request has.
+    private static let mostBytes = 8 << 10
+
+    /// The cookies for a request (RFC 6265, section 5.4), as many as fit into its head.
+    ///
+    /// Foundation's `cookies(for:)` compares hosts alone on Linux.
+    func cookiesToSend(to url: URL) -> [HTTPCookie] {
+        var bytes = 0
+        return (cookies(for: url) ?? []).filter { cookie in
+            guard url.host.map(cookie.isOf) ?? false, cookie.isFor(url) else { return false }
+            bytes += cookie.name.utf8.count + cookie.value.utf8.count + 3
+            return bytes <= Self.mostBytes
+        }
+    }
+}
+
+extension HTTPCookie {
+    /// Whether a host is the domain of the cookie or below it (RFC 6265, section 5.1.3).
+    ///
+    /// A domain of one label, such as `com`, is that host's alone.
+    fileprivate func isOf(_ host: String) -> Bool {
+        let domain = domain.drop { $0 == "." }.lowercased()
+        let host = host.lowercased()
+        guard domain.contains(".") else { return host == domain }
+        return host == domain || host.hasSuffix(".\(domain)")
+    }
+
+    /// Whether scheme, path and time allow the cookie to be sent, and a field can carry it.
+    fileprivate func isFor(_ url: URL) -> Bool {
+        guard !isSecure || url.scheme?.lowercased() == "https",
+            expiresDate ?? .distantFuture > .now,
+            !(name + value).utf8.contains(where: { $0 < 0x20 || $0 == 0x7F })
+        else { return false }
+        let asked = url.path.isEmpty ? "/" : url.path
+        return asked == path || path == "/" || path.isEmpty
+            || asked.hasPrefix(path.hasSuffix("/") ? path : path + "/")
+    }
+}

@@ -1,0 +1,300 @@
+import Foundation
+import FoundationNetworking
+import StageControl
+import StageModel
+import Synchronization
+
+extension URLSession {
+    /// Takes an event of the daemon in; called by one thread, in order.
+    func take(_ event: SessionEvent) {
+        switch event.kind {
+        case .attached:
+            state.withLock { $0.attachments += 1 }
+            tellOfBacklog()
+            return
+        case .heartbeat: return
+        case .finishedEvents:
+            tellOfBacklog(upTo: .max)
+            feed.add { [self] in relay?.add(.finishedEvents) }
+            return
+        case .invalidated:
+            takeRemoval()
+            return
+        default: break
+        }
+        if let sequence = event.sequence, !link.receive(sequence) { return }
+        defer { if let sequence = event.sequence { tellOfBacklog(upTo: sequence) } }
+        guard let task = event.task.flatMap(task(numbered:)),
+            task.record.withLock({ $0.take(event) })
+        else {
+            link.finish(event.sequence)
+            return
+        }
+        keepCookies(of: event.response, for: task)
+        task.showProgress()
+        deliver(event, task)
+    }
+
+    /// Has the delegate told, once, when everything is delivered that had happened before the session was made.
+    private func tellOfBacklog(upTo sequence: Int64 = 0) {
+        guard link.backlog.withLock({ $0.deliver(upTo: sequence) }) else { return }
+        feed.add { [self] in delegate?.urlSessionDidFinishEvents(forBackgroundURLSession: self) }
+    }
+
+    private func task(numbered number: Int64) -> URLSessionTask? {
+        let (task, hasEnded) = state.withLock { ($0.byNumber[number], $0.ended.contains(number)) }
+        if hasEnded || task != nil { return task }
+        // Made by another member of the group; what the daemon does not know is nothing to tell of.
+        guard let task = try? link.ask(.task(number)) else { return nil }
+        return adopt(task)
+    }
+
+    /// Has the delegate told of an event.
+    private func deliver(_ event: SessionEvent, _ task: URLSessionTask) {
+        switch event.kind {
+        case .progress:
+            let isFirst = task.record.withLock { record in
+                defer { record.willTellProgress = true }
+                return !record.willTellProgress
+            }
+            if isFirst { feed.add { [self] in tellProgress(task) } }
+        case .resumed:
+            feed.add { [self] in tellResumption(event, task) }
+        case .challenged:
+            feed.add { [self] in tellChallenge(event, task) }
+        case .completed, .failed, .cancelled:
+            feed.add { [self] in
+                tellEnd(event, task)
+                // From here on the daemon may forget the event and remove the file.
+                if relay == nil { link.finish(event.sequence) }
+                endIfDone()
+            }
+        default:
+            feed.add { [self] in
+                if let holds = event.holds { relay?.add(.waiting(task, holds)) }
+                link.finish(event.sequence)
+            }
+        }
+    }
+
+    /// Tells of the bytes that moved since the last time; of many steps at once if the delegate is slow.
+    private func tellProgress(_ task: URLSessionTask) {
+        let (received, sent, expected, newReceived, newSent) = task.record.withLock { record in
+            defer {
+                record.willTellProgress = false
+                record.toldReceived = record.bytesReceived
+                record.toldSent = record.bytesSent
+            }
+            return (
+                record.bytesReceived, record.bytesSent,
+                record.bytesExpected ?? NSURLSessionTransferSizeUnknown,
+                record.bytesReceived - record.toldReceived, record.bytesSent - record.toldSent
+            )
+        }
+        if let task = task as? URLSessionDownloadTask, newReceived > 0 {
+            relay?.add(.progress(task, received, expected: expected))
+            (delegate as? any URLSessionDownloadDelegate)?
+                .urlSession(
+                    self,
+                    downloadTask: task,
+                    didWriteData: newReceived,
+                    totalBytesWritten: received,
+                    totalBytesExpectedToWrite: expected
+                )
+        }
+        if task is URLSessionUploadTask, newSent > 0 {
+            relay?.add(.progress(task, sent, expected: expected))
+            (delegate as? any URLSessionTaskDelegate)?
+                .urlSession(
+                    self,
+                    task: task,
+                    didSendBodyData: newSent,
+                    totalBytesSent: sent,
+                    totalBytesExpectedToSend: expected
+                )
+        }
+    }
+
+    private func tellResumption(_ event: SessionEvent, _ task: URLSessionTask) {
+        guard let download = task as? URLSessionDownloadTask else { return }
+        let offset = event.offset?.rawValue ?? 0
+        let expected = task.record.withLock { record in
+            record.toldReceived = offset
+            return record.bytesExpected ?? NSURLSessionTransferSizeUnknown
+        }
+        relay?.add(.resumed(download, offset: offset, expected: expected))
+        (delegate as? any URLSessionDownloadDelegate)?
+            .urlSession(
+                self,
+                downloadTask: download,
+                didResumeAtOffset: offset,
+                expectedTotalBytes: expected
+            )
+    }
+
+    private func tellChallenge(_ event: SessionEvent, _ task: URLSessionTask) {
+        let failures = task.record.withLock { record in
+            defer { record.challenges += 1 }
+            return record.challenges
+        }
+        let url = event.response?.url ?? task.record.withLock { $0.request.url }
+        let question = Challenge(event.challenge ?? "", url: url)
+        let once = Once()
+        let proposed = question.credential(from: configuration.urlCredentialStorage)
+        // What failed once fails again.
+        let fallback = failures == 0 ? UnchangingCredential(value: proposed) : nil
+        let answer: ChallengeAnswer = { [self] disposition, credential in
+            guard once.isFirst() else { return }
+            let isLeft = disposition == .performDefaultHandling && fallback?.value != nil
+            let value =
+                isLeft
+                ? question.answer(.useCredential, fallback?.value)
+                : question.answer(disposition, credential)
+            task.answer(value, disposition)
+            link.finish(event.sequence)
+        }
+        let challenge = URLAuthenticationChallenge(
+            question,
+            proposed: proposed,
+            failures: failures
+        )
+        if let relay {
+            relay.add(.challenged(task, challenge, answer: answer))
+        } else if let delegate = delegate as? any URLSessionTaskDelegate {
+            delegate.urlSession(
+                self,
+                task: task,
+                didReceive: challenge,
+                completionHandler: answer
+            )
+        } else {
+            answer(.performDefaultHandling, nil)
+        }
+    }
+
+    /// Tells of the end of a task, by an event.
+    private func tellEnd(_ event: SessionEvent, _ task: URLSessionTask) {
+        tellProgress(task)
+        let request = task.record.withLock { $0.request }
+        let token = event.resumeToken ?? event.failure?.resumeToken
+        let resumeData = token.flatMap { ResumeData(request, token: $0).data }
+        var error: URLError?
+        switch event.kind {
+        case .cancelled:
+            error = URLError(
+                .cancelled,
+                userInfo: resumeData.map { [NSURLSessionDownloadTaskResumeData: $0] } ?? [:]
+            )
+        case .failed:
+            let failure =
+                event.failure ?? TransferFailure(.lost, reason: "the daemon gives no reason")
+            error = URLError(failure, url: request.url, resumeData: resumeData)
+        default: break
+        }
+        if let path = event.location, link.staged.withLock({ $0 })?.accepts(path) != true {
+            error = URLError(
+                .cannotOpenFile,
+                reason: "the daemon names '\(path)', not its own file"
+            )
+        }
+        if error == nil, let download = task as? URLSessionDownloadTask,
+            let path = event.location
+        {
+            let location = URL(fileURLWithPath: path)
+            relay?.add(.finishedDownloading(download, location))
+            (delegate as? any URLSessionDownloadDelegate)?
+                .urlSession(self, downloadTask: download, didFinishDownloadingTo: location)
+        }
+        if let body = event.body, let upload = task as? URLSessionDataTask {
+            relay?.add(.answered(upload, body))
+            (delegate as? any URLSessionDataDelegate)?
+                .urlSession(self, dataTask: upload, didReceive: body)
+        }
+        let metrics = event.metrics.map {
+            URLSessionTaskMetrics($0, request: task.currentRequest, response: task.response)
+        }
+        if let metrics {
+            (delegate as? any URLSessionTaskDelegate)?
+                .urlSession(self, task: task, didFinishCollecting: metrics)
+        }
+        complete(task, error, resumeData)
+        relay?.add(.completed(task, metrics, error)) { [self] in link.finish(event.sequence) }
+    }
+
+    /// Ends a task that the daemon has nothing to say of.
+    func end(_ task: URLSessionTask, _ error: URLError) {
+        let isNew = task.record.withLock { record in
+            defer { record.end() }
+            return !record.hasEnded
+        }
+        guard isNew else { return }
+        feed.add { [self] in
+            complete(task, error, nil)
+            relay?.add(.completed(task, nil, error))
+            endIfDone()
+        }
+    }
+
+    /// Says the last there is to say of a task.
+    private func complete(_ task: URLSessionTask, _ error: URLError?, _ resumeData: Data?) {
+        let receivers = task.record.withLock { record in
+            record.error = error
+            record.isComplete = true
+            defer { record.resumeDataReceivers = [] }
+            return record.resumeDataReceivers
+        }
+        state.withLock { state in
+            state.tasks[ObjectIdentifier(task)] = nil
+            if let number = task.record.withLock({ $0.number }) {
+                state.byNumber[number] = nil
+                state.ended.insert(number)
+            }
+        }
+        for receiver in receivers { receiver(resumeData) }
+        (delegate as? any URLSessionTaskDelegate)?
+            .urlSession(self, task: task, didCompleteWithError: error)
+    }
+
+    /// Takes in that somebody removed the session.
+    private func takeRemoval() {
+        state.withLock { $0.isInvalidating = true }
+        let reason = "the session '\(link.identifier)' was removed"
+        for task in unfinished {
+            end(task, URLError(.backgroundSessionWasDisconnected, reason: reason))
+        }
+        feed.add { [self] in endIfDone() }
+    }
+}
+
+/// What answers a challenge.
+private typealias ChallengeAnswer =
+    @Sendable (URLSession.AuthChallengeDisposition, URLCredential?) -> Void
+
+extension URLSessionTask {
+    /// Shows in ``URLSessionTask/progress`` what is known.
+    fileprivate func showProgress() {
+        let (done, expected) = record.withLock {
+            ($0.request.kind == .upload ? $0.bytesSent : $0.bytesReceived, $0.bytesExpected)
+        }
+        if let expected, progress.totalUnitCount != expected { progress.totalUnitCount = expected }
+        progress.completedUnitCount = done
+    }
+
+    /// Answers a challenge.
+    fileprivate func answer(
+        _ authorization: String?,
+        _ disposition: URLSession.AuthChallengeDisposition
+    ) {
+        guard disposition != .cancelAuthenticationChallenge else {
+            cancel()
+            return
+        }
+        record.withLock { record in
+            var change = TransferChange()
+            change.authorization = authorization
+            change.rejectsChallenge = authorization == nil ? true : nil
+            record.change(change)
+        }
+        session.tell(self)
+    }
+}

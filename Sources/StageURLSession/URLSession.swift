@@ -1,0 +1,224 @@
+public import Foundation
+public import FoundationNetworking
+import StageControl
+import Synchronization
+
+/// A session whose transfers the daemon makes, in the shape of Apple's class.
+///
+/// Whoever makes a session of the same identifier again gets its tasks and all events that nobody has
+/// taken in. It lasts until it is invalidated: until then it holds its delegate, and listens.
+///
+/// Without a daemon nothing is lost: tasks are kept here and told as soon as there is one. Starting it is
+/// the system's business (socket activation), and what keeps it away is in ``connectionError``.
+///
+/// A file that imports `BackgroundTransfer` means this class by `URLSession`, also where it imports FoundationNetworking
+/// or BackgroundAssets too; the other one is `FoundationNetworking.URLSession` there.
+///
+/// Unchecked, since there is nothing in it but constants and locks; so must be what a subclass adds.
+///
+/// There is one object of an identifier in a process. A further one is invalid from the beginning: its
+/// delegate is told why, and its tasks fail with `URLError.backgroundSessionInUseByAnotherProcess`.
+open class URLSession: NSObject, @unchecked Sendable {
+    /// Disposition of an authentication challenge.
+    ///
+    /// This is Foundation's type, so that one method of a delegate serves the sessions of all modules.
+    public typealias AuthChallengeDisposition =
+        FoundationNetworking.URLSession.AuthChallengeDisposition
+
+    /// Disposition of a delayed request, which is Foundation's type.
+    ///
+    /// The daemon starts delayed requests without asking the delegate.
+    public typealias DelayedRequestDisposition =
+        FoundationNetworking.URLSession.DelayedRequestDisposition
+
+    struct State {
+        var delegate: (any URLSessionDelegate)?
+        var tasks: [ObjectIdentifier: URLSessionTask] = [:]
+        var byNumber: [Int64: URLSessionTask] = [:]
+        /// Tasks that have ended, as long as the daemon has not forgotten them.
+        var ended: Set<Int64> = []
+        var attachments = 0
+        var isInvalidating = false
+        var isOver = false
+        var lastProvisional = 0
+        var description: String?
+    }
+
+    let feed: DelegateFeed
+    let link: SessionLink
+    let state: Mutex<State>
+    let relay: EventRelay?
+    // Never changed after the session was made, and handed out as copies.
+    private let rules: URLSessionConfiguration
+
+    /// Creates a session without a delegate: its events are those of ``events``.
+    public convenience init(configuration: URLSessionConfiguration) {
+        self.init(configuration: configuration, delegate: nil, delegateQueue: nil)
+    }
+
+    /// Creates a session, and begins to take its events in.
+    ///
+    /// - Parameters:
+    ///   - configuration: The rules; changes to the object afterwards are of no effect.
+    ///   - delegate: Who is told what happens; held until the session is invalidated.
+    ///   - queue: Where it is told, by default a serial queue of the session's own.
+    public init(
+        configuration: URLSessionConfiguration,
+        delegate: (any URLSessionDelegate)?,
+        delegateQueue queue: OperationQueue?
+    ) {
+        rules = configuration.duplicate()
+        feed = DelegateFeed(queue)
+        relay = delegate == nil ? EventRelay() : nil
+        state = Mutex(State(delegate: delegate))
+        link = SessionLink(configuration, launch: BackgroundLaunch.current)
+        super.init()
+        begin()
+    }
+
+    /// Creates a session for a subclass that stands in for one in tests: it has no identifier, tells its delegate
+    /// nothing and transfers nothing.
+    public override init() {
+        rules = .background(withIdentifier: "")
+        feed = DelegateFeed(nil)
+        relay = nil
+        state = Mutex(State(isInvalidating: true, isOver: true))
+        link = SessionLink(rules, launch: nil)
+        super.init()
+        link.end {}
+    }
+
+    /// The session of tasks that were created without one.
+    static let standIn = URLSession()
+
+    /// A copy of the rules that the session was made with.
+    open var configuration: URLSessionConfiguration { rules.duplicate() }
+
+    /// Who is told what happens; `nil` once the session is over.
+    open var delegate: (any URLSessionDelegate)? { state.withLock { $0.delegate } }
+
+    /// Where the delegate is told.
+    open var delegateQueue: OperationQueue { feed.queue }
+
+    /// A text of the application's, for people who look for errors.
+    open var sessionDescription: String? {
+        get { state.withLock { $0.description } }
+        set { state.withLock { $0.description = newValue } }
+    }
+
+    /// Why no events come at present: no daemon is there, or another process has this session; `nil` while
+    /// they do.
+    ///
+    /// Not of Apple's class.
+    open var connectionError: URLError? { link.problem.map { URLError($0) } }
+
+    /// Creates a download, suspended.
+    open func downloadTask(with url: URL) -> URLSessionDownloadTask {
+        downloadTask(with: URLRequest(url: url))
+    }
+
+    /// Creates a download, suspended.
+    open func downloadTask(with request: URLRequest) -> URLSessionDownloadTask {
+        downloadTasks(with: [request])[0]
+    }
+
+    /// Creates downloads, suspended, all at once: thousands take as long as one.
+    ///
+    /// Not of Apple's class.
+    open func downloadTasks(with requests: [URLRequest]) -> [URLSessionDownloadTask] {
+        make(requests.map { Draft(download: $0, rules: configuration) }) {
+            URLSessionDownloadTask($0, session: self)
+        }
+    }
+
+    /// Creates a download, suspended, that goes on with what an earlier one received.
+    ///
+    /// The data is from ``URLSessionDownloadTask/cancel(byProducingResumeData:)`` or the error of a
+    /// download; with anything else the download fails.
+    open func downloadTask(withResumeData data: Data) -> URLSessionDownloadTask {
+        make([Draft(resumeData: data, rules: configuration)]) {
+            URLSessionDownloadTask($0, session: self)
+        }[0]
+    }
+
+    /// Creates an upload of a file, suspended; the daemon has a copy of the file when this returns.
+    open func uploadTask(with request: URLRequest, fromFile file: URL) -> URLSessionUploadTask {
+        make([Draft(upload: request, file: file, rules: configuration)]) {
+            URLSessionUploadTask($0, session: self)
+        }[0]
+    }
+
+    /// Calls `handler` with the tasks that have not ended, once the daemon has said which there are.
+    ///
+    /// Without a daemon it gets those of this process.
+    open func getAllTasks(
+        completionHandler handler: @escaping @Sendable ([URLSessionTask]) -> Void
+    ) {
+        link.whenSettled { [self] in feed.add { [self] in handler(unfinished) } }
+    }
+
+    /// Calls `handler` with the tasks that have not ended: data tasks, of which there are none, uploads
+    /// and downloads.
+    open func getTasksWithCompletionHandler(
+        _ handler:
+            @escaping @Sendable (
+                [URLSessionDataTask], [URLSessionUploadTask], [URLSessionDownloadTask]
+            ) -> Void
+    ) {
+        getAllTasks { tasks in
+            handler(
+                [],
+                tasks.compactMap { $0 as? URLSessionUploadTask },
+                tasks.compactMap { $0 as? URLSessionDownloadTask }
+            )
+        }
+    }
+
+    /// The tasks that have not ended.
+    open var allTasks: [URLSessionTask] {
+        get async {
+            await withCheckedContinuation { continuation in
+                getAllTasks { continuation.resume(returning: $0) }
+            }
+        }
+    }
+
+    /// The tasks that have not ended: data tasks, of which there are none, uploads and downloads.
+    open var tasks: ([URLSessionDataTask], [URLSessionUploadTask], [URLSessionDownloadTask]) {
+        get async {
+            let tasks = await allTasks
+            return (
+                [], tasks.compactMap { $0 as? URLSessionUploadTask },
+                tasks.compactMap { $0 as? URLSessionDownloadTask }
+            )
+        }
+    }
+
+    /// Lets the tasks end, and then the session; it takes no new tasks.
+    open func finishTasksAndInvalidate() { invalidate() }
+
+    /// Cancels all tasks and ends the session.
+    open func invalidateAndCancel() {
+        invalidate()
+        for task in unfinished { task.cancel() }
+    }
+
+    /// Calls `handler` after everything that was there to tell so far; nothing else is kept in memory.
+    open func flush(completionHandler handler: @escaping @Sendable () -> Void) {
+        feed.add(handler)
+    }
+
+    /// Removes the cookies of the configuration's storage, and calls `handler`.
+    ///
+    /// There is no cache; credentials stay in their storage.
+    open func reset(completionHandler handler: @escaping @Sendable () -> Void) {
+        rules.httpCookieStorage?.removeCookies(since: .distantPast)
+        feed.add(handler)
+    }
+
+    /// The tasks whose end the delegate has not been told of, in the order of their numbers.
+    var unfinished: [URLSessionTask] {
+        state.withLock { Array($0.tasks.values) }
+            .sorted { $0.taskIdentifier < $1.taskIdentifier }
+    }
+}

@@ -1,0 +1,232 @@
+import FoundationEssentials
+import Logging
+import StageContainer
+import StageEngine
+import StageExtension
+import StageModel
+import StageSystem
+import StageTransfer
+import SystemPackage
+
+/// Downloads the files that a downloader extension asks for, and hands each to it.
+struct ExtensionFiles: Sendable {
+    /// The most files that a run downloads, and the most time for all of them; the next run downloads the rest.
+    struct Limits: Sendable {
+        var count: Int
+        var time: Duration?
+
+        /// Limits of a run that a person waits for or that has a deadline.
+        static let attended = Limits(count: ExtensionRules.downloads, time: nil)
+        /// Limits of a periodic run, which has other applications to serve as well.
+        static let periodic = Limits(count: 1000, time: .seconds(1800))
+    }
+
+    /// The outcome of one round.
+    struct Outcome: Sendable {
+        /// The result of each file.
+        var results: [FileResult] = []
+        /// The downloads that the extension wants instead of those that failed.
+        var replacements: [ExtensionDownload] = []
+        /// The first failure of the extension to be told of a failure.
+        var extensionProblem: StagingFailure?
+    }
+
+    let program: ExtensionRun
+    let container: Container
+    let stager: Stager
+    /// Whether files that are not essential are left to the next run.
+    let isEssentialOnly: Bool
+    /// The files that may still be downloaded.
+    private var remaining: Int
+    private let deadline: ContinuousClock.Instant?
+
+    init(
+        program: ExtensionRun,
+        container: Container,
+        stager: Stager,
+        isEssentialOnly: Bool,
+        limits: Limits
+    ) {
+        self.program = program
+        self.container = container
+        self.stager = stager
+        self.isEssentialOnly = isEssentialOnly
+        remaining = limits.count
+        deadline = limits.time.map { .now + $0 }
+    }
+
+    /// Downloads files by priority, the essential ones first.
+    ///
+    /// - Parameters:
+    ///   - files: The files.
+    ///   - budget: The allowances before the first launch, of which the files are deducted.
+    /// - Returns: The result of each file, and the extension's answers to failures.
+    mutating func fetch(
+        _ files: [ExtensionURLDownload],
+        spending budget: inout InitialBudget?
+    ) async -> Outcome {
+        var outcome = Outcome()
+        let files = files.sorted {
+            ($0.isEssential ? 1 : 0, $0.priority) > ($1.isEssential ? 1 : 0, $1.priority)
+        }
+        for file in files {
+            var result = FileResult(file)
+            if !file.isEssential && isEssentialOnly || remaining == 0 || isOver {
+                result.outcome = .left
+            } else {
+                remaining -= 1
+                let failure = await fetch(file, spending: &budget, &result)
+                if let failure {
+                    do throws(StagingFailure) {
+                        outcome.replacements += try await program.tellFailed(.url(file), failure)
+                    } catch {
+                        outcome.extensionProblem = outcome.extensionProblem ?? error
+                    }
+                }
+            }
+            outcome.results.append(result)
+        }
+        return outcome
+    }
+
+    /// Whether the run was cancelled or its time is up.
+    private var isOver: Bool { Task.isCancelled || deadline.map { $0 <= .now } ?? false }
+
+    /// Downloads one file and hands it over; returns the failure that the extension has to be told.
+    private func fetch(
+        _ file: ExtensionURLDownload,
+        spending budget: inout InitialBudget?,
+        _ result: inout FileResult
+    ) async -> StagingFailure? {
+        let size = ByteCount(file.fileSize)
+        let refusal = budget?.refusal(
+            ofFileFrom: URL(string: file.url)?.host() ?? "",
+            size: size,
+            isEssential: file.isEssential
+        )
+        if let refusal {
+            let failure = StagingFailure.refusal(refusal, of: .file(file.identifier))
+            result.fail(failure)
+            return failure
+        }
+        budget?.spend(size, isEssential: file.isEssential)
+        switch await withDeadline(deadline, body: { await receive(file) }) {
+        case .success(let path):
+            result.transferred = size
+            do throws(ExtensionError) {
+                let download = ExtensionDownload.url(file)
+                try await program.host.finished(download, file: path, for: program.request)
+                result.outcome = .staged
+            } catch {
+                result.fail(.downloaderExtension(error))
+            }
+            return nil
+        case .failure(.cancelled):
+            // The received bytes stay in the container for the next run.
+            result.outcome = .left
+            return nil
+        case .failure(let error):
+            let failure = StagingFailure.engine(error, about: .file(file.identifier))
+            result.fail(failure)
+            return failure
+        }
+    }
+
+    /// Downloads a file, with the extension's credential if the server asks for one.
+    private func receive(_ file: ExtensionURLDownload) async -> Result<FilePath, StageError> {
+        let answer = await receive(file, fields: [])
+        // A server that redirects is not sent the credential of the one that it leads to.
+        guard case .failure(let error) = answer,
+            let server = error.challengedURL.flatMap(TrustedOrigins.origin),
+            server == TrustedOrigins.origin(of: file.url),
+            let credential = await program.credential(for: .url(file), at: server)
+        else { return answer }
+        return await receive(file, fields: ["Authorization: \(credential.fieldValue)"])
+    }
+
+    private func receive(
+        _ file: ExtensionURLDownload,
+        fields: [String]
+    ) async -> Result<FilePath, StageError> {
+        let transfer = FileTransfer(
+            url: file.url,
+            size: ByteCount(file.fileSize),
+            fields: file.headers.sorted { $0.key < $1.key }.map { "\($0.key): \($0.value)" }
+                + fields,
+            trustedURLs: program.manifestURLs,
+            priority: file.priority
+        )
+        do throws(StageError) {
+            let directory: Directory
+            do throws(FileError) {
+                directory = try Directory.make(
+                    program.request.scratch,
+                    permissions: FilePermissions(rawValue: 0o700)
+                )
+            } catch {
+                throw .container(.file(error))
+            }
+            return .success(
+                try await stager.fetch(
+                    transfer,
+                    keepingIn: container,
+                    to: directory,
+                    as: "download"
+                )
+            )
+        } catch {
+            return .failure(error)
+        }
+    }
+}
+
+extension FileResult {
+    fileprivate init(_ file: ExtensionURLDownload) {
+        identifier = file.identifier
+        url = file.url
+        size = ByteCount(file.fileSize)
+        isEssential = file.isEssential
+    }
+}
+
+/// Runs `body` and cancels its task at the deadline; `nil` stands for none.
+private func withDeadline<Value: Sendable>(
+    _ deadline: ContinuousClock.Instant?,
+    body: @escaping @Sendable () async -> Value
+) async -> Value {
+    guard let deadline else { return await body() }
+    return await withTaskGroup(of: Value?.self) { group in
+        group.addTask { await body() }
+        group.addTask {
+            // Cancelled: the body ended in time.
+            try? await Task.sleep(until: deadline, clock: .continuous)
+            return nil
+        }
+        while let ending = await group.next() {
+            group.cancelAll()
+            if let value = ending { return value }
+        }
+        preconditionFailure("the body always ends")
+    }
+}
+
+extension StageError {
+    /// The URL of the server that refused the request without a user name and password (RFC 9110, section
+    /// 15.5.2), or `nil` for another error.
+    var challengedURL: String? {
+        if case .transfer(.refused(let url, status: 401, _)) = self { url } else { nil }
+    }
+}
+
+extension StagingFailure {
+    /// The number of the failure in Apple's `BAErrorCode`, as far as that has one for it.
+    var backgroundAssetsCode: Int {
+        switch self {
+        case .engine(.transfer(.unacceptable(_, .domain)), _), .refusal(.disallowedDomain, _): 202
+        case .engine(.unknownPack, _): 113
+        case .refusal(.exceedsAllowance, _): 112
+        case .refusal: 102
+        default: 103
+        }
+    }
+}

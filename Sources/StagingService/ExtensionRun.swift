@@ -1,0 +1,258 @@
+import FoundationEssentials
+import Logging
+import StageContainer
+import StageEngine
+import StageExtension
+import StageModel
+import StageSystem
+import StageTransfer
+import Synchronization
+import SystemPackage
+
+/// The part of a run that an application's downloader extension has: it is asked what to download, and
+/// told how each download ended.
+///
+/// Whatever it does, the run goes on: without an answer that counts, policies decide.
+struct ExtensionRun: Sendable {
+    let host: ExtensionHost
+    let request: ExtensionRequest
+    /// The URLs of the manifest, whose origin the extension may ask as the user may.
+    let manifestURLs: [String]
+    let logger: Logger
+    private let folder: TemporaryFolder
+    /// The extension's credentials by the origins of servers, `nil` for one that it has none for.
+    private let credentials: Credentials
+
+    private final class Credentials: Sendable {
+        private let values = Mutex<[String: BasicCredential?]>([:])
+
+        func withLock<Value>(_ body: (inout [String: BasicCredential?]) -> Value) -> Value {
+            values.withLock { body(&$0) }
+        }
+    }
+
+    /// The packs and files that an extension has asked for.
+    struct Choice: Sendable {
+        /// The packs, and whether each is essential.
+        var packs: [PackID: Bool] = [:]
+        /// Files that are no packs.
+        var files: [ExtensionURLDownload] = []
+        /// The download of each pack, for messages to the extension.
+        fileprivate(set) var downloads: [PackID: ExtensionDownload] = [:]
+
+        /// The identifiers of packs and files.
+        var identifiers: Set<String> { Set(packs.keys.map(\.text) + files.map(\.identifier)) }
+
+        /// Removes downloads that were tried before, and those beyond `limit`.
+        mutating func remove(_ identifiers: Set<String>, limit: Int) {
+            packs = packs.filter { !identifiers.contains($0.key.text) }
+            files.removeAll { identifiers.contains($0.identifier) }
+            files.removeLast(max(0, files.count - max(0, limit - packs.count)))
+            downloads = downloads.filter { packs[$0.key] != nil }
+        }
+    }
+
+    /// Prepares what an extension may see; `nil` where the registration names none.
+    ///
+    /// A dry run's extension gets an empty shared folder, so that it cannot change anything.
+    init?(
+        _ registration: Registration?,
+        _ manifest: AcceptedManifest,
+        _ planner: Planner,
+        _ event: ContentRequest,
+        _ container: Container?,
+        _ logger: Logger
+    ) throws(StagingFailure) {
+        guard let registration, let program = registration.downloaderExtension else { return nil }
+        self.logger = logger
+        credentials = Credentials()
+        host = ExtensionHost(program: program, logger: logger)
+        manifestURLs = [manifest.record.url, manifest.record.resolvedURL]
+        folder = try TemporaryFolder.make(in: container.map(\.extensionFolder), logger: logger)
+        do throws(FileError) {
+            let place = try Directory.open(folder.path)
+            try place.write(
+                Array(manifest.record.text.utf8),
+                to: "manifest.json",
+                durably: false
+            )
+            let shared =
+                if let container { try container.makeSharedFolder() } else {
+                    try place.makeDirectory(FilePath("shared")).path
+                }
+            request = Self.request(
+                event,
+                registration,
+                manifest,
+                planner,
+                (folder.path.appending("manifest.json"), shared, folder.path.appending("scratch"))
+            )
+        } catch {
+            folder.remove()
+            throw StagingFailure(ContainerError.file(error))
+        }
+    }
+
+    private static func request(
+        _ event: ContentRequest,
+        _ registration: Registration,
+        _ manifest: AcceptedManifest,
+        _ planner: Planner,
+        _ paths: (manifest: FilePath, shared: FilePath, scratch: FilePath)
+    ) -> ExtensionRequest {
+        var request = ExtensionRequest(
+            event,
+            application: registration.application,
+            applicationVersion: registration.version,
+            applicationGroup: registration.group,
+            manifest: paths.manifest,
+            container: paths.shared,
+            scratch: paths.scratch
+        )
+        request.restrictedDownloadSizeRemaining =
+            planner.budget?.remainingOtherDownloads.map { Int($0.rawValue) }
+        request.restrictedEssentialDownloadSizeRemaining =
+            planner.budget?.remainingEssentialDownloads.map { Int($0.rawValue) }
+        var unrestricted = planner
+        unrestricted.budget = nil
+        // What does not fit today is wanted nevertheless, and missed until it does.
+        unrestricted.freeSpace = nil
+        let plan = unrestricted.plan(for: .event(event, essentialOnly: false))
+        let proposed = Set(plan.packsToStage.map(\.id))
+        request.packs = planner.manifest.packs.map { pack in
+            ExtensionPack(
+                pack,
+                urls: pack.urls.prefix(1).flatMap {
+                    planner.manifest.urls(for: $0, manifestURL: manifest.record.resolvedURL)
+                },
+                stagedVersion: planner.staged[pack.id]?.version,
+                isProposed: proposed.contains(pack.id)
+            )
+        }
+        return request
+    }
+
+    /// Removes what was made for the extension.
+    func end() { folder.remove() }
+
+    /// Asks the extension what to download.
+    ///
+    /// - Throws: ``StagingFailure`` that names the extension; policies decide then.
+    func choose(_ manifest: Manifest) async throws(StagingFailure) -> Choice {
+        do throws(ExtensionError) {
+            return choice(of: try await host.downloads(for: request), in: manifest)
+        } catch {
+            throw .downloaderExtension(error)
+        }
+    }
+
+    /// Sorts the downloads of an answer into packs and files.
+    func choice(of downloads: [ExtensionDownload], in manifest: Manifest) -> Choice {
+        var choice = Choice()
+        for download in downloads {
+            switch download {
+            case .pack(let id, let essential, let priority):
+                let isEssential = essential ?? manifest[id]?.policy.isEssential ?? false
+                choice.packs[id] = isEssential
+                choice.downloads[id] = .pack(id, essential: isEssential, priority: priority)
+            case .url(let file):
+                choice.files.append(file)
+            }
+        }
+        return choice
+    }
+
+    /// Tells the extension that a pack is staged.
+    ///
+    /// - Throws: ``StagingFailure`` that names the extension. The pack stays staged.
+    func tellStaged(
+        _ download: ExtensionDownload,
+        content: FilePath
+    ) async throws(StagingFailure) {
+        do throws(ExtensionError) {
+            try await host.finished(download, file: content, for: request)
+        } catch {
+            throw .downloaderExtension(error)
+        }
+    }
+
+    /// Tells the extension that a download failed, and returns the downloads that it wants instead.
+    ///
+    /// - Throws: ``StagingFailure`` that names the extension.
+    func tellFailed(
+        _ download: ExtensionDownload,
+        _ failure: StagingFailure
+    ) async throws(StagingFailure) -> [ExtensionDownload] {
+        do throws(ExtensionError) {
+            let failure = ExtensionFailure(
+                code: failure.backgroundAssetsCode,
+                message: failure.description
+            )
+            return try await host.failed(download, failure, for: request)
+        } catch {
+            throw .downloaderExtension(error)
+        }
+    }
+
+    /// The extension's answer to a server that wants a user name and a password (RFC 7617), or `nil` if it has
+    /// none.
+    ///
+    /// The extension is asked once a run for each server.
+    ///
+    /// - Parameters:
+    ///   - download: A download of the server.
+    ///   - server: The origin of the server.
+    /// - Returns: The credential, for this origin alone.
+    func credential(
+        for download: ExtensionDownload,
+        at server: String
+    ) async -> BasicCredential? {
+        if let known = credentials.withLock({ $0[server] }) { return known }
+        let credential = await askForCredential(download, server)
+        credentials.withLock { $0[server] = .some(credential) }
+        return credential
+    }
+
+    private func askForCredential(
+        _ download: ExtensionDownload,
+        _ server: String
+    ) async -> BasicCredential? {
+        let name = URL(string: server)?.host() ?? ""
+        let challenge = ExtensionChallenge(method: "basic", host: name)
+        do throws(ExtensionError) {
+            let answer = try await host.answer(to: challenge, for: download, of: request)
+            guard case .useCredential(let user, let password) = answer else { return nil }
+            return BasicCredential(user: user, password: password)
+        } catch {
+            logger.warning("\(error)")
+            return nil
+        }
+    }
+}
+
+extension DownloadPolicy {
+    /// Whether the first launch waits for packs of this policy.
+    fileprivate var isEssential: Bool {
+        if case .essential = self { true } else { false }
+    }
+}
+
+extension Container {
+    /// Where what an extension needs is put while it runs.
+    fileprivate var extensionFolder: FilePath { root.path.appending(ContainerLayout.extensions) }
+
+    /// Makes the folder that the group's applications and extensions share.
+    fileprivate func makeSharedFolder() throws(FileError) -> FilePath {
+        let name = FilePath(ContainerLayout.shared)
+        // One that exists is what the applications have made of it.
+        if let folder = try root.directory(name) { return folder.path }
+        return try root.makeDirectory(name, exactly: .directory).path
+    }
+
+    /// The directory of the pack's files, if it is staged.
+    func contentOfStaged(_ id: PackID) -> FilePath? {
+        // An extension that is not told of a pack finds it in the container all the same.
+        guard let lease = try? reader.lease(id, marksUse: false) else { return nil }
+        return lease.content
+    }
+}

@@ -1,0 +1,88 @@
+import FoundationEssentials
+import Glibc
+import StageContainer
+package import StageModel
+import StageSystem
+package import SystemPackage
+
+/// The folders that applications install their registrations into; a later one overrides.
+package struct RegistrationFolders {
+    package let folders: [FilePath]
+
+    /// A registration and the file that it is in.
+    package struct Found {
+        package var value: Registration
+        package var path: FilePath
+        /// Files of earlier folders that it stands in front of.
+        package var overridden: [FilePath]
+    }
+
+    /// The folders of the system and of the user whose environment this is.
+    ///
+    /// Root has the system's only: ``ProcessEnvironment`` names it no other.
+    package init(environment: [String: String]) {
+        folders = RegistrationLocations.folders(environment: environment)
+    }
+
+    /// The folder that this user registers applications in: root the system's, others their own.
+    package var folderForWriting: FilePath? {
+        if geteuid() == 0 { return folders.dropFirst().first }
+        return folders.count > 2 ? folders.last : nil
+    }
+
+    /// Returns the applications that have a registration, valid or not, in order.
+    package func applications() throws(StagingFailure) -> [ApplicationID] {
+        do throws(FileError) {
+            return try RegistrationLocations.applications(in: folders)
+        } catch {
+            throw .registration("\(error)")
+        }
+    }
+
+    /// Reads the registration of an application by its name.
+    package func registration(named text: String) throws(StagingFailure) -> Found {
+        let id: ApplicationID
+        do throws(ValueError) {
+            id = try ApplicationID(text)
+        } catch {
+            throw .invalidRequest("--app: \(error)")
+        }
+        return try registration(of: id)
+    }
+
+    /// Reads the registration of an application.
+    package func registration(of id: ApplicationID) throws(StagingFailure) -> Found {
+        var paths = RegistrationLocations.files(of: id, in: folders)
+        guard let path = paths.popLast() else {
+            throw .notRegistered(
+                "application '\(id)' is not registered in "
+                    + folders.map { "'\($0)'" }.joined(separator: ", ")
+            )
+        }
+        return Found(value: try Self.read(path, for: id), path: path, overridden: paths)
+    }
+
+    /// Reads a registration, which has to be the application's.
+    package static func read(
+        _ path: FilePath,
+        for id: ApplicationID
+    ) throws(StagingFailure) -> Registration {
+        let registration = try read(path)
+        guard registration.application == id else {
+            let found = registration.application
+            throw .registration(
+                "registration '\(path)': expected application '\(id)', found '\(found)'"
+            )
+        }
+        return registration
+    }
+
+    /// Reads a registration.
+    package static func read(_ path: FilePath) throws(StagingFailure) -> Registration {
+        do throws(RegistrationError) {
+            return try Registration(file: path)
+        } catch {
+            throw .registration("\(error)")
+        }
+    }
+}

@@ -1,0 +1,230 @@
+import FoundationEssentials
+import Logging
+import StageContainer
+import StageEngine
+import StageModel
+import StagePack
+import StageSystem
+import SystemPackage
+
+/// Remembers in the container what a run decided and did, for `why` and for the next run.
+///
+/// That it cannot be remembered is logged and fails nothing: packs are staged whatever is known of
+/// them.
+struct RunRecorder {
+    private let container: Container
+    private let registration: Registration?
+    private let wanted: StagingRequest.Packs
+    private let logger: Logger
+
+    init(_ service: StagingService, in container: Container) {
+        self.container = container
+        registration = service.request.target.registration
+        wanted = service.request.packs
+        logger = service.logger
+    }
+
+    /// The recorder of a run that got no manifest; `nil` where there is no container to remember in.
+    init?(_ service: StagingService) {
+        let target = service.request.target
+        guard target.registration != nil, let path = target.knownContainer else {
+            return nil
+        }
+        do throws(ContainerError) {
+            self.init(service, in: try Container.make(path))
+        } catch {
+            service.logger.debug("history: \(error)")
+            return nil
+        }
+    }
+
+    /// Remembers that there was no manifest.
+    func record(_ failure: StagingFailure) {
+        guard let application = registration?.application else { return }
+        update(application) { history in
+            history.lastRun = run(StagingHistory.Problem(failure))
+            if case .event(let request, _) = wanted, request != .periodic {
+                history.pending = history.pending ?? request ?? .install
+            }
+        }
+    }
+
+    /// Remembers what was decided and done with each pack.
+    func record(_ result: StagingResult, of selection: PackSelection, by planner: Planner) {
+        let pending = pending(after: selection, planner, result.files ?? [])
+        // Before anything is locked: others wait for the lock.
+        let hasLaunched = (try? container.reader.hasLaunched(result.application)) ?? false
+        update(result.application) { history in
+            let problem = (result.manifestProblem ?? result.extensionProblem)
+                .map(StagingHistory.Problem.init)
+            history.lastRun = run(problem, selection)
+            if case .event = selection { history.pending = pending }
+            if history.firstLoadedAt == nil {
+                history.spent.add(result, by: planner)
+                if hasLaunched { history.firstLoadedAt = now }
+            }
+            history.add(result, selection, at: now)
+        }
+    }
+
+    private var now: Int64 { Int64(Date().timeIntervalSince1970) }
+
+    private func run(
+        _ problem: StagingHistory.Problem?,
+        _ selection: PackSelection? = nil
+    ) -> StagingHistory.Run {
+        var run = StagingHistory.Run(
+            endedAt: now,
+            request: nil,
+            isEssentialOnly: false,
+            problem: problem
+        )
+        if case .event(let request, let essentialOnly) = wanted {
+            run.request = request
+            run.isEssentialOnly = essentialOnly
+        }
+        if case .event(let request, _) = selection { run.request = request }
+        return run
+    }
+
+    /// The installation or update of which packs are still missing.
+    private func pending(
+        after selection: PackSelection,
+        _ before: Planner,
+        _ files: [FileResult]
+    ) -> ContentRequest? {
+        guard case .event(let request, _) = selection else { return before.pending }
+        let event = request == .periodic ? before.pending : request
+        guard let event, let planner = try? before.refreshed(from: container) else {
+            return before.pending
+        }
+        let plan = planner.plan(for: .event(event, essentialOnly: false))
+        let isMissing = plan.entries.contains { entry in
+            switch entry.decision {
+            case .stage, .refuse(.noSpace), .refuse(.exceedsQuota): true
+            // Waiting does not help: the next launch lifts the restriction.
+            case .refuse, .leave, .evict: false
+            }
+        }
+        let isFileMissing = files.contains { file in
+            file.outcome == .left
+                || file.outcome == .failed
+                    && file.failure?.kind != .restricted
+        }
+        return isMissing || isFileMissing ? event : nil
+    }
+
+    private func update(
+        _ application: ApplicationID,
+        _ change: (inout StagingHistory) -> Void
+    ) {
+        do throws(ContainerError) {
+            try container.updateHistory(of: application) { history in
+                if let registration {
+                    history.isRegistered = true
+                    history.applicationVersion = registration.version
+                }
+                change(&history)
+            }
+        } catch {
+            if case .file(let error) = error, error.errno == .resourceTemporarilyUnavailable {
+                // Many runs at once: the others remember what has come of it.
+                logger.info("what happened is not remembered: \(error)")
+            } else {
+                logger.warning("what happened cannot be remembered: \(error)")
+            }
+        }
+    }
+}
+
+extension PackSelection {
+    /// The rule that decided about a pack.
+    fileprivate func rule(for pack: Pack) -> StagingHistory.Rule {
+        switch self {
+        case .event(let request, let isEssentialOnly):
+            .policy(name: pack.policy.name, event: request, isEssentialOnly: isEssentialOnly)
+        case .packs: .name
+        case .repair: .repair
+        }
+    }
+
+    /// Whether every pack of the manifest was looked at.
+    fileprivate var isEvent: Bool {
+        if case .event = self { true } else { false }
+    }
+}
+
+extension StagingHistory {
+    /// Takes over what a result says of each pack; of a run for packs by name, only those.
+    fileprivate mutating func add(
+        _ result: StagingResult,
+        _ selection: PackSelection,
+        at now: Int64
+    ) {
+        let before = Dictionary(packs.map { ($0.id, $0) }) { first, _ in first }
+        let known = Set(result.packs.map(\.id))
+        var entries: [PackEntry] = []
+        for pack in result.packs {
+            if !selection.isEvent, pack.outcome == .left {
+                if let entry = before[pack.id] { entries.append(entry) }
+                continue
+            }
+            var entry = PackEntry(
+                id: pack.id,
+                version: pack.pack.version,
+                decidedAt: now,
+                outcome: pack.outcome,
+                rule: selection.rule(for: pack.pack),
+                reason: pack.reason
+            )
+            entry.source = pack.source ?? before[pack.id]?.source
+            if let failure = pack.failure {
+                entry.failures = (before[pack.id]?.failures ?? 0) + 1
+                entry.problem = Problem(failure)
+            }
+            entries.append(entry)
+        }
+        // A run for packs by name leaves the entries of the others.
+        packs = entries + (selection.isEvent ? [] : packs.filter { !known.contains($0.id) })
+    }
+}
+
+extension StagingHistory.Spending {
+    /// Counts the archives of the packs that were staged, and the files that were received for an extension.
+    fileprivate mutating func add(_ result: StagingResult, by planner: Planner) {
+        for pack in result.packs where pack.outcome == .staged {
+            if planner.isEssential(pack.pack) {
+                essential += pack.pack.downloadSize
+            } else {
+                other += pack.pack.downloadSize
+            }
+        }
+        for file in result.files ?? [] {
+            let size = file.transferred ?? .zero
+            if file.isEssential { essential += size } else { other += size }
+        }
+    }
+}
+
+extension StagingHistory.Problem {
+    fileprivate init(_ failure: StagingFailure) {
+        self.init(
+            kind: failure.kind.rawValue,
+            message: failure.description,
+            advice: failure.advice?.rawValue,
+            retryAfter: failure.retryAfter.map(\.components.seconds),
+            retry: failure.retry.rawValue
+        )
+    }
+}
+
+extension DownloadPolicy {
+    /// The name of the policy in a manifest.
+    package var name: String {
+        switch self {
+        case .essential: "essential"
+        case .prefetch: "prefetch"
+        case .onDemand: "onDemand"
+        }
+    }
+}

@@ -1,0 +1,44 @@
+import StageContainer
+import StageControl
+import StageEngine
+import StageModel
+
+/// The result of staging the packs of a plan.
+struct StagedPacks: Sendable {
+    /// The outcome of each pack that was worked on.
+    var outcomes: [PackID: StagingOutcome] = [:]
+    /// The last progress of each pack.
+    var progress: [PackProgress] = []
+    /// The generations that were removed to make room.
+    var evicted: [Eviction] = []
+    /// The packs that the daemon has staged later, and what they wait for.
+    var waiting: [PackID: [Hold]] = [:]
+
+    /// Adds the result of a later attempt at the same packs.
+    mutating func add(_ later: StagedPacks) {
+        // A later attempt finds packs staged that an earlier one has staged.
+        outcomes.merge(later.outcomes) { old, new in
+            if case .staged = old, case .alreadyStaged = new { old } else { new }
+        }
+        let known = Set(later.progress.map(\.id))
+        progress = progress.filter { !known.contains($0.id) } + later.progress
+        evicted += later.evicted
+    }
+
+    /// Whether a pack is staged.
+    func hasStaged(_ id: PackID) -> Bool {
+        switch outcomes[id] {
+        case .staged, .alreadyStaged: true
+        case .failed, nil: false
+        }
+    }
+
+    /// The end to report to the daemon; `nil` if the work was interrupted and a worker resumes it.
+    var end: StagingEnd? {
+        let failures = progress.compactMap { pack -> StagingFailure? in
+            guard case .failed(let error) = outcomes[pack.id] else { return nil }
+            return .engine(error, about: .pack(pack.id))
+        }
+        return StagingEnd(of: failures)
+    }
+}

@@ -1,0 +1,215 @@
+import StageArchive
+import StageContainer
+import StageEngine
+import StageExtension
+import StageModel
+public import StagePack
+import StageSystem
+import StageTransfer
+import SystemPackage
+
+// The one place where errors become kinds, advice and the time for another attempt. A new case of an error is
+// a compile error here.
+
+extension StagingFailure {
+    /// The kind of failure.
+    public var kind: Kind { outcome.kind }
+    /// The one thing to do, if there is one.
+    public var advice: StagingAdvice? { outcome.advice }
+    /// When trying again makes sense.
+    public var retry: RetryAdvice { outcome.retry }
+
+    /// The time after which the server wants to be asked again, if it said so.
+    public var retryAfter: Duration? {
+        switch self {
+        case .engine(.transfer(.refused(_, _, let pause)), _),
+            .engine(.manifestUnavailable(.refused(_, _, let pause)), _):
+            pause
+        default: nil
+        }
+    }
+
+    private typealias Outcome = (kind: Kind, advice: StagingAdvice?, retry: RetryAdvice)
+
+    private var outcome: Outcome {
+        switch self {
+        case .engine(let error, _): Self.outcome(of: error)
+        case .refusal(let refusal, _): Self.outcome(of: refusal)
+        case .downloaderExtension(.cancelled): Self.outcome(of: StageError.cancelled)
+        case .downloaderExtension(let error): (.extensionFailed, error.advice, .later)
+        case .registration: (.manifestInvalid, .correctRegistration, .never)
+        case .notRegistered: (.manifestInvalid, .installApplication, .never)
+        case .offline: (.offline, .goOnline, .later)
+        case .noManifest: (.manifestUnavailable, .nameManifest, .never)
+        case .invalidRequest: (.invalidRequest, nil, .never)
+        }
+    }
+
+    private static func outcome(of refusal: Plan.Refusal) -> Outcome {
+        switch refusal {
+        case .noSpace: (.noSpace, .freeSpace, .later)
+        case .exceedsAllowance: (.restricted, .startApplication, .later)
+        case .disallowedDomain: (.restricted, .tellPackagerOfHost, .later)
+        case .exceedsQuota: (.noSpace, .raiseQuota, .later)
+        case .otherVersion: (.manifestRefused, .updateApplication, .never)
+        case .pinned: (.pinned, .releasePin, .never)
+        }
+    }
+
+    private static func outcome(of error: StageError) -> Outcome {
+        switch error {
+        case .manifestUnavailable(let error): manifestOutcome(of: error)
+        case .manifestInvalid(_, .unknownVersion): (.manifestInvalid, .updateStagePack, .never)
+        case .manifestInvalid: (.manifestInvalid, .checkManifest, .never)
+        case .manifestRefused(_, let refusal): (.manifestRefused, advice(for: refusal), .never)
+        case .unknownPack: (.unknownPack, .listPacks, .never)
+        case .noSpace: (.noSpace, .freeSpace, .later)
+        case .transfer(let error): outcome(of: error)
+        case .content(let error): outcome(of: error)
+        case .noSuchFile(_, let fault): outcome(of: fault)
+        case .index: (.contentRefused, .tellPublisherOfIndex, .never)
+        case .incompleteContent: (.contentRefused, .tellPublisherOfFigures, .never)
+        case .container(let error): outcome(of: error)
+        case .cancelled: (.interrupted, .runAgain, .now)
+        }
+    }
+
+    private static func outcome(of fault: FileFault) -> Outcome {
+        switch fault {
+        case .isMissing: (.unknownFile, .listFiles, .never)
+        case .isDirectory: (.invalidRequest, .nameFileInDirectory, .never)
+        case .packHasNoIndex: (.invalidRequest, .loadWholePack, .never)
+        case .isForOtherVersion: (.manifestRefused, .updateApplication, .never)
+        }
+    }
+
+    private static func manifestOutcome(of error: TransferError) -> Outcome {
+        let outcome = outcome(of: error)
+        return switch error {
+        case .captivePortal, .outOfSpace, .cancelled: outcome
+        case .refused(_, 404, _), .refused(_, 410, _):
+            (.manifestUnavailable, .checkManifestURL, outcome.retry)
+        default: (.manifestUnavailable, outcome.advice, outcome.retry)
+        }
+    }
+
+    private static func advice(for refusal: ManifestRefusal) -> StagingAdvice {
+        switch refusal {
+        case .insecure: .serveSecurely
+        case .localContent: .tellPublisherOfLocalFiles
+        case .wentBack: .tellPublisherOfRevision
+        case .otherApplication: .useOtherContainer
+        case .otherVersion: .updateApplication
+        }
+    }
+
+    private static func outcome(of error: TransferError) -> Outcome {
+        switch error {
+        case .unreachable: (.transferFailed, .checkNetwork, .later)
+        case .refused(_, let status, _):
+            (.transferRefused, advice(forStatus: status), retry(error))
+        case .captivePortal: (.captivePortal, .logIn, .later)
+        case .wrongSize, .wrongDigest: (.digestMismatch, .tellPublisherOfOtherFile, .later)
+        case .unacceptable(_, let reason): (.transferRefused, advice(for: reason), retry(error))
+        case .untrusted(_, let fault, _): (.transferFailed, advice(for: fault), .later)
+        case .outOfSpace: (.noSpace, .freeSpace, .later)
+        case .storage(let error): outcome(of: error)
+        case .cancelled: outcome(of: StageError.cancelled)
+        }
+    }
+
+    private static func retry(_ error: TransferError) -> RetryAdvice {
+        switch error.retryAdvice {
+        case .soon: .now
+        case .later: .later
+        case .never: .never
+        }
+    }
+
+    private static func advice(forStatus status: Int) -> StagingAdvice {
+        switch status {
+        case 401, 403: .passCredentials
+        case 404, 410: .tellPublisherOfMissingFile
+        case 407: .passProxyCredentials
+        case 408, 425, 429, 500...: .runAgainLater
+        default: .tellPublisherOfRefusal
+        }
+    }
+
+    private static func advice(for reason: TransferError.Unacceptable) -> StagingAdvice? {
+        switch reason {
+        case .url: .checkURL
+        case .noMirror, .domain, .thisMachine, .redirect, .redirects, .ranges, .size:
+            .tellPublisherOfServer
+        case .contentEncoding: .tellPublisherOfEncoding
+        case .answer: .tellPublisherOfProtocol
+        case .request, .library: nil
+        }
+    }
+
+    private static func advice(for fault: TransferError.CertificateFault) -> StagingAdvice {
+        switch fault {
+        case .notYetValid, .expired: .checkClock
+        case .unverified: .passAuthority
+        }
+    }
+
+    private static func outcome(of error: ArchiveError) -> Outcome {
+        switch error {
+        case .fileSystem(let error): outcome(of: error)
+        case .interrupted: (.contentRefused, .runAgainThenTellPublisher, .later)
+        case .notConfined(.landlock): (.containerUnusable, .enableLandlock, .never)
+        case .notConfined(.callFilter): (.containerUnusable, .enableCallFilters, .never)
+        case .notConfined(.ownProcess): (.containerUnusable, .decodeInProcess, .never)
+        case .cancelled: outcome(of: StageError.cancelled)
+        case .tooManyEntries, .tooLarge: (.contentRefused, .tellPublisherOfFigures, .never)
+        case .wrongFormat, .damaged, .notAllowed, .collision:
+            (.contentRefused, .tellPublisherToPackage, .never)
+        }
+    }
+
+    private static func outcome(of error: ContainerError) -> Outcome {
+        switch error {
+        case .missing: (.containerUnusable, .prefetchFirst, .never)
+        case .unknownFormat: (.containerUnusable, .useMakersVersion, .never)
+        case .damagedRecord(let path, _):
+            // Records of generations are staged again; the container's own is written by the next run.
+            path.lastComponent == ContainerLayout.packRecord
+                ? (.containerUnusable, .repair, .never)
+                : (.containerUnusable, .removeRecord, .never)
+        case .busy: (.inUse, .waitForProcess, .later)
+        case .notStaged: (.notStaged, .load, .later)
+        case .otherVersion: (.notStaged, .rollBack, .never)
+        case .noPrevious: (.noPrevious, .showStatus, .never)
+        case .pinned: (.pinned, .releasePin, .never)
+        case .file(let error): outcome(of: error)
+        }
+    }
+
+    private static func outcome(of error: FileError) -> Outcome {
+        if error.isOutOfSpace { return (.noSpace, .freeSpace, .later) }
+        if error.isRefusedByLimit { return (.systemShortage, .raiseLimits, .later) }
+        return (.containerUnusable, advice(for: error), .later)
+    }
+
+    private static func advice(for error: FileError) -> StagingAdvice? {
+        switch error.errno {
+        case _ where error.isNotRegularFile: .removeFile
+        case .permissionDenied, .notPermitted: .runAsOwner
+        case .readOnlyFileSystem: .makeWritable
+        default: nil
+        }
+    }
+}
+
+extension ExtensionError {
+    /// The one thing to do about it; policies decide meanwhile.
+    fileprivate var advice: StagingAdvice {
+        switch self {
+        case .notConfined(_, let restrictions) where restrictions.files:
+            .enableCallFiltersForExtensions
+        case .notConfined: .enableLandlockForExtensions
+        default: .tellPackagerOfExtension
+        }
+    }
+}

@@ -1,0 +1,159 @@
+import StageContainer
+import StageControl
+import StageEngine
+import StageModel
+import StageSystem
+import StageTransfer
+import SystemPackage
+
+extension StagingService {
+    /// Stages the packs of a plan, in this process's turn where a daemon gives turns.
+    ///
+    /// When this process has gone, the daemon has `order` carried out. A periodic run leaves all but essential packs to
+    /// it, or to the next run where no daemon answers, while network or power do not meet the conditions of the
+    /// registration.
+    func stageInTurn(
+        _ plan: Plan,
+        _ order: StagingOrder,
+        _ selection: PackSelection,
+        _ planner: inout Planner,
+        _ container: Container,
+        _ work: @escaping @Sendable (Plan) async -> StagedPacks
+    ) async throws(StagingFailure) -> StagedPacks {
+        let packs = plan.packsToStage
+        guard !packs.isEmpty else { return await work(plan) }
+        let isEssential = packs.map { planner.isEssential($0) }
+        guard selection.isPeriodic, isEssential.contains(false) else {
+            return await take(order, plan, work)
+        }
+        var patient = order
+        // Conditions that are always met are sent, too: those of the daemon's configuration take their place.
+        patient.conditions = updateConditions
+        let staged = await take(patient, plan, work)
+        guard !staged.waiting.isEmpty, isEssential.contains(true) else { return staged }
+        var urgent = order
+        urgent.isEssentialOnly = true
+        let essential: Plan
+        do throws(StageError) {
+            essential = try planner.plan(
+                for: .event(.periodic, essentialOnly: true),
+                in: container.reader
+            )
+        } catch {
+            throw StagingFailure(error)
+        }
+        var both = staged
+        both.add(await take(urgent, essential, work))
+        both.waiting = staged.waiting.filter { both.outcomes[$0.key] == nil }
+        return both
+    }
+
+    private func take(
+        _ order: StagingOrder,
+        _ plan: Plan,
+        _ work: @escaping @Sendable (Plan) async -> StagedPacks
+    ) async -> StagedPacks {
+        let packs = plan.packsToStage.map(\.id)
+        let turn = turn(for: order, packs: packs)
+        var (staged, outcome) = await turn.take { await work(plan) }
+        let missing = packs.filter { !staged.hasStaged($0) }
+        switch outcome {
+        case .done(let task):
+            if let task { report(.leftToDaemon(task: task)) }
+        case .held(let holds):
+            for id in missing {
+                staged.outcomes[id] = nil
+                staged.waiting[id] = holds
+            }
+        case .cancelled:
+            for id in missing { staged.outcomes[id] = .failed(.cancelled) }
+            report(.cancelled)
+        }
+        return staged
+    }
+
+    private func turn(for order: StagingOrder, packs: [PackID]) -> DaemonTurn {
+        DaemonTurn(
+            order: order,
+            packs: packs,
+            environment: request.target.environment,
+            usesDaemon: isForDaemon,
+            busAddress: request.busAddress,
+            logger: logger
+        ) { report(.held($0)) }
+    }
+
+    /// The conditions for packs and files that no person waits for.
+    private var updateConditions: UpdateConditions {
+        target.registration?.updateConditions ?? UpdateConditions()
+    }
+
+    /// The conditions that network and power do not meet now.
+    func unmetConditions() async -> [Hold] {
+        var order = StagingOrder()
+        order.conditions = updateConditions
+        return await turn(for: order, packs: []).unmetConditions()
+    }
+
+    /// The order that the daemon carries out after the end of this process.
+    func order(for source: ManifestSource, in container: FilePath) -> StagingOrder {
+        var order = StagingOrder()
+        order.container = request.target.container?.absolute.string
+        order.applicationVersion = request.target.applicationVersion
+        if let registration = request.target.registration {
+            order.application = registration.application.text
+        } else {
+            order.manifests = source.urls
+            order.container = container.absolute.string
+        }
+        switch request.packs {
+        case .event(let request, let essentialOnly):
+            order.event = request?.rawValue
+            order.isEssentialOnly = essentialOnly
+        case .named(let ids): order.packs = ids.map(\.text).sorted()
+        case .damaged(let ids):
+            order.packs = ids.map(\.text).sorted()
+            order.isRepair = true
+        }
+        order.environment = Self.places(request.target.environment)
+        return order
+    }
+
+    /// The variables that tell a worker where the user's files are; none of root's, whose worker knows.
+    private static func places(_ environment: [String: String]) -> [String: String]? {
+        var places = environment.filter { StagingOrder.variables.contains($0.key) }
+        if UserIdentity.current.user == 0 {
+            for name in ["HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"] { places[name] = nil }
+        }
+        places = places.filter { !$0.value.isEmpty }.mapValues { FilePath($0).absolute.string }
+        return places.isEmpty ? nil : places
+    }
+
+    /// Whether a worker finds the same application and container by their names.
+    private var isKnownToWorkers: Bool {
+        let target = request.target
+        // A path that is not UTF-8 would name another directory.
+        if let path = target.knownContainer, FilePath(path.string) != path { return false }
+        guard let registration = target.registration else { return true }
+        let folders = RegistrationFolders(environment: target.environment)
+        // A registration that was made or changed by this process is not what a worker reads.
+        let found = try? folders.registration(of: registration.application).value
+        return found == registration
+    }
+
+    /// Whether the daemon may go on with it: nothing is asked for that its worker is not told.
+    ///
+    /// The worker has proxies of its own, and no user's credentials.
+    private var isForDaemon: Bool {
+        guard request.usesDaemon, !request.isDryRun, !request.isOffline, isKnownToWorkers,
+            request.options.allowedDomains == nil,
+            request.options.keptGenerations == StagerOptions.usualGenerations
+        else { return false }
+        let transfer = request.options.transfer
+        let environment = request.target.environment
+        let usual = environment["CURL_CA_BUNDLE"] ?? environment["SSL_CERT_FILE"]
+        return transfer.bearerTokens.isEmpty && transfer.netrc == nil
+            && transfer.bandwidth == nil && transfer.certificateAuthorities?.string == usual
+            && transfer.proxies.http == nil && transfer.proxies.https == nil
+    }
+}

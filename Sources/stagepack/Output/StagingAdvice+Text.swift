@@ -1,0 +1,88 @@
+import StageModel
+import StagingService
+
+extension StagingAdvice {
+    /// The advice as this program's user reads it; `pause` is the time for which a server wants to be left
+    /// alone.
+    func text(after pause: Duration?) -> String {
+        self == .runAgainLater
+            ? "run it again " + (pause.map { "in \($0.inWords)" } ?? "later") : text
+    }
+
+    private var text: String {
+        switch self {
+        case .runAgainLater: "run it again later"
+        case .raiseLimits: SystemShortage.limitHint
+        case .checkNetwork: "check the network and the server, then run it again"
+        case .logIn: "open a web page and log in to the network, then run it again"
+        case .passCredentials: "pass credentials with --netrc-file or --token-file"
+        case .passProxyCredentials:
+            "set http_proxy or https_proxy to 'http://USER:PASSWORD@HOST:PORT'"
+        case .checkURL: "check the URL"
+        case .checkManifestURL: "check the URL of the manifest"
+        case .checkClock: "check this machine's clock with 'date'"
+        case .passAuthority: "if the server has an authority of its own, pass it with --cacert"
+        case .goOnline: "run it again without --offline and STAGEPACK_OFFLINE"
+        case .freeSpace: "free some space, or run 'stagepack gc'"
+        case .enableLandlock:
+            "boot a kernel with Landlock enabled (Linux 5.13), or run it as "
+                + "another user"
+        case .enableCallFilters: "boot a kernel with seccomp filters, or run it as another user"
+        case .enableCallFiltersForExtensions:
+            "run it on a kernel, or in a container, that allows seccomp "
+                + "filters; the policies of the manifest decided"
+        case .enableLandlockForExtensions:
+            "add 'landlock' to the kernel's parameter 'lsm=' (Linux 5.13); the "
+                + "policies of the manifest decided"
+        case .decodeInProcess: "fetch with 'stagepack fetch', or run it as another user"
+        case .makeWritable: "make the file system writable, or pass --container"
+        case .removeFile: "remove it, and run it again"
+        case .runAsOwner: "run it as the user that owns the container, or pass --container"
+        case .waitForProcess: "run it again when the other process has ended"
+        case .prefetchFirst: "run 'stagepack prefetch' first, or pass --container"
+        case .useMakersVersion: "use the version of stagepack that made it"
+        case .removeRecord: "remove it, then run 'stagepack prefetch'"
+        case .repair: "run 'stagepack repair'"
+        case .load: "run 'stagepack load' to fetch it"
+        case .rollBack: "run 'stagepack rollback' for the version before"
+        case .showStatus: "run 'stagepack status' to see which packs have one"
+        case .releasePin: "let it be updated first: 'stagepack pin --release PACK'"
+        case .raiseQuota: "raise 'quota' in the registration, or remove packs"
+        case .updateApplication: "update the application"
+        case .startApplication: "start the application: restrictions end when it has loaded a pack"
+        case .tellPackagerOfHost: "tell the application's packager, or start the application"
+        case .tellPackagerOfExtension:
+            "tell the application's packager; the policies of the manifest decided"
+        case .correctRegistration: "correct the file, or install the application's package again"
+        case .installApplication: "install its package, or pass --manifest URL"
+        case .nameManifest: "pass --manifest URL or --app ID"
+        case .runAgain: "run the same command again: it goes on where this one ended"
+        case .listPacks: "run 'stagepack plan' to see the packs that there are"
+        case .listFiles: "run 'stagepack load' without '--file' to see what it has"
+        case .nameFileInDirectory: "name a file in it, or load the whole pack without '--file'"
+        case .loadWholePack: "load the whole pack without '--file'"
+        case .updateStagePack: "update stagepack"
+        case .checkManifest: "run 'stagepack manifest lint' on the publisher's side"
+        case .serveSecurely: "serve the manifest over https"
+        case .useOtherContainer: "check the URL, or use another container"
+        case .tellPublisherOfLocalFiles:
+            "tell the publisher: only a local manifest may name local files"
+        case .tellPublisherOfRevision: "tell the publisher: a manifest's revision must not decrease"
+        case .tellPublisherOfOtherFile:
+            "tell the publisher: the file on the server is not the manifest's"
+        case .tellPublisherOfMissingFile: "tell the publisher: the server does not have the file"
+        case .tellPublisherOfRefusal: "tell the publisher: the server does not give the file"
+        case .tellPublisherOfServer: "tell the publisher: the address or the server must be changed"
+        case .tellPublisherOfEncoding:
+            "tell the publisher: the server must send the file without an encoding"
+        case .tellPublisherOfProtocol:
+            "tell the publisher: the server, or a proxy before it, does not "
+                + "follow HTTP"
+        case .tellPublisherOfIndex: "tell the publisher: the index is damaged"
+        case .tellPublisherOfFigures:
+            "tell the publisher: installedSize and fileCount must be exact"
+        case .tellPublisherToPackage: "tell the publisher to package the pack again"
+        case .runAgainThenTellPublisher: "run it again; if it happens again, tell the publisher"
+        }
+    }
+}

@@ -1,0 +1,110 @@
+import FoundationEssentials
+import StageControl
+import StageDigest
+import StageModel
+import StageTesting
+import Testing
+
+/// The ends of waits that come before their time, since a client or the host is there.
+@Suite(.directory, .daemon, .server)
+struct BackoffTests {
+    private let daemon: DaemonProcess
+    private let server = TestServer.current
+
+    init() throws { daemon = try .required() }
+
+    private func start() async throws {
+        // The first wait takes half an hour, on the average.
+        try daemon.configure(#"{"retryBase": 3600}"#)
+        try await daemon.start()
+        try await daemon.makeSession()
+    }
+
+    private func download(
+        _ path: String,
+        in session: String = "s",
+        digest: Digest? = nil
+    ) async throws -> Int64 {
+        var request = TransferRequest(token: path, kind: .download, url: server.url(path))
+        request.sha256 = digest.map { "\($0)" }
+        return try #require(try await daemon.client.createTasks([request], in: session).first)
+    }
+
+    /// Begins a download that fails at first, and waits until it is put off.
+    private func failing(
+        _ path: String,
+        _ answer: Answer = .status(503),
+        digest: Digest? = nil
+    ) async throws -> Int64 {
+        server.answer(path, with: answer, .content([1, 2, 3]))
+        let id = try await download(path, digest: digest)
+        try await poll("the task is not put off") {
+            try await daemon.client.task(id).holds.map(\.reason) == [.backoff]
+        }
+        return id
+    }
+
+    private func hasCompleted(_ id: Int64) async throws {
+        let end = ContinuousClock.now + .seconds(20)
+        while try await daemon.client.task(id).state != .completed {
+            try #require(ContinuousClock.now < end, "the task goes on waiting")
+            try await Task.sleep(for: .milliseconds(20))
+        }
+    }
+
+    @Test(arguments: [TransferChange.State.running, .unpaused])
+    func whoSetsATaskGoingWaitsForNothing(state: TransferChange.State) async throws {
+        try await start()
+        let id = try await failing("/a")
+        var change = TransferChange()
+        change.state = state
+        try await daemon.client.change(id, change)
+        try await hasCompleted(id)
+    }
+
+    @Test func aPersonMayAskAServerThatAskedToBeLeftAlone() async throws {
+        try await start()
+        server.answer("/a", with: .status(503).field("Retry-After", "600"), .content([1]))
+        let id = try await download("/a")
+        try await poll("the task is not put off") {
+            try await daemon.client.task(id).holds.map(\.reason) == [.server]
+        }
+        var change = TransferChange()
+        change.state = .running
+        try await daemon.client.change(id, change)
+        #expect(try await daemon.client.task(id).holds.map(\.reason) == [.server])
+        change.state = .unpaused
+        try await daemon.client.change(id, change)
+        try await hasCompleted(id)
+    }
+
+    @Test func aClientThatComesWaitsForNothing() async throws {
+        try await start()
+        let id = try await failing("/a")
+        let events = try await daemon.outcomes()
+        #expect(events.map(\.gist) == ["1 completed of \(id)"])
+    }
+
+    @Test func aHostThatIsThereAgainIsAskedForEverything() async throws {
+        try await start()
+        let lost = try await failing("/a", Answer.content([1, 2, 3]).cut(after: 0))
+        let refused = try await failing("/b")
+        server.answer("/c", with: .content([1]))
+        try await hasCompleted(try await download("/c"))
+        try await hasCompleted(lost)
+        // It was reached, and its answer was no.
+        #expect(try await daemon.client.task(refused).holds.map(\.reason) == [.backoff])
+        #expect(server.requests(for: "/b").count == 1)
+    }
+
+    @Test func whoWantsTheSameWaitsForNothing() async throws {
+        try await start()
+        try await daemon.client.makeSession("t", configuration: SessionConfiguration())
+        let digest = Digest(of: [1, 2, 3])
+        let first = try await failing("/a", digest: digest)
+        let second = try await download("/a", in: "t", digest: digest)
+        try await hasCompleted(second)
+        try await hasCompleted(first)
+        #expect(server.requests(for: "/a").count == 2)
+    }
+}

@@ -1,0 +1,137 @@
+import StageContainer
+import StageEngine
+import StageModel
+import StageSystem
+import StageTesting
+import Synchronization
+import SystemPackage
+import Testing
+
+/// The steps that a pack goes through whether it is an archive or has an index.
+@Suite(.directory, .server)
+struct ContentSourceTests {
+    enum Source: CaseIterable {
+        case archive
+        case index
+    }
+
+    private let world: IndexedWorld
+    private let tree = ["a": noise(300_000), "b/c": noise(2_000_000, seed: 2), "d": [1, 2, 3]]
+    private let figures = ContentFigures(fileCount: 3, size: ByteCount(2_300_003))
+
+    init() throws { world = try IndexedWorld() }
+
+    private struct Failure: Error { var text: String }
+
+    /// Publishes the tree, and offers it from this source alone.
+    private func offer(_ source: Source) async throws -> Pack {
+        try await world.publish(tree)
+        return source == .archive ? try world.offerArchive(of: tree) : try #require(world.pack)
+    }
+
+    private func expectNothingStaged() throws {
+        let container = world.root.path.appending("container")
+        #expect(try Directory.open(container.appending("staging")).entries() == [])
+        #expect(try Directory.open(container.appending("packs")).entries() == [])
+        #expect(try Directory.open(container.appending("generations")).entries() == [])
+    }
+
+    private func expectStaged() async throws -> StagingFigures {
+        let outcome = try await world.stage()
+        guard case .staged(let figures) = outcome else { throw Failure(text: "\(outcome)") }
+        #expect(try world.staged() == tree)
+        let container = try #require(try Container.open(world.root.path.appending("container")))
+        #expect(try container.differences(in: try PackID("levels")) == [])
+        return figures
+    }
+
+    @Test(arguments: Source.allCases, [(1, 0), (0, 1)] as [(Int, Int64)])
+    func contentOfOtherFiguresThanDeclaredIsRefused(
+        source: Source,
+        more: (files: Int, bytes: Int64)
+    ) async throws {
+        var pack = try await offer(source)
+        pack.fileCount += more.files
+        pack.installedSize = pack.installedSize + ByteCount(more.bytes)
+        try world.serve(offering: pack)
+        let declared = ContentFigures(fileCount: pack.fileCount, size: pack.installedSize)
+        let error = StageError.incompleteContent(declared: declared, actual: figures)
+        #expect(try await world.stage() == .failed(error))
+        try expectNothingStaged()
+        #expect(world.bundleRequests == 0)
+    }
+
+    /// The process that unpacks an archive may be taken over by it, and an area may be left by another run.
+    @Test(arguments: Source.allCases)
+    func aFileInTheAreaThatTheSourceDoesNotHaveIsRefused(source: Source) async throws {
+        _ = try await offer(source)
+        let staging = world.root.path.appending("container/staging")
+        let isPlanted = Mutex(false)
+        let outcome = try await world.stage { event in
+            guard case .unpacked = event else { return }
+            let isFirst = isPlanted.withLock { isPlanted in
+                defer { isPlanted = true }
+                return !isPlanted
+            }
+            guard isFirst else { return }
+            do {
+                let area = try #require(try Directory.open(staging).entries().first)
+                let content = staging.appending(area.name).appending("content")
+                try Directory.open(content).write([1, 2], to: "planted", durably: false)
+            } catch {
+                Issue.record(error)
+            }
+        }
+        let actual = ContentFigures(fileCount: 4, size: ByteCount(2_300_005))
+        let error = StageError.incompleteContent(declared: figures, actual: actual)
+        #expect(outcome == .failed(error))
+        try expectNothingStaged()
+        _ = try await expectStaged()
+    }
+
+    @Test(arguments: Source.allCases)
+    func aPackThatCannotBePublishedIsNotFetchedAgain(source: Source) async throws {
+        _ = try await offer(source)
+        let container = try Container.make(world.root.path.appending("container")).root
+        let generations = try #require(try container.directory("generations"))
+        try generations.write([], to: "levels", durably: false)
+        guard case .failed(.container(.file)) = try await world.stage() else {
+            throw Failure(text: "published below a file")
+        }
+        try generations.removeTree("levels")
+        let figures = try await expectStaged()
+        #expect(figures.transferred == .zero)
+        #expect(try container.directory("staging")?.entries() == [])
+        let left = try #require(try container.directory("downloads")).entries()
+        #expect(left.filter { !$0.name.string.hasSuffix(".lock") } == [])
+    }
+
+    @Test(arguments: Source.allCases)
+    func stepsAreToldInOneOrder(source: Source) async throws {
+        _ = try await offer(source)
+        let events = Mutex<[StagingEvent]>([])
+        _ = try await world.stage { event in events.withLock { $0.append(event) } }
+        var steps: [String] = []
+        for event in events.withLock({ $0 }) {
+            // The case alone.
+            let step = String("\(event)".prefix { $0 != "(" })
+            if step != steps.last { steps.append(step) }
+        }
+        let last =
+            source == .archive
+            ? ["connecting", "received", "verified", "unpacked", "publishing", "ended"]
+            : ["verified", "publishing", "ended"]
+        #expect(steps.suffix(last.count) == last[...])
+        #expect(steps.count { $0 == "verified" } == 1)
+    }
+
+    @Test func aFileOfAnIndexOfOtherFiguresThanDeclaredIsRefused() async throws {
+        var pack = try await offer(.index)
+        #expect(try bytes(of: try await world.fetchFile("d", "other")) == tree["d"])
+        pack.fileCount += 1
+        try world.serve(offering: pack)
+        let declared = ContentFigures(fileCount: 4, size: figures.size)
+        let error = StageError.incompleteContent(declared: declared, actual: figures)
+        await #expect(throws: error) { try await world.fetchFile("d") }
+    }
+}

@@ -1,0 +1,64 @@
+import StageDigest
+import StageModel
+import StageTrust
+
+/// A key made for one run of the tests, and its entry in metadata.
+final class SigningKey {
+    private let key: PrivateKey
+    /// The key as metadata lists it.
+    let tree: JSONTree
+    /// The key's id: the digest of ``tree``.
+    let id: String
+
+    /// Generates a key; `extra` is an unknown member, which gives the same key another id.
+    init(_ scheme: SignatureScheme = .ed25519) throws {
+        key = try PrivateKey(generating: scheme, rsaBits: 2048)
+        tree = try Self.tree(of: key, extra: nil)
+        id = try Self.id(of: tree)
+    }
+
+    /// The entry of the same key with an unknown member, which gives it another id.
+    func twin(_ extra: String) throws -> (id: String, tree: JSONTree) {
+        let tree = try Self.tree(of: key, extra: extra)
+        return (try Self.id(of: tree), tree)
+    }
+
+    func signature(of message: [UInt8]) throws -> String {
+        try key.signature(of: message).hexadecimal
+    }
+
+    private static func tree(of key: borrowing PrivateKey, extra: String?) throws -> JSONTree {
+        var members: [JSONTree.Member] = [
+            .init("keytype", .string(key.scheme.keyType)),
+            .init("scheme", .string(key.scheme.rawValue)),
+            .init("keyval", .object([.init("public", .string(try key.publicKey().text))])),
+        ]
+        if let extra { members.append(.init("x-note", .string(extra))) }
+        return .object(members)
+    }
+
+    private static func id(of tree: JSONTree) throws -> String {
+        Digest(of: try tree.canonicalBytes()).description
+    }
+}
+
+extension JSONTree {
+    /// The bytes that signatures of the value are computed over.
+    func canonicalBytes() throws -> [UInt8] {
+        try CanonicalJSON.bytes(of: JSONNode(json: Array(text.utf8)))
+    }
+
+    /// The value of a member, for values that are objects.
+    subscript(name: String) -> JSONTree? {
+        get {
+            guard case .object(let members) = self else { return nil }
+            return members.first { $0.name == name }?.value
+        }
+        set {
+            guard case .object(var members) = self else { return }
+            members.removeAll { $0.name == name }
+            if let newValue { members.append(.init(name, newValue)) }
+            self = .object(members)
+        }
+    }
+}
