@@ -1,4 +1,4 @@
-import StageModel
+public import StageModel
 import StageSystem
 public import SystemPackage
 
@@ -134,17 +134,7 @@ extension Container {
         isWanted: (FilePath.Component) -> Bool
     ) throws(ContainerError) -> Removal {
         try ContainerError.wrapping { () throws(FileError) in
-            var removal = Removal()
-            let births = try lockFile(Self.birthLock, in: locks)
-            if let alone = try FileLock.attempt(births, .exclusive) {
-                for entry in try staging.entries()
-                where !isWantedArea(entry.name, isWanted) {
-                    guard try isAbandoned(entry) else { continue }
-                    try staging.removeTree(entry.name)
-                    removal.leftovers += 1
-                }
-                _ = consume alone
-            }
+            var removal = try removeAbandonedAreas(isWanted)
             try removeDownloads(now, isWanted, &removal)
             let pins = try root.directory(FilePath(ContainerLayout.pins))
             for directory in [root, packs, manifests, histories] + [pins].compactMap(\.self) {
@@ -169,6 +159,61 @@ extension Container {
         }
     }
 
+    /// Removes what killed processes left that no later run continues: areas that begin anew, and the
+    /// archives of packs that are staged.
+    ///
+    /// Costs the listing of two directories that are empty as a rule; what the manifests of other
+    /// applications want stays.
+    public func removeRemains(of packs: [Pack]) throws(ContainerError) -> Removal {
+        let staged = try stagedContent(of: packs)
+        return try ContainerError.wrapping { () throws(FileError) in
+            var removal = try removeAbandonedAreas { _ in true }
+            // The age of files of extensions does not matter: none of them is staged content.
+            try removeDownloads(
+                0,
+                { !staged.contains(ContainerLayout.digestPart(of: $0)) },
+                &removal
+            )
+            return removal
+        }
+    }
+
+    /// The names of the downloads that belong to packs that are staged.
+    private func stagedContent(of packs: [Pack]) throws(ContainerError) -> Set<Substring> {
+        let names = try ContainerError.wrapping { () throws(FileError) -> Set<Substring> in
+            Set(try downloads.entries().map { ContainerLayout.digestPart(of: $0.name) })
+        }
+        guard !names.isEmpty else { return [] }
+        var staged: Set<Substring> = []
+        for pack in packs {
+            let name = ContainerLayout.downloadName(of: pack.contentDigest).string[...]
+            guard names.contains(name), let current = try reader.currentGeneration(of: pack.id),
+                current.holds(pack)
+            else { continue }
+            staged.insert(name)
+        }
+        return staged
+    }
+
+    /// Removes areas of dead processes, except those that a later run continues and `isWanted` names.
+    private func removeAbandonedAreas(
+        _ isWanted: (FilePath.Component) -> Bool
+    ) throws(FileError) -> Removal {
+        var removal = Removal()
+        let entries = try staging.entries().filter { !isWantedArea($0.name, isWanted) }
+        guard !entries.isEmpty else { return removal }
+        let births = try lockFile(Self.birthLock, in: locks)
+        if let alone = try FileLock.attempt(births, .exclusive) {
+            // A lock that was not there when the entries were listed is there now.
+            for entry in entries where try isAbandoned(entry) {
+                try staging.removeTree(entry.name)
+                removal.leftovers += 1
+            }
+            _ = consume alone
+        }
+        return removal
+    }
+
     /// Removes downloads that nobody wants and nobody is fetching.
     private func removeDownloads(
         _ now: Int64,
@@ -176,9 +221,7 @@ extension Container {
         _ removal: inout Removal
     ) throws(FileError) {
         for entry in try downloads.entries() where !isWanted(entry.name) {
-            // A record that was about to be put in place has a dot before its name, too.
-            let name = entry.name.string.drop { $0 == "." }
-            let base = FilePath.Component(String(name.prefix { $0 != "." }))
+            let base = FilePath.Component(String(ContainerLayout.digestPart(of: entry.name)))
             guard let base, let status = try downloads.status(FilePath(entry.name)) else {
                 continue
             }

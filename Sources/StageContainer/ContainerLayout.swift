@@ -102,4 +102,10 @@ extension ContainerLayout {
         }
         return name
     }
+
+    /// The part of a name within `downloads/` that says what is downloaded, which its record and its lock share.
+    static func digestPart(of name: FilePath.Component) -> Substring {
+        // A record that was about to be put in place has a dot before its name, too.
+        name.string.drop { $0 == "." }.prefix { $0 != "." }
+    }
 }

@@ -48,6 +48,15 @@ extension StagingService {
         }
     }
 
+    /// Removes what killed runs left of the packs of a manifest, which nothing continues.
+    func removeRemains(of manifest: Manifest, in container: Container) {
+        do throws(ContainerError) {
+            _ = try container.removeRemains(of: manifest.packs)
+        } catch {
+            logger.warning("what killed runs left cannot be removed: \(error)")
+        }
+    }
+
     /// Removes what a run has left that is more than the container may hold.
     func keepQuota(
         _ planner: Planner,

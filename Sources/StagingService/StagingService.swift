@@ -163,6 +163,7 @@ public struct StagingService: Sendable {
         if case .event(.periodic, essentialOnly: false) = selection {
             result.removed = try removeObsoletePacks(container)
         }
+        removeRemains(of: planner.manifest, in: container)
         result.add(await keepQuota(planner, selection, in: container))
         RunRecorder(self, in: container).record(result, of: selection, by: planner)
         return result

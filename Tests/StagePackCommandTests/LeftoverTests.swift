@@ -1,3 +1,4 @@
+import StageDigest
 import StageModel
 import StageSystem
 import StageTesting
@@ -26,5 +27,31 @@ struct LeftoverTests {
         // That of a pack which can still be fetched stays.
         let digest = missing.pack.contentDigest
         #expect(try world.names(in: "downloads") == ["\(digest).part.1", "\(digest).state"])
+    }
+
+    @Test func theNextRunRemovesWhatNoRunContinues() async throws {
+        var world = try World()
+        let staged = try SamplePack.small(.aurora)
+        try world.publish(staged)
+        try await world.succeed("prefetch", "--quiet")
+        let downloads = try #require(try Directory.open(world.container).directory("downloads"))
+        let digest = staged.pack.contentDigest
+        let other = Digest(of: [1])
+        for digest in [digest, other] {
+            let name = try #require(FilePath.Component("\(digest).part.1"))
+            try downloads.write(staged.archive, to: name, durably: false)
+        }
+        let staging = try #require(try Directory.open(world.container).directory("staging"))
+        for mark in ["3mxh1urkd3nsa", "\(other)"] {
+            let area = try staging.makeDirectory(
+                FilePath("aurora.\(mark)"),
+                exactly: .ownerReadWriteExecute
+            )
+            try area.write([1], to: "half", durably: false)
+        }
+        try await world.succeed("prefetch", "--quiet")
+        // What another application's manifest may want stays.
+        #expect(try world.names(in: "downloads") == ["\(other).part.1"])
+        #expect(try world.names(in: "staging") == ["aurora.\(other)"])
     }
 }
