@@ -36,12 +36,13 @@ struct BundleDrafts: ~Copyable {
         precondition(bundles.count == names.count, "each bundle has a file")
     }
 
-    /// Gives the bundles the names by which they are asked for, and waits until that is on disk.
+    /// Gives the bundles the names by which they are asked for, except those that are there, and waits until
+    /// that is on disk.
     mutating func publish() throws(FileError) {
         precondition(bundles.count == names.count, "each bundle is whole")
+        let objects = StoreObjects(directory: directory)
         for (name, bundle) in zip(names, bundles) {
-            let final = FilePath.Component(stringLiteral: bundle.digest.description)
-            try directory.rename(name, to: final, in: directory)
+            try objects.publish(name, digest: bundle.digest)
         }
         names = []
         try directory.synchronize()

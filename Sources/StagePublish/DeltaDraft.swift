@@ -92,8 +92,7 @@ struct DeltaDraft: Sendable {
             }
             let digest = hasher.finish()
             try file.synchronize()
-            let final = FilePath.Component(stringLiteral: "\(digest)")
-            try directory.rename(name, to: final, in: directory)
+            try StoreObjects(directory: directory).publish(name, digest: digest)
             try directory.synchronize()
             return PackIndex.DeltaFrames(
                 size: ByteCount(size),

@@ -11,12 +11,23 @@ struct DraftVersion: ~Copyable {
     /// The bundles of the frames that no earlier version had.
     var drafts: BundleDrafts
     /// The bytes of these frames, as they are stored.
-    let newBytes: Int64
+    private(set) var newBytes: Int64
 
     init(index: ContentIndex, drafts: consuming BundleDrafts, newBytes: Int64) {
         self.index = index
         self.drafts = drafts
         self.newBytes = newBytes
+    }
+
+    /// Takes the index of the previous version as it is, without a draft, where no file has changed since.
+    ///
+    /// Files may have other places in an index that was made anew, and then clients would fetch the index to
+    /// learn that.
+    mutating func keep(_ previous: ContentIndex) {
+        guard index.hasFiles(of: previous) else { return }
+        drafts = BundleDrafts(directory: drafts.directory)
+        index = previous
+        newBytes = 0
     }
 
     /// The frames, in the store and in the drafts.
@@ -68,5 +79,20 @@ struct DraftVersion: ~Copyable {
             throw FileError("read", frames.bundles.path, .ioError)
         }
         return bytes
+    }
+}
+
+extension ContentIndex {
+    /// Whether the entries have the paths, kinds and contents of another index, wherever these are stored.
+    fileprivate func hasFiles(of other: ContentIndex) -> Bool {
+        entries.count == other.entries.count
+            && zip(entries, other.entries).allSatisfy { entry, other in
+                guard entry.path == other.path else { return false }
+                guard case .file(let file) = entry.kind, case .file(let older) = other.kind else {
+                    return entry.kind == other.kind
+                }
+                return file.isExecutable == older.isExecutable && file.size == older.size
+                    && file.digest == older.digest
+            }
     }
 }

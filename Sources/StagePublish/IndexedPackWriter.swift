@@ -42,7 +42,8 @@ public struct IndexedPack: Equatable, Sendable {
 /// server can serve.
 ///
 /// Objects are written under names that nobody asks for, made durable, and then renamed; what there is
-/// is never changed. The same files and the same previous index give the same bytes.
+/// is never changed or replaced, unless it is damaged. The same files and the same previous index give the
+/// same bytes, and the files of the previous version its index.
 public struct IndexedPackWriter: Sendable {
     /// The level of compression, 1 to 22.
     public var level = 19
@@ -112,6 +113,7 @@ public struct IndexedPackWriter: Sendable {
             try await run.add(entry)
         }
         var version = try await Self.finish(run)
+        version.keep(previous)
         let deltas = try await makeDeltas(to: version.frames)
         if let deltas { try version.putLast(deltas.positions) }
         let reference: PackIndex
@@ -148,7 +150,7 @@ public struct IndexedPackWriter: Sendable {
 
     /// Makes frames as differences from the previous version; `nil` if none are wanted, or worth it.
     private func makeDeltas(to new: StoredFrames) async throws(PackagingError) -> DeltaDraft? {
-        guard makesDeltas, !previous.entries.isEmpty else { return nil }
+        guard makesDeltas, !previous.entries.isEmpty, new.index != previous else { return nil }
         let old = StoredFrames(index: previous, bundles: new.bundles)
         let maker = DeltaFrameMaker(from: old, to: new, width: width, report: reportComparison)
         let draft = try await maker.makeFrames()
@@ -167,7 +169,8 @@ public struct IndexedPackWriter: Sendable {
         let digest = Digest(of: content)
         let stored = compressor.compress(content.span)
         let name = Digest(of: stored)
-        try directory.write(stored, to: FilePath.Component(stringLiteral: "\(name)"), durably: true)
+        let objects = StoreObjects(directory: directory)
+        try objects.write(stored, digest: name)
         var reference = PackIndex(
             url: "i/\(name)",
             size: ByteCount(stored.count),
@@ -179,11 +182,14 @@ public struct IndexedPackWriter: Sendable {
         guard !previous.entries.isEmpty else { return reference }
         let old = previous.encoded()
         let base = Digest(of: old)
-        let delta = compressor.compress(content.span, after: old.span)
+        let deltaName = FilePath.Component(stringLiteral: "\(digest).from.\(base)")
+        let present = try objects.bytes(of: deltaName, limit: stored.count)
+        let delta =
+            present.flatMap { $0.stands(for: content, after: old) ? $0 : nil }
+            ?? compressor.compress(content.span, after: old.span)
         // A delta set is found by the delta of the index, even by one that saves nothing by itself.
         guard base != digest, delta.count < stored.count || frames != nil else { return reference }
-        let deltaName = "\(digest).from.\(base)"
-        try directory.write(delta, to: FilePath.Component(stringLiteral: deltaName), durably: true)
+        if delta != present { try directory.write(delta, to: deltaName, durably: true) }
         reference.deltas = [
             PackIndex.Delta(
                 base: base,
@@ -194,5 +200,14 @@ public struct IndexedPackWriter: Sendable {
             )
         ]
         return reference
+    }
+}
+
+extension [UInt8] {
+    /// Whether this delta makes `content` out of the content of an older index.
+    fileprivate func stands(for content: [UInt8], after old: [UInt8]) -> Bool {
+        var decompressor = FrameDecompressor()
+        let made = try? decompressor.decompress(span, after: old.span, to: content.count)
+        return made == content
     }
 }

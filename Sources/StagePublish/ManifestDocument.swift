@@ -36,18 +36,29 @@ public struct ManifestDocument {
 
     /// Adds a pack, or puts it in the place of the one with its id, and raises the revision.
     ///
-    /// The priority `nil` keeps the one that there was. Returns whether anything changed.
+    /// A version stands for one content, by which caches and people know it: other content under it is refused.
     ///
+    /// - Parameters:
+    ///   - pack: The pack.
+    ///   - priority: Its priority; `nil` keeps the one that there was.
+    ///   - replacesContent: Whether the version may get other content, since no client has fetched it.
+    /// - Returns: Whether anything changed.
     /// - Throws: ``ManifestEditError``; the document is then as it was.
     public mutating func add(
         _ pack: Pack,
-        priority: Int? = nil
+        priority: Int? = nil,
+        replacesContent: Bool = false
     ) throws(ManifestEditError) -> Bool {
         var pack = pack
         let index = manifest.packs.firstIndex { $0.id == pack.id }
         let present = index.map { manifest.packs[$0] }
         if let present, pack.version < present.version {
             throw .versionWentBack(pack.id, present: present.version, offered: pack.version)
+        }
+        if let present, pack.version == present.version, !replacesContent,
+            pack.contentDigest != present.contentDigest
+        {
+            throw .contentOfVersionChanged(pack.id, version: pack.version)
         }
         pack.priority = priority ?? present?.priority ?? pack.priority
         if pack == present { return false }
@@ -149,6 +160,8 @@ public indirect enum ManifestEditError: Error, Equatable, Sendable {
     case unknownPack(PackID)
     /// It has a newer version of the pack than the one that was to be added.
     case versionWentBack(PackID, present: Int, offered: Int)
+    /// It has the version with other content.
+    case contentOfVersionChanged(PackID, version: Int)
 }
 
 extension ManifestEditError: CustomStringConvertible {
@@ -161,6 +174,8 @@ extension ManifestEditError: CustomStringConvertible {
             "there is no pack '\(id)'"
         case .versionWentBack(let id, let present, let offered):
             "pack '\(id)': expected a version of \(present) or more, found \(offered)"
+        case .contentOfVersionChanged(let id, let version):
+            "pack '\(id)': the manifest has version \(version) with other content"
         }
     }
 }

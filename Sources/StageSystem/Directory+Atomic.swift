@@ -6,18 +6,21 @@ extension Directory {
     ///
     /// A write that is made `durably` waits until the file is on disk before it is put in place, so
     /// that a power cut cannot leave it empty. The file has the permission bits `mode`, or, for `nil`,
-    /// those that the umask leaves of `0644`.
+    /// those that the umask leaves of `0644`. Its time of change is later than the second `time`, in
+    /// seconds since 1970, if one is given, even if that lies ahead of the clock.
     public func write(
         _ content: [UInt8],
         to name: FilePath.Component,
         durably: Bool,
-        exactly mode: FilePermissions? = nil
+        exactly mode: FilePermissions? = nil,
+        modifiedAfter time: Int64? = nil
     ) throws(FileError) {
         let temporary = try temporaryName(for: name)
         do throws(FileError) {
             let file = try file(creating: FilePath(temporary), permissions: mode ?? .file)
             if let mode { try file.settle(mode) }
             try file.write(content.span, at: 0)
+            if let time, try file.status().modified <= time { try file.setModified(time + 1) }
             if durably { try file.synchronize() }
             try rename(temporary, to: name, in: self)
             if durably { try synchronize() }

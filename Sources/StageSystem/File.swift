@@ -92,6 +92,14 @@ public import SystemPackage
         _ = try attempt("truncate") { Int(ftruncate(descriptor.rawValue, off_t(size))) }
     }
 
+    /// Sets the times of the last change and of the last access, in seconds since 1970.
+    public func setModified(_ seconds: Int64) throws(FileError) {
+        let time = timespec(tv_sec: Int(seconds), tv_nsec: 0)
+        _ = try attempt("set the time of") {
+            unsafe Int(futimens(descriptor.rawValue, [time, time]))
+        }
+    }
+
     /// Waits until the content of the file is on disk.
     public func synchronize() throws(FileError) {
         _ = try attempt("synchronize") { Int(fdatasync(descriptor.rawValue)) }

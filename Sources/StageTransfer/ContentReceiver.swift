@@ -84,7 +84,7 @@ final class ContentReceiver: ExchangeReceiver {
         return .document(
             FetchedDocument(
                 bytes: bytes,
-                entityTag: head?.entityTag.flatMap { Validator.isStrong($0) ? $0 : nil },
+                entityTag: head.flatMap { Validator.entityTag(of: $0) },
                 lastModified: head?.lastModified,
                 url: url.display
             )

@@ -64,7 +64,14 @@ struct ManifestFile {
             throw CommandFailure(error, manifest: name)
         }
         do throws(FileError) {
-            try directory.write(document.json(), to: component, durably: true)
+            // Servers tell versions apart by size and second.
+            let before = try directory.status(FilePath(component))?.modified
+            try directory.write(
+                document.json(),
+                to: component,
+                durably: true,
+                modifiedAfter: before
+            )
         } catch {
             throw CommandFailure(output: error)
         }

@@ -151,6 +151,15 @@ import Testing
         #expect(document.manifest.revision == 3)
     }
 
+    @Test func aVersionGetsOtherContentOnlyIfToldSo() throws {
+        var document = try empty()
+        #expect(try document.add(try pack("aurora", 2)))
+        let other = try pack("aurora", 2, digit: "b")
+        #expect(try document.add(other, replacesContent: true))
+        #expect(document.manifest.packs.map(\.contentDigest) == [other.contentDigest])
+        #expect(document.manifest.revision == 3)
+    }
+
     @Test func aRefusedChangeChangesNothing() throws {
         var document = try empty()
         #expect(try document.add(try pack("aurora", 2)))
@@ -158,6 +167,9 @@ import Testing
         let id = try PackID("aurora")
         #expect(throws: ManifestEditError.versionWentBack(id, present: 2, offered: 1)) {
             try document.add(try pack("aurora", 1))
+        }
+        #expect(throws: ManifestEditError.contentOfVersionChanged(id, version: 2)) {
+            try document.add(try pack("aurora", 2, digit: "b"))
         }
         #expect(throws: ManifestEditError.unknownPack(try PackID("no"))) {
             try document.setPolicy(.onDemand, of: try PackID("no"))

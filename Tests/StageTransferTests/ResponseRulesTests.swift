@@ -298,6 +298,12 @@ private func head(_ status: Int, _ lines: String...) -> ResponseHead {
         ),
         (head(200, date, "Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT"), nil),
         (head(200, "Last-Modified: Sun, 06 Nov 1994 08:49:36 GMT"), nil),
+        (
+            head(200, date, "ETag: \"a\"", "Last-Modified: Sun, 06 Nov 1994 08:49:36 GMT"),
+            .entityTag("\"a\"")
+        ),
+        (head(200, date, "ETag: \"a\"", "Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT"), nil),
+        (head(200, "ETag: \"a\"", "Last-Modified: now"), .entityTag("\"a\"")),
         (head(200, date, "ETag: W/\"a\"", "Last-Modified: Sun, 06 Nov 1994 08:49:36 GMT"), nil),
     ])
     func onlyAStrongValidatorCounts(head: ResponseHead, validator: Validator?) {

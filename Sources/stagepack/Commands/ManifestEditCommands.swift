@@ -53,8 +53,8 @@ struct ManifestAddCommand: StagePackSubcommand {
         discussion: """
             The archive, or the index, which 'stagepack package' or another program has made, is read from its first \
             byte to its last; the recipe says whose archive it is, its policy and 'userInfo'. A pack \
-            that is there already is replaced, by a version that is not lower, and the manifest's \
-            revision goes up. Whatever else the manifest has stays.
+            that is there already is replaced by a higher version, and the manifest's revision goes up. \
+            Other content under a version that is there is refused. Whatever else the manifest has stays.
             """
     )
 
@@ -92,6 +92,9 @@ struct ManifestAddCommand: StagePackSubcommand {
         )
     )
     var priority: Int?
+
+    @Flag(help: "Let the version that is there have other content: nobody has fetched it yet.")
+    var replace = false
 
     @Flag(help: "Print the result as JSON.") var json = false
 
@@ -134,7 +137,7 @@ struct ManifestAddCommand: StagePackSubcommand {
         into file: ManifestFile
     ) async throws(CommandFailure) -> ExitStatus {
         let (document, isChanged) = try await file.change { document throws(ManifestEditError) in
-            try document.add(pack, priority: priority)
+            try document.add(pack, priority: priority, replacesContent: replace)
         }
         let report = ManifestEditReport(manifest, document, pack.id, isChanged: isChanged)
         Console.print(report, asJSON: json)

@@ -76,6 +76,11 @@ extension CommandFailure {
             (status, hint) = (.manifestInvalid, "run 'stagepack manifest lint' on it")
         case .unknownPack:
             (status, hint) = (.unknownPack, "'stagepack manifest add' adds one")
+        case .contentOfVersionChanged:
+            (status, hint) = (
+                .manifestRefused,
+                "raise --pack-version, or pass --replace if nobody has fetched that version"
+            )
         case .versionWentBack:
             (status, hint) = (.manifestRefused, "raise --pack-version: a version never goes back")
         }

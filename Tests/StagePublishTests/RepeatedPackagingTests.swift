@@ -1,0 +1,101 @@
+import StageDigest
+import StageIndex
+import StageModel
+import StagePublish
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+/// Stores that content is packaged into again.
+@Suite(.directory)
+struct RepeatedPackagingTests {
+    private let versions: [[String: [UInt8]]] = [
+        ["a": noise(100_000, seed: 1), "b": noise(300, seed: 2), "c": noise(200, seed: 3)],
+        ["a": noise(100_000, seed: 1) + [1], "c": noise(200, seed: 3), "d": noise(700, seed: 4)],
+    ]
+
+    /// An object as a server and a synchronization see it.
+    private struct Object: Equatable {
+        var inode: UInt64
+        var modified: Int64
+    }
+
+    private func objects(of store: IndexedStore) throws -> [String: Object] {
+        var objects: [String: Object] = [:]
+        for folder in ["b", "i", "d"] {
+            guard let directory = try store.directory().directory(FilePath(folder)) else {
+                continue
+            }
+            for entry in try directory.entries() {
+                let name = FilePath(entry.name)
+                // A file that takes its place has another inode, even within the same second.
+                let status = try #require(try directory.status(name))
+                objects["\(folder)/\(name)"] = Object(
+                    inode: status.inode,
+                    modified: status.modified
+                )
+            }
+        }
+        return objects
+    }
+
+    @Test func whatIsThereIsLeftAlone() async throws {
+        let store = try IndexedStore()
+        let first = try await store.package(versions[0], "one")
+        let second = try await store.package(versions[1], "two", after: first.index)
+        let before = try objects(of: store)
+        #expect(second.reference.deltas.count == 1)
+        #expect(try await store.package(versions[0], "one again") == first)
+        #expect(try await store.package(versions[1], "two again", after: first.index) == second)
+        #expect(try objects(of: store) == before)
+    }
+
+    @Test func aDamagedObjectIsReplaced() async throws {
+        let store = try IndexedStore()
+        let first = try await store.package(versions[0], "one")
+        _ = try await store.package(versions[1], "two", after: first.index)
+        var whole: [String: [UInt8]] = [:]
+        for name in try objects(of: store).keys {
+            whole[name] = try store.bytes(name)
+            let path = FilePath(name)
+            let folder = try store.directory(path.removingLastComponent())
+            let component = try #require(path.lastComponent)
+            try folder.write([1, 2, 3], to: component, durably: false)
+        }
+        _ = try await store.package(versions[0], "one again")
+        _ = try await store.package(versions[1], "two again", after: first.index)
+        for (name, bytes) in whole {
+            #expect(try store.bytes(name) == bytes, "\(name)")
+        }
+    }
+
+    @Test func unchangedFilesHaveTheIndexOfTheVersionBefore() async throws {
+        let store = try IndexedStore()
+        let first = try await store.package(versions[0], "one")
+        let second = try await store.package(versions[1], "two", after: first.index)
+        let before = try objects(of: store)
+        for previous in [first, second] {
+            let files = previous == first ? versions[0] : versions[1]
+            let again = try await store.package(
+                files,
+                "again \(previous.newBytes)",
+                after: previous.index
+            )
+            #expect(again.index == previous.index)
+            #expect(again.reference.digest == previous.reference.digest)
+            #expect(again.newBytes == .zero)
+        }
+        #expect(try objects(of: store) == before)
+    }
+
+    @Test func anotherModeOrPathIsAChange() async throws {
+        let store = try IndexedStore()
+        let first = try await store.package(["a": [1, 2], "b": [3]], "one")
+        let moved = try await store.package(["a": [1, 2], "c": [3]], "two", after: first.index)
+        #expect(moved.index.entries.map(\.path.text) == ["a", "c"])
+        try SourceTree("one").set(0o755, of: "a")
+        let executable = try await store.package([:], "one", after: first.index)
+        #expect(executable.index != first.index)
+    }
+}
