@@ -33,11 +33,33 @@ struct StoreLock: ~Copyable {
                 patience: Self.patience
             )
         } catch {
-            guard [.badFileDescriptor, .noLocks, .notSupported].contains(error.errno) else {
-                throw error
-            }
+            guard Self.isWithoutLocks(error) else { throw error }
             lock = nil
         }
+    }
+
+    /// Waits until no other process is at work, removes what killed runs have left, and keeps others out.
+    ///
+    /// - Throws: ``FileError`` of which `isHeldByOthers` is true if others work for too long.
+    init(alone store: Directory) async throws(FileError) {
+        do throws(FileError) {
+            lock = try await LockFile.wait(
+                for: Self.name,
+                in: store,
+                .exclusive,
+                patience: Self.patience
+            )
+            // What cannot be removed now is left to a later run.
+            _ = try? Self.sweep(store)
+        } catch {
+            guard Self.isWithoutLocks(error) else { throw error }
+            lock = nil
+        }
+    }
+
+    /// Whether the file system has no such locks.
+    private static func isWithoutLocks(_ error: FileError) -> Bool {
+        [.badFileDescriptor, .noLocks, .notSupported].contains(error.errno)
     }
 
     private static func sweep(_ store: Directory) throws(FileError) {

@@ -49,7 +49,7 @@ struct StagePackCommand: AsyncParsableCommand {
                 subcommands: [
                     PackageCommand.self,
                     DiffCommand.self, TemplateCommand.self, ManifestCommand.self,
-                    ServeCommand.self,
+                    StoreCommand.self, ServeCommand.self,
                 ]
             ),
         ]

@@ -8,7 +8,7 @@ struct HelpTests {
         "pin", "remove", "gc", "doctor", "why", "tasks", "watch", "cancel", "pause", "resume",
         "app",
         "simulate", "package", "diff", "template", "manifest", "manifest create", "manifest add",
-        "manifest set-policy", "manifest lint", "serve",
+        "manifest set-policy", "manifest lint", "store", "store gc", "serve",
     ]
 
     private static func name(_ command: String) -> String {

@@ -88,6 +88,8 @@ struct IndexedTests {
             (["package", recipe, "--base", first], "'--base' is for '--indexed'"),
             (["package", recipe, "--no-deltas"], "'--no-deltas' is for '--indexed'"),
             (["package", recipe, "--indexed", "--no-deltas"], "'--no-deltas' is for '--base'"),
+            (["store", "gc", "."], "--manifest"),
+            (["store", "gc", ".", "--manifest", recipe, "--keep", "30"], "30"),
             (["package", recipe, "--indexed", "--base", recipe], "is not the index of a pack"),
             (["package", recipe, "--indexed", "--format", "tar"], "'--format' is for archives"),
         ] {

@@ -106,3 +106,27 @@ extension CommandFailure {
         }
     }
 }
+
+extension CommandFailure {
+    /// What it means to the user that nothing was removed from a store.
+    init(_ error: StoreCollectionError) {
+        switch error {
+        case .file(let error), .index(_, .file(let error)):
+            self.init(output: error)
+        case .nothingIndexed, .missingIndex:
+            self.init(
+                status: .packagingFailed,
+                message: error.description,
+                hint: "name the store and the manifests that were published from it",
+                retry: .never
+            )
+        case .index:
+            self.init(
+                status: .packagingFailed,
+                message: error.description,
+                hint: "make the version anew with 'stagepack package --indexed'",
+                retry: .never
+            )
+        }
+    }
+}

@@ -1,0 +1,225 @@
+import StageDigest
+import StageIndex
+public import StageModel
+public import StageSystem
+public import SystemPackage
+
+/// The removal of objects from a store that no published manifest names any more.
+///
+/// A client that has an older manifest may still fetch what that names, so an object stays for some time after it
+/// was first found without use. The store remembers that moment in its file `.unused`, and forgets it when a
+/// manifest names the object again. Only the folders `b`, `d` and `i` are looked at, and in them only names that
+/// objects have.
+public struct StoreCollection: Equatable, Sendable {
+    /// Objects, and what they take.
+    public struct Count: Equatable, Sendable {
+        /// How many there are.
+        public var objects = 0
+        /// Their bytes.
+        public var size = ByteCount.zero
+
+        fileprivate mutating func add(_ size: Int64) {
+            objects += 1
+            self.size = self.size + ByteCount(size)
+        }
+    }
+
+    /// The objects that were removed; in a dry run, those that would be.
+    public private(set) var removed = Count()
+    /// The objects without use whose time has not passed.
+    public private(set) var waiting = Count()
+    /// The objects that the manifests name.
+    public private(set) var used = Count()
+
+    /// Removes what no manifest has named for a time, and remembers what none names now.
+    ///
+    /// Nothing is removed before every index that the manifests name was read and found whole. Killed, it leaves
+    /// objects that the next call removes. Runs that package into the store are waited for, 30 seconds at most.
+    ///
+    /// - Parameters:
+    ///   - store: The store.
+    ///   - manifests: The manifests that are published, of every application whose packs are in the store.
+    ///   - seconds: The time for which an object stays without use; 0 removes it at once.
+    ///   - now: The time, in seconds since 1970.
+    ///   - isDryRun: Whether the store stays as it is.
+    /// - Returns: The objects that were removed, stay for a time, or are in use.
+    /// - Throws: ``StoreCollectionError``; the store has then what the manifests name.
+    public static func collect(
+        _ store: Directory,
+        keeping manifests: [Manifest],
+        for seconds: Int64,
+        now: Int64,
+        isDryRun: Bool = false
+    ) async throws(StoreCollectionError) -> StoreCollection {
+        let lock: StoreLock
+        do throws(FileError) {
+            lock = try await StoreLock(alone: store)
+        } catch {
+            throw .file(error)
+        }
+        let live = try Self.objects(of: manifests, in: store)
+        do throws(FileError) {
+            var collection = StoreCollection()
+            try collection.sort(store, live, seconds, now, isDryRun)
+            _ = consume lock
+            return collection
+        } catch {
+            throw .file(error)
+        }
+    }
+
+    /// Counts the objects of the store, and removes those whose time has passed.
+    private mutating func sort(
+        _ store: Directory,
+        _ live: Set<String>,
+        _ seconds: Int64,
+        _ now: Int64,
+        _ isDryRun: Bool
+    ) throws(FileError) {
+        let known = try UnusedObjects(of: store)
+        var unused = UnusedObjects()
+        var expired: [(folder: Directory, name: FilePath.Component)] = []
+        for folder in ["b", "d", "i"] {
+            guard let directory = try store.directory(FilePath(folder)) else { continue }
+            for entry in try directory.entries() where Self.isObject(entry) {
+                let path = "\(folder)/\(entry.name)"
+                let size = try directory.status(FilePath(entry.name))?.size ?? 0
+                guard !live.contains(path) else {
+                    used.add(size)
+                    continue
+                }
+                // A clock that was ahead does not make an object wait longer.
+                let since = min(known.times[path] ?? now, now)
+                unused.times[path] = since
+                if now - since >= seconds {
+                    removed.add(size)
+                    expired.append((directory, entry.name))
+                } else {
+                    waiting.add(size)
+                }
+            }
+        }
+        guard !isDryRun else { return }
+        // Durable before the first object goes: what remains after a crash has its time.
+        if unused != known { try unused.write(to: store) }
+        for (folder, name) in expired { try folder.remove(name) }
+    }
+
+    /// Whether an entry has a name that objects have.
+    private static func isObject(_ entry: DirectoryEntry) -> Bool {
+        let parts = entry.name.string.split(separator: ".", omittingEmptySubsequences: false)
+        func isDigest(_ text: Substring) -> Bool {
+            (try? Digest(hexadecimal: String(text)))?.description == String(text)
+        }
+        guard entry.kind == .file, let first = parts.first, isDigest(first) else { return false }
+        return parts.count == 1 || parts.count == 3 && parts[1] == "from" && isDigest(parts[2])
+    }
+
+    /// The paths of the objects that manifests name, in a store that has all of their indexes.
+    private static func objects(
+        of manifests: [Manifest],
+        in store: Directory
+    ) throws(StoreCollectionError) -> Set<String> {
+        var paths: Set<String> = []
+        for manifest in manifests {
+            for pack in manifest.packs {
+                guard let index = pack.index else { continue }
+                paths.insert("i/\(name(index.url))")
+                for delta in index.deltas {
+                    paths.insert("i/\(name(delta.url))")
+                    if let frames = delta.frames { paths.insert("d/\(frames.digest)") }
+                }
+                for bundle in try content(of: index, of: pack.id, in: store).bundles {
+                    paths.insert("b/\(bundle.digest)")
+                }
+            }
+        }
+        guard !paths.isEmpty else { throw .nothingIndexed }
+        return paths
+    }
+
+    /// Reads the index that a manifest names.
+    private static func content(
+        of reference: PackIndex,
+        of pack: PackID,
+        in store: Directory
+    ) throws(StoreCollectionError) -> ContentIndex {
+        let path = store.path.appending("i").pushing(FilePath(String(name(reference.url))))
+        let stored: StoredIndex
+        do throws(StoredIndex.Fault) {
+            stored = try StoredIndex(at: path)
+        } catch {
+            guard case .file(let error) = error, error.errno == .noSuchFileOrDirectory else {
+                throw .index(pack, error)
+            }
+            throw .missingIndex(pack, path)
+        }
+        guard stored.reference.digest == reference.digest else {
+            throw .index(
+                pack,
+                .notAnIndex(path, reason: "it has another digest than the manifest says")
+            )
+        }
+        return stored.index
+    }
+
+    /// The last component of a URL without a query.
+    private static func name(_ url: String) -> Substring {
+        let path = url.prefix { $0 != "?" && $0 != "#" }
+        return path.split(separator: "/").last ?? path
+    }
+}
+
+/// The objects of a store that no manifest named when they were last looked at.
+private struct UnusedObjects: Equatable {
+    /// The times when they were first found so, in seconds since 1970, by their paths in the store.
+    var times: [String: Int64] = [:]
+
+    private static let fileName: FilePath.Component = ".unused"
+    /// The most bytes that are read: half a million objects.
+    private static let limit = 64 << 20
+
+    init() {}
+
+    /// Reads the file of a store; a line that is none of its own counts for nothing.
+    init(of store: Directory) throws(FileError) {
+        guard let file = try store.file(reading: FilePath(Self.fileName)) else { return }
+        let text = String(decoding: try file.readAll(limit: Self.limit), as: UTF8.self)
+        for line in text.split(separator: "\n") {
+            let fields = line.split(separator: " ")
+            guard fields.count == 2, let time = Int64(fields[0]) else { continue }
+            times[String(fields[1])] = time
+        }
+    }
+
+    /// Puts the file in the place of the one before.
+    func write(to store: Directory) throws(FileError) {
+        let lines = times.sorted { $0.key < $1.key }.map { "\($0.value) \($0.key)\n" }
+        try store.write(Array(lines.joined().utf8), to: Self.fileName, durably: true)
+    }
+}
+
+/// The reason why nothing was removed from a store.
+@nonexhaustive
+public indirect enum StoreCollectionError: Error, Equatable, Sendable {
+    /// A file cannot be read, written or removed.
+    case file(FileError)
+    /// No manifest names an index, so that all objects would be without use.
+    case nothingIndexed
+    /// The store has no index of a pack that a manifest offers.
+    case missingIndex(PackID, FilePath)
+    /// The index of a pack that a manifest offers cannot be read.
+    case index(PackID, StoredIndex.Fault)
+}
+
+extension StoreCollectionError: CustomStringConvertible {
+    /// The reason, as a sentence fragment a person can read.
+    public var description: String {
+        switch self {
+        case .file(let error): error.description
+        case .nothingIndexed: "no manifest offers an indexed pack"
+        case .missingIndex(let pack, let path): "pack '\(pack)': there is no '\(path)'"
+        case .index(let pack, let fault): "pack '\(pack)': \(fault)"
+        }
+    }
+}

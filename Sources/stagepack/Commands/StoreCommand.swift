@@ -1,0 +1,143 @@
+import ArgumentParser
+import FoundationEssentials
+import StageModel
+import StagePublish
+import StageSystem
+import SystemPackage
+
+struct StoreCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "store",
+        abstract: "Keep a store of indexed packs.",
+        subcommands: [StoreCollectCommand.self]
+    )
+}
+
+struct StoreCollectCommand: StagePackSubcommand {
+    static let configuration = CommandConfiguration(
+        commandName: "gc",
+        abstract: "Remove the objects of a store that no manifest names any more.",
+        discussion: """
+            Name every manifest that is published and has packs in the store. An object that none of them names \
+            stays for the time of '--keep' after it was first found so, since clients may have an older manifest; \
+            so this is to be run from time to time, after publishing. Nothing is removed if an index that a \
+            manifest names is missing or damaged. Other files of the store are left alone.
+            """
+    )
+
+    @Argument(
+        help: "The store: the directory with the folders 'i', 'b' and 'd'.",
+        completion: .directory
+    )
+    var store: String
+
+    @Option(
+        help: ArgumentHelp(
+            "A manifest that is published; may be given more than once.",
+            valueName: "file"
+        ),
+        completion: .file()
+    )
+    var manifest: [String]
+
+    @Option(
+        help: ArgumentHelp(
+            "The time for which an object stays without use, as 12h or 30d.",
+            valueName: "time"
+        )
+    )
+    var keep = KeptTime(seconds: 30 * 24 * 60 * 60)
+
+    @Flag(help: "Say what would be removed, and change nothing.") var dryRun = false
+    @Flag(help: "Print the result as JSON.") var json = false
+
+    var printsJSON: Bool { json }
+
+    mutating func validate() throws {
+        if manifest.isEmpty {
+            throw ValidationError("'store gc' takes every published manifest: pass '--manifest'.")
+        }
+    }
+
+    func perform() async throws(CommandFailure) -> ExitStatus {
+        var manifests: [Manifest] = []
+        for path in manifest { manifests.append(try ManifestFile(path).read().manifest) }
+        let directory: Directory
+        do throws(FileError) {
+            directory = try Directory.open(FilePath(store))
+        } catch {
+            throw .usage(error.description)
+        }
+        let collection: StoreCollection
+        do throws(StoreCollectionError) {
+            collection = try await StoreCollection.collect(
+                directory,
+                keeping: manifests,
+                for: keep.seconds,
+                now: Int64(Date().timeIntervalSince1970),
+                isDryRun: dryRun
+            )
+        } catch {
+            throw CommandFailure(error)
+        }
+        Console.print(StoreReport(collection, isDryRun: dryRun), asJSON: json)
+        return .success
+    }
+}
+
+/// A time on the command line: a whole number of seconds, minutes, hours or days.
+struct KeptTime: ExpressibleByArgument, CustomStringConvertible {
+    let seconds: Int64
+
+    private static let units: [Character: Int64] = ["s": 1, "m": 60, "h": 3600, "d": 86400]
+
+    init(seconds: Int64) { self.seconds = seconds }
+
+    init?(argument: String) {
+        let unit = argument.last.flatMap { Self.units[$0] }
+        guard let number = Int64(unit == nil ? argument[...] : argument.dropLast()), number >= 0
+        else { return nil }
+        // A number alone would be taken for days by some and for seconds by others.
+        guard unit != nil || number == 0 else { return nil }
+        let (product, overflow) = number.multipliedReportingOverflow(by: unit ?? 1)
+        guard !overflow else { return nil }
+        seconds = product
+    }
+
+    var description: String { seconds % 86400 == 0 ? "\(seconds / 86400)d" : "\(seconds)s" }
+
+    var defaultValueDescription: String { description }
+}
+
+/// What `store gc` prints.
+private struct StoreReport: Encodable, CustomStringConvertible {
+    var removed: Objects
+    var waiting: Objects
+    var used: Objects
+    var isDryRun: Bool
+
+    /// Objects, and their bytes.
+    struct Objects: Encodable, CustomStringConvertible {
+        var objects: Int
+        var size: ByteCount
+
+        init(_ count: StoreCollection.Count) { (objects, size) = (count.objects, count.size) }
+
+        var description: String { "\(objects) \(objects == 1 ? "object" : "objects") (\(size))" }
+    }
+
+    init(_ collection: StoreCollection, isDryRun: Bool) {
+        removed = Objects(collection.removed)
+        waiting = Objects(collection.waiting)
+        used = Objects(collection.used)
+        self.isDryRun = isDryRun
+    }
+
+    var description: String {
+        """
+        \(isDryRun ? "would remove" : "removed") \(removed)
+        without use, and kept for now: \(waiting)
+        in use: \(used)
+        """
+    }
+}

@@ -1,0 +1,161 @@
+import StageDigest
+import StageIndex
+import StageModel
+import StagePublish
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+/// The removal of objects that no manifest names.
+@Suite(.directory)
+struct StoreCollectionTests {
+    private let store: IndexedStore
+    private let start = Int64(1_800_000_000)
+    private let day = Int64(86400)
+
+    init() throws { store = try IndexedStore() }
+
+    /// A pack of two versions, of which the second has a delta set, and then one that shares nothing with them.
+    private func versions() async throws -> [IndexedPack] {
+        let first = try await store.package(["a": noise(100_000, seed: 1), "b": [1]], "one")
+        let second = try await store.package(
+            ["a": noise(100_000, seed: 1) + [7], "b": [2]],
+            "two",
+            after: first.index
+        )
+        let third = try await store.package(["a": noise(70_000, seed: 3)], "three")
+        return [first, second, third]
+    }
+
+    private func manifest(_ packs: IndexedPack...) throws -> Manifest {
+        Manifest(
+            application: try ApplicationID("net.example.app"),
+            revision: 1,
+            packs: packs.enumerated().map { position, pack in
+                var offered = pack.pack(version: 1)
+                offered.id = PackID(unchecked: "pack-\(position)")
+                return offered
+            }
+        )
+    }
+
+    private func collect(
+        _ manifests: Manifest...,
+        after seconds: Int64 = 0,
+        keeping: Int64? = nil,
+        isDryRun: Bool = false
+    ) async throws -> StoreCollection {
+        try await StoreCollection.collect(
+            store.directory(),
+            keeping: manifests,
+            for: keeping ?? 30 * day,
+            now: start + seconds,
+            isDryRun: isDryRun
+        )
+    }
+
+    private func names() throws -> Set<String> {
+        var names: Set<String> = []
+        for folder in ["b", "d", "i"] where try store.directory().directory(FilePath(folder)) != nil
+        {
+            names.formUnion(try store.names(in: FilePath(folder)).map { "\(folder)/\($0)" })
+        }
+        return names
+    }
+
+    @Test func anObjectGoesWhenItsTimeWithoutUseHasPassed() async throws {
+        let versions = try await versions()
+        let all = try names()
+        let offered = try manifest(versions[1])
+        let found = try await collect(offered)
+        #expect(found.removed.objects == 0)
+        // The first index, and the index and the bundle of the third version.
+        #expect(found.waiting.objects == 3)
+        #expect(found.used.objects == all.count - 3)
+        let early = try await collect(offered, after: 30 * day - 1)
+        #expect(early == found)
+        #expect(try names() == all)
+        let late = try await collect(offered, after: 30 * day)
+        #expect(late.removed == found.waiting)
+        let left = try names()
+        #expect(left.count == all.count - 3)
+        #expect(left.contains("d/\(try #require(offered.packs[0].index?.deltas[0].frames).digest)"))
+        #expect(try store.files(of: versions[1].index)["b"] == [2])
+    }
+
+    @Test func whatIsNamedAgainBeginsAnew() async throws {
+        let versions = try await versions()
+        let (older, newer) = (try manifest(versions[0]), try manifest(versions[2]))
+        _ = try await collect(newer)
+        // Another application's manifest counts as well.
+        let between = try await collect(newer, older, after: 29 * day)
+        #expect(between.waiting.objects > 0)
+        let again = try await collect(newer, after: 31 * day)
+        #expect(try store.files(of: versions[0].index)["b"] == [1])
+        #expect(again.removed.objects > 0)
+        let last = try await collect(newer, after: 61 * day)
+        #expect(last.removed.objects > 0)
+        #expect(
+            try names() == ["b/\(versions[2].index.bundles[0].digest)", newer.packs[0].index?.url]
+        )
+    }
+
+    @Test func aDryRunChangesNothing() async throws {
+        let versions = try await versions()
+        let all = try store.names(in: ".")
+        let objects = try names()
+        let offered = try manifest(versions[2])
+        let plan = try await collect(offered, keeping: 0, isDryRun: true)
+        #expect(plan.removed.objects == objects.count - 2)
+        #expect(try names() == objects)
+        #expect(try store.names(in: ".") == all)
+        #expect(try await collect(offered, keeping: 0) == plan)
+        #expect(try names().count == 2)
+    }
+
+    @Test func otherFilesStay() async throws {
+        let versions = try await versions()
+        let folder = try store.directory("b")
+        for name: FilePath.Component in ["README", "..hidden", "0123"] {
+            try folder.write([1], to: name, durably: false)
+        }
+        _ = try folder.makeDirectory(FilePath(Digest(of: [9]).description))
+        _ = try await collect(try manifest(versions[2]), keeping: 0)
+        #expect(try store.names(in: "b").count == 5)
+    }
+
+    @Test func nothingGoesWhereAnIndexIsMissingOrDamaged() async throws {
+        let versions = try await versions()
+        let objects = try names()
+        let offered = try manifest(versions[0], versions[2])
+        let index = try #require(offered.packs[1].index)
+        let name = try #require(FilePath.Component("\(index.digest)"))
+        let folder = try store.directory("i")
+        let whole = try store.bytes(index.url)
+        try folder.remove(name)
+        await #expect(throws: StoreCollectionError.self) { try await collect(offered, keeping: 0) }
+        // A whole index of another version is damage as well.
+        try folder.write(try store.bytes(versions[0].reference.url), to: name, durably: false)
+        await #expect(throws: StoreCollectionError.self) { try await collect(offered, keeping: 0) }
+        try folder.write(Array(whole.dropLast()), to: name, durably: false)
+        await #expect(throws: StoreCollectionError.self) { try await collect(offered, keeping: 0) }
+        #expect(try names() == objects)
+        let empty = Manifest(application: offered.application, revision: 1, packs: [])
+        await #expect(throws: StoreCollectionError.nothingIndexed) {
+            try await collect(empty, keeping: 0)
+        }
+    }
+
+    @Test func aDamagedRecordAndAClockThatWasAheadOnlyMakeObjectsWait() async throws {
+        let versions = try await versions()
+        let offered = try manifest(versions[2])
+        _ = try await collect(offered, after: 400 * day)
+        let back = try await collect(offered)
+        #expect(back.removed.objects == 0)
+        try store.directory().write(Array("x\n1 2 3\n\u{0}".utf8), to: ".unused", durably: false)
+        let anew = try await collect(offered, after: 29 * day)
+        #expect(anew.removed.objects == 0)
+        #expect(try await collect(offered, after: 59 * day).removed == anew.waiting)
+    }
+}
