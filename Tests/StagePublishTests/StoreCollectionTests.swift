@@ -147,12 +147,19 @@ struct StoreCollectionTests {
         }
     }
 
-    @Test func aDamagedRecordAndAClockThatWasAheadOnlyMakeObjectsWait() async throws {
+    @Test func aClockThatWasAheadMakesNothingWaitLonger() async throws {
         let versions = try await versions()
         let offered = try manifest(versions[2])
         _ = try await collect(offered, after: 400 * day)
         let back = try await collect(offered)
         #expect(back.removed.objects == 0)
+        #expect(try await collect(offered, after: 30 * day).removed == back.waiting)
+    }
+
+    @Test func aDamagedRecordMakesObjectsWaitAnew() async throws {
+        let versions = try await versions()
+        let offered = try manifest(versions[2])
+        _ = try await collect(offered)
         try store.directory().write(Array("x\n1 2 3\n\u{0}".utf8), to: ".unused", durably: false)
         let anew = try await collect(offered, after: 29 * day)
         #expect(anew.removed.objects == 0)
