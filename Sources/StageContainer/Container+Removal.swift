@@ -167,7 +167,10 @@ extension Container {
     public func removeRemains(of packs: [Pack]) throws(ContainerError) -> Removal {
         let staged = try stagedContent(of: packs)
         return try ContainerError.wrapping { () throws(FileError) in
-            var removal = try removeAbandonedAreas { _ in true }
+            var removal = Removal()
+            if try staging.entries().contains(where: { !isWantedArea($0.name) { _ in true } }) {
+                removal = try removeAbandonedAreas { _ in true }
+            }
             // The age of files of extensions does not matter: none of them is staged content.
             try removeDownloads(
                 0,
@@ -200,12 +203,10 @@ extension Container {
         _ isWanted: (FilePath.Component) -> Bool
     ) throws(FileError) -> Removal {
         var removal = Removal()
-        let entries = try staging.entries().filter { !isWantedArea($0.name, isWanted) }
-        guard !entries.isEmpty else { return removal }
         let births = try lockFile(Self.birthLock, in: locks)
         if let alone = try FileLock.attempt(births, .exclusive) {
-            // A lock that was not there when the entries were listed is there now.
-            for entry in entries where try isAbandoned(entry) {
+            for entry in try staging.entries() where !isWantedArea(entry.name, isWanted) {
+                guard try isAbandoned(entry) else { continue }
                 try staging.removeTree(entry.name)
                 removal.leftovers += 1
             }
