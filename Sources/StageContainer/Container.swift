@@ -34,7 +34,8 @@ public final class Container: Sendable {
     /// Opens the container at `path`, making it where it is missing.
     ///
     /// - Throws: ``ContainerError/unknownFormat(_:found:known:)`` if a later version of StagePack made
-    ///   it; ``ContainerError/file(_:)`` if it cannot be written.
+    ///   it; ``ContainerError/notAContainer(_:found:)`` if it is a directory with other files;
+    ///   ``ContainerError/file(_:)`` if it cannot be written.
     public static func make(_ path: FilePath) throws(ContainerError) -> Container {
         let root = try ContainerError.wrapping { () throws(FileError) in
             // The system's containers are for all users, whatever the umask of root's shell.
@@ -42,6 +43,7 @@ public final class Container: Sendable {
                 ? Directory.make(path, exactly: .directory) : Directory.make(path)
         }
         if try ContainerRecord.read(from: root) == nil {
+            try checkForOtherFiles(root)
             try JSONRecord.write(
                 ContainerRecord(formatVersion: ContainerLayout.formatVersion),
                 to: ContainerLayout.record,
@@ -56,6 +58,18 @@ public final class Container: Sendable {
             let container = try Container(root: root, .usual)
             container.keepSpareLock()
             return container
+        }
+    }
+
+    /// Refuses a directory that is used for something else: what is there could be removed, or take the names of
+    /// what a container has.
+    private static func checkForOtherFiles(_ root: Directory) throws(ContainerError) {
+        let entries = try ContainerError.wrapping { () throws(FileError) in try root.entries() }
+        // A file system that is mounted there has a folder of its own.
+        let known = ContainerLayout.known.union(["lost+found"])
+        for entry in entries.sorted(by: { $0.name.string < $1.name.string })
+        where !known.contains(entry.name) && !Directory.isTemporary(entry.name) {
+            throw .notAContainer(root.path, found: entry.name)
         }
     }
 

@@ -11,6 +11,9 @@ public indirect enum ContainerError: Error, Equatable, Sendable {
     /// The container has a format that this program does not know.
     case unknownFormat(FilePath, found: Int, known: Int)
 
+    /// The directory has files of others, and was no container so far.
+    case notAContainer(FilePath, found: FilePath.Component)
+
     /// A file that StagePack wrote into the container does not hold what it wrote.
     case damagedRecord(FilePath, detail: String)
 
@@ -41,6 +44,8 @@ extension ContainerError: CustomStringConvertible {
             "there is no container at '\(path)'"
         case .unknownFormat(let path, let found, let known):
             "the container '\(path)' has format \(found), expected \(known)"
+        case .notAContainer(let path, let found):
+            "'\(path)' is no container and not empty: it has '\(found)'"
         case .damagedRecord(let path, let detail):
             "the record '\(path)' is damaged: \(detail)"
         case .busy(let id):

@@ -53,6 +53,9 @@ public enum ContainerLayout {
         packs, generations, staging, downloads, locks, manifest, history,
     ]
 
+    /// The names of everything that a container may have.
+    static let known = Set(directories).union([record, files, pins, extensions, shared])
+
     /// The target of the link that makes `generation` the current one of `id`.
     static func linkTarget(_ id: PackID, _ generation: GenerationName) -> String {
         "../generations/\(id)/\(generation)/content"

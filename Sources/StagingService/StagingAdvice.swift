@@ -53,6 +53,8 @@ public enum StagingAdvice: String, Codable, Sendable, CaseIterable {
     case waitForProcess
     /// Stage the packs first, or name another container.
     case prefetchFirst
+    /// Name an empty directory for the container, or one that does not exist.
+    case nameEmptyDirectory
     /// Use the version of StagePack that made the container.
     case useMakersVersion
     /// Remove the record that cannot be read; the next run writes it again.

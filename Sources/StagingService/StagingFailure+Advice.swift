@@ -172,6 +172,7 @@ extension StagingFailure {
         switch error {
         case .missing: (.containerUnusable, .prefetchFirst, .never)
         case .unknownFormat: (.containerUnusable, .useMakersVersion, .never)
+        case .notAContainer: (.containerUnusable, .nameEmptyDirectory, .never)
         case .damagedRecord(let path, _):
             // Records of generations are staged again; the container's own is written by the next run.
             path.lastComponent == ContainerLayout.packRecord

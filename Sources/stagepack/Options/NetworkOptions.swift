@@ -87,10 +87,8 @@ struct NetworkOptions: ParsableArguments {
         configuration.bandwidth = limitRate
         configuration.userAgent = "stagepack/\(Version.text)"
         configuration.proxies = Self.proxies(environment)
-        configuration.certificateAuthorities =
-            cacert
-            ?? (environment["CURL_CA_BUNDLE"] ?? environment["SSL_CERT_FILE"]).map { FilePath($0) }
-        configuration.netrc = netrcFile
+        configuration.certificateAuthorities = try authorities(environment)
+        if let netrcFile { configuration.netrc = try Self.readable(netrcFile, "--netrc-file") }
         configuration.retry.maximumAttempts = attempts ?? Self.defaultAttempts
         configuration.retry.longestPause = Self.longestPause
         if let connectTimeout { configuration.connectTimeout = .seconds(connectTimeout) }
@@ -99,6 +97,30 @@ struct NetworkOptions: ParsableArguments {
             configuration.bearerTokens[host] = token
         }
         return configuration
+    }
+
+    /// The file with the authorities to trust; `nil` for the system's.
+    private func authorities(
+        _ environment: [String: String]
+    ) throws(CommandFailure) -> FilePath? {
+        if let cacert { return try Self.readable(cacert, "--cacert") }
+        // A variable is not meant for this command alone, which may need no network.
+        return (environment["CURL_CA_BUNDLE"] ?? environment["SSL_CERT_FILE"]).map { FilePath($0) }
+    }
+
+    /// Returns the path of a file that can be read.
+    ///
+    /// What is missing would count as empty: requests without a password, that are refused much later.
+    private static func readable(
+        _ path: FilePath,
+        _ option: String
+    ) throws(CommandFailure) -> FilePath {
+        do throws(FileError) {
+            _ = try File.open(readingRegular: path)
+            return path
+        } catch {
+            throw .usage("\(option): \(error)")
+        }
     }
 
     private static func proxies(_ environment: [String: String]) -> ProxySettings {

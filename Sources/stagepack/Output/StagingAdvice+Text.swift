@@ -40,6 +40,8 @@ extension StagingAdvice {
         case .runAsOwner: "run it as the user that owns the container, or pass --container"
         case .waitForProcess: "run it again when the other process has ended"
         case .prefetchFirst: "run 'stagepack prefetch' first, or pass --container"
+        case .nameEmptyDirectory:
+            "name an empty directory with --container, or one that does not exist"
         case .useMakersVersion: "use the version of stagepack that made it"
         case .removeRecord: "remove it, then run 'stagepack prefetch'"
         case .repair: "run 'stagepack repair'"
