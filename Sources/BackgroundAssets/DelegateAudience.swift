@@ -4,42 +4,85 @@ import StageControl
 import StageModel
 import Synchronization
 
-/// What one delegate was told, and calls it.
+/// Calls one delegate, and knows what it was told.
 ///
-/// One thread calls, but for the answers to challenges, which come on any.
-final class DelegateAudience: Sendable {
+/// The connection's thread calls, but for the answers to challenges, which come on any.
+final class DelegateAudience: SessionReceiver {
+    /// An answer to a challenge that the daemon does not have yet.
+    private struct Answer {
+        var change: TransferChange
+        var sequence: Int64?
+    }
+
     private struct State {
-        var window = AcknowledgementWindow()
+        /// The tasks that the daemon had before the connection was made.
+        var found: [TransferTask] = []
         var tasks: [Int64: TransferTask] = [:]
         var watches: [Int64: DownloadWatch] = [:]
-        /// Why downloads were given up that somebody waited for.
+        /// Reasons why downloads were given up that somebody waited for.
         var stalls: [Int64: String] = [:]
+        var answers: [Int64: Answer] = [:]
     }
 
-    /// Which delegate it is.
-    let changes: Int
     private let session: DownloadSession
+    private let connection: SessionConnection
+    private let delegate: DelegateLink.Source
     private let state = Mutex(State())
 
-    /// Creates what is known of a delegate that was told nothing.
-    init(_ session: DownloadSession, changes: Int) {
+    /// Creates the audience of a connection; `delegate` gives `nil` once the delegate has gone or is another one.
+    init(
+        _ session: DownloadSession,
+        _ connection: SessionConnection,
+        delegate: @escaping DelegateLink.Source
+    ) {
         self.session = session
-        self.changes = changes
+        self.connection = connection
+        self.delegate = delegate
     }
 
-    /// Takes the numbers of the daemon in, and returns that of the last event that was received.
-    func attach(_ status: SessionStatus) -> Int64 {
-        state.withLock { state in
-            state.window.attach(
-                lastEvent: status.lastEvent,
-                acknowledged: status.acknowledgedEvent
-            )
-            return state.window.received
+    func prepare(_ status: SessionStatus) throws(ControlError) {
+        _ = try audience()
+        let tasks = try session.tasks()
+        state.withLock { $0.found = tasks }
+        let answers = state.withLock { $0.answers }
+        for (task, answer) in answers { try give(answer, to: task) }
+    }
+
+    func take(_ event: SessionEvent) throws(ControlError) {
+        let delegate = try audience()
+        if event.kind == .attached {
+            let tasks = state.withLock { state in
+                defer { state.found = [] }
+                return state.found
+            }
+            for task in tasks { show(task, delegate) }
+            return
+        }
+        // Where this fails, the event was not received, and comes again.
+        let task = try event.task.flatMap { id throws(ControlError) in try find(id) }
+        if let task { tell(event, task, delegate) }
+        guard event.sequence != nil else { return }
+        if event.kind != .challenged || task == nil { connection.finish(event.sequence) }
+        if event.kind != .challenged, let id = event.task {
+            state.withLock { state in
+                state.tasks[id] = nil
+                state.watches[id] = nil
+                state.answers[id] = nil
+            }
         }
     }
 
+    // What keeps the daemon away is told to whoever asks something of it.
+    func wasDetached(by problem: ControlError, failures: Int) -> Bool { delegate() != nil }
+
+    /// The delegate; without it the connection ends, and the event at hand is the next one's.
+    private func audience() throws(ControlError) -> any BADownloadManagerDelegate {
+        guard let delegate = delegate() else { throw .cancelled }
+        return delegate
+    }
+
     /// Tells what is to be told of a task whose events of before are gone.
-    func show(_ task: TransferTask, _ delegate: any BADownloadManagerDelegate) {
+    private func show(_ task: TransferTask, _ delegate: any BADownloadManagerDelegate) {
         guard task.isUnfinished else { return }
         state.withLock { $0.tasks[task.id] = task }
         var event = SessionEvent(.changed, time: .now)
@@ -47,44 +90,6 @@ final class DelegateAudience: Sendable {
         event.state = task.state
         event.holds = task.holds
         tell(event, task, delegate)
-    }
-
-    /// Takes an event in, and acknowledges it.
-    func take(
-        _ event: SessionEvent,
-        _ delegate: any BADownloadManagerDelegate
-    ) throws(ControlError) {
-        // Where this fails, the event was not received, and comes again.
-        let task = try event.task.flatMap { id throws(ControlError) in try find(id) }
-        if let sequence = event.sequence {
-            guard state.withLock({ $0.window.receive(sequence) }) else { return }
-        }
-        if let task { tell(event, task, delegate) }
-        guard let sequence = event.sequence else { return }
-        if event.kind != .challenged || task == nil { finish(sequence) }
-        if event.kind != .challenged, let id = event.task {
-            state.withLock { state in
-                state.tasks[id] = nil
-                state.watches[id] = nil
-            }
-        }
-    }
-
-    /// Acknowledges what was taken in, where that is not known to the daemon.
-    func acknowledge() {
-        guard let due = state.withLock({ $0.window.due }) else { return }
-        do throws(ControlError) {
-            let acknowledgement = Acknowledgement(sequence: due)
-            _ = try session.ask(.acknowledge(acknowledgement, in: session.identifier))
-            state.withLock { $0.window.wasAcknowledged(due) }
-        } catch {
-            // With the next one, or when the session is attached the next time.
-        }
-    }
-
-    private func finish(_ sequence: Int64) {
-        state.withLock { $0.window.finish(sequence) }
-        acknowledge()
     }
 
     /// The task of an event; `nil` if the daemon has forgotten it.
@@ -150,7 +155,7 @@ final class DelegateAudience: Sendable {
             let error: any Error =
                 reason.map { BAError(.downloadFailedToStart, $0) } ?? URLError(.cancelled)
             delegate.download(download(.cancelled), failedWithError: error)
-        case .finish(let path) where !session.accepts(path):
+        case .finish(let path) where !session.client.accepts(path):
             let reason = "the daemon names '\(path)', not its own file"
             let error = BAError(.downloadFailedToStart, reason)
             delegate.download(download(.failed), failedWithError: error)
@@ -171,7 +176,7 @@ final class DelegateAudience: Sendable {
         state.withLock { $0.stalls[task.id] = reason }
         var change = TransferChange()
         change.state = .cancelled
-        _ = try? session.ask(.change(task.id, change))
+        _ = try? session.client.change(task.id, change)
     }
 
     /// Makes what a delegate answers a challenge with; the first answer counts.
@@ -189,16 +194,26 @@ final class DelegateAudience: Sendable {
             default: break
             }
             if change == TransferChange() { change.rejectsChallenge = true }
+            let answer = Answer(change: change, sequence: event.sequence)
             do throws(ControlError) {
-                _ = try session.ask(.change(task.id, change))
-            } catch .refused {
-                // The task has ended meanwhile, and there is nothing to answer.
+                try give(answer, to: task.id)
             } catch {
-                // The daemon asks again: the event is not acknowledged.
-                return
+                // It is given over the next connection.
+                state.withLock { $0.answers[task.id] = answer }
+                connection.reconnect()
             }
-            if let sequence = event.sequence { finish(sequence) }
         }
         .handler
+    }
+
+    /// Gives the daemon an answer to a challenge, which is over then.
+    private func give(_ answer: Answer, to task: Int64) throws(ControlError) {
+        do throws(ControlError) {
+            _ = try session.client.change(task, answer.change)
+        } catch .refused(let refusal) where refusal.code != .unavailable {
+            // The task has ended meanwhile, and there is nothing to answer.
+        }
+        state.withLock { $0.answers[task] = nil }
+        connection.finish(answer.sequence)
     }
 }

@@ -5,63 +5,40 @@ import Synchronization
 
 /// The downloads of an application group, which are the tasks of one session of the daemon.
 ///
-/// Speaks StageControl's language and not BackgroundTransfer's: a session there keeps tasks until there is
-/// a daemon, where Apple's manager throws at once, and takes events in from its beginning, where files
-/// stay with the daemon here until there is a delegate. Its calls block.
+/// A session of BackgroundTransfer keeps tasks until there is a daemon, where Apple's manager throws at once, and
+/// takes events in from its beginning, where files stay with the daemon here until there is a delegate. Both
+/// share ``SessionClient`` and ``SessionConnection``. The calls block.
 final class DownloadSession: Sendable {
     /// The group.
     let group: ApplicationGroupID
-    private let environment: [String: String]
-    /// Directory of finished downloads of the daemon that was asked last.
-    private let staged = Mutex<StagedDirectory?>(nil)
+    /// The requests about the session.
+    let client: SessionClient
     /// Held from looking whether a download is there until it is; has the tasks that were cancelled here.
     private let cancelled = Mutex<Set<Int64>>([])
 
     /// Creates the session of a group, which the daemon may not have yet.
     init(_ group: ApplicationGroupID, environment: [String: String]) {
         self.group = group
-        self.environment = environment
-    }
-
-    /// The identifier of the session.
-    var identifier: String { "backgroundassets/\(group)" }
-
-    /// Asks the daemon that there is now.
-    func ask<Answer>(_ request: ControlRequest<Answer>) throws(ControlError) -> Answer {
-        try find().answer(to: request, patience: ControlClient.usualPatience)
-    }
-
-    private func find() throws(ControlError) -> ControlClient {
-        let client = try ControlClient.find(environment: environment)
-        staged.withLock { $0 = client.staged }
-        return client
-    }
-
-    /// Whether the file of a finished download is where the daemon leaves this user's.
-    func accepts(_ location: String) -> Bool {
-        staged.withLock { $0 }?.accepts(location) ?? false
-    }
-
-    /// Attaches to the session.
-    func openEvents(after sequence: Int64) throws(ControlError) -> ControlEvents {
-        try find()
-            .openEvents(.events(of: identifier, after: sequence))
-    }
-
-    /// Makes the session where there is none.
-    @discardableResult
-    func make() throws(ControlError) -> SessionStatus {
         var configuration = SessionConfiguration()
         configuration.isDiscretionary = true
         configuration.answersChallenges = true
         configuration.sendsLaunchEvents = false
-        return try ask(.makeSession(identifier, configuration))
+        client = SessionClient(
+            "backgroundassets/\(group)",
+            configuration: configuration,
+            environment: environment
+        )
+    }
+
+    /// Asks the daemon, for which the session needs not be there.
+    func ask<Answer>(_ request: ControlRequest<Answer>) throws(ControlError) -> Answer {
+        try client.answer(to: request, needsSession: false)
     }
 
     /// The tasks that have not ended, or of whose end no delegate has heard; none without a session.
     func tasks() throws(ControlError) -> [TransferTask] {
         do throws(ControlError) {
-            return try ask(.tasks(in: identifier)).tasks
+            return try ask(.tasks(in: client.identifier)).tasks
         } catch .refused(let refusal) where refusal.code == .notFound {
             return []
         }
@@ -100,7 +77,7 @@ final class DownloadSession: Sendable {
                 note.isForeground = true
                 promotion.description = note.text
                 do throws(ControlError) {
-                    _ = try ask(.change(task.id, promotion))
+                    _ = try client.change(task.id, promotion)
                     return
                 } catch .refused(let refusal) where refusal.code == .conflict {
                     // It has ended meanwhile, and so it is begun anew.
@@ -111,7 +88,7 @@ final class DownloadSession: Sendable {
             let id = try create(wire, note)
             promotion.description = nil
             do throws(ControlError) {
-                _ = try ask(.change(id, promotion))
+                _ = try client.change(id, promotion)
             } catch .refused(let refusal) where refusal.code == .conflict {
                 // Where it has ended already, its end is on its way.
             } catch {
@@ -133,7 +110,7 @@ final class DownloadSession: Sendable {
                 // Before the daemon is told, since its event may be here before its answer.
                 cancelled.insert(task.id)
                 do throws(ControlError) {
-                    state = try ask(.change(task.id, change)).state
+                    state = try client.change(task.id, change).state
                     if state == .cancelled { return }
                 } catch .refused(let refusal) where [.conflict, .notFound].contains(refusal.code) {
                     state = .completed
@@ -171,18 +148,17 @@ final class DownloadSession: Sendable {
         _ wire: ExtensionURLDownload,
         _ note: DownloadNote
     ) throws(BAError) -> Int64 {
-        let message = NewTasks([TransferRequest(wire, note)])
         do throws(ControlError) {
-            try make()
-            let request = ControlRequest.createTasks(message, in: identifier)
-            let created: CreatedTasks
+            let requests = [TransferRequest(wire, note)]
+            let ids: [Int64]
             do throws(ControlError) {
-                created = try ask(request)
-            } catch .lost {
-                // It may have arrived: the same token again is the same task.
-                created = try ask(request)
+                ids = try client.createTasks(requests)
+            } catch .refused(let refusal) where refusal.code == .notFound {
+                // The session was removed, or the daemon has lost its records.
+                _ = try client.connect()
+                ids = try client.createTasks(requests)
             }
-            guard let id = created.ids.first else { throw .malformed("it has no number") }
+            guard let id = ids.first else { throw .malformed("it has no number") }
             return id
         } catch {
             throw BAError(error)

@@ -21,6 +21,13 @@ public struct AcknowledgementWindow: Sendable {
         return true
     }
 
+    /// Takes back the receipt of the last event, which is to be delivered again.
+    public mutating func release(_ sequence: Int64) {
+        guard sequence == received else { return }
+        received -= 1
+        inWork.remove(sequence)
+    }
+
     /// Takes in that everything was done for an event.
     public mutating func finish(_ sequence: Int64) { inWork.remove(sequence) }
 

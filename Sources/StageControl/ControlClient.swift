@@ -1,5 +1,4 @@
 import StageSystem
-import Synchronization
 import SystemPackage
 
 /// A client of the daemon: asks over its socket, a connection for each question.
@@ -19,6 +18,9 @@ public struct ControlClient: Sendable {
     public private(set) var staged: StagedDirectory?
     /// The longest silence of the daemon that a request waits through; `nil` for no limit.
     public var patience: Duration? = Self.usualPatience
+
+    /// The connections of ``answer(to:patience:)``, where others may close them.
+    var connections: OpenConnections?
 
     /// Creates a client of the daemon at `path`, whether it is there or not.
     public init(path: String) { self.path = path }
@@ -64,7 +66,15 @@ public struct ControlClient: Sendable {
         to request: ControlRequest<Answer>,
         patience: Duration? = usualPatience
     ) throws(ControlError) -> Answer {
-        try ControlConnection(path: path, patience: patience).answer(to: request)
+        let connection = try ControlConnection(path: path, patience: patience)
+        guard let connections else { return try connection.answer(to: request) }
+        guard connections.insert(connection) else { throw .cancelled }
+        defer { connections.remove(connection) }
+        do throws(ControlError) {
+            return try connection.answer(to: request)
+        } catch {
+            throw connections.isClosed ? .cancelled : error
+        }
     }
 
     /// Asks for events, and blocks the thread until the daemon has agreed.
@@ -188,12 +198,12 @@ public struct ControlClient: Sendable {
         _ body: @escaping @Sendable (ControlConnection) throws(ControlError) -> Value
     ) async throws(ControlError) -> Value {
         let (path, patience) = (path, patience)
-        let held = HeldConnection()
+        let held = OpenConnections()
         let result = await withTaskCancellationHandler {
             await withBlockingThread {
                 Result { () throws(ControlError) in
                     let connection = try ControlConnection(path: path, patience: patience)
-                    guard held.hold(connection) else { throw .cancelled }
+                    guard held.insert(connection) else { throw .cancelled }
                     return try body(connection)
                 }
             }
@@ -202,30 +212,5 @@ public struct ControlClient: Sendable {
         }
         if case .failure = result, Task.isCancelled { throw .cancelled }
         return try result.get()
-    }
-}
-
-/// A connection that is made on one thread and may be closed from another, before it is there even.
-private final class HeldConnection: Sendable {
-    private struct State {
-        var connection: ControlConnection?
-        var isClosed = false
-    }
-
-    private let state = Mutex(State())
-
-    /// Holds a connection; returns whether it is still wanted.
-    func hold(_ connection: ControlConnection) -> Bool {
-        state.withLock { state in
-            state.connection = connection
-            return !state.isClosed
-        }
-    }
-
-    func close() {
-        state.withLock { state in
-            state.isClosed = true
-            state.connection?.close()
-        }
     }
 }

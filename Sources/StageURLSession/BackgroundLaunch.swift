@@ -74,7 +74,7 @@ public struct BackgroundLaunch: Hashable, Sendable {
     private func finish() async throws {
         if let session = SessionRegistry.session(identifier) {
             let wasTold = await withCheckedContinuation { continuation in
-                session.link.finishLaunch { continuation.resume(returning: $0) }
+                session.link.connection.finishLaunch { continuation.resume(returning: $0) }
             }
             if wasTold { return }
         }

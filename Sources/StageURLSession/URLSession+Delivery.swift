@@ -6,7 +6,10 @@ import Synchronization
 
 extension URLSession {
     /// Takes an event of the daemon in; called by one thread, in order.
-    func take(_ event: SessionEvent) {
+    ///
+    /// - Throws: ``ControlError`` if the daemon could not be asked for the event's task, so that the event has to
+    ///   come again.
+    func take(_ event: SessionEvent) throws(ControlError) {
         switch event.kind {
         case .attached:
             state.withLock { $0.attachments += 1 }
@@ -22,10 +25,9 @@ extension URLSession {
             return
         default: break
         }
-        if let sequence = event.sequence, !link.receive(sequence) { return }
+        let found = try event.task.flatMap { id throws(ControlError) in try task(numbered: id) }
         defer { if let sequence = event.sequence { tellOfBacklog(upTo: sequence) } }
-        guard let task = event.task.flatMap(task(numbered:)),
-            task.record.withLock({ $0.take(event) })
+        guard let task = found, task.record.withLock({ $0.take(event) })
         else {
             link.finish(event.sequence)
             return
@@ -37,16 +39,19 @@ extension URLSession {
 
     /// Has the delegate told, once, when everything is delivered that had happened before the session was made.
     private func tellOfBacklog(upTo sequence: Int64 = 0) {
-        guard link.backlog.withLock({ $0.deliver(upTo: sequence) }) else { return }
+        guard link.deliverBacklog(upTo: sequence) else { return }
         feed.add { [self] in delegate?.urlSessionDidFinishEvents(forBackgroundURLSession: self) }
     }
 
-    private func task(numbered number: Int64) -> URLSessionTask? {
+    private func task(numbered number: Int64) throws(ControlError) -> URLSessionTask? {
         let (task, hasEnded) = state.withLock { ($0.byNumber[number], $0.ended.contains(number)) }
         if hasEnded || task != nil { return task }
         // Made by another member of the group; what the daemon does not know is nothing to tell of.
-        guard let task = try? link.ask(.task(number)) else { return nil }
-        return adopt(task)
+        do throws(ControlError) {
+            return adopt(try link.ask(.task(number)))
+        } catch .refused(let refusal) where refusal.code == .notFound {
+            return nil
+        }
     }
 
     /// Has the delegate told of an event.
@@ -191,7 +196,7 @@ extension URLSession {
             error = URLError(failure, url: request.url, resumeData: resumeData)
         default: break
         }
-        if let path = event.location, link.staged.withLock({ $0 })?.accepts(path) != true {
+        if let path = event.location, !link.accepts(path) {
             error = URLError(
                 .cannotOpenFile,
                 reason: "the daemon names '\(path)', not its own file"

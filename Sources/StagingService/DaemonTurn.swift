@@ -48,14 +48,12 @@ struct DaemonTurn: Sendable {
 
     /// The daemon's side of a turn.
     private struct Place: Sendable {
-        var client: ControlClient
-        var session: String
+        var connection: SessionConnection
         var task: Int64
-        var events: ControlEvents
     }
 
     /// Something that happens during a turn.
-    private enum Step: Sendable {
+    enum Step: Sendable {
         case running
         case held([Hold])
         case cancelled
@@ -80,17 +78,13 @@ struct DaemonTurn: Sendable {
     func take(
         _ work: @escaping @Sendable () async -> StagedPacks
     ) async -> (StagedPacks, Outcome) {
-        guard let place = await open() else {
+        let (steps, step) = AsyncStream.makeStream(of: Step.self)
+        guard let place = await open(telling: step) else {
             let holds = await unmetConditions()
             return holds.isEmpty
                 ? (await work(), .done(goesOn: nil)) : (StagedPacks(), .held(holds))
         }
-        let (steps, step) = AsyncStream.makeStream(of: Step.self)
         return await withTaskGroup(of: StagedPacks?.self) { group in
-            group.addTask {
-                await follow(place) { step.yield($0) }
-                return nil
-            }
             group.addTask { [patience] in
                 // Cancelled: nothing waits for it any more.
                 if (try? await Task.sleep(for: patience)) != nil { step.yield(.late) }
@@ -104,7 +98,7 @@ struct DaemonTurn: Sendable {
                     return staged
                 }
             }
-            defer { place.events.close() }
+            defer { place.connection.close() }
             if case .done = outcome {
                 let end = state.staged.end
                 let isTold = await tell(end, to: place)
@@ -217,63 +211,16 @@ struct DaemonTurn: Sendable {
         return nil
     }
 
-    private func follow(_ place: Place, telling step: (Step) -> Void) async {
-        var events = place.events
-        while true {
-            do throws(ControlError) {
-                for try await event in events {
-                    switch event.kind {
-                    case .changed where event.task == place.task:
-                        let holds = event.holds ?? []
-                        step(event.state == .running ? .running : .held(holds))
-                    case .cancelled, .invalidated: step(.cancelled)
-                    case .completed, .failed: step(.over)
-                    default: break
-                    }
-                }
-            } catch {
-                logger.debug("The daemon is gone", metadata: ["error": "\(error)"])
-            }
-            guard !Task.isCancelled else { return }
-            step(.lost)
-            guard let next = await Self.reattach(place) else { return step(.gone) }
-            events = next
-            step(await Self.now(place))
-        }
-    }
-
-    /// Asks the daemon for the task's state, after the event stream was interrupted.
-    private static func now(_ place: Place) async -> Step {
-        do throws(ControlError) {
-            let task = try await place.client.task(place.task)
-            return switch task.state {
-            case .running: .running
-            case .waiting, .suspended: .held(task.holds)
-            case .cancelled: .cancelled
-            case .completed, .failed: .over
-            }
-        } catch {
-            return .lost
-        }
-    }
-
-    /// Attaches to the session again once a daemon runs that knows it; `nil` if none does for a while.
-    private static func reattach(_ place: Place) async -> ControlEvents? {
-        var backoff = Backoff()
-        for _ in 0..<8 {
-            guard (try? await Task.sleep(for: backoff.next())) != nil else { return nil }
-            if let events = try? await place.client.events(of: place.session) { return events }
-        }
-        return nil
-    }
-
     /// Tells the daemon how the work ended, where it is not to go on at once; returns whether it knows.
     private func tell(_ end: StagingEnd?, to place: Place) async -> Bool {
         guard let end, !Task.isCancelled else { return true }
         var change = TransferChange()
         change.stagingEnd = end
         do throws(ControlError) {
-            try await place.client.change(place.task, change)
+            try await place.connection.client.withoutBlocking {
+                [change] client throws(ControlError) in
+                _ = try client.change(place.task, change)
+            }
             return true
         } catch {
             // A worker finds everything staged.
@@ -282,29 +229,51 @@ struct DaemonTurn: Sendable {
         }
     }
 
-    private func open() async -> Place? {
+    private func open(telling step: AsyncStream<Step>.Continuation) async -> Place? {
         let isSilent = Self.lastSilence.withLock { last in
             last.map { ContinuousClock.now - $0 < Self.silence } ?? false
         }
         guard usesDaemon, !isSilent else { return nil }
+        var configuration = SessionConfiguration()
+        configuration.isTransient = true
+        // A daemon that hangs is not worth waiting for: this process can do everything.
+        let client = SessionClient(
+            Self.identifier(of: order),
+            configuration: configuration,
+            environment: environment,
+            patience: Self.answerPatience
+        )
+        let connection = SessionConnection(client)
+        let receiver = TurnReceiver(client, step)
         do throws(ControlError) {
-            var client = try await ControlClient.discover(environment: environment)
-            // A daemon that hangs is not worth waiting for: this process can do everything.
-            client.patience = Self.answerPatience
-            var configuration = SessionConfiguration()
-            configuration.isTransient = true
-            let session = Self.identifier(of: order)
-            try await client.makeSession(session, configuration: configuration)
-            let events = try await client.events(of: session)
-            let id = try await client.createTasks([request], in: session).first
-            guard let id else { return nil }
-            return Place(client: client, session: session, task: id, events: events)
+            connection.start(receiver)
+            try await attachment(of: connection)
+            let id = try await client.withoutBlocking { [request] client throws(ControlError) in
+                try client.createTasks([request])[0]
+            }
+            receiver.begin(id)
+            return Place(connection: connection, task: id)
         } catch {
+            connection.close()
             if case .lost(_, .some) = error { Self.lastSilence.withLock { $0 = .now } }
             // Without a daemon everything works all the same.
             logger.debug("The daemon does not help", metadata: ["error": "\(error)"])
             return nil
         }
+    }
+
+    /// Waits until a connection is attached; cancelling the task ends it.
+    private func attachment(of connection: SessionConnection) async throws(ControlError) {
+        let problem = await withTaskCancellationHandler {
+            await withCheckedContinuation { continuation in
+                connection.whenSettled { continuation.resume(returning: $0) }
+            }
+        } onCancel: {
+            connection.close()
+            connection.client.close()
+        }
+        if let problem { throw problem }
+        if Task.isCancelled { throw .cancelled }
     }
 
     private var request: TransferRequest {

@@ -223,6 +223,24 @@ import Testing
         world.daemon.stop()
     }
 
+    @Test func anAnswerThatNoDaemonHeardIsGivenToTheNextOne() async throws {
+        let world = try World()
+        let recorder = Recorder()
+        world.manager.delegate = recorder
+        try world.manager.schedule(world.download("a"))
+        try await world.attach()
+        world.emit(.challenged) { $0.challenge = #"Basic realm="r""# }
+        try await recorder.lines(["challenged a: host r"])
+        let answer = try #require(recorder.answer)
+        world.daemon.stop()
+        answer(.useCredential, URLCredential(user: "u", password: "p", persistence: .none))
+        #expect(try world.changes().isEmpty)
+        try world.daemon.start()
+        try await world.acknowledged(1)
+        #expect(try world.changes().map(\.authorization) == ["Basic dTpw"])
+        world.daemon.stop()
+    }
+
     @Test func aDaemonThatComesBackIsAttachedToAgain() async throws {
         let world = try World()
         let recorder = Recorder()

@@ -105,15 +105,6 @@ struct DecisionTests {
         #expect(window.receive(1) == true)
     }
 
-    @Test func waitsGrowUpToTenSeconds() {
-        var backoff = Backoff()
-        let waits = (1...9).map { _ in backoff.next() }
-        #expect(waits.prefix(3) == [.milliseconds(100), .milliseconds(200), .milliseconds(400)])
-        #expect(waits.last == .seconds(10))
-        backoff.reset()
-        #expect(backoff.next() == .milliseconds(100))
-    }
-
     /// A field, and what is read out of it.
     struct Field: Sendable {
         var value: String

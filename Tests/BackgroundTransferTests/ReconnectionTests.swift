@@ -216,6 +216,23 @@ struct ReconnectionTests {
         #expect(world.recorder.lines == ["invalid: well"])
     }
 
+    @Test func theEndOfATaskThatCouldNotBeAskedForComesAgain() async throws {
+        let world = try World()
+        let session = world.session()
+        try await world.attach()
+        let client = ControlClient(path: world.daemon.path)
+        let request = TransferRequest(token: "t", kind: .download, url: "http://host/file")
+        _ = try await client.createTasks([request], in: world.identifier)
+        world.daemon.leaveUnanswered("GET /v1/tasks/1")
+        var event = SessionEvent(.completed, time: .now)
+        event.task = 1
+        event.location = "/staged/1"
+        world.daemon.emit(event, in: world.identifier)
+        #expect(try await world.lines(2) == ["finished 1: /staged/1", "completed 1: well"])
+        try await world.acknowledged(1)
+        try await world.end(session)
+    }
+
     @Test func aSessionThatAnotherProcessHasIsWaitedFor() async throws {
         let world = try World()
         let client = ControlClient(path: world.daemon.path)

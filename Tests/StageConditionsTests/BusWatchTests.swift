@@ -148,13 +148,4 @@ struct BusWatchTests {
         #expect(watch.readings == [.network: ["Connectivity": .number(2)]])
         expect(watch.checkConnectivity(), calls)
     }
-
-    @Test func waitsGrowUntilAConnectionWasAGoodOne() {
-        var backoff = Backoff()
-        let waits = (0..<3).map { _ in backoff.next(afterLasting: .zero) }
-        #expect(waits == [.milliseconds(100), .milliseconds(200), .milliseconds(400)])
-        for _ in 0..<20 { _ = backoff.next(afterLasting: .zero) }
-        #expect(backoff.next(afterLasting: .seconds(59)) == Backoff.longest)
-        #expect(backoff.next(afterLasting: .seconds(60)) == Backoff.shortest)
-    }
 }

@@ -1,0 +1,37 @@
+import Synchronization
+
+/// Connections that several threads wait on, and that any thread may close together.
+final class OpenConnections: Sendable {
+    private struct State {
+        var connections: [ObjectIdentifier: ControlConnection] = [:]
+        var isClosed = false
+    }
+
+    private let state = Mutex(State())
+
+    /// Whether ``close()`` was called.
+    var isClosed: Bool { state.withLock { $0.isClosed } }
+
+    /// Adds a connection; returns `false` if no more are wanted.
+    func insert(_ connection: ControlConnection) -> Bool {
+        state.withLock { state in
+            guard !state.isClosed else { return false }
+            state.connections[ObjectIdentifier(connection)] = connection
+            return true
+        }
+    }
+
+    /// Removes a connection that nobody waits on any more.
+    func remove(_ connection: ControlConnection) {
+        state.withLock { $0.connections[ObjectIdentifier(connection)] = nil }
+    }
+
+    /// Closes all connections, and lets no more in.
+    func close() {
+        state.withLock { state in
+            state.isClosed = true
+            for connection in state.connections.values { connection.close() }
+            state.connections = [:]
+        }
+    }
+}

@@ -1,0 +1,100 @@
+import Testing
+
+@testable import StageControl
+
+/// Decisions of a client that takes a session's events in, without a daemon.
+@Suite struct SessionAttachmentTests {
+    private let start = ContinuousClock.now
+    private let silent = ControlError.notRunning(["/socket"])
+
+    private func status(last: Int64, acknowledged: Int64) -> SessionStatus {
+        var status = SessionStatus(identifier: "s", user: 0, configuration: SessionConfiguration())
+        status.lastEvent = last
+        status.acknowledgedEvent = acknowledged
+        return status
+    }
+
+    @Test func delaysGrowUntilEventsCameForAWhile() {
+        var attachment = SessionAttachment()
+        var now = start
+        var delays: [Duration] = []
+        for lasted in [nil, .zero, .seconds(9), .seconds(10), nil] as [Duration?] {
+            attachment.begin()
+            if let lasted {
+                attachment.attach(at: now)
+                now += lasted
+            }
+            delays.append(attachment.lose(.lost("/socket"), at: now))
+        }
+        #expect(delays == [100, 200, 400, 100, 200].map { .milliseconds($0) })
+    }
+
+    @Test func failedAttemptsAreCountedSinceEventsCame() {
+        var attachment = SessionAttachment()
+        _ = attachment.lose(silent, at: start)
+        _ = attachment.lose(silent, at: start)
+        #expect(attachment.failures == 2)
+        attachment.attach(at: start)
+        #expect(attachment.problem == nil)
+        _ = attachment.lose(.lost("/socket"), at: start)
+        #expect(attachment.failures == 0 && attachment.problem == .lost("/socket"))
+    }
+
+    @Test(arguments: [
+        (ControlError.notRunning(["/socket"]), true), (.lost("/socket"), true),
+        (.refused(ControlRefusal(.conflict, "another process")), false),
+    ])
+    func aDaemonThatARequestFindsIsAttachedToAtOnce(problem: ControlError, cutsShort: Bool) {
+        var attachment = SessionAttachment()
+        attachment.begin()
+        attachment.daemonWasFound()
+        #expect(!attachment.mustTry, "it is being tried")
+        _ = attachment.lose(problem, at: start)
+        attachment.daemonWasFound()
+        #expect(attachment.mustTry == cutsShort)
+    }
+
+    @Test func eventsAreAcknowledgedInOrderAndOnlyWhileAttachedOrAtTheEnd() {
+        var attachment = SessionAttachment()
+        let received = attachment.prepare(status(last: 3, acknowledged: 1))
+        #expect(received == 1)
+        attachment.attach(at: start)
+        let isNew = [1, 2, 3].map { attachment.receive($0) }
+        #expect(isNew == [false, true, true])
+        attachment.finish(3)
+        #expect(attachment.dueAcknowledgement == nil)
+        attachment.finish(2)
+        #expect(attachment.dueAcknowledgement == Acknowledgement(sequence: 3))
+        attachment.drop()
+        #expect(attachment.dueAcknowledgement == nil)
+        attachment.end()
+        #expect(attachment.dueAcknowledgement == Acknowledgement(sequence: 3))
+        attachment.wasAcknowledged(Acknowledgement(sequence: 3))
+        #expect(attachment.dueAcknowledgement == nil)
+    }
+
+    @Test func aLaunchIsAcknowledgedWithWhatIsFinished() {
+        var attachment = SessionAttachment()
+        attachment.attach(at: start)
+        _ = attachment.receive(1)
+        attachment.finish(1)
+        _ = attachment.receive(2)
+        attachment.launch = "token"
+        let due = Acknowledgement(sequence: 1, launch: "token")
+        #expect(attachment.dueAcknowledgement == due)
+        attachment.wasAcknowledged(due)
+        #expect(attachment.dueAcknowledgement == nil)
+    }
+
+    @Test func anEventThatCouldNotBeTakenInIsAskedForAgain() {
+        var attachment = SessionAttachment()
+        _ = attachment.receive(1)
+        attachment.finish(1)
+        _ = attachment.receive(2)
+        attachment.release(2)
+        let received = attachment.prepare(status(last: 2, acknowledged: 0))
+        #expect(received == 1)
+        let isNew = attachment.receive(2)
+        #expect(isNew)
+    }
+}
