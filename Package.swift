@@ -121,7 +121,7 @@ let package = Package(
             "StageEngine",
             [
                 "StageArchive", "StageContainer", "StageDigest", "StageFrame", "StageIndex",
-                "StageModel", "StageSystem", "StageTransfer", logging, system,
+                "StageModel", "StageSystem", "StageTransfer", "StageTrust", logging, system,
             ]
         ),
 
@@ -167,7 +167,7 @@ let package = Package(
             [
                 "StageArchive", "StageConditions", "StageContainer", "StageControl", "StageDigest",
                 "StageEngine", "StageExtension", "StageModel", "StagePack", "StageSystem",
-                "StageTransfer", logging, system,
+                "StageTransfer", "StageTrust", logging, system,
             ]
         ),
 
@@ -205,7 +205,10 @@ let package = Package(
         // What tests of several modules need, and an executable for the tests that start processes
         .target(
             name: "StageTesting",
-            dependencies: ["CArchive", "StageControl", "StageModel", "StageSystem", system],
+            dependencies: [
+                "CArchive", "StageControl", "StageDigest", "StageModel", "StageSystem",
+                "StageTrust", system,
+            ],
             path: "Tests/StageTesting",
             swiftSettings: strict
         ),
@@ -265,7 +268,7 @@ let package = Package(
             "StageConditions",
             ["StageConditions", "StageSystem", "StageTesting", logging, system]
         ),
-        tests("StageTrust", ["StageDigest", "StageModel", "StageTrust"]),
+        tests("StageTrust", ["StageDigest", "StageModel", "StageTesting", "StageTrust"]),
         tests("StageIndex", ["StageIndex", "StageModel", "StageDigest", "StageFrame"]),
         tests("StageDigest", ["StageDigest", "StageModel"]),
         tests(
@@ -341,8 +344,8 @@ let package = Package(
             [
                 "stagepack", "stagepackd", "StageContainer", "StageControl", "StageDigest",
                 "StageEngine", "StageIndex", "StageModel", "StageOnDemand", "StagePack",
-                "StagePublish", "StageSystem", "StageTesting", "StageTransfer", "StagingService",
-                "WallpaperStore", logging, subprocess, system,
+                "StagePublish", "StageSystem", "StageTesting", "StageTransfer", "StageTrust",
+                "StagingService", "WallpaperStore", logging, subprocess, system,
             ],
             exclude: ["Golden"]
         ),

@@ -137,7 +137,8 @@ extension Container {
             var removal = try removeAbandonedAreas(isWanted)
             try removeDownloads(now, isWanted, &removal)
             let pins = try root.directory(FilePath(ContainerLayout.pins))
-            for directory in [root, packs, manifests, histories] + [pins].compactMap(\.self) {
+            let others = [pins].compactMap(\.self) + (try trustDirectories())
+            for directory in [root, packs, manifests, histories] + others {
                 for entry in try directory.entries()
                 where try isStale(entry.name, in: directory, now: now) {
                     if try directory.removeTree(entry.name) { removal.leftovers += 1 }
@@ -157,6 +158,19 @@ extension Container {
             }
             return removal
         }
+    }
+
+    /// The directories of signed metadata.
+    private func trustDirectories() throws(FileError) -> [Directory] {
+        guard let trust = try root.directory(FilePath(ContainerLayout.trust)) else { return [] }
+        var found = [trust]
+        for entry in try trust.entries() where entry.kind == .directory {
+            guard let directory = try trust.directory(FilePath(entry.name)) else { continue }
+            found.append(directory)
+            let roots = try directory.directory(FilePath(ContainerLayout.roots))
+            found += [roots].compactMap(\.self)
+        }
+        return found
     }
 
     /// Removes what killed processes left that no later run continues: areas that begin anew, and the

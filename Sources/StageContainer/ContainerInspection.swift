@@ -71,7 +71,7 @@ private struct ContainerInspection {
         for name in ContainerLayout.directories {
             try check(FilePath(name), .directory, .directory)
         }
-        for name in [ContainerLayout.pins, ContainerLayout.files] {
+        for name in [ContainerLayout.pins, ContainerLayout.files, ContainerLayout.trust] {
             try check(FilePath(name), .directory, .directory, isRequired: false)
         }
         try check(FilePath(ContainerLayout.record), .file, .file)
@@ -111,6 +111,18 @@ private struct ContainerInspection {
         where try check(version, .directory, .directory) {
             // Without one nothing is in use: a crash came between, and who uses the directory makes it.
             try check(version.appending(ContainerLayout.lease), .file, .file, isRequired: false)
+        }
+    }
+
+    /// Checks the signed metadata of applications; that it is valid is checked where roots are known.
+    mutating func checkTrust() throws(FileError) {
+        for directory in try names(in: FilePath(ContainerLayout.trust))
+        where try check(directory, .directory, .directory) {
+            for file in try names(in: directory, suffix: ".json") { try check(file, .file, .file) }
+            let roots = directory.appending(ContainerLayout.roots)
+            if try check(roots, .directory, .directory, isRequired: false) {
+                for file in try names(in: roots) { try check(file, .file, .file) }
+            }
         }
     }
 
@@ -163,6 +175,7 @@ extension ContainerReader {
             try inspection.checkFrame()
             try inspection.checkLocks()
             try inspection.checkContent(current: current)
+            try inspection.checkTrust()
             return inspection
         }
         try inspection.checkRecords(of: StoredManifest.self, in: ContainerLayout.manifest)

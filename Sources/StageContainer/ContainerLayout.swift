@@ -14,6 +14,7 @@ public import SystemPackage
 /// files/<digest>/content/…       single files of packs that are not staged
 /// files/<digest>/lease           locked shared by who uses them
 /// pins/<id>.json                what holds a pack at its generation
+/// trust/<application>/           the signed metadata that the manifest was verified with
 /// staging/ downloads/ locks/ manifest/ history/ extension/   not for readers
 /// container.json                            the version of all this
 /// ```
@@ -33,6 +34,7 @@ public enum ContainerLayout {
     static let manifest: FilePath.Component = "manifest"
     static let history: FilePath.Component = "history"
     static let pins: FilePath.Component = "pins"
+    static let trust: FilePath.Component = "trust"
     /// What extensions need while they run.
     public static let extensions: FilePath.Component = "extension"
     /// The folder that the applications of the group and their extensions share, for what they like.

@@ -63,6 +63,10 @@ extension Registration {
         } catch {
             throw .invalid(path, error)
         }
+        if case .root(let file) = trust, FilePath(file).isRelative {
+            let folder = path.absolute.removingLastComponent()
+            trust = .root(path: folder.pushing(FilePath(file)).lexicallyNormalized().string)
+        }
     }
 }
 

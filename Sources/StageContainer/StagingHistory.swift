@@ -196,12 +196,13 @@ extension Container {
         _ = consume lock
     }
 
-    /// Forgets an application: its manifest and what is remembered of it.
+    /// Forgets an application: its manifest, the metadata it was verified with, and what is remembered of it.
     public func forget(_ application: ApplicationID) throws(ContainerError) {
         try ContainerError.wrapping { () throws(FileError) in
             try histories.remove(application.recordName)
             try manifests.remove(application.recordName)
         }
+        try removeTrust(of: application)
     }
 
     /// Held while a history is changed; a pack's id never begins with a dot.

@@ -10,16 +10,20 @@ public struct ManifestSource: Equatable, Sendable {
     public var application: ApplicationID?
     /// The version of the application that is installed; `nil` where it is not known.
     public var applicationVersion: String?
+    /// The signed metadata that it is verified with; `nil` believes it for its transport.
+    public var trust: TrustLedger?
 
     /// Creates a source from its parts.
     public init(
         urls: [String],
         application: ApplicationID? = nil,
-        applicationVersion: String? = nil
+        applicationVersion: String? = nil,
+        trust: TrustLedger? = nil
     ) {
         self.urls = urls
         self.application = application
         self.applicationVersion = applicationVersion
+        self.trust = trust
     }
 }
 
@@ -31,6 +35,9 @@ public struct AcceptedManifest: Equatable, Sendable {
     public let record: StoredManifest
     /// Whether it is the one that was stored before.
     public let isUnchanged: Bool
+    /// Whether signed metadata names it, so that it and what it names by digests may come over any
+    /// transport.
+    public let isSigned: Bool
 
     /// Takes a manifest that a container has stored, without asking its server.
     ///
@@ -41,10 +48,21 @@ public struct AcceptedManifest: Equatable, Sendable {
 
     /// Takes a manifest that a container has stored, in the place of one that the source does not give.
     ///
+    /// - Parameters:
+    ///   - record: The stored manifest.
+    ///   - source: The source, with whose metadata it is verified if it has any.
+    ///   - time: The time that the metadata must not have expired at, in seconds since 1970; `nil` without
+    ///     regard to expiry, where nothing is fetched.
     /// - Throws: ``StageError/manifestInvalid(url:_:)``; ``StageError/manifestRefused(url:_:)`` if it is
-    ///   not what the source must give.
-    public init(stored record: StoredManifest, for source: ManifestSource) throws(StageError) {
-        try self.init(stored: record)
+    ///   not what the source must give; ``StageError/untrusted(url:_:)`` if the stored metadata does not
+    ///   name it.
+    public init(
+        stored record: StoredManifest,
+        for source: ManifestSource,
+        at time: Int64? = nil
+    ) throws(StageError) {
+        try source.trust?.verify(record, from: source.urls, at: time)
+        try self.init(record, isUnchanged: true, isSigned: source.trust != nil)
         try check(source, after: nil)
     }
 
@@ -63,7 +81,11 @@ public struct AcceptedManifest: Equatable, Sendable {
         )
     }
 
-    init(_ record: StoredManifest, isUnchanged: Bool) throws(StageError) {
+    init(
+        _ record: StoredManifest,
+        isUnchanged: Bool,
+        isSigned: Bool = false
+    ) throws(StageError) {
         do throws(ManifestError) {
             manifest = try Manifest(json: Array(record.text.utf8))
         } catch {
@@ -71,6 +93,7 @@ public struct AcceptedManifest: Equatable, Sendable {
         }
         self.record = record
         self.isUnchanged = isUnchanged
+        self.isSigned = isSigned
     }
 
     /// Checks that the manifest is the one that was asked for, and not older than `stored`.
@@ -98,10 +121,24 @@ public struct AcceptedManifest: Equatable, Sendable {
     }
 }
 
+extension ManifestSource {
+    /// Refuses URLs that no manifest is believed from.
+    fileprivate func checkURLs() throws(StageError) {
+        for url in urls where !ManifestTrust.isAcceptable(url, isSigned: trust != nil) {
+            guard url.isPlainHTTP else {
+                throw .manifestUnavailable(.unacceptable(url: url.withoutUser, .url))
+            }
+            throw .manifestRefused(url: url.withoutUser, .insecure)
+        }
+    }
+}
+
 extension Stager {
     /// Asks for the manifest, and returns it if it is well formed and may be accepted.
     ///
-    /// Where `stored` came from the same URL, the server is asked only whether it changed.
+    /// Where `stored` came from the same URL, the server is asked only whether it changed. With signed
+    /// metadata of the source each URL stands for a repository, and what was verified is noted in
+    /// ``ManifestSource/trust``, whose state the caller stores, also after an error.
     ///
     /// - Parameters:
     ///   - source: Where to ask, and what the manifest must be.
@@ -109,17 +146,16 @@ extension Stager {
     ///   - report: Told what is waited for and which mirrors fail.
     /// - Returns: The manifest that holds from now on, the stored one if the server has no other.
     /// - Throws: ``StageError`` of the first phase: `manifestUnavailable`, `manifestInvalid`,
-    ///   `manifestRefused`, `cancelled`.
+    ///   `manifestRefused`, `untrusted`, `cancelled`.
     public func manifest(
         from source: ManifestSource,
         stored: StoredManifest? = nil,
         report: @escaping @Sendable (StagingEvent) -> Void = { _ in }
     ) async throws(StageError) -> AcceptedManifest {
-        for url in source.urls where !ManifestTrust.isAcceptable(url) {
-            guard url.isPlainHTTP else {
-                throw .manifestUnavailable(.unacceptable(url: url.withoutUser, .url))
-            }
-            throw .manifestRefused(url: url.withoutUser, .insecure)
+        try source.checkURLs()
+        if let trust = source.trust {
+            let visits = RepositoryVisits(self, source: source, trust: trust, report: report)
+            return try await visits.manifest(stored: stored)
         }
         // A stored manifest that cannot be read any more is asked for anew.
         let before = stored.flatMap { try? AcceptedManifest(stored: $0) }

@@ -156,6 +156,7 @@ extension PackWork {
             report: { tracker.take($0) }
         )
         request.priority = pack.priority
+        request.allowsPlainRedirects = manifest.isSigned
         // A URL that names the content never stands for another version of it.
         request.isContentAddressed = mirrors.allSatisfy { $0.contains(digest.description) }
         let name = ContainerLayout.downloadName(of: digest)

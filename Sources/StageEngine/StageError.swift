@@ -5,6 +5,7 @@ import StageIndex
 public import StageModel
 import StageSystem
 public import StageTransfer
+public import StageTrust
 
 /// Why something could not be staged, by phase.
 @nonexhaustive
@@ -17,6 +18,10 @@ public indirect enum StageError: Error, Equatable, Sendable {
 
     /// The manifest cannot be trusted as asked for, or is another application's.
     case manifestRefused(url: String, ManifestRefusal)
+
+    /// The manifest, or the signed metadata that names it, is not what the keys of the root that the
+    /// application is registered with have signed, or has expired.
+    case untrusted(url: String, TrustError)
 
     /// The manifest has no such pack.
     case unknownPack(PackID)
@@ -54,6 +59,8 @@ public indirect enum ManifestRefusal: Error, Equatable, Sendable {
     case wentBack(accepted: Int, offered: Int)
     /// It is for another application.
     case otherApplication(expected: ApplicationID, found: ApplicationID)
+    /// Its application has a root of trust, and it was asked for without one.
+    case unsigned
     /// It came over the network and names a local file as content.
     case localContent(url: String)
     /// It does not hold for the version of the application that is installed.
@@ -92,6 +99,8 @@ extension ManifestRefusal: CustomStringConvertible {
         switch self {
         case .insecure:
             "plain HTTP, and the registration carries no root of trust"
+        case .unsigned:
+            "its application has a root of trust, and it was asked for without one"
         case .wentBack(let accepted, let offered):
             "it went back from revision \(accepted) to revision \(offered)"
         case .otherApplication(let expected, let found):
@@ -114,6 +123,8 @@ extension StageError: CustomStringConvertible {
             "the manifest at '\(url.forDisplay())' is not valid: \(error)"
         case .manifestRefused(let url, let refusal):
             "the manifest at '\(url.forDisplay())' is refused: \(refusal)"
+        case .untrusted(let url, let error):
+            "the manifest at '\(url.forDisplay())' is not trusted: \(error)"
         case .unknownPack(let id):
             "the manifest has no pack '\(id)'"
         case .noSpace(let needed, let available):

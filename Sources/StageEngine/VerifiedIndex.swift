@@ -154,6 +154,7 @@ extension IndexSource {
         request.promise = .archive
         request.allowedDomains = work.stager.options.allowedDomains.map(AllowedDomains.init)
         request.priority = work.pack.priority
+        request.allowsPlainRedirects = work.manifest.isSigned
         request.report = { [report = work.report] event in StagingEvent(event).map(report) }
         return request
     }

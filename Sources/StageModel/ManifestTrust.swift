@@ -17,6 +17,16 @@ public enum ManifestTrust {
         }
     }
 
+    /// Whether a manifest may come from the URL.
+    ///
+    /// A signed one is believed for its signatures: over plain http from any machine, too.
+    package static func isAcceptable(_ url: String, isSigned: Bool) -> Bool {
+        if isAcceptable(url) { return true }
+        let url = URLReference(url)
+        guard isSigned, url.scheme?.lowercased() == "http" else { return false }
+        return url.authority.flatMap { URLAuthority($0)?.host }.map { !$0.isEmpty } ?? false
+    }
+
     /// Whether the URL is an https URL, or an http URL of this machine written as
     /// ``isAcceptable(_:)`` wants it.
     public static func isNetwork(_ url: String) -> Bool {

@@ -125,6 +125,19 @@ extension Registration {
         }
     }
 
+    /// Checks the path of a file, absolute or relative to the registration's directory.
+    fileprivate static func checkFile(_ text: String) throws(ValueError) {
+        guard !text.isEmpty, text.utf8.last != UInt8(ascii: "/"),
+            text.utf8.count <= ManifestLimits.pathLength,
+            !text.unicodeScalars.contains(where: \.isUnsafeForDisplay)
+        else {
+            throw ValueError(
+                expected: "the path of a file, of at most \(ManifestLimits.pathLength) bytes",
+                text: text
+            )
+        }
+    }
+
     /// Checks the absolute path of a file of this machine.
     fileprivate static func checkPath(_ text: String) throws(ValueError) {
         guard text.utf8.first == UInt8(ascii: "/"), text.utf8.count <= ManifestLimits.pathLength,
@@ -158,7 +171,7 @@ extension Registration.Trust {
                 let members = try JSONMembers(node, keyedBy: Key.self)
                 trust = .root(
                     path: try members.text(.root) { text throws(ValueError) in
-                        try Registration.checkPath(text)
+                        try Registration.checkFile(text)
                         return text
                     }
                 )

@@ -52,7 +52,11 @@ public struct Registration: Hashable, Sendable {
     public enum Trust: Hashable, Sendable {
         /// Because of the transport alone: TLS, or the machine itself.
         case transport
-        /// Because keys that the file at `path` names have signed it.
+        /// Because keys that the root metadata in the file at `path` names have signed it
+        /// (The Update Framework).
+        ///
+        /// In a registration the path may be relative to the registration's directory; of one that was
+        /// read from a file it is absolute.
         case root(path: String)
     }
 

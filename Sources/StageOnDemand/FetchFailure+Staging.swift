@@ -15,6 +15,7 @@ extension FetchFailure.Kind {
             switch kind {
             case .manifestUnavailable: .manifestUnavailable
             case .manifestInvalid, .manifestRefused: .manifestInvalid
+            case .manifestUntrusted: .manifestUntrusted
             case .unknownPack: .unknownPack
             case .transferFailed: .unreachable
             case .transferRefused: .refused

@@ -188,6 +188,7 @@ extension FetchFailure.Kind {
             switch exitStatus {
             case 10: .manifestUnavailable
             case 11, 12: .manifestInvalid
+            case 17: .manifestUntrusted
             case 13: .unknownPack
             case 20: .unreachable
             case 21: .refused

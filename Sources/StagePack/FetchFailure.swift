@@ -13,6 +13,8 @@ public struct FetchFailure: Error, Equatable, Sendable {
         case manifestUnavailable
         /// The manifest is not valid, or not one for this version of the application.
         case manifestInvalid
+        /// The manifest is not what the keys that the application trusts have signed, or that has expired.
+        case manifestUntrusted
         /// The manifest has no such pack.
         case unknownPack
         /// The content is not the one that the manifest names, or cannot be a pack.

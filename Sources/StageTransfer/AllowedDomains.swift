@@ -33,6 +33,8 @@ struct RedirectRules {
     var allowed: AllowedDomains?
     /// Whether each URL must be one that is believed for its transport alone (``ManifestTrust``).
     var needsTrust = false
+    /// Whether it may be sent on from https to http.
+    var allowsPlain = false
 
     /// Checks the step from one URL to the one that its answer names.
     ///
@@ -47,7 +49,7 @@ struct RedirectRules {
             throw .unacceptable(url: url.display, .redirects(limit: Self.limit))
         }
         guard let target = url.resolving(location), !target.isFile,
-            url.scheme == "http" || target.scheme == "https",
+            allowsPlain || url.scheme == "http" || target.scheme == "https",
             !needsTrust || ManifestTrust.isAcceptable(target.display)
         else {
             throw .unacceptable(url: url.display, .redirect(to: location.withoutUser))

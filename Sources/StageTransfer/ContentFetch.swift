@@ -26,6 +26,10 @@ public struct ContentFetch: Sendable {
     /// Whether the document is believed for its transport alone, so that each redirect has to lead to a URL
     /// that ``ManifestTrust/isAcceptable(_:)``.
     public var needsTrust = false
+    /// Whether redirects may lead from https to http, because the content is known by a digest or a signature.
+    public var allowsPlainRedirects = false
+    /// Whether a failure ends the fetch that otherwise leads to another attempt after a while.
+    public var isTriedOnce = false
     /// Orders transfers that wait for a connection: higher comes first.
     public var priority = 0
     /// Hears what happens, in order, on the engine's thread: it must return at once.

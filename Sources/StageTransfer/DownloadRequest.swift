@@ -28,6 +28,8 @@ public struct DownloadRequest: Sendable {
     public var promise = ContentPromise.archive
     /// Where the content may come from, redirects included; `nil` stands for everywhere.
     public var allowedDomains: AllowedDomains?
+    /// Whether redirects may lead from https to http, because `verify` knows the content by a digest that was signed.
+    public var allowsPlainRedirects = false
     /// The origins that are asked with the user's names, passwords and tokens, and that may be on this machine
     /// or its link; `nil` stands for all.
     ///

@@ -128,7 +128,10 @@ extension TransferEngine {
         rules.longestPause = configuration.retry.longestPause
         var route = Route(
             start: source,
-            rules: RedirectRules(allowed: request.allowedDomains),
+            rules: RedirectRules(
+                allowed: request.allowedDomains,
+                allowsPlain: request.allowsPlainRedirects
+            ),
             method: request.method
         )
         var wasSent = false

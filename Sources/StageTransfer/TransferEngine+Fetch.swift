@@ -13,9 +13,11 @@ extension TransferEngine {
             request.allowedDomains,
             request.report
         )
+        var policy = configuration.retry
+        if request.isTriedOnce { policy.maximumAttempts = 1 }
         var machine = DownloadMachine(
             mirrors: urls.map { ($0.authority, $0.display) },
-            policy: configuration.retry,
+            policy: policy,
             memory: memory
         )
         let start = clock.now
@@ -86,7 +88,8 @@ extension TransferEngine {
             start: source,
             rules: RedirectRules(
                 allowed: request.allowedDomains,
-                needsTrust: request.needsTrust
+                needsTrust: request.needsTrust,
+                allowsPlain: request.allowsPlainRedirects
             )
         )
         while true {

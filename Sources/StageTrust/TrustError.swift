@@ -28,12 +28,16 @@ public indirect enum TrustError: Error, Equatable, Sendable {
     case unlisted(RoleName, delegator: RoleName)
     /// The search for a target ended at the limit on visited roles (5.6.7.1).
     case tooManyRoles(target: String, limit: Int)
+    /// No trusted role lists the target; the version is that of the top-level targets metadata (5.6.7).
+    case unnamed(target: String, version: Int)
 }
 
 /// The difference between content and its signed description.
 public enum ContentFault: Hashable, Sendable {
     /// There are more bytes than are read.
-    case tooLong(limit: ByteCount, found: ByteCount)
+    ///
+    /// `found` is `nil` where reading ended at the limit.
+    case tooLong(limit: ByteCount, found: ByteCount?)
     /// The length differs.
     case length(expected: ByteCount, found: ByteCount)
     /// The digest by the named hash function differs.
@@ -99,6 +103,8 @@ extension TrustError: CustomStringConvertible {
             "'\(delegator)' delegates to '\(role)', which the snapshot metadata does not list"
         case .tooManyRoles(let target, let limit):
             "'\(target.forDisplay())' is not in the first \(limit) roles that may list it"
+        case .unnamed(let target, let version):
+            "version \(version) of the targets metadata does not list '\(target.forDisplay())'"
         }
     }
 }
@@ -108,7 +114,8 @@ extension ContentFault: CustomStringConvertible {
     public var description: String {
         switch self {
         case .tooLong(let limit, let found):
-            "expected at most \(limit.rawValue) bytes, found \(found.rawValue)"
+            "expected at most \(limit.rawValue) bytes, found "
+                + (found.map { "\($0.rawValue)" } ?? "more")
         case .length(let expected, let found):
             "expected \(expected.rawValue) bytes, found \(found.rawValue)"
         case .digest(let function, let expected, let found):

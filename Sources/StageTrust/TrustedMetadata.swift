@@ -27,21 +27,27 @@ public struct TrustedMetadata: Hashable, Sendable {
         self.time = time
     }
 
-    /// Verifies stored metadata without a repository and without regard to expiry: for work offline,
-    /// and to show what is trusted.
+    /// Verifies stored metadata without a repository: for work offline, and to show what is trusted.
     ///
-    /// - Throws: ``TrustError`` if a file is missing, is not signed as the stored root demands, or
-    ///   does not belong to the others.
+    /// - Parameters:
+    ///   - stored: The metadata, of which the root is trusted.
+    ///   - time: The time that the metadata must not have expired at, or `nil` without regard to expiry.
+    ///   - limits: The limits on what is read.
+    /// - Throws: ``TrustError`` if a file is missing, is not signed as the stored root demands,
+    ///   does not belong to the others, or has expired.
     public init(
         stored: StoredMetadata,
+        at time: MetadataTime? = nil,
         limits: TrustLimits = TrustLimits()
     ) throws(TrustError) {
         root = try RootMetadata(trusted: stored.root, limits: limits)
-        let reader = MetadataReader(root: root, time: nil)
+        let reader = MetadataReader(root: root, time: time)
+        try reader.checkExpiry(of: root.header, role: .root)
         timestamp = try reader.timestamp(
             try Self.bytes(stored.timestamp, of: .timestamp),
             limit: limits.timestampLength
         )
+        try reader.checkExpiry(of: timestamp.header, role: .timestamp)
         snapshot = try reader.snapshot(
             try Self.bytes(stored.snapshot, of: .snapshot),
             describedBy: timestamp,
@@ -52,7 +58,7 @@ public struct TrustedMetadata: Hashable, Sendable {
             describedBy: snapshot,
             limit: limits.targetsLength
         )
-        time = nil
+        self.time = time
     }
 
     private static func bytes(

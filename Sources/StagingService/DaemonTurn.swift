@@ -315,7 +315,8 @@ extension StagingEnd {
             case .noSpace: (.storage, .disk)
             case .containerUnusable, .systemShortage: (.storage, .backoff)
             case .transferRefused, .manifestRefused: (.refused, .backoff)
-            case .digestMismatch, .contentRefused, .manifestInvalid: (.wrongContent, .backoff)
+            case .digestMismatch, .contentRefused, .manifestInvalid, .manifestUntrusted:
+                (.wrongContent, .backoff)
             default: (.unreachable, .backoff)
             }
         self.init(

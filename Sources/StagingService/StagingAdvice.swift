@@ -108,6 +108,12 @@ public enum StagingAdvice: String, Codable, Sendable, CaseIterable {
 
     /// Have the publisher check the manifest.
     case checkManifest
+    /// Set this machine's clock, or have the publisher renew the signed metadata.
+    case renewMetadata
+    /// Have the publisher compare what the server has with what was signed.
+    case distrustServer
+    /// Name the registered application, or the file of its root metadata.
+    case nameRoot
     /// Have the manifest served over https.
     case serveSecurely
     /// Correct the URL, or use another container.

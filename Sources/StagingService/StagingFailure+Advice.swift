@@ -6,6 +6,7 @@ import StageModel
 public import StagePack
 import StageSystem
 import StageTransfer
+import StageTrust
 import SystemPackage
 
 // The one place where errors become kinds, advice and the time for another attempt. A new case of an error is
@@ -62,6 +63,8 @@ extension StagingFailure {
         case .manifestInvalid(_, .unknownVersion): (.manifestInvalid, .updateStagePack, .never)
         case .manifestInvalid: (.manifestInvalid, .checkManifest, .never)
         case .manifestRefused(_, let refusal): (.manifestRefused, advice(for: refusal), .never)
+        case .untrusted(_, .expired(_, _, _, _)): (.manifestUntrusted, .renewMetadata, .later)
+        case .untrusted: (.manifestUntrusted, .distrustServer, .later)
         case .unknownPack: (.unknownPack, .listPacks, .never)
         case .noSpace: (.noSpace, .freeSpace, .later)
         case .transfer(let error): outcome(of: error)
@@ -96,6 +99,7 @@ extension StagingFailure {
     private static func advice(for refusal: ManifestRefusal) -> StagingAdvice {
         switch refusal {
         case .insecure: .serveSecurely
+        case .unsigned: .nameRoot
         case .localContent: .tellPublisherOfLocalFiles
         case .wentBack: .tellPublisherOfRevision
         case .otherApplication: .useOtherContainer

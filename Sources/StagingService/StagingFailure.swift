@@ -51,6 +51,8 @@ public indirect enum StagingFailure: Error, Equatable, Sendable {
         case manifestInvalid
         /// The manifest is well formed and not accepted.
         case manifestRefused
+        /// The manifest is not what the keys of its application's root have signed, or that has expired.
+        case manifestUntrusted
         /// The manifest has no such pack.
         case unknownPack
         /// The registration's restrictions do not allow it before the first launch.

@@ -24,6 +24,9 @@ public struct StagingResult: Sendable {
     public var extensionProblem: StagingFailure?
     /// The failure to have the server's manifest; the stored one was used instead.
     public var manifestProblem: StagingFailure?
+    /// The time at which the manifest's signed metadata was verified with the server, in seconds since 1970;
+    /// `nil` where it has none.
+    public var manifestVerifiedAt: Int64?
 
     init(container: FilePath, manifest: Manifest, plan: Plan) {
         self.container = container

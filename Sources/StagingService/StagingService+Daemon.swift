@@ -102,6 +102,10 @@ extension StagingService {
         order.applicationVersion = request.target.applicationVersion
         if let registration = request.target.registration {
             order.application = registration.application.text
+        } else if let application = source.application, source.trust != nil {
+            // The worker reads the same registration, and verifies with the same root.
+            order.application = application.text
+            order.container = container.absolute.string
         } else {
             order.manifests = source.urls
             order.container = container.absolute.string
@@ -132,6 +136,8 @@ extension StagingService {
     /// Whether a worker finds the same application and container by their names.
     private var isKnownToWorkers: Bool {
         let target = request.target
+        // A root that no registration names is not in an order.
+        if target.root != nil { return false }
         // A path that is not UTF-8 would name another directory.
         if let path = target.knownContainer, FilePath(path.string) != path { return false }
         guard let registration = target.registration else { return true }

@@ -21,13 +21,14 @@ extension StagingService {
             for source in sources {
                 let (manifest, problem) = try await self.manifest(source, reader, stager)
                 let path = try target.container(for: manifest.manifest)
-                _ = try openContainer(path, storing: manifest)
+                _ = try openContainer(path, storing: manifest, and: source.trust)
                 var result = StagingResult(
                     container: path,
                     manifest: manifest.manifest,
                     plan: Plan(entries: [])
                 )
                 result.manifestProblem = problem
+                result.manifestVerifiedAt = source.trust?.stored.record?.verifiedAt
                 results.append(result)
             }
             return results
@@ -60,7 +61,8 @@ extension StagingService {
                 guard !request.isOffline else { throw .offline("file '\(path)' is not here") }
                 let container = try openContainer(
                     try target.container(for: manifest.manifest),
-                    storing: manifest
+                    storing: manifest,
+                    and: source.trust
                 )
                 do throws(StageError) {
                     return try await stager.fetchFile(

@@ -120,7 +120,9 @@ public struct StagingService: Sendable {
     ) async throws(StagingFailure) -> StagingResult {
         let (manifest, problem) = try await recordedManifest(source, reader, stager)
         let path = try target.container(for: manifest.manifest)
-        let container = request.isDryRun ? nil : try openContainer(path, storing: manifest)
+        let container =
+            request.isDryRun
+            ? nil : try openContainer(path, storing: manifest, and: source.trust)
         var planner = try planner(manifest, container, path, restrictions)
         if request.isDryRun { planner.assume(request.assumptions) }
         let selection = selection(planner)
@@ -132,6 +134,7 @@ public struct StagingService: Sendable {
         let plan = try plan(&planner, selection, container, path)
         var result = StagingResult(container: path, manifest: planner.manifest, plan: plan)
         result.manifestProblem = problem
+        result.manifestVerifiedAt = source.trust?.stored.record?.verifiedAt
         if case .failure(let failure) = answer {
             result.extensionProblem = failure
         }
@@ -192,16 +195,24 @@ public struct StagingService: Sendable {
         }
     }
 
-    /// Opens the container, makes it where it is missing, and keeps the manifest in it.
+    /// Opens the container, makes it where it is missing, and keeps the manifest in it, with the metadata
+    /// that it was verified with.
     func openContainer(
         _ path: FilePath,
-        storing manifest: AcceptedManifest
+        storing manifest: AcceptedManifest,
+        and trust: TrustLedger?
     ) throws(StagingFailure) -> Container {
         let application = manifest.manifest.application
         let container: Container
         let before: StoredManifest?
         do throws(ContainerError) {
             container = try Container.make(path)
+            if let trust {
+                let record = manifest.isUnchanged ? nil : manifest.record
+                try container.store(trust.stored, and: record, for: application)
+                return container
+            }
+            try container.removeTrust(of: application)
             before = try container.storedManifest(for: application)
         } catch {
             throw StagingFailure(error)
@@ -286,39 +297,6 @@ public struct StagingService: Sendable {
         await queue.finish()
         staged.progress = progress.withLock { $0.packs }
         return staged
-    }
-
-    /// The manifest: the server's, or the stored one where the server is not asked or does not answer.
-    func manifest(
-        _ source: ManifestSource,
-        _ reader: ContainerReader?,
-        _ stager: Stager
-    ) async throws(StagingFailure) -> (AcceptedManifest, StagingFailure?) {
-        let stored =
-            try reader.map { reader throws(StagingFailure) in
-                try target.stored(reader).first { source.urls.contains($0.url) }
-            } ?? nil
-        if request.isOffline, stored == nil { throw .offline("the manifest is not here") }
-        let asked = Mutex<String?>(nil)
-        do throws(StageError) {
-            if request.isOffline, let stored {
-                return (try AcceptedManifest(stored: stored, for: source), nil)
-            }
-            let manifest = try await stager.manifest(from: source, stored: stored) { event in
-                if case .connecting(let url) = event { asked.withLock { $0 = url } }
-                report(.manifest(event))
-            }
-            return (manifest, nil)
-        } catch {
-            let url = asked.withLock { $0 }
-            let failure = StagingFailure.engine(error, about: url.map { .manifest(url: $0) })
-            guard case .manifestUnavailable = error, let stored else { throw failure }
-            do throws(StageError) {
-                return (try AcceptedManifest(stored: stored, for: source), failure)
-            } catch {
-                throw StagingFailure(error)
-            }
-        }
     }
 }
 

@@ -17,6 +17,9 @@ public struct StagingTarget: Sendable {
     /// The URLs of a manifest and its mirrors, where no application is meant; without them the manifests that
     /// the container has stored are meant.
     public var manifests: [String]
+    /// The file of the root metadata that the manifest is verified with, where no registration says so; `nil`
+    /// believes it for its transport.
+    public var root: FilePath?
     /// The container; without one that of the application's group is meant, for root the system's, else the
     /// user's.
     public var container: FilePath?
@@ -92,7 +95,8 @@ extension StagingTarget {
                 ManifestSource(
                     urls: registration.manifestURLs,
                     application: registration.application,
-                    applicationVersion: installedVersion
+                    applicationVersion: installedVersion,
+                    trust: try registration.ledger(reader)
                 )
             ]
         }
@@ -101,13 +105,14 @@ extension StagingTarget {
                 ManifestSource(
                     urls: manifests,
                     application: application,
-                    applicationVersion: applicationVersion
+                    applicationVersion: applicationVersion,
+                    trust: try ledger(reader)
                 )
             ]
         }
         guard let reader else { throw .noManifest }
-        return try stored(reader).map { record in
-            ManifestSource(urls: [record.url], applicationVersion: applicationVersion)
+        return try stored(reader).map { record throws(StagingFailure) in
+            try source(of: record, reader)
         }
     }
 

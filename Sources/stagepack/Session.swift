@@ -43,6 +43,7 @@ struct Session {
         }
         target.registration = registration
         target.container = source.container
+        target.root = source.root.map { FilePath($0).absolute }
         target.applicationVersion = source.applicationVersion
         self.target = target
         self.network = network

@@ -59,7 +59,6 @@ struct IndexedPublisher {
 
     /// Serves the store, and a manifest that offers an index of it.
     func publish(_ index: String, version: Int, rate: Int? = nil) throws {
-        let stored = try StoredIndex(at: FilePath(index))
         for folder in ["b", "i", "d"] as [FilePath.Component] {
             let place = store.appending(folder)
             guard FileStatus.exists(place) else { continue }
@@ -68,6 +67,13 @@ struct IndexedPublisher {
                 world.server.answer("/\(folder)/\(name)", with: answer.with { $0.rate = rate })
             }
         }
+        let manifest = try manifest(of: index, version: version)
+        world.server.answer("/manifest.json", with: .content(manifest))
+    }
+
+    /// A manifest that offers an index of the store.
+    func manifest(of index: String, version: Int) throws -> [UInt8] {
+        let stored = try StoredIndex(at: FilePath(index))
         let pack = Pack(
             id: try PackID("levels"),
             version: version,
@@ -77,12 +83,11 @@ struct IndexedPublisher {
             installedSize: stored.index.installedSize,
             fileCount: stored.index.fileCount
         )
-        let manifest = Manifest(
+        return Manifest(
             application: try ApplicationID("net.example.wallpaper"),
             revision: version,
             packs: [pack]
-        )
-        world.server.answer("/manifest.json", with: .content(manifest.json()))
+        ).json()
     }
 
     /// Has the server answer for bundles otherwise than it ought to.

@@ -1,4 +1,5 @@
 import StageModel
+import StageTesting
 import StageTrust
 import Testing
 

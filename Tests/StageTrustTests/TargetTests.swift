@@ -1,5 +1,6 @@
 import StageDigest
 import StageModel
+import StageTesting
 import StageTrust
 import Testing
 

@@ -1,4 +1,5 @@
 import StageModel
+import StageTesting
 import StageTrust
 
 /// A client whose storage is in memory.

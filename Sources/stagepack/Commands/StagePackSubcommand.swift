@@ -1,4 +1,5 @@
 import ArgumentParser
+import FoundationEssentials
 import StageModel
 
 /// A command of this program: it returns how it ended, and its failures are told in one place.
@@ -66,8 +67,13 @@ extension StagePackSubcommand {
         var hints: [String] = []
         for report in reports {
             if let problem = report.manifestProblem {
+                let age = report.manifestVerified.map { date in
+                    let seconds = max(0, Int64(Date().timeIntervalSince(date)))
+                    return ", verified \(Duration.seconds(seconds).inWords) ago"
+                }
                 Console.note(
                     "stagepack: warning: \(problem.message); using revision \(report.revision)"
+                        + (age ?? "")
                 )
                 if let hint = problem.hint { hints.append(hint) }
             }

@@ -17,6 +17,15 @@ struct SourceOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
+            "The root metadata to verify the manifest with, where no registration names it.",
+            valueName: "file"
+        ),
+        completion: .file(extensions: ["json"])
+    )
+    var root: String?
+
+    @Option(
+        help: ArgumentHelp(
             "The registered application whose packs are meant.",
             valueName: "id"
         )
@@ -80,6 +89,9 @@ struct SourceOptions: ParsableArguments {
     mutating func validate() throws {
         if !manifest.isEmpty, app != nil {
             throw ValidationError("--manifest and --app exclude each other.")
+        }
+        if root != nil, app != nil {
+            throw ValidationError("--root and --app exclude each other.")
         }
     }
 }

@@ -24,6 +24,8 @@ enum ExitStatus: Int32, CaseIterable {
     case extensionFailed = 15
     /// The pack has no such file.
     case unknownFile = 16
+    /// The manifest is not what the keys of its application's root have signed, or that has expired.
+    case manifestUntrusted = 17
 
     /// An archive could not be had: no connection, no answer, no end.
     case transferFailed = 20
@@ -79,6 +81,7 @@ enum ExitStatus: Int32, CaseIterable {
         case .unknownPack: "the manifest has no such pack"
         case .restricted: "restrictions do not allow a pack before the first launch"
         case .extensionFailed: "the application's downloader extension failed"
+        case .manifestUntrusted: "the manifest is not what trusted keys signed, or that expired"
         case .unknownFile: "the pack has no such file (load --file)"
         case .transferFailed: "an archive could not be had"
         case .transferRefused: "a server refused an archive"

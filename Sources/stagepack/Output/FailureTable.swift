@@ -65,6 +65,7 @@ extension ExitStatus {
             case .manifestUnavailable: .manifestUnavailable
             case .manifestInvalid: .manifestInvalid
             case .manifestRefused: .manifestRefused
+            case .manifestUntrusted: .manifestUntrusted
             case .unknownPack: .unknownPack
             case .restricted: .restricted
             case .extensionFailed: .extensionFailed

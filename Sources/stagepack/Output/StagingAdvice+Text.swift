@@ -65,6 +65,12 @@ extension StagingAdvice {
         case .loadWholePack: "load the whole pack without '--file'"
         case .updateStagePack: "update stagepack"
         case .checkManifest: "run 'stagepack manifest lint' on the publisher's side"
+        case .renewMetadata:
+            "check this machine's clock with 'date'; if it is right, tell the publisher to renew the "
+                + "metadata. What is staged stays in use"
+        case .distrustServer:
+            "tell the publisher: the server does not have what was signed. What is staged stays in use"
+        case .nameRoot: "pass --app ID, or --root FILE"
         case .serveSecurely: "serve the manifest over https"
         case .useOtherContainer: "check the URL, or use another container"
         case .tellPublisherOfLocalFiles:

@@ -1,3 +1,4 @@
+import FoundationEssentials
 import StageContainer
 import StageControl
 import StageEngine
@@ -28,6 +29,8 @@ struct StagingReport: Codable {
     var extensionProblem: FailureReport?
     /// Why the stored manifest was used instead of the server's.
     var manifestProblem: FailureReport?
+    /// When the signatures of the manifest were verified with the server; `nil` where it has none.
+    var manifestVerified: Date?
 
     init(_ result: StagingResult) {
         container = result.container.string
@@ -40,6 +43,9 @@ struct StagingReport: Codable {
         files = result.files.map { $0.map(FileReport.init) }
         extensionProblem = result.extensionProblem.map(FailureReport.init)
         manifestProblem = result.manifestProblem.map(FailureReport.init)
+        manifestVerified = result.manifestVerifiedAt.map {
+            Date(timeIntervalSince1970: Double($0))
+        }
     }
 
     /// Tells of the packs that were interrupted that it was the deadline that did it.

@@ -1,29 +1,29 @@
-import StageDigest
-import StageModel
+package import StageDigest
+package import StageModel
 import StageTrust
 
 /// A key made for one run of the tests, and its entry in metadata.
-final class SigningKey {
+package final class SigningKey {
     private let key: PrivateKey
     /// The key as metadata lists it.
-    let tree: JSONTree
+    package let tree: JSONTree
     /// The key's id: the digest of ``tree``.
-    let id: String
+    package let id: String
 
     /// Generates a key; `extra` is an unknown member, which gives the same key another id.
-    init(_ scheme: SignatureScheme = .ed25519) throws {
+    package init(_ scheme: SignatureScheme = .ed25519) throws {
         key = try PrivateKey(generating: scheme, rsaBits: 2048)
         tree = try Self.tree(of: key, extra: nil)
         id = try Self.id(of: tree)
     }
 
     /// The entry of the same key with an unknown member, which gives it another id.
-    func twin(_ extra: String) throws -> (id: String, tree: JSONTree) {
+    package func twin(_ extra: String) throws -> (id: String, tree: JSONTree) {
         let tree = try Self.tree(of: key, extra: extra)
         return (try Self.id(of: tree), tree)
     }
 
-    func signature(of message: [UInt8]) throws -> String {
+    package func signature(of message: [UInt8]) throws -> String {
         try key.signature(of: message).hexadecimal
     }
 
@@ -44,12 +44,12 @@ final class SigningKey {
 
 extension JSONTree {
     /// The bytes that signatures of the value are computed over.
-    func canonicalBytes() throws -> [UInt8] {
+    package func canonicalBytes() throws -> [UInt8] {
         try CanonicalJSON.bytes(of: JSONNode(json: Array(text.utf8)))
     }
 
     /// The value of a member, for values that are objects.
-    subscript(name: String) -> JSONTree? {
+    package subscript(name: String) -> JSONTree? {
         get {
             guard case .object(let members) = self else { return nil }
             return members.first { $0.name == name }?.value

@@ -1,66 +1,98 @@
 import StageDigest
-import StageModel
-import StageTrust
+package import StageModel
+package import StageTrust
 
 /// A repository in memory, whose roles a test changes and publishes.
-struct TestRepository {
+package struct TestRepository {
     /// A role that signs, and its state.
-    struct Role {
-        var keys: [SigningKey]
-        var threshold = 1
-        var version = 0
-        var expiry = TestClient.now + .days(30)
+    package struct Role {
+        package var keys: [SigningKey]
+        package var threshold = 1
+        package var version = 0
+        package var expiry = TestRepository.now + .days(30)
         /// The keys that sign, where these are others than the role's.
-        var signers: [SigningKey]?
+        package var signers: [SigningKey]?
         /// Changes the signed value before it is signed.
-        var edit: (inout JSONTree) -> Void = { _ in }
+        package var edit: (inout JSONTree) -> Void = { _ in }
         /// Changes the file after it is signed.
-        var forge: (inout JSONTree) -> Void = { _ in }
+        package var forge: (inout JSONTree) -> Void = { _ in }
+
+        /// Creates a role that has published nothing yet.
+        package init(
+            keys: [SigningKey],
+            threshold: Int = 1,
+            expiry: MetadataTime = TestRepository.now + .days(30)
+        ) {
+            self.keys = keys
+            self.threshold = threshold
+            self.expiry = expiry
+        }
     }
 
     /// A delegation by a targets role.
-    struct TestDelegation {
-        var role: String
-        var paths: [String] = ["*"]
-        var prefixes: [String]?
-        var isTerminating = false
+    package struct TestDelegation {
+        package var role: String
+        package var paths: [String] = ["*"]
+        package var prefixes: [String]?
+        package var isTerminating = false
+
+        /// Creates a delegation, by default of all paths.
+        package init(
+            role: String,
+            paths: [String] = ["*"],
+            prefixes: [String]? = nil,
+            isTerminating: Bool = false
+        ) {
+            self.role = role
+            self.paths = paths
+            self.prefixes = prefixes
+            self.isTerminating = isTerminating
+        }
     }
 
-    var root: Role
-    var timestamp: Role
-    var snapshot: Role
+    /// The time of tests that set the clock: 2026-01-01T00:00:00Z.
+    package static let now = MetadataTime(secondsSince1970: 1_767_225_600)
+
+    package var root: Role
+    package var timestamp: Role
+    package var snapshot: Role
     /// The top-level role `targets` and the delegated ones.
-    var targets: [String: Role]
+    package var targets: [String: Role]
     /// The contents of targets, by role and path.
-    var contents: [String: [String: [UInt8]]] = [:]
+    package var contents: [String: [String: [UInt8]]] = [:]
     /// The delegations of a role, in order.
-    var delegations: [String: [TestDelegation]] = [:]
-    var isConsistent = true
+    package var delegations: [String: [TestDelegation]] = [:]
+    package var isConsistent = true
     /// Whether the snapshot and the timestamp list lengths and digests.
-    var listsDigests = false
+    package var listsDigests = false
     /// Keys that the root lists besides those of roles.
-    var extraKeys: [(id: String, tree: JSONTree)] = []
+    package var extraKeys: [(id: String, tree: JSONTree)] = []
     /// The version that the timestamp gives for the snapshot, where that is another.
-    var listedSnapshot: Int?
+    package var listedSnapshot: Int?
     /// The versions that the snapshot gives for roles, where these are others.
-    var listedTargets: [String: Int?] = [:]
+    package var listedTargets: [String: Int?] = [:]
     /// Every file published, by its path.
-    private(set) var files: [String: [UInt8]] = [:]
+    package private(set) var files: [String: [UInt8]] = [:]
     private var latest: [String: [UInt8]] = [:]
 
-    init() throws {
-        root = Role(keys: [try SigningKey()])
-        timestamp = Role(keys: [try SigningKey()])
-        snapshot = Role(keys: [try SigningKey()])
-        targets = ["targets": Role(keys: [try SigningKey()])]
+    /// Publishes the first version of all roles.
+    package init(
+        expiry: MetadataTime = TestRepository.now + .days(30),
+        contents: [String: [UInt8]] = [:]
+    ) throws {
+        root = Role(keys: [try SigningKey()], expiry: expiry)
+        timestamp = Role(keys: [try SigningKey()], expiry: expiry)
+        snapshot = Role(keys: [try SigningKey()], expiry: expiry)
+        targets = ["targets": Role(keys: [try SigningKey()], expiry: expiry)]
+        if !contents.isEmpty { self.contents["targets"] = contents }
         try publish()
     }
 
     /// The root of version 1, which clients ship with.
-    var firstRoot: [UInt8] { files["1.root.json"] ?? [] }
+    package var firstRoot: [UInt8] { files["1.root.json"] ?? [] }
 
     /// Publishes new versions of roles: by default of all.
-    mutating func publish(_ roles: [RoleName]? = nil) throws {
+    package mutating func publish(_ roles: [RoleName]? = nil) throws {
         let delegated = try targets.keys.sorted().map { try Self.name($0) }
         for role in roles ?? [.root] + delegated + [.snapshot, .timestamp] {
             switch role {
@@ -82,9 +114,9 @@ struct TestRepository {
     }
 
     /// Replaces a published file.
-    mutating func replace(_ path: String, with bytes: [UInt8]?) { files[path] = bytes }
+    package mutating func replace(_ path: String, with bytes: [UInt8]?) { files[path] = bytes }
 
-    static func name(_ text: String) throws -> RoleName {
+    package static func name(_ text: String) throws -> RoleName {
         text == "targets" ? .targets : try RoleName(delegated: text)
     }
 
@@ -221,15 +253,15 @@ struct TestRepository {
 }
 
 extension MetadataTime {
-    static func + (time: MetadataTime, duration: Duration) -> MetadataTime {
+    package static func + (time: MetadataTime, duration: Duration) -> MetadataTime {
         MetadataTime(secondsSince1970: time.secondsSince1970 + duration.components.seconds)
     }
 
-    static func - (time: MetadataTime, duration: Duration) -> MetadataTime {
+    package static func - (time: MetadataTime, duration: Duration) -> MetadataTime {
         MetadataTime(secondsSince1970: time.secondsSince1970 - duration.components.seconds)
     }
 }
 
 extension Duration {
-    static func days(_ count: Int) -> Duration { .seconds(count * 86400) }
+    package static func days(_ count: Int) -> Duration { .seconds(count * 86400) }
 }

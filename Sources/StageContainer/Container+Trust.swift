@@ -1,0 +1,244 @@
+public import StageModel
+import StageSystem
+import SystemPackage
+
+/// The signed metadata that the last refresh verified for an application, as bytes.
+///
+/// Nothing of it is believed for being here: it is verified again, from the root that the application is
+/// registered with, each time it is used.
+public struct StoredTrust: Hashable, Sendable {
+    /// The root metadata that followed the registered one, by version.
+    public var roots: [Int: [UInt8]] = [:]
+    /// The metadata of the other roles, by file name, such as `targets.json`.
+    public var files: [String: [UInt8]] = [:]
+    /// The circumstances of the last refresh; `nil` where they are not known.
+    public var record: TrustRecord?
+
+    /// Creates the state before the first refresh.
+    public init() {}
+}
+
+/// The circumstances of the last refresh that ended with a verified manifest.
+public struct TrustRecord: Hashable, Sendable, Codable {
+    /// The URL that the timestamp metadata came from.
+    public var url: String
+    /// The strong entity tag that came with it, for asking whether it changed.
+    public var entityTag: String?
+    /// The time of the refresh, in seconds since 1970.
+    public var verifiedAt: Int64
+    /// The times at which the files first came, in seconds since 1970, by the names of the files.
+    public var receivedAt: [String: Int64]
+
+    /// Creates a record from its parts.
+    public init(
+        url: String,
+        entityTag: String?,
+        verifiedAt: Int64,
+        receivedAt: [String: Int64]
+    ) {
+        self.url = url
+        self.entityTag = entityTag
+        self.verifiedAt = verifiedAt
+        self.receivedAt = receivedAt
+    }
+}
+
+extension ContainerReader {
+    /// Returns the signed metadata that is stored for an application; what is damaged counts as missing.
+    public func storedTrust(
+        for application: ApplicationID
+    ) throws(ContainerError) -> StoredTrust {
+        var trust = StoredTrust()
+        let name = ContainerLayout.trust(of: application)
+        guard let directory = try trustDirectory(name) else { return trust }
+        for file in try ContainerLayout.metadataFiles(in: directory) {
+            trust.files[file.string] = try ContainerLayout.metadata(file, in: directory)
+        }
+        trust.record = try JSONRecord.readIfWhole(
+            TrustRecord.self,
+            at: name.appending(ContainerLayout.refresh),
+            in: root
+        )
+        guard let roots = try trustDirectory(name.appending(ContainerLayout.roots)) else {
+            return trust
+        }
+        for file in try ContainerLayout.metadataFiles(in: roots) {
+            guard let version = Int(file.string.dropLast(5)) else { continue }
+            trust.roots[version] = try ContainerLayout.metadata(file, in: roots)
+        }
+        return trust
+    }
+
+    /// Whether a manifest of the application was accepted for its signatures.
+    public func hasTrust(for application: ApplicationID) throws(ContainerError) -> Bool {
+        try trustDirectory(ContainerLayout.trust(of: application)) != nil
+    }
+
+    private func trustDirectory(_ name: FilePath) throws(ContainerError) -> Directory? {
+        do throws(FileError) {
+            return try root.directory(name)
+        } catch {
+            // What is no directory is told by 'doctor', and replaced by the next run.
+            guard error.errno == .notDirectory || error.errno == .tooManySymbolicLinkLevels else {
+                throw .file(error)
+            }
+            return nil
+        }
+    }
+}
+
+extension Container {
+    /// Keeps verified metadata of an application, and the manifest that it names.
+    ///
+    /// Each file is replaced in one step, and is on disk before the next one; the manifest comes last. A
+    /// crash in between leaves metadata that does not belong together, which counts as missing: the
+    /// server is asked anew then. Of two processes the last one's metadata stays, as a whole.
+    ///
+    /// - Parameters:
+    ///   - trust: The metadata.
+    ///   - manifest: The manifest that was verified with it; `nil` leaves the stored one.
+    ///   - application: The application.
+    /// - Throws: ``ContainerError/file(_:)`` if it cannot be written; what was stored before stays then, or
+    ///   counts as missing.
+    public func store(
+        _ trust: StoredTrust,
+        and manifest: StoredManifest? = nil,
+        for application: ApplicationID
+    ) throws(ContainerError) {
+        let lock: FileLock
+        do throws(FileError) {
+            lock = try waitForLock(Self.trustLock, .exclusive)
+        } catch {
+            throw .file(error)
+        }
+        let directory = try ContainerError.wrapping { () throws(FileError) in
+            let name = ContainerLayout.trust(of: application)
+            for path in [FilePath(ContainerLayout.trust), name] {
+                if let status = try root.status(path), status.kind != .directory {
+                    try root.removeTree(at: path)
+                }
+                _ = try root.makeDirectory(path, exactly: .directory)
+            }
+            let directory = try root.makeDirectory(name, exactly: .directory)
+            try directory.storeRoots(trust.roots)
+            try directory.store(trust.files)
+            return directory
+        }
+        if let record = trust.record {
+            try JSONRecord.write(
+                record,
+                to: ContainerLayout.refresh,
+                in: directory,
+                // Without it the server is asked for everything.
+                durably: false
+            )
+        }
+        if let manifest { try store(manifest, for: application) }
+        _ = consume lock
+    }
+
+    /// Forgets the metadata of an application that is not, or not any more, registered with a root.
+    public func removeTrust(of application: ApplicationID) throws(ContainerError) {
+        try ContainerError.wrapping { () throws(FileError) in
+            guard let trust = try root.directory(FilePath(ContainerLayout.trust)) else { return }
+            _ = try trust.removeTree(application.component)
+        }
+    }
+
+    /// Held while metadata is replaced; a pack's id never begins with a dot.
+    private static let trustLock: FilePath.Component = ".trust"
+}
+
+extension Directory {
+    /// Stores root metadata by version; later versions that are there stay.
+    fileprivate func storeRoots(_ roots: [Int: [UInt8]]) throws(FileError) {
+        guard !roots.isEmpty else { return }
+        let directory = try makeDirectory(
+            FilePath(ContainerLayout.roots),
+            exactly: .directory
+        )
+        for (version, bytes) in roots.sorted(by: { $0.key < $1.key }) {
+            try directory.replace("\(version).json", with: bytes)
+        }
+    }
+
+    /// Stores metadata of roles, and removes that of all others.
+    fileprivate func store(_ files: [String: [UInt8]]) throws(FileError) {
+        for name in try ContainerLayout.metadataNames(in: self) where files[name.string] == nil {
+            try removeTree(name)
+        }
+        // The timestamp names the others, so it comes last.
+        let last = "timestamp.json"
+        for (name, bytes) in files.sorted(by: { $0.key < $1.key }) where name != last {
+            try replace(name, with: bytes)
+        }
+        if let bytes = files[last] { try replace(last, with: bytes) }
+    }
+
+    private func replace(_ name: String, with bytes: [UInt8]) throws(FileError) {
+        guard let component = FilePath.Component(name) else {
+            preconditionFailure("the file name of a role is one component")
+        }
+        let path = FilePath(component)
+        if let status = try status(path) {
+            if status.kind == .directory { try removeTree(component) }
+            if status.kind == .file, status.size == Int64(bytes.count),
+                try self.bytes(of: path, limit: bytes.count) == bytes
+            {
+                return
+            }
+        }
+        try write(bytes, to: component, durably: true, exactly: .file)
+    }
+
+    fileprivate func removeTree(at path: FilePath) throws(FileError) {
+        guard let name = path.lastComponent,
+            let parent = try directory(path.removingLastComponent())
+                ?? (path.components.count == 1 ? self : nil)
+        else { return }
+        try parent.removeTree(name)
+    }
+}
+
+extension ContainerLayout {
+    /// The directory of the metadata of an application, relative to the container.
+    static func trust(of application: ApplicationID) -> FilePath {
+        FilePath(trust).appending(application.component)
+    }
+
+    /// The directory of root metadata beside that of the other roles.
+    static let roots: FilePath.Component = "root"
+    /// The record of the last refresh, under a name that no role's file has.
+    static let refresh: FilePath.Component = "@refresh.json"
+
+    /// The names of the metadata in a directory, without the record of the last refresh.
+    static func metadataNames(in directory: Directory) throws(FileError) -> [FilePath.Component] {
+        try directory.entries().map(\.name)
+            .filter {
+                $0.string.hasSuffix(".json") && $0 != refresh && !Directory.isTemporary($0)
+            }
+            .sorted { $0.string < $1.string }
+    }
+
+    fileprivate static func metadataFiles(
+        in directory: Directory
+    ) throws(ContainerError) -> [FilePath.Component] {
+        try ContainerError.wrapping { () throws(FileError) in try metadataNames(in: directory) }
+    }
+
+    /// Reads stored metadata; `nil` for what cannot be any.
+    fileprivate static func metadata(
+        _ name: FilePath.Component,
+        in directory: Directory
+    ) throws(ContainerError) -> [UInt8]? {
+        do throws(FileError) {
+            return try directory.bytes(of: FilePath(name), limit: metadataLimit)
+        } catch {
+            guard error.isWrongKindOrSize else { throw .file(error) }
+            return nil
+        }
+    }
+
+    /// The most bytes of a file of metadata, above what is accepted from a server.
+    private static let metadataLimit = 16 << 20
+}

@@ -1,0 +1,331 @@
+import Logging
+import StageContainer
+import StageModel
+import StageSystem
+import StageTransfer
+import StageTrust
+import SystemPackage
+
+/// Visits the repositories that the URLs of a manifest stand for, one after the other, until one has a
+/// manifest that may be accepted.
+final class RepositoryVisits {
+    private let stager: Stager
+    private let source: ManifestSource
+    private let trust: TrustLedger
+    private let report: @Sendable (StagingEvent) -> Void
+    private var failure: StageError?
+
+    init(
+        _ stager: Stager,
+        source: ManifestSource,
+        trust: TrustLedger,
+        report: @escaping @Sendable (StagingEvent) -> Void
+    ) {
+        self.stager = stager
+        self.source = source
+        self.trust = trust
+        self.report = report
+    }
+
+    /// Returns the manifest of the first repository that has one.
+    ///
+    /// - Throws: ``StageError/untrusted(url:_:)`` if any repository is not trusted and none has a
+    ///   manifest; else the error of the last one.
+    func manifest(stored: StoredManifest?) async throws(StageError) -> AcceptedManifest {
+        // Taken once: all repositories are judged by the same time.
+        let time = MetadataTime(secondsSince1970: stager.options.now())
+        // A stored manifest that the stored metadata does not name is asked for anew.
+        let before = stored.flatMap { try? AcceptedManifest(stored: $0, for: source) }
+        var mirrors = source.urls
+        for isTriedOnce in mirrors.count > 1 ? [true, false] : [false] {
+            var unavailable: [String] = []
+            for url in mirrors {
+                let visit = RepositoryVisit(
+                    stager,
+                    url: url,
+                    firstURL: source.urls.first ?? url,
+                    trust: trust,
+                    time: time
+                )
+                visit.isTriedOnce = isTriedOnce
+                visit.report = report
+                do throws(StageError) {
+                    return try await visit.manifest(for: source, before: before)
+                } catch {
+                    try note(error, of: url)
+                    if case .manifestUnavailable = error { unavailable.append(url) }
+                }
+            }
+            mirrors = unavailable
+        }
+        throw failure ?? .manifestUnavailable(.unacceptable(url: "", .noMirror))
+    }
+
+    /// Keeps the failure that counts most, or throws one that other repositories do not mend.
+    private func note(_ error: StageError, of url: String) throws(StageError) {
+        switch error {
+        case .untrusted(_, let reason):
+            report(.mirrorFailed(url: url, reason: reason.description))
+            if case .untrusted = failure { return }
+            failure = error
+        case .manifestUnavailable(let reason):
+            report(.mirrorFailed(url: url, reason: reason.description))
+            if case .untrusted = failure { return }
+            failure = error
+        default: throw error
+        }
+    }
+}
+
+/// One visit to a repository: refreshes metadata, finds the manifest, and brings it.
+private final class RepositoryVisit {
+    private let stager: Stager
+    private let address: RepositoryAddress
+    private let url: String
+    private let firstURL: String
+    private let trust: TrustLedger
+    private let time: MetadataTime
+    /// The state that the trust has if the visit ends with a manifest.
+    private var state: StoredTrust
+    private var refresh: MetadataRefresh?
+    private var search: TargetSearch?
+    private var trusted: TrustedMetadata?
+    private var target: Target?
+    private var rootVersion = 0
+    private var entityTag: String?
+    /// Whether the stored timestamp is one that the root's keys have signed.
+    private var holdsValidTimestamp = false
+    var isTriedOnce = false
+    var report: @Sendable (StagingEvent) -> Void = { _ in }
+
+    init(
+        _ stager: Stager,
+        url: String,
+        firstURL: String,
+        trust: TrustLedger,
+        time: MetadataTime
+    ) {
+        self.stager = stager
+        self.url = url
+        self.firstURL = firstURL
+        self.trust = trust
+        self.time = time
+        address = RepositoryAddress(url)
+        state = trust.stored
+    }
+
+    /// Refreshes the metadata, and returns the manifest that it names.
+    func manifest(
+        for source: ManifestSource,
+        before: AcceptedManifest?
+    ) async throws(StageError) -> AcceptedManifest {
+        try trusting { () throws(TrustError) in
+            let chain = try state.chain(from: trust.shipped)
+            let stored = state.metadata(under: chain.bytes)
+            rootVersion = chain.root.version
+            // A server that is asked for another version than a damaged one would never give it.
+            holdsValidTimestamp = (try? TrustedMetadata(stored: stored)) != nil
+            refresh = try MetadataRefresh(from: stored, at: time)
+        }
+        while let file = try trusting({ () throws(TrustError) in try nextFile() }) {
+            let bytes = try await fetch(file)
+            if trusted != nil {
+                search?.take(bytes)
+            } else if let bytes {
+                refresh?.accept(bytes)
+            } else {
+                refresh?.notFound()
+            }
+        }
+        guard let target else { preconditionFailure("a search ends with a target or an error") }
+        let accepted = try await manifest(target, before)
+        try accepted.check(source, after: before)
+        noteRefresh()
+        trust.replace(state)
+        return accepted
+    }
+
+    private func trusting<Value>(
+        _ body: () throws(TrustError) -> Value
+    ) throws(StageError) -> Value {
+        do throws(TrustError) {
+            return try body()
+        } catch {
+            throw .untrusted(url: url, error)
+        }
+    }
+
+    /// Notes when the metadata was verified, and when each file of it came.
+    private func noteRefresh() {
+        let now = time.secondsSince1970
+        let before = trust.stored
+        var receivedAt: [String: Int64] = [:]
+        for (name, bytes) in state.files {
+            let known = before.files[name] == bytes ? before.record?.receivedAt[name] : now
+            receivedAt[name] = known
+        }
+        let root = RoleName.root.fileName
+        receivedAt[root] = before.roots == state.roots ? before.record?.receivedAt[root] : now
+        state.record = TrustRecord(
+            url: address.url(ofMetadata: RoleName.timestamp.fileName),
+            entityTag: entityTag,
+            verifiedAt: now,
+            receivedAt: receivedAt
+        )
+    }
+}
+
+// MARK: Metadata
+
+extension RepositoryVisit {
+    /// Performs the steps up to the next file that is wanted of the repository; `nil` at the end.
+    private func nextFile() throws(TrustError) -> MetadataFile? {
+        if trusted == nil, let file = try nextFileOfRefresh() { return file }
+        return try nextFileOfSearch()
+    }
+
+    private func nextFileOfRefresh() throws(TrustError) -> MetadataFile? {
+        while true {
+            switch try refresh?.next() {
+            case .fetch(let file): return file
+            case .store(.root, let bytes):
+                rootVersion += 1
+                holdsValidTimestamp = false
+                state.roots[rootVersion] = bytes
+                // Keys that are no longer trusted stay so, whatever comes of the visit.
+                trust.add(root: bytes, version: rootVersion)
+            case .store(let role, let bytes): state.files[role.fileName] = bytes
+            case .remove(let role):
+                state.files[role.fileName] = nil
+                trust.remove(role)
+            case .done(let metadata):
+                trusted = metadata
+                search = TargetSearch(for: address.target, in: metadata)
+                return nil
+            case nil: return nil
+            }
+        }
+    }
+
+    private func nextFileOfSearch() throws(TrustError) -> MetadataFile? {
+        while true {
+            switch try search?.next() {
+            case .load(let role): search?.take(state.files[role.fileName])
+            case .fetch(let file): return file
+            case .store(let role, let bytes): state.files[role.fileName] = bytes
+            case .found(let target):
+                self.target = target
+                return nil
+            case .absent, nil:
+                throw .unnamed(
+                    target: address.target.text,
+                    version: trusted?.targets.version ?? 0
+                )
+            }
+        }
+    }
+
+    /// Brings a file of metadata; `nil` if the repository has no such root metadata.
+    private func fetch(_ file: MetadataFile) async throws(StageError) -> [UInt8]? {
+        let url = address.url(ofMetadata: file.path)
+        var request = request(for: url, limit: file.maximumLength)
+        let known = state.files[file.role.fileName]
+        if file.role == .timestamp, holdsValidTimestamp, state.record?.url == url {
+            request.entityTag = state.record?.entityTag
+        }
+        do throws(TransferError) {
+            switch try await stager.engine.fetch(request) {
+            case .document(let document):
+                if file.role == .timestamp { entityTag = document.entityTag }
+                return document.bytes
+            case .notModified:
+                entityTag = state.record?.entityTag
+                return known
+            }
+        } catch {
+            if file.role == .root, error.isAbsence { return nil }
+            throw stageError(error, of: file.path)
+        }
+    }
+
+    private func request(for url: String, limit: ByteCount) -> ContentFetch {
+        var request = ContentFetch(mirrors: [url], limit: limit)
+        request.allowsPlainRedirects = true
+        request.isTriedOnce = isTriedOnce
+        request.report = { [report] event in
+            // That a repository has no newer root is no failure; others are told with the visit's end.
+            if case .mirrorFailed = event { return }
+            if let event = StagingEvent(event) { report(event) }
+        }
+        return request
+    }
+
+    private func stageError(_ error: TransferError, of name: String) -> StageError {
+        switch error {
+        case .cancelled: .cancelled
+        case .unacceptable(_, .size(let limit)):
+            .untrusted(url: url, .wrongContent(name, .tooLong(limit: limit, found: nil)))
+        default: .manifestUnavailable(error)
+        }
+    }
+}
+
+// MARK: The manifest
+
+extension RepositoryVisit {
+    /// The manifest that signed metadata describes: the one from before, or the repository's.
+    private func manifest(
+        _ target: Target,
+        _ before: AcceptedManifest?
+    ) async throws(StageError) -> AcceptedManifest {
+        if let before, (try? target.check(Array(before.record.text.utf8))) != nil {
+            return before
+        }
+        let limit = min(target.length, ByteCount(ManifestLimits.byteCount))
+        let location = address.url(ofTarget: target.location)
+        let document: FetchedDocument
+        do throws(TransferError) {
+            let request = request(for: location, limit: limit)
+            guard case .document(let found) = try await stager.engine.fetch(request) else {
+                preconditionFailure("an unconditional request is answered with a document")
+            }
+            document = found
+        } catch {
+            throw stageError(error, of: target.path.text)
+        }
+        try trusting { () throws(TrustError) in try target.check(document.bytes) }
+        // Text that was mended would not be what the publisher wrote.
+        guard let text = String(validating: document.bytes, as: UTF8.self) else {
+            throw .manifestInvalid(
+                url: document.url,
+                .notJSON("expected UTF-8, found other bytes")
+            )
+        }
+        let record = StoredManifest(
+            url: firstURL,
+            resolvedURL: document.url,
+            entityTag: nil,
+            receivedAt: time.secondsSince1970,
+            text: text
+        )
+        return try AcceptedManifest(record, isUnchanged: false, isSigned: true)
+    }
+}
+
+extension TargetSearch {
+    /// Takes the bytes of the file that was asked for, or `nil` if there is none.
+    fileprivate mutating func take(_ bytes: [UInt8]?) {
+        if let bytes { accept(bytes) } else { notFound() }
+    }
+}
+
+extension TransferError {
+    /// Whether the server says that there is no such file; object stores also answer so with 403.
+    fileprivate var isAbsence: Bool {
+        switch self {
+        case .refused(_, let status, _): status == 404 || status == 403
+        case .storage(let error): error.errno == .noSuchFileOrDirectory
+        default: false
+        }
+    }
+}

@@ -1,0 +1,77 @@
+import Logging
+import StageContainer
+import StageEngine
+import StageModel
+import Synchronization
+import SystemPackage
+
+extension StagingService {
+    /// The manifest: the server's, or the stored one where the server is not asked or does not answer.
+    ///
+    /// - Returns: The manifest, and the failure that made it the stored one.
+    /// - Throws: ``StagingFailure`` if there is none, or the one that there is must not be used.
+    func manifest(
+        _ source: ManifestSource,
+        _ reader: ContainerReader?,
+        _ stager: Stager
+    ) async throws(StagingFailure) -> (AcceptedManifest, StagingFailure?) {
+        let stored =
+            try reader.map { reader throws(StagingFailure) in
+                try target.stored(reader).first { source.urls.contains($0.url) }
+            } ?? nil
+        if request.isOffline {
+            guard let stored else { throw .offline("the manifest is not here") }
+            return (try accepted(stored, for: source, at: nil), nil)
+        }
+        let asked = Mutex<String?>(nil)
+        do throws(StageError) {
+            let manifest = try await stager.manifest(from: source, stored: stored) { event in
+                if case .connecting(let url) = event { asked.withLock { $0 = url } }
+                report(.manifest(event))
+            }
+            if source.trust == nil { try target.checkNeedsNoRoot(manifest.manifest) }
+            return (manifest, nil)
+        } catch {
+            keepRoots(of: source, reader)
+            let url = asked.withLock { $0 }
+            let failure = StagingFailure.engine(error, about: url.map { .manifest(url: $0) })
+            guard case .manifestUnavailable = error, let stored else { throw failure }
+            // Expired metadata may be an old copy: nothing new is fetched on its word.
+            let manifest = try accepted(stored, for: source, at: request.options.now())
+            return (manifest, failure)
+        }
+    }
+
+    private func accepted(
+        _ stored: StoredManifest,
+        for source: ManifestSource,
+        at time: Int64?
+    ) throws(StagingFailure) -> AcceptedManifest {
+        do throws(StageError) {
+            let manifest = try AcceptedManifest(stored: stored, for: source, at: time)
+            if source.trust == nil { try target.checkNeedsNoRoot(manifest.manifest) }
+            return manifest
+        } catch {
+            throw StagingFailure(error)
+        }
+    }
+
+    /// Keeps the root metadata of a refresh that had no manifest in the end: keys that were revoked stay so.
+    private func keepRoots(of source: ManifestSource, _ reader: ContainerReader?) {
+        guard let trust = source.trust, !request.isDryRun, let path = target.knownContainer,
+            let application = source.application
+        else { return }
+        do throws(ContainerError) {
+            guard try reader?.storedTrust(for: application) != trust.stored,
+                !trust.stored.roots.isEmpty, let container = try Container.open(path)
+            else { return }
+            try container.store(trust.stored, for: application)
+        } catch {
+            // The next refresh asks for it again.
+            logger.warning(
+                "New root metadata could not be stored",
+                metadata: ["application.id": "\(application)", "error": "\(error)"]
+            )
+        }
+    }
+}

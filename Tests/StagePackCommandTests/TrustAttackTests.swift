@@ -1,0 +1,275 @@
+import StageContainer
+import StageModel
+import StageSystem
+import StageTesting
+import StageTrust
+import SystemPackage
+import Testing
+
+/// The attacks that the specification of The Update Framework lists (section 1.5.2), by mirrors, by the network
+/// and by programs of this machine, on metadata and manifest.
+@Suite(.server, .directory)
+struct TrustAttackTests {
+    /// A world in which version 1 is staged.
+    private func staged() async throws -> SignedWorld {
+        var world = try await SignedWorld()
+        try world.publish(try .small(.aurora))
+        try await world.succeed()
+        return world
+    }
+
+    @Test func arbitraryInstallationOfAnotherManifest() async throws {
+        var world = try await SignedWorld()
+        try world.publish(try .small(.aurora))
+        let forged = try world.world.manifest(of: [try .small(.aurora, version: 9)])
+        world.server.answer("/signed" + world.manifestPath, with: .content(forged))
+        try await world.refuse("'manifest.json' is not what the signed metadata describes")
+    }
+
+    @Test func arbitraryInstallationWithOtherKeys() async throws {
+        var world = try await staged()
+        world.repository.targets["targets"]?.signers = [try SigningKey()]
+        try world.publish(try .small(.aurora, version: 2))
+        try await world.refuse(
+            "version 3 of the targets metadata is not signed as version 1 of 'root' demands"
+        )
+    }
+
+    /// A file that has no end is left at the limit on its length.
+    @Test(arguments: ["metadata/timestamp.json", "metadata/2.snapshot.json", "manifest"])
+    func endlessData(_ name: String) async throws {
+        var world = try await SignedWorld()
+        try world.publish(try .small(.aurora))
+        let path = name == "manifest" ? world.manifestPath : "/\(name)"
+        var endless = Answer.content(Array(repeating: 0x20, count: 1 << 16))
+        endless.isEndless = true
+        world.server.answer("/signed\(path)", with: endless)
+        try await world.refuse("expected at most")
+        #expect(world.server.counts(for: "/signed\(path)").bytes < 64 << 20)
+    }
+
+    @Test func fastForwardIsRecoveredFromByNewKeys() async throws {
+        var world = try await staged()
+        // Whoever has the keys of timestamp and snapshot gives them versions that no publisher reaches.
+        world.repository.timestamp.version = 1 << 40
+        world.repository.snapshot.version = 1 << 40
+        try world.repository.publish([.snapshot, .timestamp])
+        world.serve()
+        try await world.succeed()
+        world.repository.timestamp.version = 2
+        world.repository.snapshot.version = 2
+        try world.publish(try .small(.aurora, version: 2))
+        try await world.refuse("goes back from version")
+        world.repository.timestamp.keys = [try SigningKey()]
+        world.repository.snapshot.keys = [try SigningKey()]
+        try world.repository.publish([.root])
+        try world.publish(try .small(.aurora, version: 2))
+        try await world.succeed()
+        #expect(try world.installed.staged() == ["aurora": 2])
+    }
+
+    @Test func indefiniteFreezeEndsWithExpiry() async throws {
+        var world = try await staged()
+        world.repository.timestamp.expiry = SignedWorld.now - .days(1)
+        try world.publish(try .small(.aurora), try .small(try PackID("dunes")))
+        try await world.refuse("version 3 of the timestamp metadata expired at")
+        // What is staged stays in use.
+        let load = try await world.run("load", "aurora")
+        #expect(load.status == 0)
+        let new = try await world.run("load", "dunes", "--attempts", "1")
+        #expect(new.status == 17)
+        #expect(new.error.contains("hint: check this machine's clock"))
+    }
+
+    @Test func aBlockedRepositoryIsNoWayAroundExpiry() async throws {
+        var world = try await SignedWorld()
+        world.repository.timestamp.expiry = SignedWorld.now + .days(1)
+        let packs = [
+            try SamplePack.small(.aurora),
+            try SamplePack.small(try PackID("dunes"), policy: .onDemand),
+        ]
+        try world.sign(packs)
+        world.serve(packs)
+        try await world.succeed()
+        world.server.answer("/signed/metadata/2.root.json", with: .status(503))
+        let stale = try await world.run("load", "dunes", "--attempts", "1")
+        #expect(stale.status == 0, "\(stale)")
+        #expect(stale.error.contains("using revision 1, verified"), "\(stale)")
+    }
+
+    @Test func mixAndMatch() async throws {
+        var world = try await SignedWorld()
+        world.repository.listsDigests = true
+        try world.publish(try .small(.aurora))
+        let old = try #require(world.repository.files["2.snapshot.json"])
+        try world.publish(try .small(.aurora, version: 2))
+        world.server.answer("/signed/metadata/3.snapshot.json", with: .content(old))
+        try await world.refuse("'snapshot.json' is not what the signed metadata describes")
+    }
+
+    @Test func rollbackOfTheTimestamp() async throws {
+        var world = try await SignedWorld()
+        try world.publish(try .small(.aurora))
+        let old = try #require(world.repository.files["timestamp.json"])
+        try world.publish(try .small(.aurora, version: 2))
+        try await world.succeed()
+        world.server.answer("/signed/metadata/timestamp.json", with: .content(old))
+        try await world.refuse("the timestamp metadata goes back from version 3 to version 2")
+    }
+
+    @Test func rollbackOfTheSnapshot() async throws {
+        var world = try await staged()
+        world.repository.listedSnapshot = 1
+        try world.repository.publish([.timestamp])
+        world.serve()
+        try await world.refuse("goes back from version 2 to version 1 of the snapshot metadata")
+    }
+
+    @Test func rollbackOfTheTargets() async throws {
+        var world = try await staged()
+        world.repository.listedTargets["targets"] = 1
+        try world.repository.publish([.snapshot, .timestamp])
+        world.serve()
+        try await world.refuse("goes back from version 2 to version 1 of the targets metadata")
+    }
+
+    @Test func aRootOfOtherKeys() async throws {
+        var world = try await SignedWorld()
+        try world.publish(try .small(.aurora))
+        try world.trust(try TestRepository(expiry: SignedWorld.now + .days(30)).firstRoot)
+        try await world.refuse("version 2 of the timestamp metadata is not signed as version 1 of")
+    }
+
+    @Test func rotatedKeysAreFollowedAndOldOnesAreNot() async throws {
+        var world = try await staged()
+        let stolen = world.repository.targets["targets"]?.keys
+        world.repository.targets["targets"]?.keys = [try SigningKey()]
+        let root = world.repository.root.keys
+        world.repository.root.keys = [try SigningKey()]
+        world.repository.root.signers = root + world.repository.root.keys
+        try world.repository.publish([.root])
+        world.repository.root.signers = nil
+        try world.repository.publish([.root])
+        try world.publish(try .small(.aurora, version: 2))
+        try await world.succeed()
+        #expect(try world.installed.staged() == ["aurora": 2])
+        world.repository.targets["targets"]?.signers = stolen
+        try world.publish(try .small(.aurora, version: 3))
+        try await world.refuse("is not signed as version 3 of 'root' demands")
+        // A server that does not give the later roots any more changes nothing.
+        world.server.answer("/signed/metadata/2.root.json", with: .status(404))
+        world.server.answer("/signed/metadata/3.root.json", with: .status(404))
+        try await world.refuse("is not signed as version 3 of 'root' demands")
+    }
+
+    @Test func aHostileMirrorGivesWayToAGoodOne() async throws {
+        var world = try await SignedWorld()
+        try world.register(at: ["/hostile", "/signed"])
+        let pack = try SamplePack.small(.aurora)
+        try world.publish(pack)
+        let good = world.repository
+        world.repository.targets["targets"]?.signers = [try SigningKey()]
+        try world.sign([try .small(.aurora, version: 9)])
+        world.serve(in: "/hostile")
+        world.repository = good
+        try await world.succeed()
+        #expect(try world.installed.staged() == ["aurora": 1])
+        #expect(world.server.counts(for: "/hostile/metadata/timestamp.json").requests == 1)
+    }
+
+    @Test func aHostileMirrorIsNamedWhereTheOtherIsNotThere() async throws {
+        var world = try await SignedWorld()
+        try world.register(at: ["/hostile", "/signed"])
+        try world.publish(try .small(.aurora))
+        world.serve(in: "/hostile")
+        world.server.answer("/hostile/metadata/timestamp.json", with: .content(Array("{}".utf8)))
+        world.server.answer("/signed/metadata/timestamp.json", with: .dropped)
+        try await world.refuse("the timestamp metadata cannot be read")
+    }
+
+    @Test func anIndexedPackIsAsGoodAsItsManifest() async throws {
+        var world = try await SignedWorld()
+        let publisher = try IndexedPublisher(world.world)
+        try publisher.write(["maps/one.map": noise(300_000, seed: 1)])
+        let index = try await publisher.package(version: 1)
+        let manifest = try publisher.manifest(of: index, version: 1)
+        world.repository.contents["targets"] = ["manifest.json": manifest]
+        try world.repository.publish([.targets, .snapshot, .timestamp])
+        world.folder = ""
+        try world.register(at: [""])
+        world.serve()
+        let ending = try await world.run("load", "levels", "--attempts", "1")
+        #expect(ending.status == 0, "\(ending)")
+        world.repository.contents["targets"] = ["manifest.json": manifest + [0x0A]]
+        try world.repository.publish([.targets, .snapshot, .timestamp])
+        world.serve()
+        world.server.answer(world.manifestPath, with: .content(manifest + [0x20]))
+        let file = try await world.run("fetch", "levels", "--attempts", "1")
+        #expect(file.status == 17, "\(file)")
+    }
+}
+
+/// What another program has changed in the container.
+@Suite(.server, .directory)
+struct StoredTrustTests {
+    private func staged() async throws -> SignedWorld {
+        var world = try await SignedWorld()
+        try world.repository.publish([.root])
+        let packs = [
+            try SamplePack.small(.aurora),
+            try SamplePack.small(try PackID("dunes"), policy: .onDemand),
+        ]
+        try world.sign(packs)
+        world.serve(packs)
+        try await world.succeed()
+        return world
+    }
+
+    /// Metadata that is damaged is fetched again, and is not believed without a server.
+    @Test(arguments: ["timestamp.json", "snapshot.json", "targets.json", "root/2.json"])
+    func storedMetadataIsNotBelieved(_ name: String) async throws {
+        let world = try await staged()
+        let path = world.metadata.appending(FilePath(name).components)
+        let other = try TestRepository(expiry: SignedWorld.now + .days(30))
+        let role = try #require(path.lastComponent)
+        let forged = name.hasPrefix("root") ? "1.root.json" : "1.\(role)"
+        let bytes = other.files[forged] ?? other.files[role.string] ?? []
+        try Directory.open(path.removingLastComponent())
+            .write(bytes, to: role, durably: false)
+        let offline = try await world.run("plan", "--offline")
+        // The root that follows the registered one has the same keys here: without it all is valid.
+        #expect(offline.status == (name.hasPrefix("root") ? 0 : 17), "\(offline)")
+        try await world.succeed()
+        #expect(try await world.run("plan", "--offline").status == 0)
+    }
+
+    @Test func aStoredManifestIsNotBelieved() async throws {
+        let world = try await staged()
+        let application = world.installed.registration.application
+        let container = try #require(try Container.open(world.installed.container))
+        var record = try #require(try container.storedManifest(for: application))
+        let forged = try world.world.manifest(of: [try .small(.aurora, version: 9)])
+        record.text = String(decoding: forged, as: UTF8.self)
+        try container.store(record, for: application)
+        #expect(try await world.run("plan", "--offline").status == 17)
+        // Neither is it where the server does not answer.
+        world.server.answer("/signed/metadata/3.root.json", with: .status(503))
+        let unreachable = try await world.run("fetch", "dunes", "--attempts", "1")
+        #expect(unreachable.status == 17, "\(unreachable)")
+        world.server.answer("/signed/metadata/3.root.json", with: .status(404))
+        try await world.succeed()
+        #expect(try world.installed.staged() == ["aurora": 1])
+        let text = try container.storedManifest(for: application)?.text
+        #expect(text?.contains("\"version\" : 9") == false)
+    }
+
+    /// Without a server the manifest that was verified last holds, and its age is said.
+    @Test(arguments: [Answer.status(503), Answer.dropped])
+    func whatWasVerifiedLastHoldsWithoutAServer(_ answer: Answer) async throws {
+        let world = try await staged()
+        world.server.answer("/signed/metadata/3.root.json", with: answer)
+        let ending = try await world.run("load", "dunes", "--attempts", "1")
+        #expect(ending.status == 0, "\(ending)")
+        #expect(ending.error.contains("using revision 1, verified"), "\(ending)")
+    }
+}
