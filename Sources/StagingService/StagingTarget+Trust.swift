@@ -19,6 +19,13 @@ extension Registration {
     }
 }
 
+extension Registration {
+    /// Reads the root that the registration names, if it names one.
+    ///
+    /// - Throws: ``StagingFailure/registration(_:)`` if the root cannot be read, or is not valid.
+    package func checkRoot() throws(StagingFailure) { _ = try ledger(nil) }
+}
+
 extension StagingTarget {
     /// The signed metadata of the manifests that the target names by their URLs.
     func ledger(_ reader: ContainerReader?) throws(StagingFailure) -> TrustLedger? {

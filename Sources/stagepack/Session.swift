@@ -83,6 +83,13 @@ struct Session {
         try CommandFailure.wrapping { () throws(StagingFailure) in try target.stored(reader) }
     }
 
+    /// The signed metadata of the applications of a container that are registered with a root.
+    func trustSummaries(_ reader: ContainerReader) throws(CommandFailure) -> [TrustSummary] {
+        try CommandFailure.wrapping { () throws(StagingFailure) in
+            try target.trustSummaries(reader, now: Int64(Date().timeIntervalSince1970))
+        }
+    }
+
     /// Opens the container for changing it; that there is none is an error.
     func existingContainer(
         for purpose: Container.Purpose = .usual

@@ -1,3 +1,4 @@
+import FoundationEssentials
 import StageContainer
 import StageModel
 import StageSystem
@@ -271,5 +272,95 @@ struct StoredTrustTests {
         let ending = try await world.run("load", "dunes", "--attempts", "1")
         #expect(ending.status == 0, "\(ending)")
         #expect(ending.error.contains("using revision 1, verified"), "\(ending)")
+    }
+}
+
+/// What people are told of trusted metadata.
+@Suite(.server, .directory)
+struct TrustReportTests {
+    private struct Status: Decodable {
+        struct Trust: Decodable {
+            var application: String
+            var rootVersion: Int
+            var verified: String
+            var staleSince: String?
+            var problem: String?
+            var roles: [Role]
+        }
+        struct Role: Decodable {
+            var name, expires: String
+            var keys: [String]
+            var version, threshold: Int
+            var expiresSoon: Bool
+        }
+        var trust: [Trust]?
+    }
+
+    private func status(_ world: SignedWorld) async throws -> Status.Trust {
+        let ending = try await world.run("status", "--json")
+        #expect(ending.status == 0, "\(ending)")
+        let report = try JSONDecoder().decode(Status.self, from: Data(ending.output.utf8))
+        return try #require(report.trust?.first)
+    }
+
+    @Test func whatIsTrustedIsShown() async throws {
+        var world = try await SignedWorld()
+        world.repository.snapshot.threshold = 1
+        try world.repository.publish([.root])
+        try world.publish(try .small(.aurora))
+        try await world.succeed()
+        let trust = try await status(world)
+        #expect(trust.rootVersion == 2)
+        #expect(trust.staleSince == nil)
+        #expect(trust.problem == nil)
+        #expect(trust.roles.map(\.name) == ["root", "timestamp", "snapshot", "targets"])
+        #expect(trust.roles.map(\.version) == [2, 2, 2, 2])
+        let keys = try [
+            world.repository.root, world.repository.timestamp, world.repository.snapshot,
+            #require(world.repository.targets["targets"]),
+        ].map { $0.keys.map { String($0.id.prefix(8)) } }
+        #expect(trust.roles.map(\.keys) == keys)
+        #expect(trust.roles.allSatisfy { !$0.expiresSoon })
+        for command in ["status", "why"] {
+            let text = try await world.run(command).output
+            #expect(text.contains("signed: root version 2, verified "), "\(text)")
+            #expect(text.contains("timestamp, version 2, until "), "\(text)")
+        }
+        let doctor = try await world.run("doctor")
+        #expect(doctor.output.contains("ok: trust of net.example.wallpaper: root version 2"))
+    }
+
+    /// Metadata that expired after it was stored: said everywhere, and no obstacle to what is staged.
+    @Test func staleMetadataIsNamed() async throws {
+        var world = try await SignedWorld()
+        try world.publish(try .small(.aurora))
+        try await world.succeed()
+        world.repository.timestamp.expiry = SignedWorld.now - .days(1)
+        try world.repository.publish([.timestamp])
+        let expired = try #require(world.repository.files["timestamp.json"])
+        try Directory.open(world.metadata).write(expired, to: "timestamp.json", durably: false)
+        let trust = try await status(world)
+        #expect(trust.staleSince == world.repository.timestamp.expiry.description)
+        #expect(try await world.run("status").output.contains("stale since "))
+        let doctor = try await world.run("doctor")
+        #expect(doctor.status == 3)
+        #expect(doctor.output.contains("problem: trust of net.example.wallpaper: stale since"))
+        #expect(try await world.run("load", "aurora").status == 0)
+        // Neither is a server that does not answer a way to stage more.
+        world.server.answer("/signed/metadata/2.root.json", with: .status(503))
+        try await world.refuse("version 3 of the timestamp metadata expired at")
+    }
+
+    @Test func metadataThatExpiresSoonIsNamed() async throws {
+        var world = try await SignedWorld()
+        world.repository = try TestRepository(expiry: SignedWorld.now + .days(10))
+        try world.trust(world.repository.firstRoot)
+        try world.publish(try .small(.aurora))
+        try await world.succeed()
+        let doctor = try await world.run("doctor")
+        #expect(doctor.status == 0, "\(doctor)")
+        // The time since which the registered root is there is not known, that of the others is.
+        #expect(doctor.output.contains("note: trust of net.example.wallpaper: the root metadata"))
+        #expect(!doctor.output.contains("the timestamp metadata expires soon"))
     }
 }

@@ -104,6 +104,11 @@ struct AppValidateCommand: StagePackSubcommand {
         if path.lastComponent?.string != name {
             texts.append("the file's name: expected '\(name)'")
         }
+        do throws(StagingFailure) {
+            try registration.checkRoot()
+        } catch {
+            texts.append("trust.root: \(error)")
+        }
         for (member, program) in [
             ("downloaderExtension", registration.downloaderExtension),
             ("backgroundEventsHandler", registration.backgroundEventsHandler),

@@ -1,7 +1,9 @@
 import ArgumentParser
+import FoundationEssentials
 import StageContainer
 import StageModel
 import StageSystem
+import StagingService
 import SystemPackage
 
 struct DoctorCommand: StagePackSubcommand {
@@ -101,6 +103,7 @@ extension DoctorReport {
             add(.good, "container", "'\(path)'")
             try check(container)
             checkManifests(session, container)
+            checkTrust(session, container)
         } catch {
             let failure = CommandFailure(error)
             add(.problem, "container", failure.message, failure.hint)
@@ -158,6 +161,38 @@ extension DoctorReport {
             case .isNo, .isDamaged: "remove it, then run 'stagepack \(command)'"
             }
         add(.problem, path, fault.description, hint)
+    }
+
+    /// Says whether signed metadata is valid, and for how long.
+    private mutating func checkTrust(_ session: Session, _ container: Container) {
+        do throws(CommandFailure) {
+            for trust in try session.trustSummaries(container.reader) { add(trust) }
+        } catch {
+            add(.problem, "trust", error.message, error.hint)
+        }
+    }
+
+    private mutating func add(_ trust: TrustSummary) {
+        let subject = "trust of \(trust.application)"
+        let renewal = "check this machine's clock, or tell the publisher to renew the metadata"
+        if let problem = trust.problem {
+            add(.problem, subject, problem, "run 'stagepack prefetch'")
+        } else if let since = trust.staleSince {
+            add(
+                .problem,
+                subject,
+                "stale since \(since.formatted(.iso8601)): what is staged stays in use, nothing new is staged",
+                renewal
+            )
+        } else {
+            let root = trust.rootVersion.map(String.init) ?? "-"
+            let since = trust.verified.map { ", verified \($0.formatted(.iso8601))" } ?? ""
+            add(.good, subject, "root version \(root)\(since)")
+        }
+        for role in trust.roles where role.expiresSoon && trust.staleSince == nil {
+            let date = role.expires.formatted(.iso8601)
+            add(.note, subject, "the \(role.name) metadata expires soon: \(date)", renewal)
+        }
     }
 
     private mutating func checkManifests(_ session: Session, _ container: Container) {

@@ -21,8 +21,10 @@ struct StatusCommand: StagePackSubcommand {
         let session = try Session(source)
         let container = try session.existingContainer()
         let manifests = try session.stored(container.reader)
+        let trust = try session.trustSummaries(container.reader)
         do throws(ContainerError) {
-            let report = try StatusReport(container, manifests: manifests)
+            var report = try StatusReport(container, manifests: manifests)
+            if !trust.isEmpty { report.trust = trust }
             Console.print(report, asJSON: json)
             return .success
         } catch {
@@ -39,6 +41,8 @@ struct StatusReport: Codable {
     var manifests: [ManifestStatus] = []
     /// The packs that are staged or that a manifest names.
     var packs: [PackStatus] = []
+    /// The signed metadata of applications that are registered with a root; `nil` for none.
+    var trust: [TrustSummary]?
 
     struct ManifestStatus: Codable {
         var application: ApplicationID
@@ -167,6 +171,9 @@ extension StatusReport: CustomStringConvertible {
             ]
         }
         let table = Table(head: ["pack", "version", "policy", "size", "state"], rows: rows)
-        return (["container \(container)"] + heads + [table.description]).joined(separator: "\n")
+        let trust = (trust ?? []).map(\.description)
+        return (["container \(container)"] + heads + trust + [table.description]).joined(
+            separator: "\n"
+        )
     }
 }

@@ -30,7 +30,8 @@ struct WhyCommand: StagePackSubcommand {
         let session = try Session(source)
         var reports: [HistoryReport] = []
         for path in try containers(session) {
-            reports += try Self.reports(at: path, session.target.registration?.application, pack)
+            let only = session.target.registration?.application
+            reports += try Self.reports(at: path, only, pack, session)
         }
         let transfers = await waitingTransfers()
         if let pack, reports.isEmpty, transfers.isEmpty {
@@ -79,11 +80,28 @@ struct WhyCommand: StagePackSubcommand {
         return paths
     }
 
+    private static func trust(
+        at path: FilePath,
+        _ session: Session
+    ) throws(CommandFailure) -> [TrustSummary] {
+        let reader: ContainerReader?
+        do throws(ContainerError) {
+            reader = try ContainerReader.open(path)
+        } catch {
+            throw CommandFailure(error)
+        }
+        return try reader.map { reader throws(CommandFailure) in
+            try session.trustSummaries(reader)
+        } ?? []
+    }
+
     private static func reports(
         at path: FilePath,
         _ only: ApplicationID?,
-        _ pack: PackID?
+        _ pack: PackID?,
+        _ session: Session
     ) throws(CommandFailure) -> [HistoryReport] {
+        let trust = try trust(at: path, session)
         do throws(ContainerError) {
             guard let reader = try ContainerReader.open(path) else { return [] }
             var reports: [HistoryReport] = []
@@ -94,6 +112,7 @@ struct WhyCommand: StagePackSubcommand {
                     if history.packs.isEmpty { continue }
                 }
                 var report = HistoryReport(path, id, history)
+                report.trust = trust.first { $0.application == id }
                 for index in report.packs.indices {
                     let id = report.packs[index].id
                     report.packs[index].pin = try reader.pin(of: id).map { PinStatus(id, $0) }
@@ -145,6 +164,8 @@ struct HistoryReport: Codable {
     /// When the application was seen to have loaded a pack; restrictions bind until then.
     var firstLoaded: Date?
     var packs: [Entry]
+    /// The signed metadata that the manifest is verified with; `nil` without a root.
+    var trust: TrustSummary?
 
     struct Entry: Codable {
         var id: PackID
@@ -215,6 +236,9 @@ extension HistoryReport: CustomStringConvertible {
                 isRegistered
                 ? "stagepack prefetch --all --event periodic" : "stagepack prefetch"
             lines.append("  not complete: '\(pending.rawValue)'; '\(next)' goes on with it")
+        }
+        if let trust {
+            lines += trust.description.split(separator: "\n").map { "  \($0)" }
         }
         return lines.joined(separator: "\n")
     }
