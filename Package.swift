@@ -116,6 +116,10 @@ let package = Package(
         // 4: planning and staging, and the programs that have a say in it
         library("StageConditions", ["CSystemd", "StageSystem", logging, system]),
         library("StageControl", ["StageModel", "StageSystem", system]),
+        library(
+            "StageSigning",
+            ["StageDigest", "StageModel", "StageSystem", "StageTrust", system]
+        ),
         library("StageExtension", ["StageModel", "StageSystem", logging, system]),
         library(
             "StageEngine",
@@ -136,7 +140,7 @@ let package = Package(
             "StagePublish",
             [
                 "StageArchive", "StageDigest", "StageFrame", "StageIndex", "StageModel",
-                "StageSystem", "StageTransfer", system,
+                "StageSigning", "StageSystem", "StageTransfer", "StageTrust", system,
             ]
         ),
 
@@ -185,10 +189,10 @@ let package = Package(
         .executableTarget(
             name: "stagepack",
             dependencies: [
-                "ProgramStart", "StageArchive", "StageContainer", "StageControl", "StageEngine",
-                "StageIndex",
-                "StageModel", "StageOrigin", "StagePack", "StagePublish", "StageSystem",
-                "StageTransfer", "StagingService", arguments, logging, system,
+                "ProgramStart", "StageArchive", "StageContainer", "StageControl", "StageDigest",
+                "StageEngine", "StageIndex", "StageModel", "StageOrigin", "StagePack",
+                "StagePublish", "StageSigning", "StageSystem", "StageTransfer", "StageTrust",
+                "StagingService", arguments, logging, system,
             ],
             swiftSettings: strict
         ),
@@ -267,6 +271,13 @@ let package = Package(
         tests(
             "StageConditions",
             ["StageConditions", "StageSystem", "StageTesting", logging, system]
+        ),
+        tests(
+            "StageSigning",
+            [
+                "StageDigest", "StageModel", "StageSigning", "StageSystem", "StageTesting",
+                "StageTrust", system,
+            ]
         ),
         tests("StageTrust", ["StageDigest", "StageModel", "StageTesting", "StageTrust"]),
         tests("StageIndex", ["StageIndex", "StageModel", "StageDigest", "StageFrame"]),

@@ -82,6 +82,43 @@ static inline uint64_t stage_cpu_seconds(void) {
     return (uint64_t)used.tv_sec + 1;
 }
 
+/// Makes a pipe whose ends are closed by execve(2) (pipe2(2)).
+STAGE_CHECKED static inline int stage_plain_pipe(int ends[2]) {
+    return (int)syscall(SYS_pipe2, ends, O_CLOEXEC);
+}
+
+/// Spawns `path` with these standard streams, standard error inherited, in the caller's process group, so that it
+/// may ask at the terminal; signals are as a program expects them. Returns an error number, 0 for success.
+STAGE_CHECKED static inline int stage_spawn_conversation(
+    pid_t *child, const char *path, char *const arguments[], char *const environment[], int input,
+    int output) {
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    sigset_t none, all;
+    sigemptyset(&none);
+    sigfillset(&all);
+    int status = posix_spawn_file_actions_init(&actions);
+    if (status != 0) return status;
+    status = posix_spawnattr_init(&attributes);
+    if (status != 0) {
+        posix_spawn_file_actions_destroy(&actions);
+        return status;
+    }
+    status = posix_spawn_file_actions_adddup2(&actions, input, 0);
+    if (status == 0) status = posix_spawn_file_actions_adddup2(&actions, output, 1);
+    if (status == 0) status = posix_spawn_file_actions_addclosefrom_np(&actions, 3);
+    if (status == 0) status = posix_spawnattr_setsigmask(&attributes, &none);
+    if (status == 0) status = posix_spawnattr_setsigdefault(&attributes, &all);
+    if (status == 0)
+        status = posix_spawnattr_setflags(
+            &attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+    if (status == 0)
+        status = posix_spawn(child, path, &actions, &attributes, arguments, environment);
+    posix_spawnattr_destroy(&attributes);
+    posix_spawn_file_actions_destroy(&actions);
+    return status;
+}
+
 /// Spawns `path` with an empty environment; it inherits standard error, and `channel` as its
 /// descriptor 3. Returns an error number, 0 for success.
 STAGE_CHECKED static inline int stage_spawn(

@@ -4,7 +4,7 @@ import CCrypto
 ///
 /// Owns one OpenSSL key, whose memory OpenSSL overwrites when it is freed.
 @safe public struct PrivateKey: ~Copyable {
-    private let key: OpaquePointer
+    let key: OpaquePointer
     /// The scheme of the signatures that the key makes.
     public let scheme: SignatureScheme
 
@@ -98,29 +98,6 @@ import CCrypto
         return Array(signature.prefix(count))
     }
 
-    /// The key in PEM (PKCS #8), encrypted with AES-256 in CBC mode under `passphrase`.
-    ///
-    /// - Throws: ``KeyError/failed`` if OpenSSL cannot write the key.
-    public func pem(encryptedWith passphrase: [UInt8]) throws(KeyError) -> String {
-        let output = MemoryBIO()
-        let status = unsafe passphrase.withUnsafeBytes { secret in
-            unsafe PEM_write_bio_PKCS8PrivateKey(
-                output.bio,
-                key,
-                EVP_aes_256_cbc(),
-                secret.baseAddress?.assumingMemoryBound(to: CChar.self),
-                CInt(secret.count),
-                nil,
-                nil
-            )
-        }
-        guard status == 1, !passphrase.isEmpty else {
-            ERR_clear_error()
-            throw .failed
-        }
-        return String(decoding: output.contents(), as: UTF8.self)
-    }
-
     /// Reads a key, asking for its passphrase if it is encrypted.
     private static func read(
         _ pem: String,
@@ -202,7 +179,7 @@ import CCrypto
 
 extension [UInt8] {
     /// Overwrites the bytes, in a way that the compiler does not remove.
-    mutating func wipe() {
+    package mutating func wipe() {
         unsafe withUnsafeMutableBytes { buffer in
             unsafe OPENSSL_cleanse(buffer.baseAddress, buffer.count)
         }

@@ -22,6 +22,19 @@ import CCrypto
         unsafe try self.init(taking: key, scheme: scheme)
     }
 
+    /// Reads a key from PEM (SubjectPublicKeyInfo; RFC 7468, section 13); the kind of key determines the
+    /// scheme, as for private keys.
+    ///
+    /// - Throws: ``KeyError`` if the text is no such key, or one of another kind.
+    public init(pem text: String) throws(KeyError) {
+        let key = unsafe try Self.pem(text)
+        guard let scheme = unsafe SignatureScheme(of: key) else {
+            unsafe EVP_PKEY_free(key)
+            throw .wrongType(expected: "an Ed25519, ECDSA P-256, ECDSA P-384 or RSA key")
+        }
+        unsafe try self.init(taking: key, scheme: scheme)
+    }
+
     /// Takes ownership of an OpenSSL key, also when it throws.
     init(taking key: OpaquePointer, scheme: SignatureScheme) throws(KeyError) {
         unsafe self.key = key
@@ -83,7 +96,8 @@ import CCrypto
         }
     }
 
-    private var pem: String {
+    /// The key in PEM (SubjectPublicKeyInfo; RFC 7468, section 13).
+    public var pem: String {
         let output = MemoryBIO()
         let status = unsafe PEM_write_bio_PUBKEY(output.bio, key)
         precondition(status == 1, "OpenSSL could not encode a public key")

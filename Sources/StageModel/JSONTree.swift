@@ -95,6 +95,12 @@ package struct JSONNode {
     package let value: JSONTree
     package let path: [Step]
 
+    /// Creates the node of a value, which is a document of its own unless `path` leads to it.
+    package init(value: JSONTree, path: [Step] = []) {
+        self.value = value
+        self.path = path
+    }
+
     /// What leads from a value to one within it.
     package enum Step {
         case member(String)

@@ -10,6 +10,13 @@ struct Envelope: JSONReadable {
     /// The signed value.
     let signed: JSONNode
 
+    /// Creates an envelope from its parts.
+    init(signatures: [String: [UInt8]], message: [UInt8], signed: JSONNode) {
+        self.signatures = signatures
+        self.message = message
+        self.signed = signed
+    }
+
     init(reading node: JSONNode) throws(ManifestError) {
         let members = try JSONMembers(node, keyedBy: Member.self)
         signed = try members.node(.signed, expected: "an object")

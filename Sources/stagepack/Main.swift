@@ -52,6 +52,12 @@ struct StagePackCommand: AsyncParsableCommand {
                     StoreCommand.self, ServeCommand.self,
                 ]
             ),
+            CommandGroup(
+                name: "Signing",
+                subcommands: [
+                    KeysCommand.self, SignCommand.self, RefreshCommand.self, RotateCommand.self,
+                ]
+            ),
         ]
     )
 

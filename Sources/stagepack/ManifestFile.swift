@@ -7,7 +7,8 @@ import SystemPackage
 /// A manifest on a publisher's disk.
 struct ManifestFile {
     private let path: FilePath
-    private let name: String
+    /// The path as it was given.
+    let name: String
 
     init(_ path: String) {
         // A link is followed, so that what it leads to is what changes.
@@ -17,9 +18,18 @@ struct ManifestFile {
 
     /// Reads the manifest.
     func read() throws(CommandFailure) -> ManifestDocument {
-        let bytes: [UInt8]
+        let bytes = try bytes()
+        do throws(ManifestError) {
+            return try ManifestDocument(json: bytes)
+        } catch {
+            throw CommandFailure(.manifest(error), manifest: path.string)
+        }
+    }
+
+    /// Reads the bytes of the manifest.
+    func bytes() throws(CommandFailure) -> [UInt8] {
         do throws(FileError) {
-            bytes = try File.open(readingRegular: path).readAll(limit: ManifestLimits.byteCount)
+            return try File.open(readingRegular: path).readAll(limit: ManifestLimits.byteCount)
         } catch {
             throw CommandFailure(
                 status: .manifestUnavailable,
@@ -28,11 +38,6 @@ struct ManifestFile {
                     ? "'stagepack manifest create' makes one" : nil,
                 retry: .never
             )
-        }
-        do throws(ManifestError) {
-            return try ManifestDocument(json: bytes)
-        } catch {
-            throw CommandFailure(.manifest(error), manifest: path.string)
         }
     }
 
@@ -78,7 +83,8 @@ struct ManifestFile {
         return (document, true)
     }
 
-    private func place() throws(CommandFailure) -> (Directory, FilePath.Component) {
+    /// The directory of the manifest, and its name there.
+    func place() throws(CommandFailure) -> (Directory, FilePath.Component) {
         let above = path.removingLastComponent()
         do throws(FileError) {
             guard let last = path.lastComponent else { throw FileError("open", path, .isDirectory) }
@@ -91,7 +97,7 @@ struct ManifestFile {
     /// Takes the right to put another file in the place of the manifest.
     ///
     /// The manifest itself is not locked: whoever may read it could hold that lock.
-    private func lock(
+    func lock(
         _ component: FilePath.Component,
         in directory: Directory,
         patience: Duration

@@ -8,7 +8,9 @@ struct HelpTests {
         "pin", "remove", "gc", "doctor", "why", "tasks", "watch", "cancel", "pause", "resume",
         "app",
         "simulate", "package", "diff", "template", "manifest", "manifest create", "manifest add",
-        "manifest set-policy", "manifest lint", "store", "store gc", "serve",
+        "manifest set-policy", "manifest lint", "store", "store gc",
+        "serve", "keys", "keys init", "keys generate",
+        "keys show", "sign", "refresh", "rotate",
     ]
 
     private static func name(_ command: String) -> String {

@@ -96,20 +96,22 @@ struct ManifestAddCommand: StagePackSubcommand {
     @Flag(help: "Let the version that is there have other content: nobody has fetched it yet.")
     var replace = false
 
+    @OptionGroup(title: "Keys") var signing: SigningOptions
     @Flag(help: "Print the result as JSON.") var json = false
 
     var printsJSON: Bool { json }
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         let file = ManifestFile(manifest)
-        // What is wrong with the manifest is told before an archive is read.
+        // What is wrong with the manifest or a key is told before an archive is read.
         _ = try file.read()
+        let keyring = try signing.keyring(for: file)
         let recipe = try RecipeFile(recipe).read()
         guard let format = format?.format ?? ManifestLint.format(of: archive) else {
             let stored = try IndexFile(archive).read()
             let reference = url ?? file.reference(to: FilePath(archive))
             let pack = stored.pack(of: recipe, version: packVersion, url: reference)
-            return try await put(pack, into: file)
+            return try await put(pack, into: file, signing: keyring)
         }
         let (path, display) = (FilePath(archive), archive.forDisplay())
         let packaged: PackagedArchive
@@ -129,18 +131,20 @@ struct ManifestAddCommand: StagePackSubcommand {
             throw CommandFailure(error, archive: display)
         }
         let pack = packaged.pack(version: packVersion, url: url ?? file.reference(to: path))
-        return try await put(pack, into: file)
+        return try await put(pack, into: file, signing: keyring)
     }
 
     private func put(
         _ pack: Pack,
-        into file: ManifestFile
+        into file: ManifestFile,
+        signing keyring: Keyring
     ) async throws(CommandFailure) -> ExitStatus {
         let (document, isChanged) = try await file.change { document throws(ManifestEditError) in
             try document.add(pack, priority: priority, replacesContent: replace)
         }
         let report = ManifestEditReport(manifest, document, pack.id, isChanged: isChanged)
         Console.print(report, asJSON: json)
+        try await file.signAfterChange(with: keyring)
         return .success
     }
 }
@@ -177,6 +181,7 @@ struct ManifestSetPolicyCommand: StagePackSubcommand {
     )
     var event: [Event] = []
 
+    @OptionGroup(title: "Keys") var signing: SigningOptions
     @Flag(help: "Print the result as JSON.") var json = false
 
     var printsJSON: Bool { json }
@@ -189,13 +194,16 @@ struct ManifestSetPolicyCommand: StagePackSubcommand {
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         let policy = downloadPolicy
-        let (document, isChanged) = try await ManifestFile(manifest).change {
+        let file = ManifestFile(manifest)
+        let keyring = try signing.keyring(for: file)
+        let (document, isChanged) = try await file.change {
             document throws(ManifestEditError) in try document.setPolicy(policy, of: pack)
         }
         Console.print(
             ManifestEditReport(manifest, document, pack, isChanged: isChanged),
             asJSON: json
         )
+        try await file.signAfterChange(with: keyring)
         return .success
     }
 

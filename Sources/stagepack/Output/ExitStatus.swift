@@ -38,7 +38,8 @@ enum ExitStatus: Int32, CaseIterable {
 
     /// An archive is damaged or holds what a pack may not hold.
     case contentRefused = 30
-    /// A recipe cannot be made into a pack, or the files of a publisher cannot be read or written.
+    /// A recipe cannot be made into a pack, a manifest cannot be signed, or the files of a publisher
+    /// cannot be read or written.
     case packagingFailed = 31
 
     /// The file system of the container is full.
@@ -88,7 +89,7 @@ enum ExitStatus: Int32, CaseIterable {
         case .digestMismatch: "what was received is not what the manifest names"
         case .captivePortal: "the network wants somebody to log in first"
         case .contentRefused: "an archive is damaged or holds what a pack may not hold"
-        case .packagingFailed: "a pack cannot be made, or its files cannot be read or written"
+        case .packagingFailed: "packing or signing failed, or files cannot be read or written"
         case .noSpace: "not enough space for the container or the output"
         case .containerUnusable: "the container cannot be read or written"
         case .inUse: "another process works on a pack, or on a manifest"

@@ -1,0 +1,45 @@
+public import StageDigest
+import StageModel
+
+/// A private key, wherever it is kept.
+public protocol MetadataSigner: AnyObject {
+    /// The public half of the key.
+    var key: RepositoryKey { get }
+
+    /// Returns the signature of the bytes.
+    ///
+    /// - Throws: ``SigningError`` if the key cannot be used.
+    func signature(of message: [UInt8]) throws(SigningError) -> [UInt8]
+}
+
+/// A private key in the memory of this process.
+public final class PrivateKeySigner: MetadataSigner {
+    /// The public half of the key.
+    public let key: RepositoryKey
+    private let privateKey: PrivateKey
+    private let source: String
+
+    /// Creates a signer; `source` names the key in messages.
+    ///
+    /// - Throws: ``SigningError/key(source:_:)`` if OpenSSL has no memory.
+    public init(_ privateKey: consuming PrivateKey, source: String) throws(SigningError) {
+        do throws(KeyError) {
+            key = RepositoryKey(try privateKey.publicKey())
+        } catch {
+            throw .key(source: source, error)
+        }
+        self.privateKey = privateKey
+        self.source = source
+    }
+
+    /// Returns the signature of the bytes.
+    ///
+    /// - Throws: ``SigningError`` if the key cannot be used.
+    public func signature(of message: [UInt8]) throws(SigningError) -> [UInt8] {
+        do throws(KeyError) {
+            return try privateKey.signature(of: message)
+        } catch {
+            throw .key(source: source, error)
+        }
+    }
+}

@@ -1,0 +1,243 @@
+import StageDigest
+import StageModel
+public import StageSystem
+import StageTrust
+public import SystemPackage
+
+/// The files of a publisher's repository: a manifest, and beside it the signed metadata and its drafts.
+///
+/// - `metadata/` has `timestamp.json`, `N.root.json`, `N.snapshot.json` and `N.targets.json`;
+/// - `metadata.draft/` has what does not have enough signatures yet, under the same names;
+/// - `SHA256.manifest.json` is the copy of the manifest that the metadata names.
+public final class RepositoryFiles {
+    /// The directory of the manifest.
+    public let directory: Directory
+    /// The name of the manifest, which is also the name of the target.
+    public let manifestName: FilePath.Component
+
+    private static let metadataName: FilePath.Component = "metadata"
+    private static let draftName: FilePath.Component = "metadata.draft"
+    /// The most bytes of a metadata file, as many as clients read.
+    private static let limit = 8 << 20
+
+    /// Creates the description of a repository, which need not exist yet.
+    public init(directory: Directory, manifestName: FilePath.Component) {
+        self.directory = directory
+        self.manifestName = manifestName
+    }
+
+    /// The directory of metadata, for messages.
+    public var metadataPath: String {
+        directory.path.appending(Self.metadataName).string
+    }
+
+    /// Whether there is published metadata, or a draft of it.
+    public func exists() throws(SigningError) -> Bool {
+        if try latestRoot() != nil { return true }
+        return try draft(.root) != nil
+    }
+
+    /// The content of the newest published root, or of the draft of the first one; `nil` if there is none.
+    public func rootContent() throws(SigningError) -> RootContent? {
+        if let published = try latestRoot() { return RootContent(reading: published.signed) }
+        return try draft(.root).map { RootContent(reading: $0.signed) }
+    }
+
+    // MARK: Reading
+
+    /// The published root of the highest version, or `nil` if there is none.
+    func latestRoot() throws(SigningError) -> SignedDocument? {
+        guard let version = try latestRootVersion() else { return nil }
+        return try document(.root, version: version)
+    }
+
+    /// The highest version of root metadata, found by a search: all versions are kept, and there may be
+    /// a thousand.
+    private func latestRootVersion() throws(SigningError) -> Int? {
+        guard try hasRoot(1) else { return try versions(of: .root, in: Self.metadataName).max() }
+        var (present, absent) = (1, 2)
+        while try hasRoot(absent) { (present, absent) = (absent, 2 * absent) }
+        while absent - present > 1 {
+            let middle = (present + absent) / 2
+            if try hasRoot(middle) { present = middle } else { absent = middle }
+        }
+        return present
+    }
+
+    private func hasRoot(_ version: Int) throws(SigningError) -> Bool {
+        let path = FilePath(Self.metadataName).appending(Self.name(of: .root, version: version))
+        do throws(FileError) {
+            return try directory.status(path) != nil
+        } catch  where error.errno == .noSuchFileOrDirectory {
+            return false
+        } catch {
+            throw .file(error)
+        }
+    }
+
+    /// A published file; `nil` as the version stands for a name without one.
+    func document(_ role: SigningRole, version: Int?) throws(SigningError) -> SignedDocument? {
+        try document(role, version: version, in: Self.metadataName)
+    }
+
+    /// The draft of a role with the highest version, or `nil` if there is none.
+    func draft(_ role: SigningRole) throws(SigningError) -> SignedDocument? {
+        guard let version = try versions(of: role, in: Self.draftName).max() else { return nil }
+        return try document(role, version: version, in: Self.draftName)
+    }
+
+    private func document(
+        _ role: SigningRole,
+        version: Int?,
+        in folder: FilePath.Component
+    ) throws(SigningError) -> SignedDocument? {
+        let path = FilePath(folder).appending(Self.name(of: role, version: version))
+        let bytes = try SigningError.wrapping { () throws(FileError) in
+            try directory.bytes(of: path, limit: Self.limit)
+        }
+        guard let bytes else { return nil }
+        let shown = directory.path.pushing(path).string
+        let document = try SignedDocument(reading: bytes, path: shown, role: role)
+        if let version, document.version != version {
+            throw .metadata(
+                path: shown,
+                .wrongVersion(role.name, expected: version, found: document.version)
+            )
+        }
+        return document
+    }
+
+    /// The bytes of a published file, for the client's reader.
+    func bytes(of role: SigningRole, version: Int?) throws(SigningError) -> [UInt8]? {
+        let path = FilePath(Self.metadataName).appending(Self.name(of: role, version: version))
+        return try SigningError.wrapping { () throws(FileError) in
+            try directory.bytes(of: path, limit: Self.limit)
+        }
+    }
+
+    /// The published versions of a role, in no order.
+    func versions(of role: SigningRole) throws(SigningError) -> [Int] {
+        try versions(of: role, in: Self.metadataName)
+    }
+
+    private func versions(
+        of role: SigningRole,
+        in folder: FilePath.Component
+    ) throws(SigningError) -> [Int] {
+        let suffix = ".\(role.rawValue).json"
+        return try names(in: folder).compactMap { name in
+            guard name.hasSuffix(suffix) else { return nil }
+            return Self.number(name.dropLast(suffix.utf8.count))
+        }
+    }
+
+    private static func number(_ text: Substring) -> Int? {
+        guard let number = Int(text), number > 0, String(number) == text else { return nil }
+        return number
+    }
+
+    private func names(in folder: FilePath.Component) throws(SigningError) -> [String] {
+        try SigningError.wrapping { () throws(FileError) in
+            try directory.directory(FilePath(folder))?.entries().map(\.name.string) ?? []
+        }
+    }
+
+    private static func name(of role: SigningRole, version: Int?) -> FilePath.Component {
+        let prefix = version.map { "\($0)." } ?? ""
+        return FilePath.Component("\(prefix)\(role.rawValue).json") ?? metadataName
+    }
+
+    // MARK: Writing
+
+    /// Publishes a file: a reader finds it whole or not at all, also after a power cut.
+    func publish(_ document: SignedDocument, as role: SigningRole) throws(SigningError) {
+        let version = role == .timestamp ? nil : document.version
+        try write(document, as: Self.name(of: role, version: version), in: Self.metadataName)
+    }
+
+    /// Stores the draft of a role.
+    func storeDraft(_ document: SignedDocument, of role: SigningRole) throws(SigningError) {
+        let name = Self.name(of: role, version: document.version)
+        try write(document, as: name, in: Self.draftName)
+        try removeDrafts(of: role, except: document.version)
+    }
+
+    /// Removes the drafts of a role, and the folder of drafts with the last of them.
+    func removeDrafts(of role: SigningRole, except kept: Int? = nil) throws(SigningError) {
+        let stale = try versions(of: role, in: Self.draftName).filter { $0 != kept }
+        try SigningError.wrapping { () throws(FileError) in
+            guard let folder = try directory.directory(FilePath(Self.draftName)) else { return }
+            for version in stale { try folder.remove(Self.name(of: role, version: version)) }
+            if try folder.entries().isEmpty { try directory.removeDirectory(Self.draftName) }
+        }
+    }
+
+    private func write(
+        _ document: SignedDocument,
+        as name: FilePath.Component,
+        in folder: FilePath.Component
+    ) throws(SigningError) {
+        try SigningError.wrapping { () throws(FileError) in
+            if try directory.createDirectory(FilePath(folder)) { try directory.synchronize() }
+            let place = try directory.makeDirectory(FilePath(folder))
+            try place.write(document.bytes, to: name, durably: true)
+        }
+    }
+
+    /// Writes the copy of the manifest that metadata names, unless it is there.
+    func publishCopy(of manifest: [UInt8]) throws(SigningError) {
+        let digest = Digest(of: manifest).description
+        guard let name = FilePath.Component("\(digest).\(manifestName.string)") else { return }
+        try SigningError.wrapping { () throws(FileError) in
+            let present = try directory.bytes(of: FilePath(name), limit: ManifestLimits.byteCount)
+            guard present != manifest else { return }
+            try directory.write(manifest, to: name, durably: true)
+        }
+    }
+
+    // MARK: Cleaning up
+
+    /// Removes superseded files: snapshots other than the one of `version` and the one before, targets
+    /// metadata that neither of these names, and copies of manifests that none of that names.
+    func removeSuperseded(currentSnapshot version: Int) throws(SigningError) {
+        let present = try versions(of: .snapshot)
+        let earlier = present.filter { $0 < version }.max()
+        let snapshots = present.filter { $0 == version || $0 == earlier }
+        var targets: Set<Int> = []
+        for snapshot in snapshots {
+            let document = try document(.snapshot, version: snapshot)
+            let entry = document?.signed["meta"]?["targets.json"]
+            if let version = entry?["version"]?.integer { targets.insert(version) }
+        }
+        var digests: Set<String> = []
+        for version in targets {
+            let document = try document(.targets, version: version)
+            let entry = document?.signed["targets"]?[manifestName.string]
+            if let digest = entry?["hashes"]?["sha256"]?.string { digests.insert(digest) }
+        }
+        try remove(.snapshot, try versions(of: .snapshot).filter { !snapshots.contains($0) })
+        try remove(.targets, try versions(of: .targets).filter { !targets.contains($0) })
+        try removeCopies(except: digests)
+    }
+
+    private func remove(_ role: SigningRole, _ versions: [Int]) throws(SigningError) {
+        try SigningError.wrapping { () throws(FileError) in
+            guard let folder = try directory.directory(FilePath(Self.metadataName)) else { return }
+            for version in versions { try folder.remove(Self.name(of: role, version: version)) }
+        }
+    }
+
+    private func removeCopies(except digests: Set<String>) throws(SigningError) {
+        let suffix = ".\(manifestName.string)"
+        try SigningError.wrapping { () throws(FileError) in
+            for entry in try directory.entries() where entry.kind == .file {
+                let name = entry.name.string
+                let digest = String(name.dropLast(suffix.utf8.count))
+                guard name.hasSuffix(suffix), digest.utf8.count == 64,
+                    [UInt8](hexadecimal: digest) != nil, !digests.contains(digest)
+                else { continue }
+                try directory.remove(entry.name)
+            }
+        }
+    }
+}

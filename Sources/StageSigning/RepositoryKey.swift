@@ -1,0 +1,57 @@
+public import StageDigest
+import StageModel
+import StageTrust
+
+/// A public key as metadata lists it.
+public struct RepositoryKey {
+    /// The key's id: the SHA-256 of its canonical form, in hexadecimal digits.
+    public let id: String
+    /// The signature scheme by its name in metadata, such as `ed25519`.
+    public let scheme: String
+    /// The key itself: hexadecimal digits for Ed25519, otherwise PEM.
+    public let text: String
+    /// The entry in metadata, with members that this version does not know.
+    let tree: JSONTree
+
+    /// Creates the entry of a key.
+    public init(_ key: borrowing PublicKey) {
+        let tree = JSONTree.object([
+            .init("keytype", .string(key.scheme.keyType)),
+            .init("scheme", .string(key.scheme.rawValue)),
+            .init("keyval", .object([.init("public", .string(key.text))])),
+        ])
+        self.init(id: Digest(of: tree.canonicalBytes).description, tree: tree)
+    }
+
+    /// Reads the entry that metadata lists under `id`.
+    init(id: String, tree: JSONTree) {
+        self.id = id
+        self.tree = tree
+        scheme = tree["scheme"]?.string ?? ""
+        text = tree["keyval"]?["public"]?.string ?? ""
+    }
+
+    /// The key in PEM, or `nil` if it is of a kind that is not supported.
+    public var pem: String? {
+        guard let scheme = SignatureScheme(rawValue: scheme),
+            let key = try? PublicKey(text, scheme: scheme)
+        else { return nil }
+        return key.pem
+    }
+
+    /// The first eight digits of the id, by which people recognise a key.
+    public var shortID: String { String(id.prefix(8)) }
+}
+
+extension JSONTree {
+    /// The bytes that signatures and key ids are computed over.
+    ///
+    /// - Precondition: The value has no numbers other than integers.
+    var canonicalBytes: [UInt8] {
+        do throws(ManifestError) {
+            return try CanonicalJSON.bytes(of: JSONNode(value: self))
+        } catch {
+            preconditionFailure("metadata has integers only: \(error)")
+        }
+    }
+}

@@ -1,0 +1,91 @@
+import StageDigest
+import StageModel
+import StageTrust
+
+/// The metadata of all roles under one root: what is published, and what is to be.
+final class RepositoryPlan {
+    /// The root under which the others have to be valid.
+    let root: RootDocument
+    /// The published metadata of the other roles.
+    private(set) var current: [SigningRole: SignedDocument] = [:]
+    /// The metadata that is to be published, or stays.
+    var settled: [SigningRole: SignedDocument] = [:]
+    /// The roles whose metadata is new.
+    var new: Set<SigningRole> = []
+
+    init(root: RootDocument) { self.root = root }
+
+    /// Reads the published metadata: the timestamp, and the files that it leads to.
+    func read(_ files: RepositoryFiles) throws(SigningError) {
+        guard let timestamp = try files.document(.timestamp, version: nil) else { return }
+        current[.timestamp] = timestamp
+        let snapshot = try linked(.snapshot, from: timestamp, in: files)
+        current[.snapshot] = snapshot
+        current[.targets] = try linked(.targets, from: snapshot, in: files)
+    }
+
+    private func linked(
+        _ role: SigningRole,
+        from document: SignedDocument,
+        in files: RepositoryFiles
+    ) throws(SigningError) -> SignedDocument {
+        let version = document.signed["meta"]?["\(role.rawValue).json"]?["version"]?.integer
+        guard let version, let found = try files.document(role, version: version) else {
+            let path = "\(version.map { "\($0)." } ?? "")\(role.rawValue).json"
+            throw .metadata(path: files.metadataPath, .missing(role.name, path: path))
+        }
+        return found
+    }
+
+    /// The version after the published one, and after those of files that a crash left.
+    func nextVersion(
+        of role: SigningRole,
+        in files: RepositoryFiles
+    ) throws(SigningError) -> Int {
+        let left = role == .timestamp ? [] : try files.versions(of: role)
+        return max(current[role]?.version ?? 0, left.max() ?? 0) + 1
+    }
+
+    /// The content that the metadata of a role should have; `manifest` is `nil` where the targets
+    /// metadata keeps its content.
+    func content(of role: SigningRole, manifest: [UInt8]?, name: String) -> JSONTree {
+        let base = current[role]?.signed ?? .emptyMetadata(of: role)
+        switch role {
+        case .root:
+            return root.document.signed
+        case .targets:
+            let targets = base["targets"] ?? .object([])
+            guard let manifest else { return base.setting("targets", to: targets) }
+            var entry = JSONTree.file(manifest)
+            if let custom = targets[name]?["custom"] { entry = entry.setting("custom", to: custom) }
+            return base.setting("targets", to: targets.setting(name, to: entry))
+        case .snapshot:
+            return Self.naming(.targets, settled[.targets], in: base)
+        case .timestamp:
+            return Self.naming(.snapshot, settled[.snapshot], in: base)
+        }
+    }
+
+    private static func naming(
+        _ role: SigningRole,
+        _ document: SignedDocument?,
+        in base: JSONTree
+    ) -> JSONTree {
+        let files = base["meta"] ?? .object([])
+        let name = "\(role.rawValue).json"
+        return base.setting("meta", to: files.setting(name, to: document?.description()))
+    }
+
+    /// Whether the targets metadata names this manifest.
+    func names(_ manifest: [UInt8], as name: String) -> Bool {
+        let entry = settled[.targets]?.signed["targets"]?[name]
+        return entry?["hashes"]?["sha256"]?.string == Digest(of: manifest).description
+    }
+
+    /// Whether clients of another root accept the settled metadata.
+    func isComplete(under other: RootDocument) -> Bool {
+        settled.allSatisfy { role, document in
+            other.signatures(on: document, by: role).isComplete
+        }
+    }
+}

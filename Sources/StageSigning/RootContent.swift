@@ -1,0 +1,140 @@
+import StageModel
+import StageTrust
+
+/// The keys, thresholds and expiry periods that root metadata states, as a publisher changes them.
+public struct RootContent {
+    /// The keys of a role, and the number of them that have to sign.
+    public struct Role {
+        /// The keys.
+        public var keys: [RepositoryKey]
+        /// The number of keys that have to sign.
+        public var threshold: Int
+
+        /// Creates a role from its keys.
+        public init(keys: [RepositoryKey], threshold: Int = 1) {
+            self.keys = keys
+            self.threshold = threshold
+        }
+    }
+
+    /// The roles.
+    public var roles: [SigningRole: Role]
+    /// The expiry periods, which later commands take.
+    public var periods: ExpiryPeriods
+    /// The signed value, with members that this version does not know.
+    private let base: JSONTree
+
+    /// Creates the content of the first root.
+    public init(roles: [SigningRole: Role], periods: ExpiryPeriods = .standard) {
+        self.roles = roles
+        self.periods = periods
+        base = .emptyMetadata(of: .root)
+    }
+
+    /// Reads the signed value of root metadata.
+    init(reading signed: JSONTree) {
+        base = signed
+        let keys = Dictionary(
+            (signed["keys"]?.members ?? []).map {
+                ($0.name, RepositoryKey(id: $0.name, tree: $0.value))
+            },
+            uniquingKeysWith: { first, _ in first }
+        )
+        roles = [:]
+        periods = .standard
+        for role in SigningRole.allCases {
+            let entry = signed["roles"]?[role.rawValue]
+            let ids = (entry?["keyids"]?.elements ?? []).compactMap(\.string)
+            roles[role] = Role(
+                keys: ids.compactMap { keys[$0] },
+                threshold: entry?["threshold"]?.integer ?? 1
+            )
+            if let days = signed[Self.periodMember]?[role.rawValue]?.integer,
+                ExpiryPeriods.range.contains(days)
+            {
+                periods[role] = days
+            }
+        }
+    }
+
+    /// A member of the project's own, which other programs keep and do not read.
+    private static let periodMember = "x-stagepack-expiry-days"
+
+    /// Adds a key to a role, unless it is there.
+    public mutating func add(_ key: RepositoryKey, to role: SigningRole) {
+        guard roles[role]?.keys.contains(where: { $0.id == key.id }) == false else { return }
+        roles[role]?.keys.append(key)
+    }
+
+    /// Removes the key whose id begins with `id` from a role.
+    ///
+    /// - Throws: ``SigningError/unknownKey(id:)`` if there is no such key, or more than one.
+    public mutating func remove(
+        keyWithID id: String,
+        from role: SigningRole
+    ) throws(SigningError) {
+        let matches = roles[role]?.keys.filter { $0.id.hasPrefix(id.lowercased()) } ?? []
+        guard let match = matches.first, matches.count == 1, !id.isEmpty else {
+            throw .unknownKey(id: id)
+        }
+        roles[role]?.keys.removeAll { $0.id == match.id }
+    }
+
+    /// Refuses content in which a role could never be signed.
+    func check() throws(SigningError) {
+        for role in SigningRole.allCases {
+            let count = roles[role]?.keys.count ?? 0
+            let threshold = roles[role]?.threshold ?? 1
+            guard threshold >= 1, threshold <= count else {
+                throw .threshold(role: role, threshold: threshold, keys: count)
+            }
+        }
+    }
+
+    /// The signed value of the root of a version, valid from `time` on.
+    func tree(version: Int, signedAt time: MetadataTime) -> JSONTree {
+        var keys: [JSONTree.Member] = []
+        var entries: [JSONTree.Member] = []
+        var days: [JSONTree.Member] = []
+        for role in SigningRole.allCases {
+            let content = roles[role] ?? Role(keys: [])
+            for key in content.keys where !keys.contains(where: { $0.name == key.id }) {
+                keys.append(.init(key.id, key.tree))
+            }
+            let entry = JSONTree.object([
+                .init("keyids", .array(content.keys.map { .string($0.id) })),
+                .init("threshold", .integer(Int64(content.threshold))),
+            ])
+            entries.append(.init(role.rawValue, entry))
+            days.append(.init(role.rawValue, .integer(Int64(periods[role]))))
+        }
+        return base.setting("consistent_snapshot", to: .boolean(true))
+            .setting("keys", to: .object(keys))
+            .setting("roles", to: .object(entries))
+            .setting(Self.periodMember, to: .object(days))
+            .versioned(version, expiry: periods.expiry(of: .root, signedAt: time))
+    }
+}
+
+/// Root metadata, published or a draft, in the forms that signing needs.
+struct RootDocument {
+    let document: SignedDocument
+    let content: RootContent
+    /// The root as clients read it; its signatures need not suffice.
+    let metadata: RootMetadata
+
+    init(_ document: SignedDocument, path: String) throws(SigningError) {
+        self.document = document
+        content = RootContent(reading: document.signed)
+        do throws(ManifestError) {
+            metadata = try RootMetadata(reading: JSONNode(value: document.signed))
+        } catch {
+            throw .metadata(path: path, .malformed(.root, error))
+        }
+    }
+
+    /// Counts the signatures of a document by the keys that this root names for the role.
+    func signatures(on document: SignedDocument, by role: SigningRole) -> SignatureCount {
+        metadata.count(document.signatureBytes, of: document.message, by: role.name)
+    }
+}

@@ -1,0 +1,123 @@
+import StageDigest
+import StageModel
+import StageTrust
+
+/// A metadata file: what is signed, and the signatures.
+struct SignedDocument {
+    /// What is signed.
+    let signed: JSONTree
+    /// The bytes that signatures are computed over.
+    let message: [UInt8]
+    /// The signatures in hexadecimal digits by key id, in the order of the file.
+    private(set) var signatures: [(id: String, value: String)] = []
+
+    /// Begins a document without signatures.
+    init(signed: JSONTree) {
+        self.signed = signed
+        message = signed.canonicalBytes
+    }
+
+    /// Reads a file; `path` names it in messages.
+    init(reading bytes: [UInt8], path: String, role: SigningRole) throws(SigningError) {
+        do throws(ManifestError) {
+            let tree = try JSONNode(json: bytes).value
+            guard let signed = tree["signed"], signed["version"]?.integer != nil,
+                signed["_type"]?.string == role.rawValue,
+                Self.time(signed["expires"]?.string) != nil
+            else {
+                throw .invalid(
+                    member: "signed",
+                    ValueError(expected: "\(role.rawValue) metadata", found: "another value")
+                )
+            }
+            // What canonical JSON cannot express cannot be signed again.
+            message = try CanonicalJSON.bytes(of: JSONNode(value: signed))
+            self.signed = signed
+            for entry in tree["signatures"]?.elements ?? [] {
+                guard let id = entry["keyid"]?.string, let value = entry["sig"]?.string else {
+                    continue
+                }
+                signatures.append((id, value))
+            }
+        } catch {
+            throw .metadata(path: path, .malformed(role.name, error))
+        }
+    }
+
+    private static func time(_ text: String?) -> MetadataTime? {
+        // A time that cannot be read is told with the whole file.
+        text.flatMap { try? MetadataTime($0) }
+    }
+
+    /// The version of the metadata.
+    var version: Int { signed["version"]?.integer ?? 0 }
+
+    /// The time at which the metadata expires.
+    var expiry: MetadataTime {
+        Self.time(signed["expires"]?.string) ?? MetadataTime(secondsSince1970: 0)
+    }
+
+    /// The file.
+    var bytes: [UInt8] {
+        let entries = signatures.map { signature in
+            JSONTree.object([
+                .init("keyid", .string(signature.id)), .init("sig", .string(signature.value)),
+            ])
+        }
+        let tree = JSONTree.object([
+            .init("signatures", .array(entries)), .init("signed", signed),
+        ])
+        return Array("\(tree.text)\n".utf8)
+    }
+
+    /// What is signed, apart from the version and the expiry.
+    var content: [UInt8] {
+        signed.setting("version", to: nil).setting("expires", to: nil).canonicalBytes
+    }
+
+    /// The signatures by key id; one that is not hexadecimal is empty, and never valid.
+    var signatureBytes: [String: [UInt8]] {
+        Dictionary(
+            signatures.map { ($0.id, [UInt8](hexadecimal: $0.value) ?? []) },
+            uniquingKeysWith: { first, _ in first }
+        )
+    }
+
+    /// Adds the signature of a key, in the place of an earlier one by the same key.
+    mutating func sign(with signer: any MetadataSigner) throws(SigningError) {
+        let value = try signer.signature(of: message).hexadecimal
+        signatures.removeAll { $0.id == signer.key.id }
+        signatures.append((signer.key.id, value))
+    }
+
+    /// The description of the file in metadata of another role.
+    func description() -> JSONTree {
+        JSONTree.file(bytes).setting("version", to: .integer(Int64(version)))
+    }
+}
+
+extension JSONTree {
+    /// The length and the digest of content, as metadata lists them.
+    static func file(_ content: [UInt8]) -> JSONTree {
+        .object([
+            .init("length", .integer(Int64(content.count))),
+            .init(
+                "hashes",
+                .object([.init("sha256", .string(Digest(of: content).description))])
+            ),
+        ])
+    }
+
+    /// The value as metadata of a role, with the version and the expiry.
+    func versioned(_ version: Int, expiry: MetadataTime) -> JSONTree {
+        setting("version", to: .integer(Int64(version)))
+            .setting("expires", to: .string(expiry.description))
+    }
+
+    /// Metadata of a role without content.
+    static func emptyMetadata(of role: SigningRole) -> JSONTree {
+        .object([
+            .init("_type", .string(role.rawValue)), .init("spec_version", .string("1.0.34")),
+        ])
+    }
+}

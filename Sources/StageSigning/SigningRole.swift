@@ -1,0 +1,71 @@
+public import StageTrust
+
+/// A top-level role of a repository.
+public enum SigningRole: String, CaseIterable, Codable, Hashable, Sendable {
+    /// Names the keys of all roles.
+    case root
+    /// Names the manifest by length and digest.
+    case targets
+    /// Names the version of the targets metadata.
+    case snapshot
+    /// Names the version of the snapshot metadata; renewed most often.
+    case timestamp
+
+    /// The role as the client knows it.
+    public var name: RoleName {
+        switch self {
+        case .root: .root
+        case .targets: .targets
+        case .snapshot: .snapshot
+        case .timestamp: .timestamp
+        }
+    }
+}
+
+/// The number of days for which the metadata of each role is valid from when it is signed.
+public struct ExpiryPeriods: Equatable, Sendable {
+    private var days: [SigningRole: Int]
+
+    /// For publishers who renew the online roles automatically: root 400 days, targets 200, snapshot and
+    /// timestamp 14.
+    public static let standard = ExpiryPeriods(
+        days: [.root: 400, .targets: 200, .snapshot: 14, .timestamp: 14]
+    )
+
+    /// For publishers without automation: snapshot and timestamp 180 days.
+    ///
+    /// An attacker who controls the transport can present an old state for as long.
+    public static let offlineSigning = ExpiryPeriods(
+        days: [.root: 400, .targets: 200, .snapshot: 180, .timestamp: 180]
+    )
+
+    /// The numbers of days that are accepted: up to ten years.
+    public static let range = 1...3650
+
+    /// The number of days for a role.
+    public subscript(role: SigningRole) -> Int {
+        get { days[role] ?? 14 }
+        set { days[role] = newValue }
+    }
+
+    /// The time at which metadata expires that is signed at `time`.
+    public func expiry(of role: SigningRole, signedAt time: MetadataTime) -> MetadataTime {
+        MetadataTime(secondsSince1970: time.secondsSince1970 + Int64(self[role]) * 86400)
+    }
+
+    /// Whether `expiry` is so near that metadata should be renewed: half of the period is over for
+    /// snapshot and timestamp, two thirds for root and targets.
+    public func isDue(_ role: SigningRole, expiry: MetadataTime, at time: MetadataTime) -> Bool {
+        let period = Int64(self[role]) * 86400
+        let remaining = expiry.secondsSince1970 - time.secondsSince1970
+        return switch role {
+        case .snapshot, .timestamp: remaining * 2 <= period
+        case .root, .targets: remaining * 3 <= period
+        }
+    }
+
+    /// Whether `expiry` is so near that a person should be told: less than a third of the period remains.
+    public func isClose(_ role: SigningRole, expiry: MetadataTime, at time: MetadataTime) -> Bool {
+        (expiry.secondsSince1970 - time.secondsSince1970) * 3 < Int64(self[role]) * 86400
+    }
+}

@@ -1,0 +1,62 @@
+import StageTrust
+
+extension SigningRun {
+    /// The state of the repository now; `plan` was published, if it is not `nil`, after `before`.
+    func report(
+        _ plan: RepositoryPlan?,
+        published before: RootDocument?
+    ) throws(SigningError) -> SigningReport {
+        var report = SigningReport()
+        let published = plan?.root ?? before
+        if let published {
+            let now = RepositoryPlan(root: published)
+            try now.read(files)
+            let periods = published.content.periods
+            for role in SigningRole.allCases {
+                let document = role == .root ? published.document : now.current[role]
+                guard let document else { continue }
+                report.roles.append(
+                    SigningReport.Role(
+                        role: role,
+                        version: document.version,
+                        expires: document.expiry.description,
+                        isNew: plan?.new.contains(role) ?? false,
+                        isClose: periods.isClose(role, expiry: document.expiry, at: time)
+                    )
+                )
+            }
+        }
+        let next = try files.draft(.root).map { document throws(SigningError) in
+            try RootDocument(document, path: files.metadataPath)
+        }
+        for role in SigningRole.allCases {
+            guard let document = try files.draft(role) ?? unsigned[role]
+            else { continue }
+            let roots = role == .root ? [published, next] : [next ?? published]
+            report.drafts.append(draft(role, document, under: roots.compactMap(\.self)))
+        }
+        return report
+    }
+
+    private func draft(
+        _ role: SigningRole,
+        _ document: SignedDocument,
+        under roots: [RootDocument]
+    ) -> SigningReport.Draft {
+        var (signed, missing): ([String], [String]) = ([], [])
+        var needed = 0
+        for root in roots {
+            let count = root.signatures(on: document, by: role)
+            signed += count.valid.filter { !signed.contains($0) }
+            missing += count.missing.filter { !missing.contains($0) }
+            if !count.isComplete { needed = max(needed, count.threshold - count.valid.count) }
+        }
+        return SigningReport.Draft(
+            role: role,
+            version: document.version,
+            signed: signed,
+            missing: missing,
+            needed: needed
+        )
+    }
+}

@@ -1,0 +1,329 @@
+import StageModel
+public import StageTrust
+import SystemPackage
+
+/// The parts of a repository that a command signs anew.
+public struct SigningOrder: Equatable, Sendable {
+    /// Whether the targets metadata is to name the manifest as it is now.
+    public var takesManifest = false
+    /// Whether the keys given also sign a draft of root metadata.
+    public var signsRoot = false
+    /// Whether snapshot and timestamp are renewed although they are far from their expiry.
+    public var renewsAlways = false
+
+    /// Creates an order to renew what is near its expiry.
+    public init() {}
+}
+
+/// Signs the metadata of a repository, and publishes what has enough signatures.
+///
+/// The caller holds the lock on the manifest. A crash at any point leaves the state before or the new
+/// one to readers; the next run continues.
+public final class SigningRun {
+    let files: RepositoryFiles
+    let signers: [any MetadataSigner]
+    let time: MetadataTime
+    let manifest: [UInt8]
+    /// The drafts to store at the end.
+    private var drafts: [SigningRole: SignedDocument] = [:]
+
+    /// Creates a run at the reference time.
+    public init(
+        _ files: RepositoryFiles,
+        manifest: [UInt8],
+        signers: [any MetadataSigner],
+        at time: MetadataTime
+    ) {
+        self.files = files
+        self.manifest = manifest
+        self.signers = signers
+        self.time = time
+    }
+
+    /// Makes the draft of the first root, then signs all roles.
+    ///
+    /// - Throws: ``SigningError``; then nothing is published, and no draft is left.
+    public func initialize(_ content: RootContent) throws(SigningError) -> SigningReport {
+        guard try !files.exists() else {
+            throw .alreadyInitialized(path: files.metadataPath)
+        }
+        try content.check()
+        let draft = SignedDocument(signed: content.tree(version: 1, signedAt: time))
+        return try perform(.everything, published: nil, draft: root(draft))
+    }
+
+    /// Makes a draft of the next root, of the earlier draft or else of the published root, then signs.
+    public func rotate(
+        _ change: (inout RootContent) throws(SigningError) -> Void
+    ) throws(SigningError) -> SigningReport {
+        let published = try publishedRoot()
+        let earlier = try draftRoot(after: published)
+        guard let base = earlier ?? published else { throw .noRoot(path: files.metadataPath) }
+        var content = base.content
+        try change(&content)
+        try content.check()
+        let version = (published?.document.version ?? 0) + 1
+        let draft = SignedDocument(signed: content.tree(version: version, signedAt: time))
+        var order = SigningOrder()
+        order.signsRoot = true
+        return try perform(order, published: published, draft: root(draft))
+    }
+
+    /// Signs and publishes what `order` names and what is near its expiry.
+    public func perform(_ order: SigningOrder) throws(SigningError) -> SigningReport {
+        let published = try publishedRoot()
+        var draft = try draftRoot(after: published)
+        guard published != nil || draft != nil else { throw .noRoot(path: files.metadataPath) }
+        var order = order
+        try checkSigners(under: [published, draft].compactMap(\.self))
+        if draft == nil, let published, renews(published) {
+            let version = published.document.version + 1
+            draft = try root(
+                SignedDocument(signed: published.content.tree(version: version, signedAt: time))
+            )
+            order.signsRoot = true
+        }
+        if published == nil { order.takesManifest = true }
+        return try perform(order, published: published, draft: draft)
+    }
+
+    // MARK: Root
+
+    private func root(_ document: SignedDocument) throws(SigningError) -> RootDocument {
+        try RootDocument(document, path: files.metadataPath)
+    }
+
+    func publishedRoot() throws(SigningError) -> RootDocument? {
+        guard let document = try files.latestRoot() else { return nil }
+        return try root(document)
+    }
+
+    private func draftRoot(after published: RootDocument?) throws(SigningError) -> RootDocument? {
+        guard let document = try files.draft(.root),
+            document.version == (published?.document.version ?? 0) + 1
+        else { return nil }
+        return try root(document)
+    }
+
+    /// Whether the root is near its expiry, and the keys given suffice to renew it.
+    private func renews(_ root: RootDocument) -> Bool {
+        root.content.periods.isDue(.root, expiry: root.document.expiry, at: time)
+            && hasEnoughSigners(for: .root, under: root)
+    }
+
+    /// Refuses keys of which none signs for a role.
+    private func checkSigners(under roots: [RootDocument]) throws(SigningError) {
+        let expected = roots.flatMap { $0.content.roles.values.flatMap(\.keys) }.map(\.id)
+        let given = signers.map(\.key.id)
+        guard Set(expected).isDisjoint(with: given) else { return }
+        throw .noSigner(role: nil, expected: expected.uniqued, given: given)
+    }
+
+    private func hasEnoughSigners(for role: SigningRole, under root: RootDocument) -> Bool {
+        let content = root.content.roles[role]
+        let ids = Set(content?.keys.map(\.id) ?? [])
+        let count = Set(signers.map(\.key.id)).intersection(ids).count
+        return count >= content?.threshold ?? 1
+    }
+
+    // MARK: All roles
+
+    private func perform(
+        _ order: SigningOrder,
+        published: RootDocument?,
+        draft: RootDocument?
+    ) throws(SigningError) -> SigningReport {
+        var draft = draft
+        if order.signsRoot, var document = draft?.document {
+            try sign(&document, of: .root, under: [published, draft].compactMap(\.self))
+            draft = try root(document)
+        }
+        drafts[.root] = draft?.document
+        var plan: RepositoryPlan?
+        if let next = draft, Self.isComplete(next, after: published) {
+            plan = try self.plan(order, under: next, before: published)
+        }
+        if plan == nil, let published {
+            plan = try self.plan(order, under: published, before: nil)
+        }
+        if let plan {
+            try publish(plan, published: published)
+        }
+        for role in SigningRole.allCases {
+            if let document = drafts[role] {
+                try files.storeDraft(document, of: role)
+            } else {
+                try files.removeDrafts(of: role)
+            }
+        }
+        return try report(plan, published: published)
+    }
+
+    /// Whether clients of the published root accept the next one.
+    private static func isComplete(_ next: RootDocument, after published: RootDocument?) -> Bool {
+        next.signatures(on: next.document, by: .root).isComplete
+            && published?.signatures(on: next.document, by: .root).isComplete != false
+    }
+
+    /// Adds the signatures of the keys given that the roots name for a role.
+    ///
+    /// - Throws: ``SigningError/noSigner(role:expected:given:)`` if none of the keys signs for root
+    ///   metadata, which is asked for in particular.
+    private func sign(
+        _ document: inout SignedDocument,
+        of role: SigningRole,
+        under roots: [RootDocument]
+    ) throws(SigningError) {
+        let expected = roots.flatMap { $0.content.roles[role]?.keys ?? [] }.map(\.id)
+        var isKnown = false
+        for signer in signers where expected.contains(signer.key.id) {
+            isKnown = true
+            // A signature more than needed would change the digest that later roles have signed.
+            let isWanted = roots.contains { root in
+                let count = root.signatures(on: document, by: role)
+                return count.missing.contains(signer.key.id) && (role == .root || !count.isComplete)
+            }
+            if isWanted { try document.sign(with: signer) }
+        }
+        if !isKnown, role == .root {
+            throw .noSigner(role: role, expected: expected.uniqued, given: signers.map(\.key.id))
+        }
+    }
+
+    /// The new metadata of the three other roles under a root, or `nil` if signatures are missing, which
+    /// then are drafts.
+    private func plan(
+        _ order: SigningOrder,
+        under root: RootDocument,
+        before: RootDocument?
+    ) throws(SigningError) -> RepositoryPlan? {
+        let plan = RepositoryPlan(root: root)
+        try plan.read(files)
+        for role in [SigningRole.targets, .snapshot, .timestamp] {
+            let content = plan.content(
+                of: role,
+                manifest: order.takesManifest ? manifest : nil,
+                name: files.manifestName.string
+            )
+            guard
+                try settle(role, content: content, of: plan, order, under: root, before: before)
+            else { return nil }
+        }
+        return plan
+    }
+
+    /// Decides on the metadata of one role; returns `false` if signatures are missing.
+    private func settle(
+        _ role: SigningRole,
+        content: JSONTree,
+        of plan: RepositoryPlan,
+        _ order: SigningOrder,
+        under root: RootDocument,
+        before: RootDocument?
+    ) throws(SigningError) -> Bool {
+        let wanted = SignedDocument(signed: content).content
+        if let current = plan.current[role], current.content == wanted,
+            root.signatures(on: current, by: role).isComplete,
+            !renews(role, current, order, under: root)
+        {
+            plan.settled[role] = current
+            return true
+        }
+        var document = try draft(role, content: wanted, of: plan, under: root)
+        if document == nil {
+            document = SignedDocument(
+                signed: content.versioned(
+                    try plan.nextVersion(of: role, in: files),
+                    expiry: root.content.periods.expiry(of: role, signedAt: time)
+                )
+            )
+        }
+        guard var document else { return false }
+        try sign(&document, of: role, under: [root, before].compactMap(\.self))
+        drafts[role] = document.signatures.isEmpty ? nil : document
+        guard root.signatures(on: document, by: role).isComplete else {
+            unsigned[role] = document
+            return false
+        }
+        plan.settled[role] = document
+        plan.new.insert(role)
+        return true
+    }
+
+    /// Documents that have too few signatures.
+    private(set) var unsigned: [SigningRole: SignedDocument] = [:]
+
+    private func renews(
+        _ role: SigningRole,
+        _ current: SignedDocument,
+        _ order: SigningOrder,
+        under root: RootDocument
+    ) -> Bool {
+        if order.renewsAlways, role != .targets { return true }
+        return root.content.periods.isDue(role, expiry: current.expiry, at: time)
+            && hasEnoughSigners(for: role, under: root)
+    }
+
+    /// A draft that has the content and is far from its expiry.
+    private func draft(
+        _ role: SigningRole,
+        content: [UInt8],
+        of plan: RepositoryPlan,
+        under root: RootDocument
+    ) throws(SigningError) -> SignedDocument? {
+        guard let draft = try files.draft(role), draft.content == content,
+            draft.version > plan.current[role]?.version ?? 0,
+            !root.content.periods.isDue(role, expiry: draft.expiry, at: time)
+        else { return nil }
+        return draft
+    }
+
+    // MARK: Publishing
+
+    /// Writes the files so that a reader at any moment finds a repository that is whole.
+    private func publish(
+        _ plan: RepositoryPlan,
+        published: RootDocument?
+    ) throws(SigningError) {
+        let isNewRoot = plan.root.document.version != published?.document.version
+        if plan.new.contains(.targets) || plan.names(manifest, as: files.manifestName.string) {
+            try files.publishCopy(of: manifest)
+        }
+        for role in [SigningRole.targets, .snapshot] where plan.new.contains(role) {
+            if let document = plan.settled[role] { try files.publish(document, as: role) }
+        }
+        // Clients of the old root must be able to read until they find the new one; where its keys did
+        // not sign, the root comes first.
+        let isReadable = published.map { plan.isComplete(under: $0) } ?? false
+        if isNewRoot, !isReadable { try files.publish(plan.root.document, as: .root) }
+        if plan.new.contains(.timestamp), let timestamp = plan.settled[.timestamp] {
+            try files.publish(timestamp, as: .timestamp)
+        }
+        if isNewRoot, isReadable { try files.publish(plan.root.document, as: .root) }
+        if isNewRoot {
+            plan.new.insert(.root)
+        }
+        for role in plan.new { drafts[role] = nil }
+        if plan.new.contains(.snapshot), let snapshot = plan.settled[.snapshot] {
+            try files.removeSuperseded(currentSnapshot: snapshot.version)
+        }
+    }
+}
+
+extension SigningOrder {
+    /// The order for the first metadata of a repository.
+    static var everything: SigningOrder {
+        var order = SigningOrder()
+        order.takesManifest = true
+        order.signsRoot = true
+        return order
+    }
+}
+
+extension [String] {
+    /// The elements without repetitions, in their order.
+    fileprivate var uniqued: [String] {
+        var seen: Set<String> = []
+        return filter { seen.insert($0).inserted }
+    }
+}

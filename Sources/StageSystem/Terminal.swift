@@ -1,0 +1,74 @@
+import Glibc
+import SystemPackage
+
+/// The terminal that controls this process.
+public enum Terminal {
+    /// Asks for a line that is not shown while it is typed, such as a passphrase.
+    ///
+    /// Returns `nil` if the person cancels, with Ctrl-C or Ctrl-D, or if more than 1,024 bytes are typed. The
+    /// terminal is as before on return.
+    ///
+    /// - Throws: ``FileError`` if the process has no terminal.
+    public static func readSecret(prompt: String) throws(FileError) -> [UInt8]? {
+        let path: FilePath = "/dev/tty"
+        let file: FileDescriptor
+        do {
+            file = try FileDescriptor.open(path, .readWrite, options: [.closeOnExec])
+        } catch {
+            throw FileError("open", path, (error as? Errno) ?? .noSuchAddressOrDevice)
+        }
+        // A terminal has nothing to lose.
+        defer { _ = try? file.close() }
+        var before = termios()
+        guard unsafe tcgetattr(file.rawValue, &before) == 0 else {
+            throw FileError("read", path, Errno(rawValue: errno))
+        }
+        var quiet = before
+        // Keys that end a process would leave the terminal without echo.
+        quiet.c_lflag &= ~tcflag_t(ECHO | ICANON | ISIG | IEXTEN)
+        quiet.c_cc.5 = 0
+        quiet.c_cc.6 = 1
+        guard unsafe tcsetattr(file.rawValue, TCSAFLUSH, &quiet) == 0 else {
+            throw FileError("read", path, Errno(rawValue: errno))
+        }
+        defer { unsafe _ = tcsetattr(file.rawValue, TCSAFLUSH, &before) }
+        write(prompt, to: file)
+        defer { write("\n", to: file) }
+        return line(from: file)
+    }
+
+    private static func write(_ text: String, to file: FileDescriptor) {
+        // A prompt that cannot be shown is no reason not to read.
+        _ = try? file.writeAll(text.utf8)
+    }
+
+    private static func line(from file: FileDescriptor) -> [UInt8]? {
+        var line: [UInt8] = []
+        line.reserveCapacity(1024)
+        while line.count <= 1024 {
+            var byte: UInt8 = 0
+            let count = unsafe withUnsafeMutableBytes(of: &byte) { bytes in
+                (try? unsafe file.read(into: bytes)) ?? 0
+            }
+            guard count == 1 else { return nil }
+            switch byte {
+            case UInt8(ascii: "\n"), UInt8(ascii: "\r"): return line
+            // Ctrl-C and Ctrl-D
+            case 3, 4: return nil
+            // Backspace and Delete
+            case 8, 127: line.removeLastCharacter()
+            // Ctrl-U
+            case 21: line.removeAll(keepingCapacity: true)
+            default: line.append(byte)
+            }
+        }
+        return nil
+    }
+}
+
+extension [UInt8] {
+    /// Removes the last character of text in UTF-8.
+    fileprivate mutating func removeLastCharacter() {
+        while let byte = popLast(), byte & 0xC0 == 0x80 {}
+    }
+}

@@ -1,0 +1,187 @@
+import ArgumentParser
+import StageSigning
+
+struct SignCommand: StagePackSubcommand {
+    static let configuration = CommandConfiguration(
+        commandName: "sign",
+        abstract: "Sign a manifest as it is now.",
+        discussion: """
+            Writes signed metadata (The Update Framework) beside the manifest: targets metadata that \
+            names it, snapshot and timestamp. 'stagepack keys init' comes first, once.
+
+            Metadata with fewer signatures than its threshold is kept as a draft in 'metadata.draft', \
+            and not published; the holders of further keys run the same command one after the other.
+            """
+    )
+
+    @Argument(help: "The manifest's file.", completion: .file()) var manifest: String
+    @OptionGroup(title: "Keys") var signing: SigningOptions
+    @Flag(help: "Also sign new root metadata, which 'stagepack rotate' has made.") var root = false
+    @Flag(help: "Print the result as JSON.") var json = false
+
+    var printsJSON: Bool { json }
+
+    func perform() async throws(CommandFailure) -> ExitStatus {
+        try signing.requireKeys()
+        var order = SigningOrder()
+        order.takesManifest = true
+        order.signsRoot = root
+        let keyring = try signing.keyring()
+        let report = try await ManifestFile(manifest).sign(with: keyring, order)
+        try report.refuseIfNotSigned(by: keyring, manifest: manifest)
+        return report.print(asJSON: json)
+    }
+}
+
+struct RefreshCommand: StagePackSubcommand {
+    static let configuration = CommandConfiguration(
+        commandName: "refresh",
+        abstract: "Renew signed metadata before it expires.",
+        discussion: """
+            For a timer. Signs new versions of snapshot and timestamp metadata when half of their time \
+            is over, and of targets and root metadata when a third is left, if the keys given suffice. \
+            The manifest is not read again: what was signed stays what it is. Before that time it \
+            changes nothing.
+            """
+    )
+
+    @Argument(help: "The manifest's file.", completion: .file()) var manifest: String
+    @OptionGroup(title: "Keys") var signing: SigningOptions
+    @Flag(help: "Renew snapshot and timestamp also when they are far from their expiry.")
+    var force = false
+    @Flag(help: "Print the result as JSON.") var json = false
+
+    var printsJSON: Bool { json }
+
+    func perform() async throws(CommandFailure) -> ExitStatus {
+        try signing.requireKeys()
+        var order = SigningOrder()
+        order.renewsAlways = force
+        let keyring = try signing.keyring()
+        let report = try await ManifestFile(manifest).sign(with: keyring, order)
+        try report.refuseIfStale(keyring, manifest: manifest)
+        return report.print(asJSON: json)
+    }
+}
+
+struct RotateCommand: StagePackSubcommand {
+    static let configuration = CommandConfiguration(
+        commandName: "rotate",
+        abstract: "Change the keys of signed metadata, or renew its root.",
+        discussion: """
+            Makes the next version of root metadata, which the keys of the version before and its own \
+            must sign. Until there are enough signatures it is a draft, which 'stagepack sign --root' \
+            adds to, and which another 'rotate' changes. Give the keys of the other roles, too, old \
+            and new: then clients can read the repository all the time.
+
+            To replace a lost or stolen key: --add NEW --remove ID. Without changes the root is renewed.
+            """
+    )
+
+    @Argument(help: "The manifest's file.", completion: .file()) var manifest: String
+    @OptionGroup(title: "Keys") var signing: SigningOptions
+
+    @Option(
+        help: ArgumentHelp(
+            "Add a key to a role, or to all roles: a private or public key in PEM, or 'exec:' and the path "
+                + "of a signing program.",
+            valueName: "[role=]key"
+        ),
+        completion: .file()
+    )
+    var add: [String] = []
+
+    @Option(
+        help: ArgumentHelp(
+            "Remove a key from a role, or from all roles that have it, by the first digits of its id.",
+            valueName: "[role=]id"
+        )
+    )
+    var remove: [String] = []
+
+    @OptionGroup(title: "Root") var options: RootOptions
+    @Flag(help: "Print the result as JSON.") var json = false
+
+    var printsJSON: Bool { json }
+
+    func perform() async throws(CommandFailure) -> ExitStatus {
+        try signing.requireKeys()
+        let keyring = try signing.keyring()
+        var added: [(roles: [SigningRole], key: RepositoryKey)] = []
+        for argument in add {
+            let (roles, reference) = Self.parts(of: argument)
+            added.append((roles ?? SigningRole.allCases, try keyring.load(reference)))
+        }
+        let removed = remove.map { Self.parts(of: $0) }
+        let options = options
+        let report = try await ManifestFile(manifest).rotate(with: keyring) {
+            content throws(SigningError) in
+            for (roles, key) in added { for role in roles { content.add(key, to: role) } }
+            for (roles, id) in removed { try Self.remove(id, from: roles, in: &content) }
+            options.apply(to: &content)
+        }
+        return report.print(asJSON: json)
+    }
+
+    /// Divides `role=value`; a value without a role is for all.
+    private static func parts(of argument: String) -> (roles: [SigningRole]?, value: String) {
+        guard let parts = RoleValue(argument: argument) else { return (nil, argument) }
+        return ([parts.role], parts.value)
+    }
+
+    private static func remove(
+        _ id: String,
+        from roles: [SigningRole]?,
+        in content: inout RootContent
+    ) throws(SigningError) {
+        let having = SigningRole.allCases.filter { role in
+            content.roles[role]?.keys.contains { $0.id.hasPrefix(id.lowercased()) } ?? false
+        }
+        guard !having.isEmpty else { throw .unknownKey(id: id) }
+        for role in roles ?? having { try content.remove(keyWithID: id, from: role) }
+    }
+}
+
+extension SigningOptions {
+    /// Refuses a command line without a key.
+    func requireKeys() throws(CommandFailure) {
+        if keys.isEmpty { throw .usage("expected '--key KEYFILE', found no key") }
+    }
+}
+
+extension SigningStateReport {
+    /// Prints the state; what remains to be done goes to standard error.
+    func print(asJSON json: Bool) -> ExitStatus {
+        Console.print(self, asJSON: json)
+        if !json { tell() }
+        return .success
+    }
+
+    /// Fails if snapshot or timestamp are near their expiry and the keys given did not suffice: a timer
+    /// must not go on in silence.
+    func refuseIfStale(_ keyring: Keyring, manifest: String) throws(CommandFailure) {
+        let stale = roles.first { $0.isClose && [.snapshot, .timestamp].contains($0.role) }
+        guard let stale, let draft = drafts.first(where: { $0.role == stale.role }) else { return }
+        let given = keyring.signers.map(\.key.id)
+        throw CommandFailure(
+            .noSigner(role: stale.role, expected: draft.missing, given: given),
+            manifest: manifest
+        )
+    }
+
+    /// Fails if none of the keys signed, although signatures are needed.
+    func refuseIfNotSigned(
+        by keyring: Keyring,
+        manifest: String
+    ) throws(CommandFailure) {
+        let given = keyring.signers.map(\.key.id)
+        let needed = drafts.filter { $0.needed > 0 }
+        guard let first = needed.first, !isChanged,
+            needed.allSatisfy({ Set($0.signed).isDisjoint(with: given) })
+        else { return }
+        throw CommandFailure(
+            .noSigner(role: first.role, expected: first.missing, given: given),
+            manifest: manifest
+        )
+    }
+}

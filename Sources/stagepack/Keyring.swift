@@ -1,0 +1,115 @@
+import StageDigest
+import StageModel
+import StageSigning
+import StageSystem
+import SystemPackage
+
+/// The keys that a command was given, each read once.
+final class Keyring {
+    /// The private keys, in the order in which they were given.
+    private(set) var signers: [any MetadataSigner] = []
+    private var loaded: [String: RepositoryKey] = [:]
+    private let passphrases: PassphraseSource
+
+    init(_ passphrases: PassphraseSource) { self.passphrases = passphrases }
+
+    /// The prefix of the path of a signing program.
+    private static let programPrefix = "exec:"
+
+    /// Reads a key, from a file in PEM or by a signing program.
+    ///
+    /// A private key becomes one of ``signers``.
+    func load(_ reference: String) throws(CommandFailure) -> RepositoryKey {
+        if let key = loaded[reference] { return key }
+        let key: RepositoryKey
+        if reference.hasPrefix(Self.programPrefix) {
+            let program = String(reference.dropFirst(Self.programPrefix.count))
+            key = add(try Self.signer(program))
+        } else {
+            key = try load(file: reference)
+        }
+        loaded[reference] = key
+        return key
+    }
+
+    /// Reads a key, or generates it where there is no such file.
+    func load(
+        _ reference: String,
+        generating options: NewKeyOptions
+    ) throws(CommandFailure) -> RepositoryKey {
+        guard loaded[reference] == nil, !reference.hasPrefix(Self.programPrefix),
+            !FileStatus.exists(FilePath(reference))
+        else { return try load(reference) }
+        return try generate(reference, options)
+    }
+
+    /// Generates a key in a new file.
+    func generate(
+        _ file: String,
+        _ options: NewKeyOptions
+    ) throws(CommandFailure) -> RepositoryKey {
+        let path = FilePath(file)
+        guard !FileStatus.exists(path) else {
+            throw CommandFailure(output: FileError("create", path, .fileExists))
+        }
+        var passphrase: [UInt8]?
+        if !options.unencrypted { passphrase = try passphrases.newPassphrase(of: file) }
+        defer { passphrase?.wipe() }
+        let scheme: SignatureScheme =
+            switch options.type {
+            case .ed25519: .ed25519
+            case .ecdsaP256: .ecdsaP256
+            case .ecdsaP384: .ecdsaP384
+            case .rsa: .rsaPSS
+            }
+        do throws(SigningError) {
+            let signer = try KeyFile.generate(scheme, at: path, passphrase: passphrase)
+            loaded[file] = signer.key
+            return add(signer)
+        } catch {
+            throw CommandFailure(error)
+        }
+    }
+
+    private func add(_ signer: any MetadataSigner) -> RepositoryKey {
+        if !signers.contains(where: { $0.key.id == signer.key.id }) { signers.append(signer) }
+        return signer.key
+    }
+
+    private func load(file: String) throws(CommandFailure) -> RepositoryKey {
+        var failure: CommandFailure?
+        do throws(SigningError) {
+            let content = try KeyFile.read(FilePath(file)) {
+                do throws(CommandFailure) {
+                    return try passphrases.passphrase(of: file)
+                } catch {
+                    failure = error
+                    return nil
+                }
+            }
+            switch content {
+            case .signer(let signer): return add(signer)
+            case .publicKey(let key): return key
+            }
+        } catch {
+            throw failure ?? CommandFailure(error)
+        }
+    }
+
+    private static func signer(_ program: String) throws(CommandFailure) -> ExternalSigner {
+        guard program.contains("/") else {
+            throw .usage(
+                "exec:\(program.forDisplay()): expected a path with a slash, such as "
+                    + "'exec:./\(program.forDisplay())'"
+            )
+        }
+        do throws(SigningError) {
+            return try ExternalSigner(
+                FilePath(program),
+                environment: ProcessEnvironment.current
+            )
+        } catch {
+            throw CommandFailure(error)
+        }
+    }
+}

@@ -1,0 +1,127 @@
+import FoundationEssentials
+import StageModel
+import StagePublish
+import StageSigning
+import StageSystem
+import StageTrust
+import SystemPackage
+
+extension ManifestFile {
+    /// Signs the manifest as it is, while no other command changes it.
+    func sign(
+        with keyring: Keyring,
+        _ order: SigningOrder
+    ) async throws(CommandFailure) -> SigningStateReport {
+        try await signing(with: keyring) { run throws(SigningError) in try run.perform(order) }
+    }
+
+    /// Makes the first root, and signs the manifest.
+    func initialize(
+        _ content: RootContent,
+        with keyring: Keyring
+    ) async throws(CommandFailure) -> SigningStateReport {
+        try await signing(with: keyring) { run throws(SigningError) in
+            try run.initialize(content)
+        }
+    }
+
+    /// Makes the next root, and signs what it changes.
+    func rotate(
+        with keyring: Keyring,
+        _ change: (inout RootContent) throws(SigningError) -> Void
+    ) async throws(CommandFailure) -> SigningStateReport {
+        try await signing(with: keyring) { run throws(SigningError) in try run.rotate(change) }
+    }
+
+    private func signing(
+        with keyring: Keyring,
+        _ body: (SigningRun) throws(SigningError) -> SigningReport
+    ) async throws(CommandFailure) -> SigningStateReport {
+        _ = try read()
+        let (directory, component) = try place()
+        let lock = try await lock(component, in: directory, patience: .seconds(30))
+        return try perform(body, with: keyring, on: component, in: directory, holding: lock)
+    }
+
+    private func perform(
+        _ body: (SigningRun) throws(SigningError) -> SigningReport,
+        with keyring: Keyring,
+        on component: FilePath.Component,
+        in directory: Directory,
+        holding lock: borrowing LockFile
+    ) throws(CommandFailure) -> SigningStateReport {
+        let run = SigningRun(
+            RepositoryFiles(directory: directory, manifestName: component),
+            // As it is on disk: clients compare bytes.
+            manifest: try bytes(),
+            signers: keyring.signers,
+            at: .now
+        )
+        do throws(SigningError) {
+            return SigningStateReport(name, try body(run))
+        } catch {
+            throw CommandFailure(error, manifest: name)
+        }
+    }
+
+    /// Refuses a manifest that is signed already.
+    func checkNotSigned() throws(CommandFailure) {
+        _ = try read()
+        if try isSigned() {
+            throw CommandFailure(
+                .alreadyInitialized(path: try files().metadataPath),
+                manifest: name
+            )
+        }
+    }
+
+    /// Whether there is root metadata for the manifest.
+    func isSigned() throws(CommandFailure) -> Bool {
+        let files = try files()
+        do throws(SigningError) {
+            return try files.exists()
+        } catch {
+            throw CommandFailure(error, manifest: name)
+        }
+    }
+
+    /// The roles of the newest root metadata, or `nil` where there is none.
+    func signingRoles() throws(CommandFailure) -> [SigningRole: RootContent.Role]? {
+        let files = try files()
+        do throws(SigningError) {
+            return try files.rootContent()?.roles
+        } catch {
+            throw CommandFailure(error, manifest: name)
+        }
+    }
+
+    /// Signs the manifest after a change of it, or tells the command that does where no key was given.
+    func signAfterChange(with keyring: Keyring) async throws(CommandFailure) {
+        guard try isSigned() else { return }
+        if keyring.signers.isEmpty {
+            Console.note(
+                "\(name.forDisplay()): the signed metadata does not name this manifest yet"
+            )
+            Console.note("hint: stagepack sign \(CommandFailure.quoted(name)) --key KEYFILE")
+            return
+        }
+        var order = SigningOrder()
+        order.takesManifest = true
+        let state = try await sign(with: keyring, order)
+        try state.refuseIfNotSigned(by: keyring, manifest: name)
+        Console.note(state.description)
+        state.tell()
+    }
+
+    private func files() throws(CommandFailure) -> RepositoryFiles {
+        let (directory, component) = try place()
+        return RepositoryFiles(directory: directory, manifestName: component)
+    }
+}
+
+extension MetadataTime {
+    /// The time of the system's clock.
+    static var now: MetadataTime {
+        MetadataTime(secondsSince1970: Int64(Date.now.timeIntervalSince1970))
+    }
+}

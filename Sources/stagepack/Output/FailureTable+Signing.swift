@@ -1,0 +1,55 @@
+import StageDigest
+import StageModel
+import StagePack
+import StageSigning
+import StageSystem
+import SystemPackage
+
+extension CommandFailure {
+    /// What it means to the user that metadata was not signed; `manifest` is the path as it was given.
+    init(_ error: SigningError, manifest: String? = nil) {
+        if case .file(let error) = error {
+            self.init(output: error)
+            return
+        }
+        self.init(
+            status: Self.status(of: error),
+            message: error.description,
+            hint: Self.hint(for: error, manifest: manifest.map(Self.quoted) ?? "MANIFEST"),
+            retry: .never
+        )
+    }
+
+    private static func status(of error: SigningError) -> ExitStatus {
+        switch error {
+        case .unknownKey, .threshold, .alreadyInitialized: .usage
+        case .metadata: .manifestInvalid
+        case .file, .noRoot, .key, .readableByOthers, .signer, .noSigner: .packagingFailed
+        }
+    }
+
+    private static func hint(for error: SigningError, manifest: String) -> String? {
+        switch error {
+        case .noRoot: "stagepack keys init \(manifest) --key KEYFILE"
+        case .alreadyInitialized: "to change keys: stagepack rotate \(manifest) --key KEYFILE"
+        case .readableByOthers(let path, _): "chmod 600 \(quoted(path))"
+        case .key(_, .locked): "run it again with the right passphrase"
+        case .noSigner, .unknownKey: "stagepack keys show \(manifest)"
+        case .threshold: "add keys, or lower '--threshold'"
+        case .metadata: "restore the file from the copy on your server"
+        case .signer: "'Manifests/signing-program.md' describes what a signing program answers"
+        case .file, .key: nil
+        }
+    }
+
+    /// A path as a shell reads it.
+    static func quoted(_ path: String) -> String {
+        let isPlain = path.utf8.allSatisfy { byte in
+            let scalar = Unicode.Scalar(byte)
+            return scalar.isASCII
+                && (scalar.properties.isAlphabetic || "0123456789-._/+@:".utf8.contains(byte))
+        }
+        guard !isPlain || path.isEmpty else { return path }
+        return "'" + path.forDisplay().replacing("'", with: "'\\''") + "'"
+    }
+}

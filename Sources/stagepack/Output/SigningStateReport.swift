@@ -1,0 +1,95 @@
+import StageModel
+import StageSigning
+
+/// What commands that sign print.
+struct SigningStateReport: Encodable, CustomStringConvertible {
+    /// The manifest's path as it was given.
+    var manifest: String
+    /// Whether anything was published.
+    var isChanged: Bool
+    /// Whether clients find metadata.
+    var isPublished: Bool
+    /// The earliest expiry of published metadata.
+    var nextExpiry: String?
+    /// The published metadata of each role.
+    var roles: [SigningReport.Role]
+    /// What does not have enough signatures yet.
+    var drafts: [SigningReport.Draft]
+
+    init(_ manifest: String, _ report: SigningReport) {
+        self.manifest = manifest
+        isChanged = report.isChanged
+        isPublished = !report.roles.isEmpty
+        nextExpiry = report.next?.expires
+        roles = report.roles
+        drafts = report.drafts
+    }
+
+    var description: String {
+        var lines: [String] = []
+        let place = manifest.forDisplay()
+        if isChanged {
+            lines.append("\(place): published")
+        } else {
+            lines.append(isPublished ? "\(place): nothing to publish" : "\(place): not published")
+        }
+        lines += roles.map { role in
+            let name = role.role.rawValue.padded(to: 10)
+            let mark = role.isNew ? " (new)" : ""
+            return "  \(name)version \(role.version), expires \(role.expires)\(mark)"
+        }
+        lines += drafts.map { draft in
+            let name = draft.role.rawValue.padded(to: 10)
+            return "  \(name)version \(draft.version), a draft: \(Self.state(of: draft))"
+        }
+        if let nextExpiry {
+            lines.append("next expiry: \(nextExpiry)")
+        }
+        return lines.joined(separator: "\n")
+    }
+
+    private static func state(of draft: SigningReport.Draft) -> String {
+        let signed = "signed by \(list(draft.signed, "no key"))"
+        guard draft.needed > 0 else { return "\(signed), waits for other roles" }
+        let count = draft.needed == 1 ? "1 more signature" : "\(draft.needed) more signatures"
+        return "\(signed), needs \(count), by \(list(draft.missing, "no key"))"
+    }
+
+    private static func list(_ ids: [String], _ none: String) -> String {
+        ids.isEmpty ? none : ids.map { String($0.prefix(8)) }.joined(separator: ", ")
+    }
+
+    /// The command by which the holders of other keys continue, or `nil` where nothing is missing.
+    var next: String? {
+        let missing = drafts.filter { $0.needed > 0 }
+        guard let first = missing.first else {
+            return drafts.isEmpty ? nil : command("sign", root: false)
+        }
+        return command("sign", root: first.role == .root)
+    }
+
+    private func command(_ name: String, root: Bool) -> String {
+        "stagepack \(name) \(CommandFailure.quoted(manifest))\(root ? " --root" : "") --key KEYFILE"
+    }
+
+    /// Tells on standard error what remains to be done.
+    func tell() {
+        if let next { Console.note("hint: with the missing keys: \(next)") }
+        for role in roles where role.isClose {
+            Console.note(
+                "stagepack: warning: the \(role.role.rawValue) metadata expires at \(role.expires)"
+            )
+        }
+        if let role = roles.first(where: \.isClose) {
+            let name = role.role == .root ? "rotate" : "refresh"
+            Console.note("hint: with the keys of the role: \(command(name, root: false))")
+        }
+    }
+}
+
+extension String {
+    /// The text with blanks at its end, up to a width.
+    fileprivate func padded(to width: Int) -> String {
+        self + String(repeating: " ", count: max(1, width - count))
+    }
+}

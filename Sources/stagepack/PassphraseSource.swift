@@ -1,0 +1,108 @@
+import Glibc
+import StageDigest
+import StageModel
+import StagePack
+import StageSystem
+import SystemPackage
+
+/// The passphrases of encrypted keys, from a file descriptor or the terminal.
+final class PassphraseSource {
+    private let descriptor: Int32?
+    private var lines: [[UInt8]]?
+
+    /// The most bytes that are read from a descriptor.
+    private static let limit = 16 << 10
+
+    init(descriptor: Int32?) { self.descriptor = descriptor }
+
+    deinit {
+        for index in lines?.indices ?? 0..<0 { lines?[index].wipe() }
+    }
+
+    /// The passphrase of an existing key.
+    func passphrase(of key: String) throws(CommandFailure) -> [UInt8] {
+        if descriptor != nil { return try nextLine() }
+        return try ask("Passphrase of \(key.forDisplay()): ")
+    }
+
+    /// The passphrase of a key that is going to be made; at the terminal it is typed twice.
+    func newPassphrase(of key: String) throws(CommandFailure) -> [UInt8] {
+        let passphrase: [UInt8]
+        if descriptor != nil {
+            passphrase = try nextLine()
+        } else {
+            passphrase = try ask("New passphrase of \(key.forDisplay()): ")
+            var again = try ask("The same passphrase again: ")
+            defer { again.wipe() }
+            guard passphrase == again else {
+                throw .usage("the two passphrases differ")
+            }
+        }
+        guard !passphrase.isEmpty else {
+            throw .usage("the passphrase is empty; '--unencrypted' makes a key without one")
+        }
+        return passphrase
+    }
+
+    private func ask(_ prompt: String) throws(CommandFailure) -> [UInt8] {
+        let line: [UInt8]?
+        do throws(FileError) {
+            line = try Terminal.readSecret(prompt: prompt)
+        } catch {
+            throw CommandFailure(
+                status: .usage,
+                message: "there is no terminal to ask for a passphrase: \(error)",
+                hint: "pass it on a file descriptor: '--passphrase-fd 3 3< FILE'",
+                retry: .never
+            )
+        }
+        guard let line else {
+            throw CommandFailure(
+                status: .interrupted,
+                message: "no passphrase was entered",
+                hint: nil,
+                retry: .now
+            )
+        }
+        return line
+    }
+
+    /// The next line of the descriptor, or the last one again.
+    private func nextLine() throws(CommandFailure) -> [UInt8] {
+        if lines == nil { lines = try read() }
+        guard let first = lines?.first else {
+            throw .usage("--passphrase-fd: expected a line with a passphrase, found none")
+        }
+        if lines?.count ?? 0 > 1 { lines?.removeFirst() }
+        return first
+    }
+
+    private func read() throws(CommandFailure) -> [[UInt8]] {
+        let file = FileDescriptor(rawValue: descriptor ?? 0)
+        var content: [UInt8] = []
+        defer { content.wipe() }
+        content.reserveCapacity(Self.limit)
+        var buffer = [UInt8](repeating: 0, count: Self.limit)
+        defer { buffer.wipe() }
+        while content.count < Self.limit {
+            let room = Self.limit - content.count
+            let count = unsafe buffer.withUnsafeMutableBytes { bytes in
+                unsafe Glibc.read(file.rawValue, bytes.baseAddress, min(room, bytes.count))
+            }
+            if count < 0 {
+                if errno == EINTR { continue }
+                throw .usage(
+                    "--passphrase-fd \(file.rawValue): \(Errno(rawValue: errno))"
+                )
+            }
+            if count == 0 { break }
+            content += buffer[..<count]
+        }
+        // Signing programs must not read it again.
+        _ = fcntl(file.rawValue, F_SETFD, FD_CLOEXEC)
+        var lines = content.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false)
+            .map { Array($0) }
+        if lines.last?.isEmpty == true { lines.removeLast() }
+        return lines
+    }
+}
