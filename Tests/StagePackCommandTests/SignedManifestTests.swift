@@ -185,6 +185,29 @@ struct SignedManifestTests {
         #expect(!FileStatus.exists(world.metadata))
     }
 
+    @Test func aRootIsValidatedWithItsRegistration() async throws {
+        let world = try await SignedWorld()
+        let directory = world.world.directory
+        let registration = directory.path.appending("net.example.wallpaper.json")
+        func findings(root: String) async throws -> String {
+            var changed = world.installed.registration
+            changed.trust = .root(path: root)
+            try directory.write(
+                changed.json(),
+                to: "net.example.wallpaper.json",
+                durably: false
+            )
+            return try await Program().run(["app", "validate", registration.string]).output
+        }
+        try directory.write(world.repository.firstRoot, to: "good.root", durably: false)
+        try directory.write(world.repository.firstRoot, to: "root.json", durably: false)
+        try directory.write(Array("{}".utf8), to: "bad.root", durably: false)
+        #expect(try await findings(root: "good.root") == "")
+        #expect(try await findings(root: "root.json").contains("is a registration"))
+        #expect(try await findings(root: "bad.root").contains("the root metadata cannot be read"))
+        #expect(try await findings(root: "no.root").contains("no.root"))
+    }
+
     @Test func aRootThatIsMissingIsNamed() async throws {
         var world = try await SignedWorld()
         try world.publish(try .small(.aurora))

@@ -42,8 +42,8 @@ struct SignedWorld {
 
     /// Installs a root beside the registration.
     mutating func trust(_ root: [UInt8]) throws {
-        installed.registration.trust = .root(path: "wallpaper.root.json")
-        try installed.write(root, to: "wallpaper.root.json")
+        installed.registration.trust = .root(path: "net.example.wallpaper.root")
+        try installed.write(root, to: "net.example.wallpaper.root")
         try installed.install()
     }
 

@@ -109,6 +109,12 @@ struct AppValidateCommand: StagePackSubcommand {
         } catch {
             texts.append("trust.root: \(error)")
         }
+        if case .root(let text) = registration.trust,
+            FilePath(text).removingLastComponent() == path.absolute.removingLastComponent(),
+            text.hasSuffix(".json")
+        {
+            texts.append("trust.root: beside it, a file that ends in '.json' is a registration")
+        }
         for (member, program) in [
             ("downloaderExtension", registration.downloaderExtension),
             ("backgroundEventsHandler", registration.backgroundEventsHandler),
