@@ -195,6 +195,16 @@ public final class RepositoryFiles {
         }
     }
 
+    /// Whether there is a copy of the manifest with the digest.
+    func hasCopy(of digest: String) throws(SigningError) -> Bool {
+        guard let name = FilePath.Component("\(digest).\(manifestName.string)") else {
+            return false
+        }
+        return try SigningError.wrapping { () throws(FileError) in
+            try directory.status(FilePath(name)) != nil
+        }
+    }
+
     // MARK: Cleaning up
 
     /// Removes superseded files: snapshots other than the one of `version` and the one before, targets

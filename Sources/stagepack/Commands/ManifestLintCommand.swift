@@ -3,8 +3,10 @@ import FoundationEssentials
 import StageModel
 import StagePack
 import StagePublish
+import StageSigning
 import StageSystem
 import StageTransfer
+import StageTrust
 import StagingService
 import SystemPackage
 
@@ -14,7 +16,8 @@ struct ManifestLintCommand: StagePackSubcommand {
         abstract: "Say what is wrong with manifests, and what is hardly meant.",
         discussion: """
             With '--online', each URL is asked for the last byte of its archive: whether it is there, \
-            has the right size, and could be continued if it broke off.
+            has the right size, and could be continued if it broke off. Signed metadata beside a \
+            manifest has to name it as it is, and not to expire soon.
 
             Ends with status 3 if a manifest has an error, or a warning with '--strict'.
             """
@@ -44,6 +47,7 @@ struct ManifestLintCommand: StagePackSubcommand {
         for file in files {
             let bytes = try Self.read(file)
             var findings = ManifestLint.findings(in: bytes)
+            findings += try Self.signatureFindings(of: file, bytes)
             if online, findings.allSatisfy({ $0.severity != .error }) {
                 findings += try await onlineFindings(bytes)
             }
@@ -77,6 +81,31 @@ struct ManifestLintCommand: StagePackSubcommand {
             )
         }
         return findings
+    }
+
+    /// What there is to say about the signed metadata beside a manifest.
+    private static func signatureFindings(
+        of file: String,
+        _ bytes: [UInt8]
+    ) throws(CommandFailure) -> [LintFinding] {
+        let (directory, name) = try ManifestFile(file).place()
+        let files = RepositoryFiles(directory: directory, manifestName: name)
+        do throws(SigningError) {
+            return SignatureLint.findings(
+                about: try files.inspect(manifest: bytes, at: .now),
+                manifest: CommandFailure.quoted(file)
+            )
+        } catch {
+            let failure = CommandFailure(error, manifest: file)
+            return [
+                LintFinding(
+                    severity: .error,
+                    member: "metadata",
+                    message: failure.message,
+                    hint: failure.hint
+                )
+            ]
+        }
     }
 
     private static func read(_ file: String) throws(CommandFailure) -> [UInt8] {

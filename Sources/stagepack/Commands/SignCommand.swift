@@ -177,7 +177,7 @@ extension SigningStateReport {
         let given = keyring.signers.map(\.key.id)
         let needed = drafts.filter { $0.needed > 0 }
         guard let first = needed.first, !isChanged,
-            needed.allSatisfy({ Set($0.signed).isDisjoint(with: given) })
+            drafts.allSatisfy({ Set($0.signed).isDisjoint(with: given) })
         else { return }
         throw CommandFailure(
             .noSigner(role: first.role, expected: first.missing, given: given),

@@ -1,0 +1,63 @@
+public import StageSigning
+
+/// Says what is wrong with the signed metadata of a manifest, and what will be.
+public enum SignatureLint {
+    /// Returns what there is to say: errors where clients refuse the metadata, warnings where less than a
+    /// third of its time remains.
+    ///
+    /// - Parameters:
+    ///   - inspection: The state of the metadata; `nil` where there is none.
+    ///   - manifest: The manifest's path as a shell reads it, for hints.
+    /// - Returns: The findings, in the order of the roles.
+    public static func findings(
+        about inspection: RepositoryInspection?,
+        manifest: String
+    ) -> [LintFinding] {
+        guard let inspection else { return [] }
+        var findings: [LintFinding] = []
+        let sign = "stagepack sign \(manifest) --key KEYFILE"
+        if let fault = inspection.fault {
+            findings.append(error("metadata", "\(fault)", hint: sign))
+        }
+        for role in inspection.roles {
+            let command = role.role == .root ? "rotate" : "refresh"
+            let hint = "stagepack \(command) \(manifest) --key KEYFILE"
+            if role.isExpired {
+                findings.append(error(role.path, "expired at \(role.expiry)", hint: hint))
+            } else if role.isClose {
+                findings.append(
+                    LintFinding(
+                        severity: .warning,
+                        member: role.path,
+                        message: "expires at \(role.expiry)",
+                        hint: hint
+                    )
+                )
+            }
+        }
+        guard inspection.fault == nil else { return findings }
+        if !inspection.namesManifest {
+            findings.append(
+                error(
+                    "metadata",
+                    "expected metadata that names the manifest as it is, found that of another "
+                        + "version",
+                    hint: sign
+                )
+            )
+        } else if !inspection.hasCopy {
+            findings.append(
+                error(
+                    "metadata",
+                    "the copy of the manifest, which clients download, is missing",
+                    hint: sign
+                )
+            )
+        }
+        return findings
+    }
+
+    private static func error(_ member: String, _ message: String, hint: String) -> LintFinding {
+        LintFinding(severity: .error, member: member, message: message, hint: hint)
+    }
+}

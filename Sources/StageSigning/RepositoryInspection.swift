@@ -1,0 +1,95 @@
+import StageDigest
+import StageModel
+public import StageTrust
+import SystemPackage
+
+/// The state of published metadata, as a client would find it.
+public struct RepositoryInspection: Equatable, Sendable {
+    /// The metadata of a role.
+    public struct Role: Equatable, Sendable {
+        /// The role.
+        public var role: SigningRole
+        /// The path from the manifest's directory, such as `metadata/timestamp.json`.
+        public var path: String
+        /// The time at which it expires.
+        public var expiry: MetadataTime
+        /// Whether it has expired.
+        public var isExpired: Bool
+        /// Whether less than a third of its period remains.
+        public var isClose: Bool
+    }
+
+    /// The roles whose metadata could be found.
+    public var roles: [Role] = []
+    /// The reason why a client refuses the metadata, apart from expiry; `nil` if it accepts it.
+    public var fault: TrustError?
+    /// Whether the targets metadata names the manifest as it is.
+    public var namesManifest = false
+    /// Whether the copy that clients download is there.
+    public var hasCopy = false
+}
+
+extension RepositoryFiles {
+    /// Inspects the published metadata, or returns `nil` if there is none.
+    ///
+    /// - Throws: ``SigningError`` if a file cannot be read.
+    public func inspect(
+        manifest: [UInt8],
+        at time: MetadataTime
+    ) throws(SigningError) -> RepositoryInspection? {
+        guard let document = try latestRoot() else { return nil }
+        let root = try RootDocument(document, path: metadataPath)
+        var inspection = RepositoryInspection()
+        let plan = RepositoryPlan(root: root)
+        do throws(SigningError) {
+            try plan.read(self)
+        } catch {
+            guard case .metadata(_, let fault) = error else { throw error }
+            inspection.fault = fault
+        }
+        for role in SigningRole.allCases {
+            guard let document = role == .root ? root.document : plan.current[role] else {
+                continue
+            }
+            let prefix = role == .timestamp ? "" : "\(document.version)."
+            inspection.roles.append(
+                RepositoryInspection.Role(
+                    role: role,
+                    path: "metadata/\(prefix)\(role.rawValue).json",
+                    expiry: document.expiry,
+                    isExpired: document.expiry <= time,
+                    isClose: root.content.periods.isClose(role, expiry: document.expiry, at: time)
+                )
+            )
+        }
+        if inspection.fault == nil { inspection.fault = try clientFault(root, plan) }
+        let digest = Digest(of: manifest).description
+        let entry = plan.current[.targets]?.signed["targets"]?[manifestName.string]
+        inspection.namesManifest = entry?["hashes"]?["sha256"]?.string == digest
+        inspection.hasCopy = try hasCopy(of: entry?["hashes"]?["sha256"]?.string ?? digest)
+        return inspection
+    }
+
+    private func clientFault(
+        _ root: RootDocument,
+        _ plan: RepositoryPlan
+    ) throws(SigningError) -> TrustError? {
+        func stored(_ role: SigningRole) throws(SigningError) -> [UInt8]? {
+            guard let document = plan.current[role] else { return nil }
+            return try bytes(of: role, version: role == .timestamp ? nil : document.version)
+        }
+        let root = try bytes(of: .root, version: root.document.version) ?? []
+        let metadata = StoredMetadata(
+            root: root,
+            timestamp: try stored(.timestamp),
+            snapshot: try stored(.snapshot),
+            targets: try stored(.targets)
+        )
+        do throws(TrustError) {
+            _ = try TrustedMetadata(stored: metadata)
+            return nil
+        } catch {
+            return error
+        }
+    }
+}

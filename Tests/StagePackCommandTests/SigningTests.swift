@@ -1,0 +1,260 @@
+import Foundation
+import Glibc
+import StageDigest
+import StageModel
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+/// Signing by the built program, as a publisher uses it.
+@Suite(.directory)
+struct SigningTests {
+    private let directory: Directory
+    private let program: Program
+
+    init() throws {
+        directory = try TemporaryDirectory.required()
+        // The passphrase is on descriptor 9, if there is a file with it.
+        program = Program(wrapper: [
+            "/bin/sh", "-c",
+            #"cd "$0" && if [ -e passphrase ]; then exec 9< passphrase; fi && exec "$@""#,
+            directory.path.string, try Program.path.string,
+        ])
+    }
+
+    private struct State: Decodable {
+        struct Role: Decodable {
+            var role: String
+            var version: Int
+            var isNew: Bool
+        }
+        struct Draft: Decodable {
+            var role: String
+            var needed: Int
+        }
+        var isChanged, isPublished: Bool
+        var roles: [Role]
+        var drafts: [Draft]
+    }
+
+    private func write(_ name: String, _ text: String, mode: FilePermissions = .file) throws {
+        let component = try #require(FilePath.Component(name))
+        try directory.write(Array(text.utf8), to: component, durably: false, exactly: mode)
+    }
+
+    private func run(_ arguments: String) async throws -> Program.Ending {
+        try await program.run(arguments.split(separator: " ").map(String.init))
+    }
+
+    @discardableResult
+    private func succeed(
+        _ arguments: String,
+        at location: SourceLocation = #_sourceLocation
+    ) async throws -> String {
+        let ending = try await run(arguments)
+        #expect(ending.status == 0, "\(ending.error)", sourceLocation: location)
+        return ending.output
+    }
+
+    private func state(_ arguments: String) async throws -> State {
+        let output = try await succeed(arguments + " --json")
+        return try JSONDecoder().decode(State.self, from: Data(output.utf8))
+    }
+
+    private func createManifest() async throws {
+        try await succeed("manifest create --application net.example -o manifest.json")
+    }
+
+    @Test func aPublisherWithOneKeyNeedsTwoCommands() async throws {
+        try await createManifest()
+        try write("passphrase", "correct horse\n")
+        let refused = try await run("sign manifest.json --key k.pem --passphrase-fd 9")
+        #expect(refused.status == 31)
+        let begun = try await state("keys init manifest.json --key k.pem --passphrase-fd 9")
+        #expect(begun.roles.map(\.role) == ["root", "targets", "snapshot", "timestamp"])
+        let key = try #require(try directory.status("k.pem"))
+        #expect(key.mode == 0o600)
+        let pem = try text(of: directory.path.appending("k.pem"))
+        #expect(pem.hasPrefix("-----BEGIN ENCRYPTED PRIVATE KEY-----"))
+        try await succeed("manifest lint manifest.json")
+
+        let manifest = try text(of: directory.path.appending("manifest.json"))
+        try write("manifest.json", manifest + "\n")
+        let lint = try await run("manifest lint manifest.json")
+        #expect(lint.status == 3)
+        #expect(lint.output.contains("hint: stagepack sign manifest.json --key KEYFILE"))
+        let signed = try await state("sign manifest.json --key k.pem --passphrase-fd 9")
+        #expect(signed.roles.map(\.version) == [1, 2, 2, 2])
+        try await succeed("manifest lint manifest.json")
+        let copy = "\(Digest(of: Array((manifest + "\n").utf8))).manifest.json"
+        #expect(try text(of: directory.path.appending(copy)) == manifest + "\n")
+        let idle = try await state("refresh manifest.json --key k.pem --passphrase-fd 9")
+        #expect(!idle.isChanged)
+        let forced = try await state("refresh manifest.json --key k.pem --passphrase-fd 9 --force")
+        #expect(forced.roles.map(\.version) == [1, 2, 3, 3])
+    }
+
+    @Test func keysThatOthersCouldUseAreRefused() async throws {
+        try await createManifest()
+        try await succeed("keys generate k.pem --unencrypted")
+        try await succeed("keys init manifest.json --key k.pem")
+        let path = directory.path.appending("k.pem").string
+        for mode: mode_t in [0o640, 0o604, 0o620] {
+            unsafe #expect(chmod(path, mode) == 0)
+            let ending = try await run("sign manifest.json --key k.pem")
+            #expect(ending.status == 31)
+            #expect(ending.error.hasSuffix("hint: chmod 600 k.pem\n"), "\(ending.error)")
+        }
+    }
+
+    @Test func aPassphraseIsNeededAndMustBeRight() async throws {
+        try await createManifest()
+        try write("passphrase", "right\n")
+        try await succeed("keys init manifest.json --key k.pem --passphrase-fd 9")
+        let before = try text(of: directory.path.appending("metadata/timestamp.json"))
+        try write("passphrase", "wrong\n")
+        let wrong = try await run("refresh manifest.json --key k.pem --passphrase-fd 9 --force")
+        #expect(wrong.status == 31)
+        #expect(
+            wrong.error.hasPrefix(
+                "stagepack: error: k.pem: the key is encrypted, and the passphrase is missing or wrong"
+            )
+        )
+        try write("passphrase", "")
+        #expect(try await run("keys generate n.pem --passphrase-fd 9").status == 64)
+        #expect(try directory.status("n.pem") == nil)
+        #expect(try text(of: directory.path.appending("metadata/timestamp.json")) == before)
+    }
+
+    @Test func anExistingKeyFileIsNeverReplaced() async throws {
+        try await succeed("keys generate k.pem --unencrypted")
+        let key = try text(of: directory.path.appending("k.pem"))
+        #expect(try await run("keys generate k.pem --unencrypted").status == 31)
+        #expect(try text(of: directory.path.appending("k.pem")) == key)
+    }
+
+    @Test func holdersOfKeysSignOneAfterTheOther() async throws {
+        try await createManifest()
+        for name in ["a", "b", "online"] {
+            try await succeed("keys generate \(name).pem --unencrypted")
+        }
+        try write("b.pub", try await succeed("keys show b.pem --public-key"))
+        let begun = try await state(
+            "keys init manifest.json --key a.pem --role root=a.pem --role root=b.pub "
+                + "--role snapshot=online.pem --role timestamp=online.pem --threshold root=2"
+        )
+        #expect(!begun.isPublished)
+        #expect(begun.drafts.map(\.role) == ["root"])
+        let waiting = try await state("sign manifest.json --root --key b.pem")
+        #expect(!waiting.isPublished)
+        let done = try await state("sign manifest.json --key a.pem --key online.pem")
+        #expect(done.roles.map(\.version) == [1, 1, 1, 1])
+        #expect(done.drafts.isEmpty)
+        try await succeed("manifest lint manifest.json")
+        // The key that is online cannot sign another manifest.
+        let manifest = try text(of: directory.path.appending("manifest.json"))
+        try write("manifest.json", manifest + "\n")
+        let refused = try await run("sign manifest.json --key online.pem")
+        #expect(refused.status == 31)
+        #expect(refused.error.contains("no key that was given signs for 'targets'"))
+    }
+
+    @Test func aKeyIsReplaced() async throws {
+        try await createManifest()
+        try await succeed("keys generate old.pem --unencrypted")
+        try await succeed("keys generate new.pem --unencrypted --type ecdsa-p256")
+        try await succeed("keys init manifest.json --key old.pem")
+        let shown = try await succeed("keys show manifest.json")
+        let id = try #require(shown.split(separator: " ").dropFirst().first).prefix(8)
+        let state = try await state(
+            "rotate manifest.json --key old.pem --add new.pem --remove \(id)"
+        )
+        #expect(state.roles.map(\.version) == [2, 2, 2, 2])
+        #expect(try await run("sign manifest.json --key old.pem").status == 31)
+        try await succeed("sign manifest.json --key new.pem")
+        #expect(try await run("rotate manifest.json --key new.pem --remove 00").status == 64)
+    }
+
+    @Test func aProgramSigns() async throws {
+        try await createManifest()
+        try await succeed("keys generate k.pem --unencrypted --type ecdsa-p256")
+        try write("signer", Self.signer, mode: .executable)
+        let begun = try await state("keys init manifest.json --key exec:./signer")
+        #expect(begun.roles.count == 4)
+        try await succeed("manifest lint manifest.json")
+        #expect(
+            try await succeed("keys show exec:./signer --public-key")
+                == (try await succeed("keys show k.pem --public-key"))
+        )
+        try await succeed("refresh manifest.json --key exec:./signer --force")
+    }
+
+    @Test(arguments: [
+        ("exit 1", "ended without an answer"),
+        ("read x; echo hello", "gave an answer that cannot be read"),
+        (#"read x; echo '{"error":"no token"}'"#, "refused: no token"),
+        (#"read x; echo '{"scheme":"rot13","public":""}'"#, "gave an answer that cannot be read"),
+        (
+            #"read x; echo '{"scheme":"ed25519","public":"d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a"}'; read x; echo '{"signature":"AAAA"}'"#,
+            "gave a signature that its own key does not verify"
+        ),
+    ])
+    func aProgramThatDoesNotSignIsNamed(script: String, message: String) async throws {
+        try await createManifest()
+        try write("signer", "#!/bin/sh\n\(script)\n", mode: .executable)
+        let ending = try await run("keys init manifest.json --key exec:./signer")
+        #expect(ending.status == 31)
+        #expect(
+            ending.error.hasPrefix("stagepack: error: signing program './signer' \(message)"),
+            "\(ending.error)"
+        )
+        #expect(try directory.status("metadata") == nil)
+    }
+
+    @Test func aChangeOfTheManifestIsSignedOrTold() async throws {
+        try await createManifest()
+        try await succeed("keys generate k.pem --unencrypted")
+        try write("content", "content")
+        try write(
+            "recipe.json",
+            """
+            { "assetPackID": "aurora", "downloadPolicy": { "onDemand": {} },
+              "fileSelectors": [ { "file": "content" } ] }
+            """
+        )
+        try await succeed("package recipe.json -q")
+        let add = "manifest add manifest.json aurora.tar.zst --recipe recipe.json --pack-version"
+        #expect(try await run("\(add) 1 --key k.pem").status == 31)
+        try await succeed("keys init manifest.json --key k.pem")
+        let told = try await run("\(add) 1")
+        #expect(told.status == 0)
+        #expect(told.error.hasSuffix("hint: stagepack sign manifest.json --key KEYFILE\n"))
+        #expect(try await run("manifest lint manifest.json").status == 3)
+        try await succeed("\(add) 2 --key k.pem")
+        try await succeed("manifest lint manifest.json")
+        try await succeed("manifest set-policy manifest.json aurora prefetch --key k.pem")
+        try await succeed("manifest lint manifest.json")
+    }
+
+    /// A signing program that uses OpenSSL's command.
+    private static let signer = #"""
+        #!/usr/bin/python3
+        import base64, json, os, subprocess, sys, tempfile
+        # Nothing is open but the three streams.
+        opened = [int(n) for n in os.listdir("/proc/self/fd")]
+        assert all(n <= 3 for n in opened), opened
+        for line in sys.stdin:
+            request = json.loads(line)
+            if request["request"] == "public-key":
+                pem = subprocess.run(["openssl", "pkey", "-in", "k.pem", "-pubout"],
+                                     capture_output=True, check=True, text=True).stdout
+                answer = {"scheme": "ecdsa-sha2-nistp256", "public": pem}
+            else:
+                made = subprocess.run(["openssl", "dgst", "-sha256", "-sign", "k.pem"],
+                                      input=base64.b64decode(request["message"]),
+                                      capture_output=True, check=True).stdout
+                answer = {"signature": base64.b64encode(made).decode()}
+            print(json.dumps(answer), flush=True)
+        """#
+}
