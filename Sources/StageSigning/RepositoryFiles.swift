@@ -138,7 +138,8 @@ public final class RepositoryFiles {
 
     private func names(in folder: FilePath.Component) throws(SigningError) -> [String] {
         try SigningError.wrapping { () throws(FileError) in
-            try directory.directory(FilePath(folder))?.entries().map(\.name.string) ?? []
+            try directory.directory(FilePath(folder))?.entries()
+                .filter { $0.kind == .file }.map(\.name.string) ?? []
         }
     }
 

@@ -152,6 +152,29 @@ struct SigningRunTests {
         #expect(try publisher.refreshClient() == "two")
     }
 
+    @Test(arguments: ["COPY", "metadata/2.targets.json", "metadata/2.snapshot.json"])
+    func aRunThatEndsHalfwayLeavesTheStateBefore(obstacle: String) throws {
+        let publisher = try Publisher()
+        let key = try Publisher.signer()
+        try publisher.write("one")
+        _ = try publisher.run(key).initialize(RootContent(key.key))
+        try publisher.write("two")
+        // A directory in the place of a file: the run fails there, after it has written those before.
+        let copy = "\(Digest(of: Array("two".utf8))).manifest.json"
+        let path = FilePath(obstacle == "COPY" ? copy : obstacle)
+        try publisher.directory.createDirectory(path)
+        #expect(throws: SigningError.self) { try publisher.run(key).perform(.manifest) }
+        #expect(try publisher.refreshClient() == "one")
+        let name = try #require(path.lastComponent)
+        let parent = path.removingLastComponent()
+        let folder =
+            parent.isEmpty
+            ? publisher.directory : try #require(try publisher.directory.directory(parent))
+        try folder.removeDirectory(name)
+        #expect(try publisher.run(key).perform(.manifest).isChanged)
+        #expect(try publisher.refreshClient() == "two")
+    }
+
     @Test func supersededFilesAreRemovedAndThePreviousOnesStay() throws {
         let publisher = try Publisher()
         let key = try Publisher.signer()
