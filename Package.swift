@@ -296,13 +296,13 @@ let package = Package(
         ),
         tests(
             "StageControl",
-            ["StageControl", "StageModel", "StageSystem", "StageTesting", system]
+            ["stagepackd", "StageControl", "StageModel", "StageSystem", "StageTesting", system]
         ),
         tests(
             "BackgroundTransfer",
             [
                 "BackgroundTransfer", "StageControl", "StageModel", "StageSystem", "StageTesting",
-                "StageURLSession", "background-downloads", system,
+                "StageURLSession", "background-downloads", "stagepackd", system,
             ]
         ),
         // Source as it is written for Apple's systems, compiled as an application compiles it
@@ -344,7 +344,8 @@ let package = Package(
         tests(
             "BackgroundAssets",
             [
-                "stagepack", "BackgroundAssets", "ExtensionFoundation", "StageContainer",
+                "stagepack", "stagepackd", "BackgroundAssets", "ExtensionFoundation",
+                "StageContainer",
                 "StageControl", "StageDigest", "StageExtension", "StageModel", "StagePack",
                 "StageSystem", "StageTesting", system,
             ]

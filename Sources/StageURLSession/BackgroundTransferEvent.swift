@@ -41,10 +41,12 @@ public struct BackgroundTransferEvents: AsyncSequence, Sendable {
     public typealias Failure = Never
 
     let stream: AsyncStream<EventRelay.Delivery>
+    let readers: EventReaders
 
     /// Reads the events one by one.
     public struct AsyncIterator: AsyncIteratorProtocol {
         var iterator: AsyncStream<EventRelay.Delivery>.Iterator
+        let reading: EventReaders.Reading
         var last: EventRelay.Delivery?
 
         /// Waits for the next event; the one before counts as taken in.
@@ -66,7 +68,7 @@ public struct BackgroundTransferEvents: AsyncSequence, Sendable {
 
     /// Creates the reader.
     public func makeAsyncIterator() -> AsyncIterator {
-        AsyncIterator(iterator: stream.makeAsyncIterator())
+        AsyncIterator(iterator: stream.makeAsyncIterator(), reading: readers.begin())
     }
 }
 
@@ -81,20 +83,88 @@ final class EventRelay: Sendable {
     /// The events.
     let events: BackgroundTransferEvents
     private let continuation: AsyncStream<Delivery>.Continuation
+    private let readers = EventReaders()
 
     init() {
         let (stream, continuation) = AsyncStream.makeStream(of: Delivery.self)
-        events = BackgroundTransferEvents(stream: stream)
+        events = BackgroundTransferEvents(stream: stream, readers: readers)
         self.continuation = continuation
     }
 
     /// Adds an event; `done` is called once it was taken in.
     func add(_ event: BackgroundTransferEvent, done: (@Sendable () -> Void)? = nil) {
-        continuation.yield(Delivery(event: event, done: done))
+        guard let done else {
+            continuation.yield(Delivery(event: event))
+            return
+        }
+        readers.add()
+        let whole = { @Sendable [readers] in
+            done()
+            readers.finish()
+        }
+        continuation.yield(Delivery(event: event, done: whole))
+    }
+
+    /// Whether no reader has yet to take an event in; else calls `body` once that is so.
+    func isRead(orElse body: @escaping @Sendable () -> Void) -> Bool {
+        readers.isIdle(orElse: body)
     }
 
     /// Ends the sequence.
     func finish() { continuation.finish() }
+}
+
+/// The readers of a session's events, and the number of events that they have yet to take in.
+final class EventReaders: Sendable {
+    /// A reader, as long as it may ask for events.
+    final class Reading: Sendable {
+        private let readers: EventReaders
+
+        fileprivate init(_ readers: EventReaders) { self.readers = readers }
+
+        deinit { readers.change { $0.readers -= 1 } }
+    }
+
+    fileprivate struct State {
+        var readers = 0
+        var pending = 0
+        var waiters: [@Sendable () -> Void] = []
+
+        /// Whether no event is going to be taken in.
+        var isIdle: Bool { pending == 0 || readers == 0 }
+    }
+
+    private let state = Mutex(State())
+
+    /// Begins to read.
+    func begin() -> Reading {
+        change { $0.readers += 1 }
+        return Reading(self)
+    }
+
+    /// Adds an event that is to be taken in.
+    func add() { change { $0.pending += 1 } }
+
+    /// Takes in that an event was taken in.
+    func finish() { change { $0.pending -= 1 } }
+
+    /// Returns whether no event is going to be taken in; else calls `body` once that is so.
+    func isIdle(orElse body: @escaping @Sendable () -> Void) -> Bool {
+        state.withLock { state in
+            if !state.isIdle { state.waiters.append(body) }
+            return state.isIdle
+        }
+    }
+
+    fileprivate func change(_ body: (inout State) -> Void) {
+        let waiters = state.withLock { state -> [@Sendable () -> Void] in
+            body(&state)
+            guard state.isIdle else { return [] }
+            defer { state.waiters = [] }
+            return state.waiters
+        }
+        for waiter in waiters { waiter() }
+    }
 }
 
 extension URLSession {

@@ -180,6 +180,12 @@ extension URLSession {
 
     /// Ends the session if it is to end and no task is left; called after each call of the delegate.
     func endIfDone() {
+        // What a reader has in its hands is acknowledged before the end.
+        if let relay, state.withLock({ $0.isInvalidating && $0.tasks.isEmpty && !$0.isOver }) {
+            guard relay.isRead(orElse: { [self] in feed.add { [self] in endIfDone() } }) else {
+                return
+            }
+        }
         let isDone = state.withLock { state in
             guard state.isInvalidating, state.tasks.isEmpty, !state.isOver else { return false }
             state.isOver = true

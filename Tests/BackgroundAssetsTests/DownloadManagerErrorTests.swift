@@ -7,7 +7,7 @@ import Testing
 @testable import BackgroundAssets
 
 /// What the manager of an application refuses, and by which number.
-@Suite(.directory) struct DownloadManagerErrorTests {
+@Suite(.directory, .daemon, .server) struct DownloadManagerErrorTests {
     @Test(arguments: [
         ("http://host/a", 30, false, World.group, "a", BAErrorCode.downloadInvalid),
         ("file:///a", 30, false, World.group, "a", .downloadInvalid),
@@ -24,8 +24,8 @@ import Testing
         group: String,
         identifier: String,
         code: BAErrorCode
-    ) throws {
-        let world = try World()
+    ) async throws {
+        let world = try await World(serves: false)
         try world.manager.schedule(world.download("known"))
         let download = BAURLDownload(
             identifier: identifier,
@@ -39,28 +39,12 @@ import Testing
         if code != .downloadAlreadyScheduled {
             expect(code) { try world.manager.startForegroundDownload(download) }
         }
-        #expect(world.daemon.tasks.count == 1)
-        world.daemon.stop()
-    }
-
-    @Test(arguments: [
-        (ControlRefusal.Code.invalid, BAErrorCode.downloadInvalid),
-        (.forbidden, .callerConnectionNotAccepted), (.quota, .downloadWouldExceedAllowance),
-        (.storage, .downloadFailedToStart), (.unavailable, .downloadFailedToStart),
-    ])
-    func aRefusalOfTheDaemonHasItsNumber(
-        _ refusal: ControlRefusal.Code,
-        code: BAErrorCode
-    ) throws {
-        let world = try World()
-        world.daemon.refuse("POST", with: ControlRefusal(refusal, "no"))
-        expect(code) { try world.manager.schedule(try world.download("a")) }
-        world.daemon.stop()
+        #expect(try await world.tasks().count == 1)
     }
 
     @Test func withoutADaemonTheReasonSaysWhatToDo() async throws {
-        let world = try World()
-        world.daemon.stop()
+        let world = try await World(serves: false)
+        try await world.daemon.kill()
         let download = try world.download("a")
         expect(.callerConnectionNotAccepted) { try world.manager.schedule(download) }
         expect(.callerConnectionNotAccepted) {
@@ -80,14 +64,6 @@ import Testing
         }
         manager.applicationGroupIdentifier = "../a"
         expect(.downloadInvalid) { _ = try manager.fetchCurrentDownloads() }
-    }
-
-    @Test func anAnswerThatGotLostIsNotASecondDownload() throws {
-        let world = try World()
-        world.daemon.leaveUnanswered("POST")
-        try world.manager.schedule(world.download("a"))
-        #expect(world.daemon.tasks.count == 1)
-        world.daemon.stop()
     }
 }
 

@@ -8,250 +8,227 @@ import Testing
 
 @testable import BackgroundAssets
 
-/// The manager in an application, over a daemon that does what a test says.
-@Suite(.directory) struct DownloadManagerTests {
-    @Test func aScheduledDownloadIsOneOfTheDaemonsDiscretionaryTasks() throws {
-        let world = try World()
-        try world.manager.schedule(world.download("a", priority: .max))
-        #expect(world.daemon.session(World.session)?.configuration.isDiscretionary == true)
-        let task = try #require(world.daemon.tasks.first)
-        #expect(task.request.url == "https://host/a" && task.request.size == ByteCount(30))
-        #expect(task.request.headers == ["X-Name": "x"] && task.request.priority == 1)
-        #expect(!world.lines.contains { $0.hasPrefix("PATCH") })
-        world.daemon.stop()
+/// The manager in an application, at the real daemon.
+@Suite(.directory, .daemon, .server) struct DownloadManagerTests {
+    @Test func aScheduledDownloadIsOneOfTheDaemonsDiscretionaryTasks() async throws {
+        let world = try await World()
+        try world.manager.schedule(world.download("late", priority: .max))
+        #expect(try await world.status().configuration.isDiscretionary)
+        let task = try #require(try await world.tasks().first)
+        #expect(task.request.url.hasSuffix("/late") && task.request.size == ByteCount(30))
+        #expect(task.request.priority == 1)
+        try await poll { world.server.requests(for: "/late").first?["x-name"] == "x" }
+        world.open()
     }
 
-    @Test func whatHappensIsToldInOrder() async throws {
-        let world = try World()
+    @Test func aDownloadIsToldFromItsBeginToItsFile() async throws {
+        let world = try await World()
         let recorder = Recorder()
         world.manager.delegate = recorder
-        let download = try world.download("a")
+        let download = try world.download("late")
         try world.manager.schedule(download)
-        try await world.attach()
-        world.emit(.changed) { $0.state = .running }
-        world.emit(.progress) { $0.bytesReceived = ByteCount(10) }
-        world.emit(.changed) { $0.state = .waiting }
-        world.emit(.changed) { $0.state = .running }
-        world.emit(.completed) {
-            $0.bytesReceived = ByteCount(30)
-            $0.location = "/staged/1"
-        }
-        try await recorder.lines([
-            "begin a", "wrote a: 10, 10 of 30", "pause a", "begin a", "wrote a: 20, 30 of 30",
-            "finished a: /staged/1",
-        ])
+        try await poll { recorder.lines == ["begin late"] }
+        world.open()
+        try await recorder.ends(["finished late: /staged/1"], in: world)
         try await world.acknowledged(1)
         #expect(recorder.downloads.allSatisfy { $0 == download }, "they are equal")
         #expect(recorder.downloads.last?.state == .finished)
-        world.daemon.stop()
+        #expect(try await world.tasks().isEmpty)
     }
 
     @Test func aFileIsAcknowledgedAfterTheDelegateHasReturned() async throws {
-        let world = try World()
+        let world = try await World()
         let acknowledged = Mutex<Int64?>(nil)
+        let client = world.daemon.client
         let recorder = Recorder {
-            acknowledged.withLock {
-                $0 = world.daemon.session(World.session)?.acknowledgedEvent
-            }
+            let status = try? client.answer(to: .session(World.session))
+            acknowledged.withLock { $0 = status?.acknowledgedEvent }
         }
         world.manager.delegate = recorder
         try world.manager.schedule(world.download("a"))
-        try await world.attach()
-        world.emit(.completed) { $0.location = "/staged/1" }
         try await world.acknowledged(1)
         #expect(acknowledged.withLock { $0 } == 0)
-        world.daemon.stop()
     }
 
-    @Test func aForegroundDownloadPromotesTheScheduledOne() throws {
-        let world = try World()
-        let download = try world.download("a")
+    @Test func aForegroundDownloadPromotesTheScheduledOne() async throws {
+        let world = try await World()
+        let download = try world.download("late")
         try world.manager.schedule(download)
-        try world.other().startForegroundDownload(try world.download("a"))
-        #expect(world.daemon.tasks.count == 1)
-        let change = try #require(try world.changes().first)
-        #expect(change.promotes == true)
-        let note = try JSONDecoder()
-            .decode(DownloadNote.self, from: Data((change.description ?? "").utf8))
+        try world.other().startForegroundDownload(try world.download("late"))
+        let task = try #require(try await world.tasks().first)
+        #expect(try await world.tasks().count == 1)
+        let note = DownloadNote(task)
         #expect(note.isForeground && note.uniqueIdentifier == download.uniqueIdentifier)
-        try world.manager.startForegroundDownload(try world.download("b"))
-        #expect(world.daemon.tasks.count == 2)
-        #expect(try world.changes().map(\.promotes) == [true, true])
-        world.daemon.stop()
+        try world.manager.startForegroundDownload(try world.download("b", of: "late"))
+        #expect(try await world.tasks().map { DownloadNote($0).isForeground } == [true, true])
+        world.open()
     }
 
-    @Test(arguments: [HoldReason.backoff, .server, .offline])
-    func aForegroundDownloadFailsInsteadOfWaiting(_ reason: HoldReason) async throws {
-        let world = try World()
+    @Test func aForegroundDownloadFailsInsteadOfBeingTriedAgain() async throws {
+        let world = try await World()
+        world.server.answer("/busy", with: .status(503), .status(503), .content(World.content))
         let recorder = Recorder()
         world.manager.delegate = recorder
-        try world.manager.schedule(world.download("a"))
-        try await world.attach()
-        world.emit(.changed) {
-            $0.state = .waiting
-            $0.holds = [Hold(reason)]
-        }
-        world.emit(.changed) { $0.state = .running }
-        try await recorder.lines(["begin a"])
-        #expect(world.daemon.tasks.first?.state == .waiting, "nobody waits for it")
-        try world.manager.startForegroundDownload(world.download("a"))
-        world.emit(.changed) {
-            $0.state = .waiting
-            $0.holds = [Hold(reason)]
-        }
-        try await poll { world.daemon.tasks.first?.state == .cancelled }
-        world.emit(.cancelled)
-        try await recorder.lines(["begin a", "pause a", "failed a: 102"])
-        world.daemon.stop()
+        try world.manager.startForegroundDownload(world.download("a", of: "busy"))
+        try await recorder.ends(["failed a: 102"], in: world)
+        try world.manager.schedule(world.download("b", of: "busy"))
+        try await recorder.ends(["failed a: 102", "finished b: /staged/2"], in: world)
     }
 
     @Test func aFailureCanBeScheduledAgainAtOnce() async throws {
-        let world = try World()
+        let world = try await World()
+        world.server.answer("/c", with: .status(404), .content(World.content))
         let manager = world.manager
         let recorder = Recorder(failed: { try? manager.schedule($0) })
         manager.delegate = recorder
-        try manager.schedule(world.download("a"))
-        try await world.attach()
-        world.emit(.failed) { $0.failure = TransferFailure(.refused, reason: "no", status: 404) }
-        try await recorder.lines(["failed a: 102"])
-        try await poll { world.daemon.tasks.count == 2 }
-        world.daemon.stop()
+        try manager.schedule(world.download("c"))
+        try await recorder.ends(["failed c: 102", "finished c: /staged/2"], in: world)
     }
 
     @Test func oneIsCancelledInEachState() async throws {
-        let world = try World()
+        let world = try await World()
+        let client = world.daemon.client
         let recorder = Recorder()
-        let download = try world.download("a")
+        let download = try world.download("late")
         expect(.downloadNotScheduled) { try world.manager.cancel(download) }
         try world.manager.schedule(download)
         try world.manager.cancel(download)
-        #expect(world.daemon.tasks.first?.state == .cancelled)
-        world.emit(.cancelled)
         expect(.downloadNotScheduled) { try world.manager.cancel(download) }
-        try world.manager.schedule(download)
-        world.emit(.completed, 2) { $0.location = "/staged/2" }
-        expect(.downloadDoesNotExist) { try world.manager.cancel(download) }
-        try world.manager.schedule(try world.download("b"))
-        world.emit(.failed, 3)
-        expect(.downloadAlreadyFailed) { try world.manager.cancel(try world.download("b")) }
+        try world.manager.schedule(world.download("a"))
+        try await poll { try await client.task(2).state == .completed }
+        expect(.downloadDoesNotExist) { try world.manager.cancel(try world.download("a")) }
+        try world.manager.schedule(try world.download("missing"))
+        try await poll { try await client.task(3).state == .failed }
+        expect(.downloadAlreadyFailed) { try world.manager.cancel(try world.download("missing")) }
         world.manager.delegate = recorder
         // Of the first nobody hears: it was cancelled here.
-        try await recorder.lines(["finished a: /staged/2", "failed b: 102"])
+        try await recorder.ends(["finished a: /staged/2", "failed missing: 102"], in: world)
         try await world.acknowledged(3)
-        world.daemon.stop()
     }
 
     @Test func whatIsCancelledElsewhereFails() async throws {
-        let world = try World()
+        let world = try await World()
         let recorder = Recorder()
         world.manager.delegate = recorder
-        try world.manager.schedule(world.download("a"))
+        try world.manager.schedule(world.download("late"))
         try await world.attach()
-        try world.other().cancel(try world.download("a"))
-        world.emit(.cancelled)
-        try await recorder.lines(["failed a: -999"])
-        world.daemon.stop()
+        try world.other().cancel(try world.download("late"))
+        try await recorder.ends(["failed late: -999"], in: world)
     }
 
     @Test func anotherProcessHasTheSameDownloads() async throws {
-        let world = try World()
-        let download = try world.download("a", priority: .max)
+        let world = try await World()
+        let download = try world.download("late", priority: .max)
         try world.manager.schedule(download)
         try world.manager.schedule(try world.download("b"))
-        world.emit(.completed, 2) { $0.location = "/staged/2" }
+        try await poll { try await world.tasks().last?.state == .completed }
         let found = try await world.other().currentDownloads
-        #expect(found.map(\.identifier) == ["a", "b"])
-        #expect(found.map(\.state) == [.waiting, .finished])
+        #expect(found.map(\.identifier) == ["late", "b"])
+        #expect(found.last?.state == .finished)
         #expect(found.first == download && found.first?.priority == .max)
-        #expect(found.first?.wire == download.wire)
         let called = await withCheckedContinuation { continuation in
             world.other().fetchCurrentDownloads { downloads, error in
                 continuation.resume(returning: error == nil ? downloads : [])
             }
         }
         #expect(called == found)
-        world.daemon.stop()
+        world.open()
     }
 
     @Test func aLaterDelegateHearsWhatWasMissed() async throws {
-        let world = try World()
+        let world = try await World()
         try world.manager.schedule(world.download("a"))
-        world.emit(.completed) { $0.location = "/staged/1" }
-        #expect(!world.daemon.isAttached(World.session))
+        try await poll { try await world.tasks().first?.state == .completed }
+        #expect(try await !world.status().isAttached)
         let other = world.other()
         let recorder = Recorder()
         other.delegate = recorder
-        try await recorder.lines(["finished a: /staged/1"])
+        try await recorder.ends(["finished a: /staged/1"], in: world)
         try await world.acknowledged(1)
-        world.daemon.stop()
     }
 
     @Test func aDelegateIsNotKeptAliveAndTakesNothingAfterwards() async throws {
-        let world = try World()
+        let world = try await World()
         var recorder: Recorder? = Recorder()
         world.manager.delegate = recorder
-        try world.manager.schedule(world.download("a"))
+        try world.manager.schedule(world.download("late"))
         try await world.attach()
         recorder = nil
         try await poll { world.manager.delegate == nil }
-        world.emit(.completed) { $0.location = "/staged/1" }
-        try await poll { !world.daemon.isAttached(World.session) }
-        #expect(world.daemon.session(World.session)?.acknowledgedEvent == 0)
+        world.open()
+        try await poll { try await !world.status().isAttached }
+        #expect(try await world.status().acknowledgedEvent == 0)
         let later = Recorder()
         world.manager.delegate = later
-        try await later.lines(["finished a: /staged/1"])
+        try await later.ends(["finished late: /staged/1"], in: world)
         #expect(recorder == nil)
-        world.daemon.stop()
+    }
+
+    @Test func anotherDelegateHearsWhatTheFirstHasLeft() async throws {
+        let world = try await World()
+        world.server.answer("/secret", with: Self.question, .content(World.content))
+        let (first, second) = (Recorder(), Recorder())
+        world.manager.delegate = first
+        try world.manager.schedule(world.download("secret"))
+        try await first.ends(["challenged secret: 127.0.0.1 r"], in: world)
+        world.manager.delegate = second
+        try await second.ends(["challenged secret: 127.0.0.1 r"], in: world)
+        let answer = try #require(second.answer)
+        answer(.useCredential, URLCredential(user: "u", password: "p", persistence: .none))
+        try await world.acknowledged(2)
+        #expect(first.lines.count { $0.hasPrefix("finished") } == 0)
+    }
+
+    private static var question: Answer {
+        Answer.status(401).field("WWW-Authenticate", #"Basic realm="r""#)
     }
 
     @Test func aChallengeIsAcknowledgedWhenItIsAnswered() async throws {
-        let world = try World()
+        let world = try await World()
+        world.server.answer("/secret", with: Self.question, .content(World.content))
         let recorder = Recorder()
         world.manager.delegate = recorder
-        try world.manager.schedule(world.download("a"))
+        try world.manager.schedule(world.download("secret"))
+        try await recorder.ends(["challenged secret: 127.0.0.1 r"], in: world)
         try world.manager.schedule(world.download("b"))
-        try await world.attach()
-        world.emit(.challenged) { $0.challenge = #"Basic realm="r""# }
-        world.emit(.completed, 2) { $0.location = "/staged/2" }
-        try await recorder.lines(["challenged a: host r", "finished b: /staged/2"])
-        #expect(world.daemon.session(World.session)?.acknowledgedEvent == 0)
+        let before = ["challenged secret: 127.0.0.1 r", "finished b: /staged/2"]
+        try await recorder.ends(before, in: world)
+        #expect(try await world.status().acknowledgedEvent == 0)
         let answer = try #require(recorder.answer)
         answer(.useCredential, URLCredential(user: "u", password: "p", persistence: .none))
         answer(.cancelAuthenticationChallenge, nil)
-        try await world.acknowledged(2)
-        #expect(try world.changes().map(\.authorization) == ["Basic dTpw"])
-        world.daemon.stop()
+        try await recorder.ends(before + ["finished secret: /staged/1"], in: world)
+        try await world.acknowledged(3)
+        let heads = world.server.requests(for: "/secret")
+        #expect(heads.map { $0["authorization"] } == [nil, "Basic dTpw"])
     }
 
     @Test func anAnswerThatNoDaemonHeardIsGivenToTheNextOne() async throws {
-        let world = try World()
+        let world = try await World()
+        world.server.answer("/secret", with: Self.question, .content(World.content))
         let recorder = Recorder()
         world.manager.delegate = recorder
-        try world.manager.schedule(world.download("a"))
-        try await world.attach()
-        world.emit(.challenged) { $0.challenge = #"Basic realm="r""# }
-        try await recorder.lines(["challenged a: host r"])
+        try world.manager.schedule(world.download("secret"))
+        try await recorder.ends(["challenged secret: 127.0.0.1 r"], in: world)
+        try await world.daemon.kill()
         let answer = try #require(recorder.answer)
-        world.daemon.stop()
         answer(.useCredential, URLCredential(user: "u", password: "p", persistence: .none))
-        #expect(try world.changes().isEmpty)
-        try world.daemon.start()
-        try await world.acknowledged(1)
-        #expect(try world.changes().map(\.authorization) == ["Basic dTpw"])
-        world.daemon.stop()
+        try await world.daemon.start()
+        try await world.acknowledged(2)
+        let heads = world.server.requests(for: "/secret")
+        #expect(heads.last?["authorization"] == "Basic dTpw")
     }
 
     @Test func aDaemonThatComesBackIsAttachedToAgain() async throws {
-        let world = try World()
+        let world = try await World()
         let recorder = Recorder()
         world.manager.delegate = recorder
-        try world.manager.schedule(world.download("a"))
+        try world.manager.schedule(world.download("late"))
         try await world.attach()
-        world.daemon.stop()
-        world.emit(.completed) { $0.location = "/staged/1" }
-        try world.daemon.start()
-        try await recorder.lines(["finished a: /staged/1"])
+        try await world.daemon.kill()
+        world.open()
+        try await world.daemon.start()
+        try await recorder.ends(["finished late: /staged/1"], in: world)
         try await world.acknowledged(1)
-        world.daemon.stop()
     }
 }

@@ -12,7 +12,7 @@ import Testing
 @Suite(.directory) struct FalseLocationTests {
     @Test(arguments: StagedBait.allCases)
     func aFileThatIsNotTheDaemonsToGiveIsNotHandedOver(bait: StagedBait) async throws {
-        let world = try World()
+        let world = try ScriptedWorld()
         let directory = try TemporaryDirectory.required()
         let location = try bait.lay(in: directory)
         world.daemon.stage(in: directory.path.appending("staged").string)
@@ -31,7 +31,7 @@ import Testing
     }
 
     @Test func aFileOfTheDaemonsIsHandedOver() async throws {
-        let world = try World()
+        let world = try ScriptedWorld()
         let directory = try TemporaryDirectory.required()
         let staged = try directory.makeDirectory("staged")
         try staged.write([1], to: "1", durably: false)

@@ -10,20 +10,43 @@ import Testing
 
 @testable import BackgroundAssets
 
-/// An application and a daemon that does what a test says.
+/// An application, the daemon that the package builds, and a server; for suites with `.directory`, `.daemon` and `.server`.
 struct World {
     static let group = "com.example.aurora"
-    /// The session as the daemon of tests calls it: by the component of the path.
-    static let session = "backgroundassets%2F\(group)"
+    static let session = "backgroundassets/\(group)"
+    /// The content of most files.
+    static let content = Array("a file of thirty bytes, or so.".utf8)
 
-    let daemon: TestDaemon
+    let daemon: DaemonProcess
+    let server = TestServer.current
     let manager: BADownloadManager
+    private let front: TLSFront?
+    private let gate = Cancellation()
 
-    init() throws {
-        let path = try TemporaryDirectory.required().path.appending("socket").string
-        daemon = TestDaemon(path: path)
-        try daemon.start()
-        manager = Self.manager(path)
+    /// Starts a daemon that trusts the server and makes discretionary transfers at once.
+    ///
+    /// `/a` and `/b` have content, `/late` once ``open()`` was called. Unless it `serves`, nothing answers https.
+    init(serves: Bool = true) async throws {
+        daemon = try .required()
+        front =
+            !serves
+            ? nil
+            : try await TLSFront(port: server.port, below: daemon.directory)
+        let authorities = front?.certificate.string ?? "/nonexistent"
+        try daemon.configure(
+            """
+            {"retryBase": 0.02, "settlingTime": 0, "discretionaryWindow": 0,
+             "certificateAuthorities": "\(authorities)"}
+            """
+        )
+        for path in ["/a", "/b"] { server.answer(path, with: .content(Self.content)) }
+        server.answer(
+            "/late",
+            with: .content(Self.content)
+                .waiting { [gate] in while !gate.isRequested { usleep(500) } }
+        )
+        try await daemon.start()
+        manager = Self.manager(daemon.socket.string)
     }
 
     private static func manager(_ path: String) -> BADownloadManager {
@@ -33,47 +56,49 @@ struct World {
     }
 
     /// The manager of another process of the application.
-    func other() -> BADownloadManager { Self.manager(daemon.path) }
+    func other() -> BADownloadManager { Self.manager(daemon.socket.string) }
 
+    /// Lets the server answer the requests for `/late`.
+    func open() { gate.request() }
+
+    /// A download of a path, by default of the one that is called as it is.
     func download(
         _ identifier: String,
+        of path: String? = nil,
+        size: Int = World.content.count,
         priority: BADownload.Priority = .default
     ) throws -> BAURLDownload {
-        var request = URLRequest(url: try #require(URL(string: "https://host/\(identifier)")))
+        let url = "\(front?.baseURL ?? "https://127.0.0.1:1")/\(path ?? identifier)"
+        var request = URLRequest(url: try #require(URL(string: url)))
         request.setValue("x", forHTTPHeaderField: "X-Name")
         return BAURLDownload(
             identifier: identifier,
             request: request,
             essential: false,
-            fileSize: 30,
+            fileSize: size,
             applicationGroupIdentifier: Self.group,
             priority: priority
         )
     }
 
-    func emit(
-        _ kind: SessionEvent.Kind,
-        _ task: Int64 = 1,
-        _ change: (inout SessionEvent) -> Void = { _ in }
-    ) {
-        var event = SessionEvent(kind, time: .now)
-        event.task = task
-        change(&event)
-        daemon.emit(event, in: Self.session)
+    /// The daemon's tasks of the application, in the order of their numbers.
+    func tasks() async throws -> [TransferTask] {
+        try await daemon.client.tasks(in: Self.session).sorted { $0.id < $1.id }
     }
 
-    func attach() async throws { try await poll { daemon.isAttached(Self.session) } }
+    /// The application's session as the daemon has it.
+    func status() async throws -> SessionStatus { try await daemon.client.session(Self.session) }
 
+    /// Waits until a delegate hears.
+    func attach() async throws {
+        try await poll("no delegate is attached") { (try? await status())?.isAttached == true }
+    }
+
+    /// Waits until an event was acknowledged.
     func acknowledged(_ sequence: Int64) async throws {
-        try await poll { daemon.session(Self.session)?.acknowledgedEvent == sequence }
-    }
-
-    var lines: [String] { daemon.requests.map(\.line) }
-
-    /// What was changed about tasks.
-    func changes() throws -> [TransferChange] {
-        try daemon.requests.filter { $0.line.hasPrefix("PATCH") }
-            .map { try ControlFormat.decode(TransferChange.self, from: $0.body) }
+        try await poll("event \(sequence) is not acknowledged") {
+            try await status().acknowledgedEvent == sequence
+        }
     }
 }
 
@@ -108,10 +133,30 @@ final class Recorder: NSObject, BADownloadManagerDelegate {
             "expected \(expected)",
             sourceLocation: sourceLocation
         ) {
-            state.withLock { $0.lines.count } >= expected.count
+            lines.count >= expected.count
         }
-        #expect(state.withLock { $0.lines } == expected, sourceLocation: sourceLocation)
+        #expect(lines == expected, sourceLocation: sourceLocation)
     }
+
+    /// Waits for lines other than of pieces, pauses and resumptions, with places as `/staged/<task>`.
+    func ends(
+        _ expected: [String],
+        in world: World,
+        sourceLocation: SourceLocation = #_sourceLocation
+    ) async throws {
+        let staged = world.daemon.state.appending("staged/\(geteuid())").string
+        var ends: [String] {
+            lines.filter { line in !["begin", "pause", "wrote"].contains { line.hasPrefix($0) } }
+                .map { $0.replacingOccurrences(of: staged, with: "/staged") }
+        }
+        try await poll("expected \(expected), found \(lines)", sourceLocation: sourceLocation) {
+            ends.count >= expected.count
+        }
+        #expect(ends == expected, sourceLocation: sourceLocation)
+    }
+
+    /// The lines so far.
+    var lines: [String] { state.withLock { $0.lines } }
 
     private func add(_ line: String, _ download: BADownload) {
         state.withLock { state in

@@ -54,7 +54,7 @@ struct LaunchTests {
             server.answer("/\(name)", with: answer)
         }
         let urls = ["/a", "/b", "/c"].map { server.url($0) }
-        var client: ChildProcess? = try ChildProcess(
+        var client: StartedProcess? = try StartedProcess(
             ["/usr/bin/env", "STAGEPACK_SOCKET=\(daemon.socket)"] + peer.command("client") + urls,
             log: daemon.directory.appending("client.log")
         )

@@ -180,7 +180,7 @@ struct LocalAttackTests {
             """
         let log = daemon.directory.appending("locker.log")
         let identity = ["/usr/bin/setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
-        let locker = try ChildProcess(
+        let locker = try StartedProcess(
             identity + ["/usr/bin/python3", "-c", program, daemon.state.string],
             log: log
         )

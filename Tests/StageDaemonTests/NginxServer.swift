@@ -10,7 +10,7 @@ final class NginxServer: Sendable {
     let root: FilePath
     let baseURL: String
     private let directory: FilePath
-    private let process: ChildProcess
+    private let process: StartedProcess
 
     /// Starts nginx below a directory; each answer has so many bytes a second, in nginx's words.
     init(below directory: FilePath, rate: String) async throws {
@@ -18,7 +18,7 @@ final class NginxServer: Sendable {
         self.directory = directory
         let port = try await Self.run(Self.prepare, directory.string, rate)
         baseURL = "http://127.0.0.1:\(port)"
-        process = try ChildProcess(
+        process = try StartedProcess(
             [
                 directory.appending("package/usr/sbin/nginx").string, "-e",
                 "\(directory)/error.log",

@@ -68,7 +68,7 @@ final class UnchangedClientTests {
         command += ["/usr/bin/env", "-i", "STAGEPACK_SOCKET=\(daemon.socket)"]
         command += ["HOME=\(home)", "XDG_DATA_HOME=\(home)/data", "XDG_CONFIG_HOME=\(home)/config"]
         command += [(folder ?? programs).appending("application").string] + arguments
-        let process = try ChildProcess(command, log: daemon.directory.appending("client.log"))
+        let process = try StartedProcess(command, log: daemon.directory.appending("client.log"))
         try await poll("the client does not end") { process.status != nil }
         return try #require(process.status)
     }

@@ -1,10 +1,9 @@
-import Glibc
-import StageControl
+public import Glibc
+public import StageControl
 import StageSystem
-import StageTesting
 import Synchronization
-import SystemPackage
-import Testing
+public import SystemPackage
+public import Testing
 
 /// The `stagepackd` program that the package builds, with a state directory, a socket and a
 /// configuration of the running test's own.
@@ -20,42 +19,51 @@ import Testing
 ///     }
 /// }
 /// ```
-final class DaemonProcess: Sendable {
+public final class DaemonProcess: Sendable {
     /// The program cannot be started, or did not end, in words for whoever runs the tests.
-    struct Failure: Error, CustomStringConvertible {
-        var description: String
+    public struct Failure: Error, CustomStringConvertible {
+        /// The words.
+        public var description: String
+
+        /// Creates a failure from its words.
+        public init(description: String) { self.description = description }
     }
 
     /// The daemon of the running test.
-    @TaskLocal static var current: DaemonProcess?
+    @TaskLocal public static var current: DaemonProcess?
 
     /// The daemon of the running test, which has to have the trait `.daemon`.
-    static func required() throws -> DaemonProcess {
+    public static func required() throws -> DaemonProcess {
         try #require(current, "the test needs the trait '.daemon'")
     }
 
     /// Where everything of the daemon's is.
-    let directory: FilePath
-    private let child = Mutex<ChildProcess?>(nil)
+    public let directory: FilePath
+    private let child = Mutex<StartedProcess?>(nil)
 
-    init(in directory: FilePath) { self.directory = directory }
+    /// Creates the daemon of a directory, which does not run yet.
+    public init(in directory: FilePath) { self.directory = directory }
 
-    var socket: FilePath { directory.appending("control.sock") }
-    var state: FilePath { directory.appending("state") }
-    var log: FilePath { directory.appending("daemon.log") }
-    var client: ControlClient { ControlClient(path: socket.string) }
+    /// The path of the daemon's socket.
+    public var socket: FilePath { directory.appending("control.sock") }
+    /// The daemon's state directory.
+    public var state: FilePath { directory.appending("state") }
+    /// The file of what the daemon says.
+    public var log: FilePath { directory.appending("daemon.log") }
+    /// A client of the daemon.
+    public var client: ControlClient { ControlClient(path: socket.string) }
 
     /// The number of the process that the tests started: the daemon, or what it was started by.
-    var process: Int32? { child.withLock { $0?.id } }
+    public var process: Int32? { child.withLock { $0?.id } }
 
     /// Writes the configuration that the daemon is started with from now on, JSON.
-    func configure(_ json: String) throws {
+    public func configure(_ json: String) throws {
         try Directory.open(directory)
             .write(Array(json.utf8), to: "config.json", durably: false)
     }
 
     /// Lets other users enter the daemon's directory, as they may below `/var/lib`.
-    func letOthersPass() throws {
+    public func letOthersPass() throws {
         for path in [directory, directory.removingLastComponent()] {
             let name = try #require(path.lastComponent)
             try Directory.open(path.removingLastComponent()).changeMode(
@@ -66,19 +74,19 @@ final class DaemonProcess: Sendable {
     }
 
     /// Starts the daemon, by another program if one is named, and does not wait for it.
-    func launch(by wrapper: [String] = [], _ more: String...) throws {
+    public func launch(by wrapper: [String] = [], _ more: String...) throws {
         var command = wrapper
         command += [try Self.program.string, "--foreground", "--state", state.string]
         command += ["--socket", socket.string]
         if FileStatus.exists(directory.appending("config.json")) {
             command += ["--config", directory.appending("config.json").string]
         }
-        let process = try ChildProcess(command + more, log: log)
+        let process = try StartedProcess(command + more, log: log)
         child.withLock { $0 = process }
     }
 
     /// Starts the daemon, and returns once it answers.
-    func start(by wrapper: [String] = []) async throws {
+    public func start(by wrapper: [String] = []) async throws {
         try launch(by: wrapper)
         let deadline = ContinuousClock.now + .seconds(20)
         while !answers {
@@ -95,21 +103,21 @@ final class DaemonProcess: Sendable {
         (try? client.answer(to: .status, patience: .seconds(5))) != nil
     }
 
-    /// How the daemon ended, as ``ChildProcess/status`` says; `nil` while it runs.
-    var status: Int32? { child.withLock { $0?.status } }
+    /// How the daemon ended, as ``StartedProcess/status`` says; `nil` while it runs.
+    public var status: Int32? { child.withLock { $0?.status } }
 
     /// Sends the daemon a signal.
-    func send(_ signal: Int32) { child.withLock { $0?.send(signal) } }
+    public func send(_ signal: Int32) { child.withLock { $0?.send(signal) } }
 
     /// Ends the daemon by a signal, and returns how it ended once it has.
     @discardableResult
-    func kill(_ signal: Int32 = SIGKILL) async throws -> Int32 {
+    public func kill(_ signal: Int32 = SIGKILL) async throws -> Int32 {
         send(signal)
         return try await end()
     }
 
     /// Waits for the end of the daemon.
-    func end(within patience: Duration = .seconds(30)) async throws -> Int32 {
+    public func end(within patience: Duration = .seconds(30)) async throws -> Int32 {
         let deadline = ContinuousClock.now + patience
         while true {
             if let status {
@@ -124,25 +132,25 @@ final class DaemonProcess: Sendable {
     }
 
     /// Ends whatever runs, at once.
-    func abandon() { child.withLock { $0 = nil } }
+    public func abandon() { child.withLock { $0 = nil } }
 
     /// What the daemon wrote to standard error, of all of its runs.
-    func said() throws -> String { try text(of: log) }
+    public func said() throws -> String { try text(of: log) }
 
     /// The path of the program.
-    static var program: FilePath {
+    public static var program: FilePath {
         get throws { try BuiltProgram.path(of: "stagepackd") }
     }
 }
 
 /// A process that is killed with its group, and reaped, when nobody refers to it any more.
-final class ChildProcess: Sendable {
+public final class StartedProcess: Sendable {
     /// The number of the process, and of its group.
-    let id: pid_t
+    public let id: pid_t
     private let ending = Mutex<Int32?>(nil)
 
     /// Starts a program, the first of `command`; what it says is added to the file `log`.
-    init(_ command: [String], log: FilePath) throws {
+    public init(_ command: [String], log: FilePath) throws {
         var actions = unsafe posix_spawn_file_actions_t()
         unsafe posix_spawn_file_actions_init(&actions)
         defer { unsafe _ = posix_spawn_file_actions_destroy(&actions) }
@@ -194,10 +202,10 @@ final class ChildProcess: Sendable {
     }
 
     /// Sends a signal to the process.
-    func send(_ signal: Int32) { if status == nil { Glibc.kill(id, signal) } }
+    public func send(_ signal: Int32) { if status == nil { Glibc.kill(id, signal) } }
 
     /// The exit status, or 1,000 and the signal's number; `nil` while it runs.
-    var status: Int32? { ending.withLock { $0 } ?? reap(WNOHANG) }
+    public var status: Int32? { ending.withLock { $0 } ?? reap(WNOHANG) }
 
     private func reap(_ options: CInt) -> Int32? {
         ending.withLock { ending in
@@ -214,11 +222,12 @@ final class ChildProcess: Sendable {
 }
 
 /// Runs each test with a daemon of its own, which the test starts.
-struct DaemonTrait: TestTrait, SuiteTrait, TestScoping {
-    let isRecursive = true
+public struct DaemonTrait: TestTrait, SuiteTrait, TestScoping {
+    /// Whether the tests of a suite inherit the trait.
+    public let isRecursive = true
 
     /// Runs the test, and ends its daemon on every exit.
-    func provideScope(
+    public func provideScope(
         for test: Test,
         testCase: Test.Case?,
         performing function: @concurrent @Sendable () async throws -> Void
@@ -232,5 +241,5 @@ struct DaemonTrait: TestTrait, SuiteTrait, TestScoping {
 
 extension Trait where Self == DaemonTrait {
     /// Gives each test a daemon in ``DaemonProcess/required()``; to follow the trait `.directory`.
-    static var daemon: Self { Self() }
+    public static var daemon: Self { Self() }
 }

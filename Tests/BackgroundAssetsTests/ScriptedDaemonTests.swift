@@ -1,0 +1,85 @@
+import Foundation
+import FoundationNetworking
+import StageControl
+import StageModel
+import StageTesting
+import Synchronization
+import Testing
+
+@testable import BackgroundAssets
+
+/// The manager at a daemon that says and loses what a test tells it to.
+@Suite(.directory) struct ScriptedDaemonTests {
+    @Test func whatHappensIsToldInOrder() async throws {
+        let world = try ScriptedWorld()
+        let recorder = Recorder()
+        world.manager.delegate = recorder
+        let download = try world.download("a")
+        try world.manager.schedule(download)
+        try await world.attach()
+        world.emit(.changed) { $0.state = .running }
+        world.emit(.progress) { $0.bytesReceived = ByteCount(10) }
+        world.emit(.changed) { $0.state = .waiting }
+        world.emit(.changed) { $0.state = .running }
+        world.emit(.completed) {
+            $0.bytesReceived = ByteCount(30)
+            $0.location = "/staged/1"
+        }
+        try await recorder.lines([
+            "begin a", "wrote a: 10, 10 of 30", "pause a", "begin a", "wrote a: 20, 30 of 30",
+            "finished a: /staged/1",
+        ])
+        try await world.acknowledged(1)
+        #expect(recorder.downloads.allSatisfy { $0 == download }, "they are equal")
+        #expect(recorder.downloads.last?.state == .finished)
+        world.daemon.stop()
+    }
+
+    @Test(arguments: [HoldReason.backoff, .server, .offline])
+    func aForegroundDownloadFailsInsteadOfWaiting(_ reason: HoldReason) async throws {
+        let world = try ScriptedWorld()
+        let recorder = Recorder()
+        world.manager.delegate = recorder
+        try world.manager.schedule(world.download("a"))
+        try await world.attach()
+        world.emit(.changed) {
+            $0.state = .waiting
+            $0.holds = [Hold(reason)]
+        }
+        world.emit(.changed) { $0.state = .running }
+        try await recorder.lines(["begin a"])
+        #expect(world.daemon.tasks.first?.state == .waiting, "nobody waits for it")
+        try world.manager.startForegroundDownload(world.download("a"))
+        world.emit(.changed) {
+            $0.state = .waiting
+            $0.holds = [Hold(reason)]
+        }
+        try await poll { world.daemon.tasks.first?.state == .cancelled }
+        world.emit(.cancelled)
+        try await recorder.lines(["begin a", "pause a", "failed a: 102"])
+        world.daemon.stop()
+    }
+
+    @Test func anAnswerThatGotLostIsNotASecondDownload() throws {
+        let world = try ScriptedWorld()
+        world.daemon.leaveUnanswered("POST")
+        try world.manager.schedule(world.download("a"))
+        #expect(world.daemon.tasks.count == 1)
+        world.daemon.stop()
+    }
+
+    @Test(arguments: [
+        (ControlRefusal.Code.invalid, BAErrorCode.downloadInvalid),
+        (.forbidden, .callerConnectionNotAccepted), (.quota, .downloadWouldExceedAllowance),
+        (.storage, .downloadFailedToStart), (.unavailable, .downloadFailedToStart),
+    ])
+    func aRefusalOfTheDaemonHasItsNumber(
+        _ refusal: ControlRefusal.Code,
+        code: BAErrorCode
+    ) throws {
+        let world = try ScriptedWorld()
+        world.daemon.refuse("POST", with: ControlRefusal(refusal, "no"))
+        expect(code) { try world.manager.schedule(try world.download("a")) }
+        world.daemon.stop()
+    }
+}

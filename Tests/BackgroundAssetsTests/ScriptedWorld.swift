@@ -1,0 +1,78 @@
+import Foundation
+import FoundationNetworking
+import StageControl
+import StageModel
+import StageSystem
+import StageTesting
+import Synchronization
+import SystemPackage
+import Testing
+
+@testable import BackgroundAssets
+
+/// An application and a daemon that does what a test says, for what the real one cannot be made to do.
+struct ScriptedWorld {
+    static let group = World.group
+    /// The session as the daemon of tests calls it: by the component of the path.
+    static let session = "backgroundassets%2F\(group)"
+
+    let daemon: TestDaemon
+    let manager: BADownloadManager
+
+    init() throws {
+        let path = try TemporaryDirectory.required().path.appending("socket").string
+        daemon = TestDaemon(path: path)
+        try daemon.start()
+        manager = Self.manager(path)
+    }
+
+    private static func manager(_ path: String) -> BADownloadManager {
+        let manager = BADownloadManager(environment: ["STAGEPACK_SOCKET": path]) { nil }
+        manager.applicationGroupIdentifier = group
+        return manager
+    }
+
+    /// The manager of another process of the application.
+    func other() -> BADownloadManager { Self.manager(daemon.path) }
+
+    func download(
+        _ identifier: String,
+        priority: BADownload.Priority = .default
+    ) throws -> BAURLDownload {
+        var request = URLRequest(url: try #require(URL(string: "https://host/\(identifier)")))
+        request.setValue("x", forHTTPHeaderField: "X-Name")
+        return BAURLDownload(
+            identifier: identifier,
+            request: request,
+            essential: false,
+            fileSize: 30,
+            applicationGroupIdentifier: Self.group,
+            priority: priority
+        )
+    }
+
+    func emit(
+        _ kind: SessionEvent.Kind,
+        _ task: Int64 = 1,
+        _ change: (inout SessionEvent) -> Void = { _ in }
+    ) {
+        var event = SessionEvent(kind, time: .now)
+        event.task = task
+        change(&event)
+        daemon.emit(event, in: Self.session)
+    }
+
+    func attach() async throws { try await poll { daemon.isAttached(Self.session) } }
+
+    func acknowledged(_ sequence: Int64) async throws {
+        try await poll { daemon.session(Self.session)?.acknowledgedEvent == sequence }
+    }
+
+    var lines: [String] { daemon.requests.map(\.line) }
+
+    /// What was changed about tasks.
+    func changes() throws -> [TransferChange] {
+        try daemon.requests.filter { $0.line.hasPrefix("PATCH") }
+            .map { try ControlFormat.decode(TransferChange.self, from: $0.body) }
+    }
+}

@@ -1,0 +1,69 @@
+import Foundation
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+/// A TLS server in front of a test's server of HTTP, with a certificate that it signs itself.
+final class TLSFront: Sendable {
+    /// The file with the certificate, which the daemon is to trust.
+    let certificate: FilePath
+    /// The URL of the server, without a slash at its end.
+    let baseURL: String
+    private let process: StartedProcess
+
+    /// Starts the server in front of the one at `port`, with its files below `directory`.
+    init(port: Int, below directory: FilePath) async throws {
+        certificate = directory.appending("front.pem")
+        let number = directory.appending("front.port")
+        process = try StartedProcess(
+            [
+                "/bin/sh", "-c", Self.script, "sh", certificate.string, number.string, "\(port)",
+            ],
+            log: directory.appending("front.log")
+        )
+        try await poll("no TLS server: \((try? text(of: directory.appending("front.log"))) ?? "")")
+        {
+            (try? text(of: number))?.hasSuffix("\n") == true
+        }
+        baseURL = "https://127.0.0.1:\(try text(of: number).dropLast())"
+    }
+
+    /// Makes the certificate, and passes each connection's bytes on in both directions.
+    private static let script = #"""
+        set -e
+        openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes \
+            -keyout "$1.key" -out "$1" -days 3650 -subj /CN=127.0.0.1 \
+            -addext subjectAltName=IP:127.0.0.1 2>/dev/null
+        exec python3 - "$@" <<'END'
+        import socket, ssl, sys, threading
+        certificate, number, port = sys.argv[1], sys.argv[2], int(sys.argv[3])
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, certificate + ".key")
+        listener = socket.create_server(("127.0.0.1", 0))
+        with open(number, "w") as file:
+            file.write("%d\n" % listener.getsockname()[1])
+        def pass_on(source, target):
+            try:
+                while data := source.recv(65536):
+                    target.sendall(data)
+            except OSError:
+                pass
+            for end in (source, target):
+                try:
+                    end.shutdown(socket.SHUT_RDWR)
+                except OSError:
+                    pass
+        def serve(connection):
+            try:
+                client = context.wrap_socket(connection, server_side=True)
+                server = socket.create_connection(("127.0.0.1", port))
+            except OSError:
+                return
+            threading.Thread(target=pass_on, args=(client, server), daemon=True).start()
+            pass_on(server, client)
+        while True:
+            threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
+        END
+        """#
+}

@@ -1,0 +1,172 @@
+import BackgroundTransfer
+import Foundation
+import StageControl
+import StageModel
+import StageTesting
+import Synchronization
+import Testing
+
+/// A session at a daemon that loses answers, forgets tasks and says things twice.
+@Suite(.directory)
+struct ScriptedDaemonTests {
+    @Test func aFailureHasItsCodeReasonAndResumeData() async throws {
+        let world = try ScriptedWorld()
+        let session = world.session()
+        let task = session.downloadTask(with: try URL(text: "http://host/file"))
+        task.resume()
+        try await world.attach()
+        world.emit(.failed, task) { event in
+            var failure = TransferFailure(.timedOut, reason: "it took too long", status: nil)
+            failure.resumeToken = "received"
+            event.failure = failure
+        }
+        #expect(try await world.lines(2).last == "completed 1: -1001")
+        let error = try #require(task.error as? URLError)
+        #expect(error.localizedDescription == "it took too long")
+        #expect(error.downloadTaskResumeData != nil)
+        #expect(error.failingURL?.absoluteString == "http://host/file")
+        try await world.end(session)
+    }
+
+    @Test func aLostAnswerMakesOneTask() async throws {
+        let world = try ScriptedWorld()
+        world.daemon.leaveUnanswered("POST /v1/sessions/\(world.identifier)/tasks", count: 2)
+        let session = world.session()
+        let task = session.downloadTask(with: try URL(text: "http://host/file"))
+        #expect(task.taskIdentifier < 0)
+        task.resume()
+        try await poll { world.daemon.tasks.first?.state == .waiting }
+        #expect(world.daemon.tasks.count == 1)
+        try await world.attach()
+        var event = SessionEvent(.completed, time: .now)
+        event.task = 1
+        world.daemon.emit(event, in: world.identifier)
+        try await poll { task.state == .completed }
+        try await world.end(session)
+    }
+
+    @Test func whatHappenedWithoutAClientIsToldOnceEach() async throws {
+        let world = try ScriptedWorld()
+        world.daemon.repeatEvents()
+        let session = world.session()
+        let first = session.downloadTask(with: try URL(text: "http://host/1"))
+        let second = session.downloadTask(with: try URL(text: "http://host/2"))
+        for task in [first, second] { task.resume() }
+        try await world.attach()
+        world.emit(.completed, first) { $0.location = "/staged/1" }
+        _ = try await world.lines(4)
+        try await world.acknowledged(1)
+        for round in 1...3 {
+            world.daemon.stop()
+            if round == 1 { world.emit(.completed, second) { $0.location = "/staged/2" } }
+            try world.daemon.start()
+            try await world.attach()
+        }
+        let lines = try await world.lines(6)
+        #expect(
+            lines == [
+                "created 1", "created 2", "finished 1: /staged/1", "completed 1: well",
+                "finished 2: /staged/2", "completed 2: well",
+            ]
+        )
+        try await world.acknowledged(2)
+        try await world.end(session)
+    }
+
+    @Test func aLostAcknowledgementIsRepeated() async throws {
+        let world = try ScriptedWorld()
+        let session = world.session()
+        let line = "POST /v1/sessions/\(world.identifier)/acknowledge"
+        let task = session.downloadTask(with: try URL(text: "http://host/1"))
+        task.resume()
+        try await world.attach()
+        world.daemon.refuse(line, with: ControlRefusal(.unavailable, "the daemon is ending"))
+        world.emit(.completed, task)
+        try await poll { world.daemon.requests.filter { $0.line == line }.count >= 2 }
+        #expect(world.daemon.session(world.identifier)?.acknowledgedEvent == 0)
+        world.daemon.refuse(line, with: nil)
+        try await world.acknowledged(1)
+        try await world.end(session)
+    }
+
+    @Test func aTaskThatTheDaemonLostFails() async throws {
+        let world = try ScriptedWorld()
+        let session = world.session()
+        let task = session.downloadTask(with: try URL(text: "http://host/file"))
+        task.resume()
+        try await world.attach()
+        world.daemon.stop()
+        world.daemon.forget(1)
+        try world.daemon.start()
+        #expect(try await world.lines(2).last == "completed 1: -997")
+        try await world.end(session)
+    }
+
+    @Test func theEndOfATaskThatCouldNotBeAskedForComesAgain() async throws {
+        let world = try ScriptedWorld()
+        let session = world.session()
+        try await world.attach()
+        let client = ControlClient(path: world.daemon.path)
+        let request = TransferRequest(token: "t", kind: .download, url: "http://host/file")
+        _ = try await client.createTasks([request], in: world.identifier)
+        world.daemon.leaveUnanswered("GET /v1/tasks/1")
+        var event = SessionEvent(.completed, time: .now)
+        event.task = 1
+        event.location = "/staged/1"
+        world.daemon.emit(event, in: world.identifier)
+        #expect(try await world.lines(2) == ["finished 1: /staged/1", "completed 1: well"])
+        try await world.acknowledged(1)
+        try await world.end(session)
+    }
+
+    @Test func fieldsOfTheSameNameAreOne() async throws {
+        let world = try ScriptedWorld()
+        let session = world.session()
+        let task = session.downloadTask(with: try URL(text: "http://host/file"))
+        task.resume()
+        try await world.attach()
+        world.emit(.completed, task) {
+            $0.response = TransferResponse(
+                url: "http://host/other",
+                status: 200,
+                headers: [["A", "1"], ["A", "2"]]
+            )
+        }
+        _ = try await world.lines(2)
+        let response = try #require(task.response as? HTTPURLResponse)
+        #expect(response.url?.absoluteString == "http://host/other")
+        #expect(response.value(forHTTPHeaderField: "a") == "1, 2")
+        try await world.end(session)
+    }
+
+    @Test func aReaderIsToldOfHoldsAndProgress() async throws {
+        let world = try ScriptedWorld()
+        let session = URLSession(configuration: world.configuration)
+        let task = session.downloadTask(with: try URL(text: "http://host/file"))
+        task.resume()
+        try await world.attach()
+        world.emit(.changed, task) { $0.holds = [Hold(.offline)] }
+        world.emit(.progress, task) { $0.bytesReceived = ByteCount(5) }
+        world.emit(.completed, task) { $0.location = "/staged/1" }
+        var seen: [String] = []
+        for await event in session.events {
+            switch event {
+            case .waiting(_, let holds): seen.append("waiting \(holds.map(\.reason))")
+            case .progress(_, let count, let expected): seen.append("\(count) of \(expected)")
+            case .finishedDownloading(_, let file): seen.append(file.path)
+            case .completed(_, _, let error):
+                seen.append("completed \(error?.code.rawValue ?? 0)")
+                #expect(world.daemon.session(world.identifier)?.acknowledgedEvent == 0)
+                session.finishTasksAndInvalidate()
+            default: seen.append("?")
+            }
+        }
+        #expect(
+            seen == [
+                "waiting [StageControl.HoldReason.offline]", "5 of -1", "/staged/1", "completed 0",
+            ]
+        )
+        #expect(world.daemon.session(world.identifier)?.acknowledgedEvent == 1)
+        world.daemon.stop()
+    }
+}

@@ -1,0 +1,79 @@
+import BackgroundTransfer
+import Foundation
+import StageControl
+import StageModel
+import StageSystem
+import StageTesting
+import Synchronization
+import SystemPackage
+import Testing
+
+/// A daemon that does what a test tells it, and a session, for what the real daemon cannot be made to do.
+struct ScriptedWorld {
+    let daemon: TestDaemon
+    let recorder = Recorder()
+    let identifier = "session-\(UInt64.random(in: .min ... .max))"
+
+    /// Creates a daemon in the directory of the test, which runs.
+    init() throws {
+        let directory = try TemporaryDirectory.required()
+        daemon = TestDaemon(path: "\(directory.path)/socket")
+        try daemon.start()
+    }
+
+    /// The rules of the session.
+    var configuration: URLSessionConfiguration {
+        let configuration = URLSessionConfiguration.background(withIdentifier: identifier)
+        configuration.serviceSocketPath = daemon.path
+        return configuration
+    }
+
+    /// Makes the session.
+    func session() -> URLSession {
+        URLSession(configuration: configuration, delegate: recorder, delegateQueue: nil)
+    }
+
+    /// Makes an event happen.
+    @discardableResult
+    func emit(
+        _ kind: SessionEvent.Kind,
+        _ task: URLSessionTask? = nil,
+        _ change: (inout SessionEvent) -> Void = { _ in }
+    ) -> SessionEvent {
+        var event = SessionEvent(kind, time: .now)
+        event.task = task.map { Int64($0.taskIdentifier) }
+        change(&event)
+        return daemon.emit(event, in: identifier)
+    }
+
+    /// Waits until the delegate was told `count` lines, or more.
+    func lines(_ count: Int) async throws -> [String] {
+        try await poll("found \(recorder.lines)") { recorder.lines.count >= count }
+        return recorder.lines
+    }
+
+    /// Waits until the session takes events in.
+    func attach() async throws {
+        try await poll("requests: \(daemon.requests.map(\.line))") { daemon.isAttached(identifier) }
+    }
+
+    /// Waits until an event was acknowledged.
+    func acknowledged(_ sequence: Int64) async throws {
+        try await poll("up to \(daemon.session(identifier)?.acknowledgedEvent ?? -1)") {
+            daemon.session(identifier)?.acknowledgedEvent == sequence
+        }
+    }
+
+    /// Ends the session and the daemon.
+    func end(_ session: URLSession) async throws {
+        session.invalidateAndCancel()
+        try await poll { session.connectionError == nil }
+        for task in daemon.tasks where task.session == identifier && task.state != .completed {
+            var event = SessionEvent(.cancelled, time: .now)
+            event.task = task.id
+            daemon.emit(event, in: identifier)
+        }
+        try await poll("found \(recorder.lines)") { recorder.lines.last == "invalid: well" }
+        daemon.stop()
+    }
+}
