@@ -170,6 +170,8 @@ public struct IndexedPackWriter: Sendable {
         let stored = compressor.compress(content.span)
         let name = Digest(of: stored)
         let objects = StoreObjects(directory: directory)
+        // Before the index is there by which the version can be offered.
+        try StoreMark.write(index, named: name, to: store)
         try objects.write(stored, digest: name)
         var reference = PackIndex(
             url: "i/\(name)",

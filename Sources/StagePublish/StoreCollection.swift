@@ -8,7 +8,7 @@ public import SystemPackage
 ///
 /// A client that has an older manifest may still fetch what that names, so an object stays for some time after it
 /// was first found without use. The store remembers that moment in its file `.unused`, and forgets it when a
-/// manifest names the object again. Only the folders `b`, `d` and `i` are looked at, and in them only names that
+/// manifest names the object again, or a version is packaged or offered that has it (``StoreMark``). Only the folders `b`, `d` and `i` are looked at, and in them only names that
 /// objects have.
 public struct StoreCollection: Equatable, Sendable {
     /// Objects, and what they take.
@@ -77,6 +77,7 @@ public struct StoreCollection: Equatable, Sendable {
         _ isDryRun: Bool
     ) throws(FileError) {
         let known = try UnusedObjects(of: store)
+        let marks = try StoreMark.all(in: store)
         var unused = UnusedObjects()
         var expired: [(folder: Directory, name: FilePath.Component)] = []
         for folder in ["b", "d", "i"] {
@@ -88,8 +89,9 @@ public struct StoreCollection: Equatable, Sendable {
                     used.add(size)
                     continue
                 }
-                // A clock that was ahead does not make an object wait longer.
-                let since = min(known.times[path] ?? now, now)
+                // A clock that was ahead does not make an object wait longer. When an object fell out of use
+                // that was marked is not known.
+                let since = marks.paths.contains(path) ? now : min(known.times[path] ?? now, now)
                 unused.times[path] = since
                 if now - since >= seconds {
                     removed.add(size)
@@ -102,6 +104,7 @@ public struct StoreCollection: Equatable, Sendable {
         guard !isDryRun else { return }
         // Durable before the first object goes: what remains after a crash has its time.
         if unused != known { try unused.write(to: store) }
+        for name in marks.names { try store.remove(name) }
         for (folder, name) in expired { try folder.remove(name) }
     }
 

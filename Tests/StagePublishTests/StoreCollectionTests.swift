@@ -165,4 +165,18 @@ struct StoreCollectionTests {
         #expect(anew.removed.objects == 0)
         #expect(try await collect(offered, after: 59 * day).removed == anew.waiting)
     }
+
+    @Test func whatIsPackagedAgainWaitsAnew() async throws {
+        let versions = try await versions()
+        let offered = try manifest(versions[2])
+        _ = try await collect(offered)
+        // The same content under another name: the bundle is there, the index is new.
+        let renamed = try await store.package(["z": noise(100_000, seed: 1), "y": [1]], "four")
+        #expect(renamed.index.bundles == versions[0].index.bundles)
+        let later = try await collect(offered, after: 30 * day)
+        #expect(later.waiting.objects == 2)
+        #expect(try store.files(of: renamed.index)["y"] == [1])
+        #expect(try await collect(offered, after: 60 * day).removed == later.waiting)
+        #expect(try store.names(in: ".") == [".unused", "b", "d", "i"])
+    }
 }

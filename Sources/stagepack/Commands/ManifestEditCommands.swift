@@ -108,7 +108,7 @@ struct ManifestAddCommand: StagePackSubcommand {
         let keyring = try signing.keyring(for: file)
         let recipe = try RecipeFile(recipe).read()
         guard let format = format?.format ?? ManifestLint.format(of: archive) else {
-            let stored = try IndexFile(archive).read()
+            let stored = try IndexFile(archive).readForOffer()
             let reference = url ?? file.reference(to: FilePath(archive))
             let pack = stored.pack(of: recipe, version: packVersion, url: reference)
             return try await put(pack, into: file, signing: keyring)

@@ -61,6 +61,29 @@ struct IndexFile {
         }
     }
 
+    /// Reads the index of a store that is about to be offered, and has its objects kept until it is.
+    ///
+    /// An index that is in no store is read alone.
+    func readForOffer() throws(CommandFailure) -> StoredIndex {
+        let stored = try read()
+        let folder = FilePath(path).absolute.removingLastComponent()
+        guard folder.lastComponent == "i" else { return stored }
+        do throws(FileError) {
+            let store = try Directory.open(folder.removingLastComponent())
+            guard let bundles = try store.directory("b") else { return stored }
+            for bundle in stored.index.bundles {
+                let name = FilePath("\(bundle.digest)")
+                guard try bundles.status(name)?.size == bundle.size else {
+                    throw FileError("open", bundles.path.pushing(name), .noSuchFileOrDirectory)
+                }
+            }
+            try StoreMark.write(stored, to: store)
+        } catch {
+            throw CommandFailure(output: error)
+        }
+        return stored
+    }
+
     /// Reads the index of a pack: the file itself or, where that is a manifest, what it names in a
     /// store.
     func index(of pack: PackID, in store: FilePath) throws(CommandFailure) -> ContentIndex {

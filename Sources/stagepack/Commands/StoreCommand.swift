@@ -21,7 +21,7 @@ struct StoreCollectCommand: StagePackSubcommand {
             Name every manifest that is published and has packs in the store. An object that none of them names \
             stays for the time of '--keep' after it was first found so, since clients may have an older manifest; \
             so this is to be run from time to time, after publishing. Nothing is removed if an index that a \
-            manifest names is missing or damaged. Other files of the store are left alone.
+            manifest names is missing or damaged. Copies of the manifest that are signed count with it. Other files of the store are left alone.
             """
     )
 
@@ -61,7 +61,10 @@ struct StoreCollectCommand: StagePackSubcommand {
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         var manifests: [Manifest] = []
-        for path in manifest { manifests.append(try ManifestFile(path).read().manifest) }
+        for path in manifest {
+            manifests.append(try ManifestFile(path).read().manifest)
+            manifests += try signedCopies(of: path)
+        }
         let directory: Directory
         do throws(FileError) {
             directory = try Directory.open(FilePath(store))
@@ -82,6 +85,31 @@ struct StoreCollectCommand: StagePackSubcommand {
         }
         Console.print(StoreReport(collection, isDryRun: dryRun), asJSON: json)
         return .success
+    }
+}
+
+extension StoreCollectCommand {
+    /// The copies of a manifest that signed metadata names, or has named lately: `<SHA-256>.manifest.json`.
+    private func signedCopies(of path: String) throws(CommandFailure) -> [Manifest] {
+        let place = FilePath(path).resolved ?? FilePath(path)
+        let above = place.removingLastComponent()
+        let names: [String]
+        do throws(FileError) {
+            names = try Directory.open(above.isEmpty ? "." : above).entries().map(\.name.string)
+        } catch {
+            throw CommandFailure(output: error)
+        }
+        guard names.contains("metadata"), let last = place.lastComponent?.string else { return [] }
+        var manifests: [Manifest] = []
+        for name in names where name.hasSuffix(".\(last)") {
+            guard (try? Digest(hexadecimal: String(name.dropLast(last.utf8.count + 1)))) != nil
+            else {
+                continue
+            }
+            let copy = above.isEmpty ? FilePath(name) : above.pushing(FilePath(name))
+            manifests.append(try ManifestFile(copy.string).read().manifest)
+        }
+        return manifests
     }
 }
 
