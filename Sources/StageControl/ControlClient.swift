@@ -81,7 +81,16 @@ public struct ControlClient: Sendable {
     public func openEvents(
         _ request: ControlRequest<SessionEvent>
     ) throws(ControlError) -> ControlEvents {
-        try ControlConnection(path: path, patience: patience).events(request)
+        let connection = try ControlConnection(path: path, patience: patience)
+        guard let connections else { return try connection.events(request) }
+        guard connections.insert(connection) else { throw .cancelled }
+        // From then on the stream is closed by its owner.
+        defer { connections.remove(connection) }
+        do throws(ControlError) {
+            return try connection.events(request)
+        } catch {
+            throw connections.isClosed ? .cancelled : error
+        }
     }
 
     /// Returns what the daemon says of itself.

@@ -39,6 +39,17 @@ public indirect enum ControlError: Error, Equatable, Sendable {
     }
 }
 
+extension ControlError {
+    /// Whether the same request may be answered otherwise by another connection.
+    public var mayPass: Bool {
+        switch self {
+        case .notRunning, .lost, .cancelled, .system: true
+        case .refused(let refusal): [.unavailable, .storage, .quota].contains(refusal.code)
+        case .accessDenied, .untrusted, .pathTooLong, .malformed, .tooLarge: false
+        }
+    }
+}
+
 extension ControlError: CustomStringConvertible {
     /// The reason, as a sentence fragment a person can read.
     public var description: String {

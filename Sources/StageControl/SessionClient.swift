@@ -18,6 +18,8 @@ public final class SessionClient: Sendable {
         var hasSession = false
         /// Whether it was found for the request at hand.
         var isNew = true
+        /// The time of its last answer.
+        var lastAnswer = ContinuousClock.now
     }
 
     private struct State {
@@ -127,10 +129,14 @@ public final class SessionClient: Sendable {
     ) throws(ControlError) -> Answer {
         let patience = patience ?? self.patience
         do throws(ControlError) {
-            return try daemon.client.answer(
+            let answer = try daemon.client.answer(
                 to: request,
                 patience: patience == .zero ? nil : patience
             )
+            found.withLock { found in
+                if found.value?.number == daemon.number { found.value?.lastAnswer = .now }
+            }
+            return answer
         } catch {
             forget(daemon, after: error)
             throw error
@@ -219,11 +225,26 @@ public final class SessionClient: Sendable {
 
     private func current(needsSession: Bool) throws(ControlError) -> Found {
         try found.withLock { found throws(ControlError) in
+            forgetIfSilent(&found)
             if found.value == nil { try find(&found) }
             if needsSession, found.value?.hasSession != true { _ = try makeSession(&found) }
             guard let daemon = found.value else { throw .notRunning([]) }
             found.value?.isNew = false
             return daemon
+        }
+    }
+
+    /// Forgets a daemon that has not answered lately and does not at once: a process that stands still would have
+    /// each request wait for its patience.
+    private func forgetIfSilent(_ found: inout (value: Found?, number: Int)) {
+        guard let daemon = found.value,
+            daemon.lastAnswer + ControlClient.firstPatience < .now
+        else { return }
+        do throws(ControlError) {
+            _ = try daemon.client.answer(to: .status, patience: ControlClient.firstPatience)
+            found.value?.lastAnswer = .now
+        } catch {
+            found.value = nil
         }
     }
 

@@ -28,6 +28,8 @@ public final class SessionConnection: Sendable {
         var attachment = SessionAttachment()
         var events: ControlEvents?
         var isReceiving = false
+        /// Whether the receiver was called for the last time.
+        var hasReceived = false
         var acknowledgesNothing = false
         var whenOver: [@Sendable () -> Void] = []
         var waiters: [@Sendable (ControlError?) -> Void] = []
@@ -110,12 +112,13 @@ public final class SessionConnection: Sendable {
     /// Calls `body` once the process is attached, with `nil`, or with the reason why it is not, and cuts the
     /// delay before the next attempt short.
     public func whenSettled(_ body: @escaping @Sendable (ControlError?) -> Void) {
-        let isSettled = monitor.change { state in
-            guard state.attachment.hurry() else { return true }
+        let (isSettled, problem) = monitor.change { state -> (Bool, ControlError?) in
+            if state.hasReceived { return (true, .cancelled) }
+            guard state.attachment.hurry() else { return (true, nil) }
             state.waiters.append(body)
-            return false
+            return (false, nil)
         }
-        if isSettled { body(nil) }
+        if isSettled { body(problem) }
     }
 
     /// Takes in that everything was done for an event, which may be acknowledged.
@@ -151,7 +154,13 @@ public final class SessionConnection: Sendable {
                 state.attachment.isOver || state.attachment.mustTry ? true : nil
             }
         }
-        monitor.change { $0.isReceiving = false }
+        let waiters = monitor.change { state in
+            (state.isReceiving, state.hasReceived) = (false, true)
+            defer { state.waiters = [] }
+            return state.waiters
+        }
+        // It was ended between two attempts, or before the first.
+        for waiter in waiters { waiter(.cancelled) }
     }
 
     /// Attaches and takes events in until that is over; returns why.

@@ -62,6 +62,13 @@ final class SessionLink: Sendable {
         try client.answer(to: request)
     }
 
+    /// Runs `body` while no task is created, so that the number of each one that was is known.
+    func whileNothingIsTold<Value: Sendable>(
+        _ body: () throws(ControlError) -> Value
+    ) throws(ControlError) -> Value {
+        try telling.withLock { _ throws(ControlError) in try body() }
+    }
+
     /// Has `session` compare its tasks with the daemon's.
     func reconcile(_ session: URLSession) throws(ControlError) {
         if let first = client.firstStatus {

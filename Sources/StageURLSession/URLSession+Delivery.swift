@@ -44,13 +44,24 @@ extension URLSession {
     }
 
     private func task(numbered number: Int64) throws(ControlError) -> URLSessionTask? {
-        let (task, hasEnded) = state.withLock { ($0.byNumber[number], $0.ended.contains(number)) }
-        if hasEnded || task != nil { return task }
-        // Made by another member of the group; what the daemon does not know is nothing to tell of.
-        do throws(ControlError) {
-            return adopt(try link.ask(.task(number)))
-        } catch .refused(let refusal) where refusal.code == .notFound {
-            return nil
+        func known() -> (task: URLSessionTask?, hasEnded: Bool) {
+            state.withLock { ($0.byNumber[number], $0.ended.contains(number)) }
+        }
+        let first = known()
+        if first.hasEnded || first.task != nil { return first.task }
+        // An event may come before the answer to the request that made its task.
+        return try link.whileNothingIsTold { () throws(ControlError) in
+            let second = known()
+            if second.hasEnded || second.task != nil { return second.task }
+            // Made by another member of the group.
+            do throws(ControlError) {
+                return adopt(try link.ask(.task(number)))
+            } catch {
+                // What the daemon does not know, or cannot tell of, would be so the next time: the events
+                // behind it are not to wait for it.
+                guard error.mayPass else { return nil }
+                throw error
+            }
         }
     }
 
