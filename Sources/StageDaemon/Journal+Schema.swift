@@ -61,5 +61,7 @@ extension Journal {
             url TEXT NOT NULL,
             expires REAL NOT NULL
         ) WITHOUT ROWID;
+        CREATE INDEX remnant_part ON remnant (part);
+        CREATE INDEX task_part ON task (part) WHERE part <> 'task-' || id;
         """
 }

@@ -58,7 +58,7 @@ extension Journal {
                 arguments: [id]
             )
             try database.execute(sql: "DELETE FROM session WHERE id = ?", arguments: [id])
-            return Removed(tasks: rows.map { $0["id"] }, parts: rows.map { $0["part"] })
+            return try Removed(rows, database)
         }
     }
 
@@ -91,7 +91,7 @@ extension Journal {
                     arguments: [session, last]
                 )
             }
-            return Removed(tasks: tasks, parts: rows.map { $0["part"] })
+            return try Removed(rows, database)
         }
     }
 
@@ -164,7 +164,7 @@ extension Journal {
                 sql: "DELETE FROM event WHERE session = ? AND sequence <= ?",
                 arguments: [session, sequence]
             )
-            return Removed(tasks: rows.map { $0["id"] }, parts: rows.map { $0["part"] })
+            return try Removed(rows, database)
         }
     }
 }

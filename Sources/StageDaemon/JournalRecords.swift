@@ -159,6 +159,24 @@ struct Removed: Sendable {
     var parts: [String]
 }
 
+extension Removed {
+    /// Takes the rows of tasks that are deleted, without the files that a resume token keeps, or another task
+    /// goes on with.
+    init(_ rows: [Row], _ database: Database) throws {
+        let users = try database.cachedStatement(
+            sql: """
+                SELECT EXISTS (SELECT 1 FROM remnant WHERE part = ?1)
+                    OR EXISTS (SELECT 1 FROM task WHERE part = ?1 AND part <> 'task-' || id)
+                """
+        )
+        tasks = rows.map { $0["id"] }
+        parts = try rows.compactMap { row -> String? in
+            let part: String = row["part"]
+            return try Bool.fetchOne(users, arguments: [part]) == true ? nil : part
+        }
+    }
+}
+
 extension Row {
     /// The value that a column has as JSON; `nil` if it has none, or none that can be read.
     func json<Value: Decodable>(_ type: Value.Type, _ column: String) -> Value? {

@@ -128,6 +128,7 @@ struct URLSessionTests {
         #expect(other.error == nil)
         let heads = world.server.requests(for: "/stalls")
         #expect(heads.count == 2)
+        #expect(heads.last?["range"] != nil)
         try await world.end(session)
     }
 

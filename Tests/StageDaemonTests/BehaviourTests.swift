@@ -104,7 +104,8 @@ struct BehaviourTests {
         #expect(try await daemon.outcomes().map(\.kind) == [.completed])
     }
 
-    @Test func aTokenGoesOnWithWhatACancelledTaskReceived() async throws {
+    @Test(arguments: [false, true])
+    func aTokenGoesOnWithWhatACancelledTaskReceived(isAcknowledged: Bool) async throws {
         let body = content(3 << 20)
         let answer = Answer.content(body)
         server.answer("/a", with: answer.slowed(to: 1 << 20), answer)
@@ -117,6 +118,10 @@ struct BehaviourTests {
         let cancelled = try await daemon.outcomes()
         #expect(cancelled.map(\.gist) == ["1 cancelled of \(id)"])
         let token = try #require(cancelled[0].resumeToken)
+        if isAcknowledged {
+            let first = Acknowledgement(sequence: 1)
+            try await daemon.client.acknowledge(first, in: "s")
+        }
         let next = try await daemon.download(server.url("/a"), token: "two") {
             $0.resumeToken = token
         }
