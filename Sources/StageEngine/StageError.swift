@@ -61,6 +61,11 @@ public indirect enum ManifestRefusal: Error, Equatable, Sendable {
     case otherApplication(expected: ApplicationID, found: ApplicationID)
     /// Its application has a root of trust, and it was asked for without one.
     case unsigned
+    /// It came without a root of trust, and names a pack of another application in the same container,
+    /// which has one.
+    case unsignedPack(PackID, of: ApplicationID)
+    /// Its application is registered with another root of trust than it was asked for with.
+    case otherRoot(ApplicationID)
     /// It came over the network and names a local file as content.
     case localContent(url: String)
     /// It does not hold for the version of the application that is installed.
@@ -101,6 +106,11 @@ extension ManifestRefusal: CustomStringConvertible {
             "plain HTTP, and the registration carries no root of trust"
         case .unsigned:
             "its application has a root of trust, and it was asked for without one"
+        case .unsignedPack(let pack, let application):
+            "it comes without a root of trust, and its pack '\(pack)' is one of application "
+                + "'\(application)', which has a root and the same container"
+        case .otherRoot(let application):
+            "application '\(application)' is registered with another root of trust"
         case .wentBack(let accepted, let offered):
             "it went back from revision \(accepted) to revision \(offered)"
         case .otherApplication(let expected, let found):

@@ -23,6 +23,8 @@ public struct FileStatus: Equatable, Sendable {
     public var mode: UInt32
     /// The number of the file within its file system.
     public var inode: UInt64
+    /// The number of its file system.
+    public var device: UInt64
     /// The number of the user that the file belongs to.
     public var owner: UInt32
     /// The number of the group that the file belongs to.
@@ -48,6 +50,7 @@ public struct FileStatus: Equatable, Sendable {
         mode = status.st_mode & 0o7777
         inode = UInt64(status.st_ino)
         linkCount = UInt64(status.st_nlink)
+        device = UInt64(status.st_dev)
         owner = status.st_uid
         group = status.st_gid
         modified = Int64(status.st_mtim.tv_sec)
@@ -73,6 +76,13 @@ extension FileStatus {
     /// Whether this process may execute what is at `path`, links followed.
     public static func isExecutable(_ path: FilePath) -> Bool {
         unsafe path.withPlatformString { unsafe access($0, X_OK) } == 0
+    }
+
+    /// Looks at what is at a path, links followed; `nil` if the kernel refuses, with the reason in errno(3).
+    public init?(following path: FilePath) {
+        var status = stat()
+        guard unsafe path.withPlatformString({ unsafe stat($0, &status) }) == 0 else { return nil }
+        self.init(status)
     }
 
     /// Looks at an open file; `nil` if the kernel refuses, with the reason in errno(3).

@@ -114,6 +114,10 @@ public enum StagingAdvice: String, Codable, Sendable, CaseIterable {
     case distrustServer
     /// Name the registered application, or the file of its root metadata.
     case nameRoot
+    /// Have the pack named otherwise, or use another container.
+    case separatePacks
+    /// Leave the root to the application's registration.
+    case useRegisteredRoot
     /// Have the manifest served over https.
     case serveSecurely
     /// Correct the URL, or use another container.

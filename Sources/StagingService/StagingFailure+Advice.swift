@@ -100,6 +100,8 @@ extension StagingFailure {
         switch refusal {
         case .insecure: .serveSecurely
         case .unsigned: .nameRoot
+        case .unsignedPack: .separatePacks
+        case .otherRoot: .useRegisteredRoot
         case .localContent: .tellPublisherOfLocalFiles
         case .wentBack: .tellPublisherOfRevision
         case .otherApplication: .useOtherContainer

@@ -25,11 +25,16 @@ extension StagingService {
         }
         let asked = Mutex<String?>(nil)
         do throws(StageError) {
+            if let application = source.application { try target.checkRoot(of: application) }
+        } catch {
+            throw StagingFailure(error)
+        }
+        do throws(StageError) {
             let manifest = try await stager.manifest(from: source, stored: stored) { event in
                 if case .connecting(let url) = event { asked.withLock { $0 = url } }
                 report(.manifest(event))
             }
-            if source.trust == nil { try target.checkNeedsNoRoot(manifest.manifest) }
+            try checkRoot(of: manifest, from: source)
             return (manifest, nil)
         } catch {
             keepRoots(of: source, reader)
@@ -49,10 +54,22 @@ extension StagingService {
     ) throws(StagingFailure) -> AcceptedManifest {
         do throws(StageError) {
             let manifest = try AcceptedManifest(stored: stored, for: source, at: time)
-            if source.trust == nil { try target.checkNeedsNoRoot(manifest.manifest) }
+            try checkRoot(of: manifest, from: source)
             return manifest
         } catch {
             throw StagingFailure(error)
+        }
+    }
+
+    /// Refuses a manifest that is verified with no root, or another one, than its container demands.
+    private func checkRoot(
+        of manifest: AcceptedManifest,
+        from source: ManifestSource
+    ) throws(StageError) {
+        if source.trust == nil {
+            try target.checkNeedsNoRoot(manifest.manifest)
+        } else {
+            try target.checkRoot(of: manifest.manifest.application)
         }
     }
 

@@ -63,27 +63,107 @@ extension StagingTarget {
     }
 
     /// Refuses a manifest that came without signatures, if its application is registered with a root for the
-    /// same container, or the container has a manifest of it that was accepted for its signatures.
+    /// same container, or the container has a manifest of it that was accepted for its signatures; or if it
+    /// names a pack that such a manifest of another application names.
     ///
-    /// A registration alone may say that signatures are needed no more.
+    /// A registration alone may say that signatures of its own application are needed no more.
     func checkNeedsNoRoot(_ manifest: Manifest) throws(StageError) {
-        guard registration == nil else { return }
+        guard let path = try? container(for: manifest) else { return }
+        let refusal: ManifestRefusal?
+        do throws(ContainerError) {
+            refusal = try reasonForRoot(manifest, in: path)
+        } catch {
+            throw .container(error)
+        }
+        guard let refusal else { return }
+        throw .manifestRefused(url: firstURL(of: manifest.application), refusal)
+    }
+
+    private func reasonForRoot(
+        _ manifest: Manifest,
+        in path: FilePath
+    ) throws(ContainerError) -> ManifestRefusal? {
         let application = manifest.application
-        let path: FilePath? = try? container(for: manifest)
-        var needsRoot = false
-        if let registered = registration(of: application), case .root = registered.trust {
-            needsRoot = container(of: registered.group) == path
+        let reader = try ContainerReader.open(path)
+        if registration == nil, try needsRoot(application, in: path, reader) { return .unsigned }
+        guard let reader else { return nil }
+        for other in try reader.applications() where other != application {
+            // A manifest that cannot be read names no packs.
+            guard try needsRoot(other, in: path, reader),
+                let record = try reader.storedManifest(for: other),
+                let signed = try? Manifest(json: Array(record.text.utf8)),
+                let pack = manifest.packs.first(where: { signed[$0.id] != nil })
+            else { continue }
+            return .unsignedPack(pack.id, of: other)
         }
-        if let path, !needsRoot {
-            do throws(ContainerError) {
-                needsRoot =
-                    try ContainerReader.open(path)?.hasTrust(for: application) ?? false
-            } catch {
-                throw .container(error)
-            }
+        return nil
+    }
+
+    /// Whether an application's manifests in a container are those that its root stands for.
+    private func needsRoot(
+        _ application: ApplicationID,
+        in path: FilePath,
+        _ reader: ContainerReader?
+    ) throws(ContainerError) -> Bool {
+        if registeredRoot(of: application, for: path) != nil { return true }
+        return try reader?.hasTrust(for: application) ?? false
+    }
+
+    /// The file of the root that an application is registered with for a container.
+    private func registeredRoot(of application: ApplicationID, for path: FilePath) -> FilePath? {
+        guard let registered = registration(of: application),
+            case .root(let root) = registered.trust,
+            container(of: registered.group).isSamePlace(as: path)
+        else { return nil }
+        return FilePath(root)
+    }
+
+    /// Refuses the target's own root for an application that is registered with another one for the same
+    /// container.
+    func checkRoot(of application: ApplicationID) throws(StageError) {
+        guard registration == nil, let root, let path = container(of: application),
+            let registered = registeredRoot(of: application, for: path)
+        else { return }
+        let limit = Int(TrustLimits().rootLength.rawValue)
+        let files = [root, registered].map { path in
+            try? File.open(readingRegular: path).readAll(limit: limit)
         }
-        guard !needsRoot else {
-            throw .manifestRefused(url: manifests.first ?? application.text, .unsigned)
+        guard files[0] != files[1] else { return }
+        throw .manifestRefused(url: firstURL(of: application), .otherRoot(application))
+    }
+
+    /// The container of an application that no registration is meant of.
+    func container(of application: ApplicationID) -> FilePath? {
+        knownContainer ?? (try? ApplicationGroupID(application.text)).map { container(of: $0) }
+    }
+
+    private func firstURL(of application: ApplicationID) -> String {
+        registration?.manifestURLs.first ?? manifests.first ?? application.text
+    }
+}
+
+extension FilePath {
+    /// Whether two paths lead to one directory, or to one that is not there yet.
+    ///
+    /// Links and bind mounts give a directory other paths, but neither device nor number.
+    fileprivate func isSamePlace(as other: FilePath) -> Bool {
+        guard let (left, leftRest) = existing, let (right, rightRest) = other.existing else {
+            return self == other
+        }
+        return left.device == right.device && left.inode == right.inode && leftRest == rightRest
+    }
+
+    /// The longest part of the path that exists, and the names that are missing.
+    private var existing: (FileStatus, [Component])? {
+        var path = lexicallyNormalized()
+        if FileStatus(following: self) != nil { path = self }
+        var missing: [Component] = []
+        while true {
+            if let status = FileStatus(following: path) { return (status, missing) }
+            guard path != ".", let last = path.lastComponent else { return nil }
+            missing.insert(last, at: 0)
+            path.removeLastComponent()
+            if path.isEmpty { path = "." }
         }
     }
 }

@@ -71,6 +71,8 @@ extension StagingAdvice {
         case .distrustServer:
             "tell the publisher: the server does not have what was signed. What is staged stays in use"
         case .nameRoot: "pass --app ID, or --root FILE"
+        case .separatePacks: "give the pack another id, or use another group or container"
+        case .useRegisteredRoot: "pass --app ID without --root"
         case .serveSecurely: "serve the manifest over https"
         case .useOtherContainer: "check the URL, or use another container"
         case .tellPublisherOfLocalFiles:

@@ -1,0 +1,128 @@
+import StageContainer
+import StageModel
+import StageSystem
+import StageTesting
+import StageTrust
+import SystemPackage
+import Testing
+
+/// Signed manifests in a container that other manifests come to, too.
+@Suite(.server, .directory)
+struct SharedContainerTrustTests {
+    /// A world in which version 1 is staged, and the server has an unsigned manifest of another application.
+    private func staged(
+        _ packs: SamplePack...,
+        of application: String = "net.example"
+    ) async throws -> SignedWorld {
+        var world = try await SignedWorld()
+        try world.publish(try .small(.aurora))
+        try await world.succeed()
+        let text = String(decoding: try world.world.manifest(of: packs), as: UTF8.self)
+        let other = text.replacing("net.example.wallpaper", with: application)
+        world.server.answer("/other/manifest.json", with: .content(Array(other.utf8)))
+        for pack in packs {
+            world.server.answer("/other" + pack.path, with: .content(pack.archive))
+        }
+        return world
+    }
+
+    private func fetch(
+        _ pack: String,
+        into container: FilePath? = nil,
+        _ world: SignedWorld
+    ) async throws -> Program.Ending {
+        let words = container.map { ["--container", $0.string] } ?? []
+        return try await world.world.program.run(
+            ["fetch", pack, "--attempts", "1"] + words
+                + ["--manifest", world.server.url("/other/manifest.json")]
+        )
+    }
+
+    @Test func anotherApplicationTakesNoPackOver() async throws {
+        let world = try await staged(try .small(.aurora, version: 99))
+        let ending = try await fetch("aurora", world)
+        #expect(ending.status == 12, "\(ending)")
+        #expect(
+            ending.error.contains("its pack 'aurora' is one of application 'net.example.wallpaper'")
+        )
+        #expect(ending.error.contains("hint: give the pack another id"))
+        #expect(try world.installed.staged() == ["aurora": 1])
+    }
+
+    @Test func aRegisteredApplicationTakesNoPackOver() async throws {
+        var world = try await staged(
+            try .small(.aurora, version: 99),
+            of: "net.example.other"
+        )
+        world.installed.registration.application = try ApplicationID("net.example.other")
+        world.installed.registration.trust = .transport
+        world.installed.registration.manifestURLs = [world.server.url("/other/manifest.json")]
+        try world.installed.install()
+        let ending = try await world.installed.run(
+            "prefetch",
+            "--app",
+            "net.example.other",
+            "--attempts",
+            "1"
+        )
+        #expect(ending.status == 12, "\(ending)")
+        #expect(try world.installed.staged() == ["aurora": 1])
+    }
+
+    @Test func packsOfOtherNamesAreStaged() async throws {
+        let world = try await staged(try .small(try PackID("dunes")))
+        let ending = try await fetch("dunes", world)
+        #expect(ending.status == 0, "\(ending)")
+        #expect(try world.installed.staged() == ["aurora": 1, "dunes": 1])
+        try await world.succeed()
+    }
+
+    /// Before anything is staged the registration alone says what the container is for.
+    @Test func anotherPathToTheContainerIsNoWayAroundTheRoot() async throws {
+        let world = try await SignedWorld()
+        let group = world.installed.container
+        let alias = world.world.directory.path.appending("alias")
+        try Directory.make(group.removingLastComponent())
+            .removeTree(try #require(group.lastComponent))
+        try world.world.directory.createLink(
+            "alias",
+            to: group.removingLastComponent().string
+        )
+        let manifest = try world.world.manifest(of: [try .small(.aurora, version: 9)])
+        world.server.answer("/other/manifest.json", with: .content(manifest))
+        let ending = try await fetch("aurora", into: alias.appending("net.example"), world)
+        #expect(ending.status == 12, "\(ending)")
+        #expect(try world.installed.staged() == [:])
+    }
+
+    @Test func aRootOfOthersIsNotTakenForTheRegisteredOne() async throws {
+        var world = try await SignedWorld()
+        try world.publish(try .small(.aurora))
+        try await world.succeed()
+        let good = world.repository
+        world.repository = try TestRepository(expiry: SignedWorld.now + .days(30))
+        world.folder = "/hostile"
+        try world.repository.publish([.root])
+        let packs = [try SamplePack.small(.aurora, version: 9)]
+        try world.sign(packs)
+        world.serve(packs)
+        let directory = world.world.directory
+        try directory.write(world.repository.firstRoot, to: "other.root", durably: false)
+        try directory.write(good.firstRoot, to: "same.root", durably: false)
+        func fetch(_ root: String, from folder: String) async throws -> Program.Ending {
+            try await world.world.program.run([
+                "fetch", "aurora", "--attempts", "1", "--container",
+                world.installed.container.string, "--root", directory.path.appending(root).string,
+                "--manifest", world.server.url("\(folder)/manifest.json"),
+            ])
+        }
+        let refused = try await fetch("other.root", from: "/hostile")
+        #expect(refused.status == 12, "\(refused)")
+        #expect(refused.error.contains("hint: pass --app ID without --root"), "\(refused)")
+        #expect(try world.installed.staged() == ["aurora": 1])
+        #expect(!FileStatus.exists(world.metadata.appending("root")))
+        let same = try await fetch("same.root", from: "/signed")
+        #expect(same.status == 0, "\(same)")
+        try await world.succeed()
+    }
+}
