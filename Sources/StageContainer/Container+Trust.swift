@@ -92,25 +92,31 @@ extension Container {
     ///
     /// Each file is replaced in one step, and is on disk before the next one; the manifest comes last. A
     /// crash in between leaves metadata that does not belong together, which counts as missing: the
-    /// server is asked anew then. Of two processes the last one's metadata stays, as a whole.
+    /// server is asked anew then. Of two processes the metadata stays as a whole that is newer.
     ///
     /// - Parameters:
     ///   - trust: The metadata.
     ///   - manifest: The manifest that was verified with it; `nil` leaves the stored one.
     ///   - application: The application.
+    ///   - isNewer: Says, while others wait, whether what is stored is newer. It stays then, with its manifest;
+    ///     root metadata that it lacks is added.
+    /// - Returns: What is stored instead; `nil` where the metadata was stored.
     /// - Throws: ``ContainerError/file(_:)`` if it cannot be written; what was stored before stays then, or
     ///   counts as missing.
-    public func store(
+    @discardableResult public func store(
         _ trust: StoredTrust,
         and manifest: StoredManifest? = nil,
-        for application: ApplicationID
-    ) throws(ContainerError) {
+        for application: ApplicationID,
+        unless isNewer: (StoredTrust) -> Bool = { _ in false }
+    ) throws(ContainerError) -> StoredTrust? {
         let lock: FileLock
         do throws(FileError) {
             lock = try waitForLock(Self.trustLock, .exclusive)
         } catch {
             throw .file(error)
         }
+        var stored = try reader.storedTrust(for: application)
+        let isKept = isNewer(stored)
         let directory = try ContainerError.wrapping { () throws(FileError) in
             let name = ContainerLayout.trust(of: application)
             for path in [FilePath(ContainerLayout.trust), name] {
@@ -121,8 +127,12 @@ extension Container {
             }
             let directory = try root.makeDirectory(name, exactly: .directory)
             try directory.storeRoots(trust.roots)
-            try directory.store(trust.files)
+            if !isKept { try directory.store(trust.files) }
             return directory
+        }
+        guard !isKept else {
+            stored.roots.merge(trust.roots) { _, new in new }
+            return stored
         }
         if let record = trust.record {
             try JSONRecord.write(
@@ -135,6 +145,7 @@ extension Container {
         }
         if let manifest { try store(manifest, for: application) }
         _ = consume lock
+        return nil
     }
 
     /// Forgets the metadata of an application that is not, or not any more, registered with a root.

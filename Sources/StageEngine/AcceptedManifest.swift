@@ -54,8 +54,8 @@ public struct AcceptedManifest: Equatable, Sendable {
     ///   - time: The time that the metadata must not have expired at, in seconds since 1970; `nil` without
     ///     regard to expiry, where nothing is fetched.
     /// - Throws: ``StageError/manifestInvalid(url:_:)``; ``StageError/manifestRefused(url:_:)`` if it is
-    ///   not what the source must give; ``StageError/untrusted(url:_:)`` if the stored metadata does not
-    ///   name it.
+    ///   not what the source must give; ``StageError/storedUntrusted(url:_:)`` if the stored metadata does
+    ///   not name it; ``StageError/untrusted(url:_:)`` if that has expired.
     public init(
         stored record: StoredManifest,
         for source: ManifestSource,

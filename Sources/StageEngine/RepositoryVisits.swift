@@ -36,6 +36,7 @@ final class RepositoryVisits {
         let time = MetadataTime(secondsSince1970: stager.options.now())
         // A stored manifest that the stored metadata does not name is asked for anew.
         let before = stored.flatMap { try? AcceptedManifest(stored: $0, for: source) }
+        let metadataBefore = trust.stored
         var mirrors = source.urls
         for isTriedOnce in mirrors.count > 1 ? [true, false] : [false] {
             var unavailable: [String] = []
@@ -48,6 +49,7 @@ final class RepositoryVisits {
                     time: time
                 )
                 visit.isTriedOnce = isTriedOnce
+                visit.metadataBefore = metadataBefore
                 visit.report = report
                 do throws(StageError) {
                     return try await visit.manifest(for: source, before: before)
@@ -95,6 +97,8 @@ private final class RepositoryVisit {
     private var entityTag: String?
     /// Whether the stored timestamp is one that the root's keys have signed.
     private var holdsValidTimestamp = false
+    /// What was stored before any repository was visited.
+    var metadataBefore = StoredTrust()
     var isTriedOnce = false
     var report: @Sendable (StagingEvent) -> Void = { _ in }
 
@@ -139,10 +143,22 @@ private final class RepositoryVisit {
         }
         guard let target else { preconditionFailure("a search ends with a target or an error") }
         let accepted = try await manifest(target, before)
-        try accepted.check(source, after: before)
+        trust.name(accepted.manifest.application)
+        try accepted.check(source, after: before.flatMap { isStillSigned($0, source) ? $0 : nil })
         noteRefresh()
         trust.replace(state)
         return accepted
+    }
+
+    /// Whether a manifest from before is one that the keys of the last root have signed.
+    ///
+    /// Keys that are no longer trusted may have signed any revision: it is forgotten with their metadata
+    /// (The Update Framework, 5.3.11).
+    private func isStillSigned(_ before: AcceptedManifest, _ source: ManifestSource) -> Bool {
+        var metadata = metadataBefore
+        metadata.roots = state.roots
+        let ledger = TrustLedger(root: trust.shipped, stored: metadata)
+        return (try? ledger.verify(before.record, from: source.urls, at: nil)) != nil
     }
 
     private func trusting<Value>(

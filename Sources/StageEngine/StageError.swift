@@ -23,6 +23,10 @@ public indirect enum StageError: Error, Equatable, Sendable {
     /// application is registered with have signed, or has expired.
     case untrusted(url: String, TrustError)
 
+    /// What a container has stored of a manifest and of the signed metadata that names it does not belong
+    /// together: another program has changed it, or a run ended halfway.
+    case storedUntrusted(url: String, TrustError)
+
     /// The manifest has no such pack.
     case unknownPack(PackID)
 
@@ -135,6 +139,8 @@ extension StageError: CustomStringConvertible {
             "the manifest at '\(url.forDisplay())' is refused: \(refusal)"
         case .untrusted(let url, let error):
             "the manifest at '\(url.forDisplay())' is not trusted: \(error)"
+        case .storedUntrusted(let url, let error):
+            "the stored manifest of '\(url.forDisplay())' is damaged: \(error)"
         case .unknownPack(let id):
             "the manifest has no pack '\(id)'"
         case .noSpace(let needed, let available):

@@ -1,5 +1,5 @@
 public import StageContainer
-import StageModel
+public import StageModel
 import StageTransfer
 public import StageTrust
 import Synchronization
@@ -14,19 +14,52 @@ public final class TrustLedger: Sendable {
     /// The root metadata that the application is registered with.
     let shipped: [UInt8]
     private let state: Mutex<StoredTrust>
+    private let named: Mutex<ApplicationID?>
 
     /// Creates the ledger of an application.
     ///
     /// - Parameters:
     ///   - root: The file of the root metadata that the application is registered with.
     ///   - stored: What a container has stored.
-    public init(root: [UInt8], stored: StoredTrust = StoredTrust()) {
+    ///   - application: The application; `nil` where only the manifest says which it is.
+    public init(
+        root: [UInt8],
+        stored: StoredTrust = StoredTrust(),
+        application: ApplicationID? = nil
+    ) {
+        named = Mutex(application)
         shipped = root
         state = Mutex(stored)
     }
 
     /// The metadata to store.
     public var stored: StoredTrust { state.withLock { $0 } }
+
+    /// The application; `nil` until a verified manifest says which it is.
+    public var application: ApplicationID? { named.withLock { $0 } }
+
+    func name(_ application: ApplicationID) { named.withLock { $0 = application } }
+
+    /// Takes what a container has stored in the place of what a refresh has verified.
+    public func adopt(_ stored: StoredTrust) { replace(stored) }
+
+    /// Whether a container has stored later metadata than this, which the same root verifies.
+    ///
+    /// Metadata that keys have signed which are no longer trusted is not later, whatever its version.
+    public func isOlder(than other: StoredTrust) -> Bool {
+        let own = stored
+        var all = own
+        all.roots.merge(other.roots) { left, _ in left }
+        guard let root = try? all.chain(from: shipped).bytes,
+            let later = try? TrustedMetadata(stored: other.metadata(under: root))
+        else { return false }
+        guard let metadata = try? TrustedMetadata(stored: own.metadata(under: root)) else {
+            return true
+        }
+        return later.timestamp.version > metadata.timestamp.version
+            || later.snapshot.version > metadata.snapshot.version
+            || later.targets.version > metadata.targets.version
+    }
 
     func replace(_ stored: StoredTrust) { state.withLock { $0 = stored } }
 
@@ -108,7 +141,15 @@ extension TrustLedger {
     }
 
     /// Verifies that the stored metadata names a stored manifest.
-    func verify(
+    ///
+    /// - Parameters:
+    ///   - record: The stored manifest.
+    ///   - urls: The URLs that the manifest is asked for at, whose file names are those of the target.
+    ///   - time: The time that the metadata must not have expired at, in seconds since 1970; `nil` without
+    ///     regard to expiry.
+    /// - Throws: ``StageError/untrusted(url:_:)`` if the metadata has expired, else
+    ///   ``StageError/storedUntrusted(url:_:)``.
+    public func verify(
         _ record: StoredManifest,
         from urls: [String],
         at time: Int64?
@@ -116,7 +157,8 @@ extension TrustLedger {
         do throws(TrustError) {
             try verify(record, from: urls, at: time.map(MetadataTime.init(secondsSince1970:)))
         } catch {
-            throw .untrusted(url: record.url, error)
+            if case .expired = error { throw .untrusted(url: record.url, error) }
+            throw .storedUntrusted(url: record.url, error)
         }
     }
 

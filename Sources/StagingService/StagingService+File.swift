@@ -19,9 +19,9 @@ extension StagingService {
             (stager) async throws(StagingFailure) in
             var results: [StagingResult] = []
             for source in sources {
-                let (manifest, problem) = try await self.manifest(source, reader, stager)
-                let path = try target.container(for: manifest.manifest)
-                _ = try openContainer(path, storing: manifest, and: source.trust)
+                let (offered, problem) = try await self.manifest(source, reader, stager)
+                let path = try target.container(for: offered.manifest)
+                let (_, manifest) = try openContainer(path, storing: offered, from: source)
                 var result = StagingResult(
                     container: path,
                     manifest: manifest.manifest,
@@ -56,13 +56,13 @@ extension StagingService {
         return try await withStager(request.options, logger: logger) {
             (stager) async throws(StagingFailure) in
             for source in sources {
-                let (manifest, _) = try await self.manifest(source, reader, stager)
-                guard manifest.manifest[id] != nil else { continue }
+                let (offered, _) = try await self.manifest(source, reader, stager)
+                guard offered.manifest[id] != nil else { continue }
                 guard !request.isOffline else { throw .offline("file '\(path)' is not here") }
-                let container = try openContainer(
-                    try target.container(for: manifest.manifest),
-                    storing: manifest,
-                    and: source.trust
+                let (container, manifest) = try openContainer(
+                    try target.container(for: offered.manifest),
+                    storing: offered,
+                    from: source
                 )
                 do throws(StageError) {
                     return try await stager.fetchFile(

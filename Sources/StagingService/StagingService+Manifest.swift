@@ -47,7 +47,8 @@ extension StagingService {
         }
     }
 
-    private func accepted(
+    /// A stored manifest, if it is what the source gives.
+    func accepted(
         _ stored: StoredManifest,
         for source: ManifestSource,
         at time: Int64?
@@ -75,14 +76,17 @@ extension StagingService {
 
     /// Keeps the root metadata of a refresh that had no manifest in the end: keys that were revoked stay so.
     private func keepRoots(of source: ManifestSource, _ reader: ContainerReader?) {
-        guard let trust = source.trust, !request.isDryRun, let path = target.knownContainer,
-            let application = source.application
+        guard let trust = source.trust, !request.isDryRun,
+            let application = source.application ?? trust.application,
+            let path = target.container(of: application),
+            // The roots of other keys are none of the application's.
+            (try? target.checkRoot(of: application)) != nil
         else { return }
         do throws(ContainerError) {
             guard try reader?.storedTrust(for: application) != trust.stored,
                 !trust.stored.roots.isEmpty, let container = try Container.open(path)
             else { return }
-            try container.store(trust.stored, for: application)
+            try container.store(trust.stored, for: application, unless: trust.isOlder)
         } catch {
             // The next refresh asks for it again.
             logger.warning(

@@ -118,11 +118,11 @@ public struct StagingService: Sendable {
         _ stager: Stager,
         _ restrictions: Registration.Restrictions?
     ) async throws(StagingFailure) -> StagingResult {
-        let (manifest, problem) = try await recordedManifest(source, reader, stager)
-        let path = try target.container(for: manifest.manifest)
-        let container =
-            request.isDryRun
-            ? nil : try openContainer(path, storing: manifest, and: source.trust)
+        let (offered, problem) = try await recordedManifest(source, reader, stager)
+        let path = try target.container(for: offered.manifest)
+        let opened =
+            request.isDryRun ? nil : try openContainer(path, storing: offered, from: source)
+        let (container, manifest) = (opened?.container, opened?.manifest ?? offered)
         var planner = try planner(manifest, container, path, restrictions)
         if request.isDryRun { planner.assume(request.assumptions) }
         let selection = selection(planner)
@@ -197,27 +197,40 @@ public struct StagingService: Sendable {
 
     /// Opens the container, makes it where it is missing, and keeps the manifest in it, with the metadata
     /// that it was verified with.
+    ///
+    /// - Returns: The container, and the manifest that holds: a newer one where another process has stored
+    ///   that with its metadata.
     func openContainer(
         _ path: FilePath,
         storing manifest: AcceptedManifest,
-        and trust: TrustLedger?
-    ) throws(StagingFailure) -> Container {
+        from source: ManifestSource
+    ) throws(StagingFailure) -> (container: Container, manifest: AcceptedManifest) {
         let application = manifest.manifest.application
         let container: Container
         let before: StoredManifest?
         do throws(ContainerError) {
             container = try Container.make(path)
-            if let trust {
-                let record = manifest.isUnchanged ? nil : manifest.record
-                try container.store(trust.stored, and: record, for: application)
-                return container
+            if let trust = source.trust {
+                let newer = try container.store(
+                    trust.stored,
+                    and: manifest.isUnchanged ? nil : manifest.record,
+                    for: application,
+                    unless: trust.isOlder
+                )
+                guard let newer else { return (container, manifest) }
+                trust.adopt(newer)
+            } else {
+                try container.removeTrust(of: application)
             }
-            try container.removeTrust(of: application)
             before = try container.storedManifest(for: application)
         } catch {
             throw StagingFailure(error)
         }
-        guard !manifest.isUnchanged else { return container }
+        guard source.trust == nil else {
+            // Another process was faster, and has a newer one.
+            return (container, try accepted(before ?? manifest.record, for: source, at: nil))
+        }
+        guard !manifest.isUnchanged else { return (container, manifest) }
         do throws(StageError) {
             try manifest.checkRevision(after: before)
         } catch {
@@ -228,7 +241,7 @@ public struct StagingService: Sendable {
         } catch {
             throw StagingFailure(error)
         }
-        return container
+        return (container, manifest)
     }
 
     /// The planner for what is staged now; a dry run has no container, and makes nothing.

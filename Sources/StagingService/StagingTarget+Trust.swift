@@ -199,6 +199,6 @@ extension TrustLedger {
                 throw StagingFailure(error)
             }
         }
-        return TrustLedger(root: bytes, stored: trust)
+        return TrustLedger(root: bytes, stored: trust, application: application)
     }
 }

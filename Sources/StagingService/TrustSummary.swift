@@ -41,7 +41,13 @@ extension TrustSummary {
     /// The digits of a key's id that are shown.
     private static let shownDigits = 8
 
-    init(_ application: ApplicationID, _ trust: TrustLedger, now: Int64) {
+    init(
+        _ application: ApplicationID,
+        _ trust: TrustLedger,
+        _ manifest: StoredManifest?,
+        from urls: [String],
+        now: Int64
+    ) {
         self.application = application
         let stored = trust.stored
         verified = stored.record.map { Date(timeIntervalSince1970: Double($0.verifiedAt)) }
@@ -59,6 +65,13 @@ extension TrustSummary {
             add(.targets, (targets.version, targets.expiry), root, stored.record, now)
         } catch {
             problem = error.description
+        }
+        if problem == nil, !stored.files.isEmpty, let manifest {
+            do throws(StageError) {
+                try trust.verify(manifest, from: urls, at: nil)
+            } catch {
+                problem = error.description
+            }
         }
         let first = roles.map(\.expires).min()
         if let first, Int64(first.timeIntervalSince1970) <= now { staleSince = first }
@@ -100,14 +113,24 @@ extension StagingTarget {
         var summaries: [TrustSummary] = []
         if let registration {
             if let trust = try registration.ledger(reader) {
-                summaries.append(TrustSummary(registration.application, trust, now: now))
+                summaries.append(
+                    TrustSummary(
+                        registration.application,
+                        trust,
+                        try stored(reader).first,
+                        from: registration.manifestURLs,
+                        now: now
+                    )
+                )
             }
             return summaries
         }
         for record in try stored(reader) {
             let source = try source(of: record, reader)
             guard let trust = source.trust, let application = source.application else { continue }
-            summaries.append(TrustSummary(application, trust, now: now))
+            summaries.append(
+                TrustSummary(application, trust, record, from: source.urls, now: now)
+            )
         }
         return summaries
     }

@@ -125,4 +125,33 @@ struct SharedContainerTrustTests {
         #expect(same.status == 0, "\(same)")
         try await world.succeed()
     }
+
+    /// A run that knew nothing of the container before does not take it back behind another's.
+    @Test func theSlowerOfTwoClientsTakesNothingBack() async throws {
+        var world = try await SignedWorld()
+        try world.publish(try .small(.aurora))
+        let old = try #require(world.repository.files["timestamp.json"])
+        try world.publish(try .small(.aurora, version: 2))
+        let new = try #require(world.repository.files["timestamp.json"])
+        let directory = world.world.directory
+        try directory.write(world.repository.firstRoot, to: "a.root", durably: false)
+        let arguments = [
+            "fetch", "aurora", "--attempts", "1", "--root",
+            directory.path.appending("a.root").string,
+            "--manifest", world.server.url("/signed/manifest.json"),
+        ]
+        let first = try await world.world.program.run(arguments)
+        #expect(first.status == 0, "\(first)")
+        // Without '--container' the container is known only when the manifest is there.
+        world.server.answer("/signed/metadata/timestamp.json", with: .content(old))
+        let second = try await world.world.program.run(arguments)
+        #expect(second.status == 0, "\(second)")
+        let container = world.installed.container.removingLastComponent()
+            .appending("net.example.wallpaper")
+        let reader = try #require(try ContainerReader.open(container))
+        let application = world.installed.registration.application
+        #expect(try reader.storedTrust(for: application).files["timestamp.json"] == new)
+        #expect(try reader.record(of: .aurora)?.version == 2)
+        #expect(try reader.storedManifest(for: application)?.text.contains("aurora-2") == true)
+    }
 }

@@ -69,6 +69,26 @@ struct TrustAttackTests {
         #expect(try world.installed.staged() == ["aurora": 2])
     }
 
+    /// Whoever has all keys but the root's signs a revision that no publisher reaches.
+    @Test func fastForwardOfTheRevisionIsRecoveredFromByNewKeys() async throws {
+        var world = try await staged()
+        world.installed.world.revision = 900_000
+        try world.publish(try .small(.aurora, version: 9))
+        try await world.succeed()
+        world.repository.timestamp.keys = [try SigningKey()]
+        world.repository.snapshot.keys = [try SigningKey()]
+        world.repository.targets["targets"]?.keys = [try SigningKey()]
+        try world.repository.publish([.root])
+        world.installed.world.revision = 3
+        try world.publish(try .small(.aurora, version: 10))
+        try await world.succeed()
+        #expect(try world.installed.staged() == ["aurora": 10])
+        world.installed.world.revision = 2
+        try world.publish(try .small(.aurora, version: 11))
+        let ending = try await world.run("prefetch", "--attempts", "1")
+        #expect(ending.status == 12, "\(ending)")
+    }
+
     @Test func indefiniteFreezeEndsWithExpiry() async throws {
         var world = try await staged()
         world.repository.timestamp.expiry = SignedWorld.now - .days(1)
@@ -262,6 +282,29 @@ struct StoredTrustTests {
         #expect(try world.installed.staged() == ["aurora": 1])
         let text = try container.storedManifest(for: application)?.text
         #expect(text?.contains("\"version\" : 9") == false)
+    }
+
+    /// A stored manifest that the metadata does not name is said to be damaged, not the publisher's fault.
+    @Test func aStoredManifestThatWasChangedIsNamed() async throws {
+        let world = try await staged()
+        let application = world.installed.registration.application
+        let container = try #require(try Container.open(world.installed.container))
+        var record = try #require(try container.storedManifest(for: application))
+        record.text += " "
+        try container.store(record, for: application)
+        let offline = try await world.run("plan", "--offline")
+        #expect(offline.status == 17, "\(offline)")
+        #expect(offline.error.contains("the stored manifest of 'http://"), "\(offline)")
+        #expect(offline.error.contains("hint: run again with the network"), "\(offline)")
+        let status = try await world.run("status").output
+        #expect(status.contains("; not trusted: the stored manifest of 'http://"), "\(status)")
+        let doctor = try await world.run("doctor")
+        #expect(doctor.status == 3)
+        #expect(
+            doctor.output.contains("problem: trust of net.example.wallpaper: the stored manifest")
+        )
+        try await world.succeed()
+        #expect(try await world.run("doctor").status == 0)
     }
 
     /// Without a server the manifest that was verified last holds, and its age is said.

@@ -70,6 +70,8 @@ extension StagingAdvice {
                 + "metadata. What is staged stays in use"
         case .distrustServer:
             "tell the publisher: the server does not have what was signed. What is staged stays in use"
+        case .fetchManifestAnew:
+            "run again with the network, which replaces the stored manifest. What is staged stays in use"
         case .nameRoot: "pass --app ID, or --root FILE"
         case .separatePacks: "give the pack another id, or use another group or container"
         case .useRegisteredRoot: "pass --app ID without --root"
