@@ -1,5 +1,6 @@
 import StageDigest
 import StageModel
+import StageSystem
 public import StageTrust
 import SystemPackage
 
@@ -30,6 +31,22 @@ public struct RepositoryInspection: Equatable, Sendable {
 }
 
 extension RepositoryFiles {
+    /// The copy of the manifest that the published targets metadata names, or `nil` if there is none.
+    ///
+    /// - Throws: ``SigningError`` if a file cannot be read.
+    public func publishedManifest() throws(SigningError) -> [UInt8]? {
+        guard let document = try latestRoot() else { return nil }
+        let plan = RepositoryPlan(root: try RootDocument(document, path: metadataPath))
+        try plan.read(self)
+        let entry = plan.current[.targets]?.signed["targets"]?[manifestName.string]
+        guard let digest = entry?["hashes"]?["sha256"]?.string,
+            let name = FilePath.Component("\(digest).\(manifestName.string)")
+        else { return nil }
+        return try SigningError.wrapping { () throws(FileError) in
+            try directory.bytes(of: FilePath(name), limit: ManifestLimits.byteCount)
+        }
+    }
+
     /// Inspects the published metadata, or returns `nil` if there is none.
     ///
     /// - Throws: ``SigningError`` if a file cannot be read.

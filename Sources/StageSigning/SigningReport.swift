@@ -14,6 +14,8 @@ public struct SigningReport: Encodable, Equatable {
         public var isNew: Bool
         /// Whether less than a third of the period remains.
         public var isClose: Bool
+        /// Whether clients refuse the version because its time is over.
+        public var isExpired: Bool
     }
 
     /// Metadata that does not have enough signatures yet, or that waits for other roles.
@@ -36,6 +38,8 @@ public struct SigningReport: Encodable, Equatable {
     public var roles: [Role] = []
     /// The drafts.
     public var drafts: [Draft] = []
+    /// Whether a key added a signature, to published metadata or a draft.
+    public var hasSigned = false
 
     /// Whether the command published anything.
     public var isChanged: Bool { roles.contains(where: \.isNew) }

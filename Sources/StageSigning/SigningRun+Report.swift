@@ -7,6 +7,7 @@ extension SigningRun {
         published before: RootDocument?
     ) throws(SigningError) -> SigningReport {
         var report = SigningReport()
+        report.hasSigned = hasSigned
         let published = plan?.root ?? before
         if let published {
             let now = RepositoryPlan(root: published)
@@ -21,7 +22,8 @@ extension SigningRun {
                         version: document.version,
                         expires: document.expiry.description,
                         isNew: plan?.new.contains(role) ?? false,
-                        isClose: periods.isClose(role, expiry: document.expiry, at: time)
+                        isClose: periods.isClose(role, expiry: document.expiry, at: time),
+                        isExpired: document.expiry <= time
                     )
                 )
             }
@@ -32,22 +34,32 @@ extension SigningRun {
         for role in SigningRole.allCases {
             guard let document = try files.draft(role) ?? unsigned[role]
             else { continue }
-            let roots = role == .root ? [published, next] : [next ?? published]
-            report.drafts.append(draft(role, document, under: roots.compactMap(\.self)))
+            let roots = [published, next].compactMap(\.self)
+            var deciding = roots
+            if role != .root, let next {
+                let isNext = Self.isComplete(next, after: published)
+                deciding = [isNext ? next : published ?? next]
+            }
+            report.drafts.append(draft(role, document, under: roots, deciding: deciding))
         }
         return report
     }
 
+    /// Describes a draft: who signed it by any of the roots, and who is missing by the deciding ones.
     private func draft(
         _ role: SigningRole,
         _ document: SignedDocument,
-        under roots: [RootDocument]
+        under roots: [RootDocument],
+        deciding: [RootDocument]
     ) -> SigningReport.Draft {
         var (signed, missing): ([String], [String]) = ([], [])
         var needed = 0
         for root in roots {
             let count = root.signatures(on: document, by: role)
             signed += count.valid.filter { !signed.contains($0) }
+        }
+        for root in deciding {
+            let count = root.signatures(on: document, by: role)
             missing += count.missing.filter { !missing.contains($0) }
             if !count.isComplete { needed = max(needed, count.threshold - count.valid.count) }
         }

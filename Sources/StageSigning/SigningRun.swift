@@ -25,7 +25,7 @@ public final class SigningRun {
     let time: MetadataTime
     let manifest: [UInt8]
     /// The drafts to store at the end.
-    private var drafts: [SigningRole: SignedDocument] = [:]
+    var drafts: [SigningRole: SignedDocument] = [:]
 
     /// Creates a run at the reference time.
     public init(
@@ -66,6 +66,7 @@ public final class SigningRun {
         let draft = SignedDocument(signed: content.tree(version: version, signedAt: time))
         var order = SigningOrder()
         order.signsRoot = true
+        order.takesManifest = published == nil
         return try perform(order, published: published, draft: root(draft))
     }
 
@@ -139,28 +140,31 @@ public final class SigningRun {
             draft = try root(document)
         }
         drafts[.root] = draft?.document
-        var plan: RepositoryPlan?
-        if let next = draft, Self.isComplete(next, after: published) {
-            plan = try self.plan(order, under: next, before: published)
-        }
-        if plan == nil, let published {
-            plan = try self.plan(order, under: published, before: nil)
-        }
+        let plan = try plan(order, published: published, next: draft)
         if let plan {
             try publish(plan, published: published)
         }
-        for role in SigningRole.allCases {
-            if let document = drafts[role] {
-                try files.storeDraft(document, of: role)
-            } else {
-                try files.removeDrafts(of: role)
-            }
-        }
+        try storeDrafts(order, under: plan?.root ?? published)
         return try report(plan, published: published)
     }
 
+    /// The first plan that has enough signatures: under the next root, else under the published one.
+    private func plan(
+        _ order: SigningOrder,
+        published: RootDocument?,
+        next: RootDocument?
+    ) throws(SigningError) -> RepositoryPlan? {
+        if let next, Self.isComplete(next, after: published),
+            let plan = try plan(order, under: next, before: published)
+        {
+            return plan
+        }
+        guard let published else { return nil }
+        return try plan(order, under: published, before: nil)
+    }
+
     /// Whether clients of the published root accept the next one.
-    private static func isComplete(_ next: RootDocument, after published: RootDocument?) -> Bool {
+    static func isComplete(_ next: RootDocument, after published: RootDocument?) -> Bool {
         next.signatures(on: next.document, by: .root).isComplete
             && published?.signatures(on: next.document, by: .root).isComplete != false
     }
@@ -183,16 +187,46 @@ public final class SigningRun {
                 let count = root.signatures(on: document, by: role)
                 return count.missing.contains(signer.key.id) && (role == .root || !count.isComplete)
             }
-            if isWanted { try document.sign(with: signer) }
+            guard isWanted else { continue }
+            try document.sign(with: signer)
+            hasSigned = true
         }
         if !isKnown, role == .root {
             throw .noSigner(role: role, expected: expected.uniqued, given: signers.map(\.key.id))
         }
     }
 
-    /// The new metadata of the three other roles under a root, or `nil` if signatures are missing, which
-    /// then are drafts.
+    /// The new metadata of the three other roles under a root, or `nil` if signatures are missing; then
+    /// it is in drafts.
+    ///
+    /// Without an order to sign the manifest, a draft of targets metadata that names it as it is and has
+    /// enough signatures is published if the other roles can be signed, too.
     private func plan(
+        _ order: SigningOrder,
+        under root: RootDocument,
+        before: RootDocument?
+    ) throws(SigningError) -> RepositoryPlan? {
+        var order = order
+        if !order.takesManifest, try hasCompleteTargets(under: root) {
+            order.takesManifest = true
+            if let plan = try attempt(order, under: root, before: before) { return plan }
+            order.takesManifest = false
+        }
+        return try attempt(order, under: root, before: before)
+    }
+
+    /// Whether a draft of targets metadata names the manifest as it is, and has enough signatures.
+    private func hasCompleteTargets(under root: RootDocument) throws(SigningError) -> Bool {
+        let plan = RepositoryPlan(root: root)
+        try plan.read(files)
+        let wanted = SignedDocument(
+            signed: plan.content(of: .targets, manifest: manifest, name: files.manifestName.string)
+        )
+        let draft = try draft(.targets, content: wanted.content, of: plan, under: root)
+        return draft.map { root.signatures(on: $0, by: .targets).isComplete } ?? false
+    }
+
+    private func attempt(
         _ order: SigningOrder,
         under root: RootDocument,
         before: RootDocument?
@@ -240,7 +274,7 @@ public final class SigningRun {
         }
         guard var document else { return false }
         try sign(&document, of: role, under: [root, before].compactMap(\.self))
-        drafts[role] = document.signatures.isEmpty ? nil : document
+        try keep(document, of: role, after: plan.current[role], order)
         guard root.signatures(on: document, by: role).isComplete else {
             unsigned[role] = document
             return false
@@ -249,6 +283,27 @@ public final class SigningRun {
         plan.new.insert(role)
         return true
     }
+
+    /// Keeps a document for the end of the run, unless an earlier attempt, or a run that signed the
+    /// manifest, made a draft with other content.
+    private func keep(
+        _ document: SignedDocument,
+        of role: SigningRole,
+        after current: SignedDocument?,
+        _ order: SigningOrder
+    ) throws(SigningError) {
+        guard !document.signatures.isEmpty else { return }
+        if let earlier = drafts[role], earlier.message != document.message { return }
+        if !order.takesManifest, let earlier = try files.draft(role),
+            earlier.content != document.content, earlier.version > current?.version ?? 0
+        {
+            return
+        }
+        drafts[role] = document
+    }
+
+    /// Whether a key signed in this run.
+    private(set) var hasSigned = false
 
     /// Documents that have too few signatures.
     private(set) var unsigned: [SigningRole: SignedDocument] = [:]
@@ -271,42 +326,14 @@ public final class SigningRun {
         of plan: RepositoryPlan,
         under root: RootDocument
     ) throws(SigningError) -> SignedDocument? {
-        guard let draft = try files.draft(role), draft.content == content,
+        // Of an earlier attempt, with its signatures, before what is on disk.
+        var found = drafts[role]
+        if found?.content != content { found = try files.draft(role) }
+        guard let draft = found, draft.content == content,
             draft.version > plan.current[role]?.version ?? 0,
             !root.content.periods.isDue(role, expiry: draft.expiry, at: time)
         else { return nil }
         return draft
-    }
-
-    // MARK: Publishing
-
-    /// Writes the files so that a reader at any moment finds a repository that is whole.
-    private func publish(
-        _ plan: RepositoryPlan,
-        published: RootDocument?
-    ) throws(SigningError) {
-        let isNewRoot = plan.root.document.version != published?.document.version
-        if plan.new.contains(.targets) || plan.names(manifest, as: files.manifestName.string) {
-            try files.publishCopy(of: manifest)
-        }
-        for role in [SigningRole.targets, .snapshot] where plan.new.contains(role) {
-            if let document = plan.settled[role] { try files.publish(document, as: role) }
-        }
-        // Clients of the old root must be able to read until they find the new one; where its keys did
-        // not sign, the root comes first.
-        let isReadable = published.map { plan.isComplete(under: $0) } ?? false
-        if isNewRoot, !isReadable { try files.publish(plan.root.document, as: .root) }
-        if plan.new.contains(.timestamp), let timestamp = plan.settled[.timestamp] {
-            try files.publish(timestamp, as: .timestamp)
-        }
-        if isNewRoot, isReadable { try files.publish(plan.root.document, as: .root) }
-        if isNewRoot {
-            plan.new.insert(.root)
-        }
-        for role in plan.new { drafts[role] = nil }
-        if plan.new.contains(.snapshot), let snapshot = plan.settled[.snapshot] {
-            try files.removeSuperseded(currentSnapshot: snapshot.version)
-        }
     }
 }
 

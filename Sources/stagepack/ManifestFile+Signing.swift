@@ -1,5 +1,6 @@
 import FoundationEssentials
 import StageModel
+import StagePack
 import StagePublish
 import StageSigning
 import StageSystem
@@ -12,7 +13,9 @@ extension ManifestFile {
         with keyring: Keyring,
         _ order: SigningOrder
     ) async throws(CommandFailure) -> SigningStateReport {
-        try await signing(with: keyring) { run throws(SigningError) in try run.perform(order) }
+        try await signing(with: keyring, refusesOlder: order.takesManifest) {
+            run throws(SigningError) in try run.perform(order)
+        }
     }
 
     /// Makes the first root, and signs the manifest.
@@ -35,20 +38,52 @@ extension ManifestFile {
 
     private func signing(
         with keyring: Keyring,
+        refusesOlder: Bool = false,
         _ body: (SigningRun) throws(SigningError) -> SigningReport
     ) async throws(CommandFailure) -> SigningStateReport {
         _ = try read()
         let (directory, component) = try place()
         let lock = try await lock(component, in: directory, patience: .seconds(30))
-        return try perform(body, with: keyring, on: component, in: directory, holding: lock)
+        // Manifests of one directory share their metadata. The lock on a manifest is always taken first.
+        let shared = try await self.lock("metadata", in: directory, patience: .seconds(30))
+        if refusesOlder { try refuseOlder(component, in: directory) }
+        let report = try perform(body, with: keyring, on: component, in: directory)
+        _ = consume shared
+        _ = consume lock
+        return report
+    }
+
+    /// Refuses a manifest whose revision is lower than that of the published one.
+    private func refuseOlder(
+        _ component: FilePath.Component,
+        in directory: Directory
+    ) throws(CommandFailure) {
+        let files = RepositoryFiles(directory: directory, manifestName: component)
+        let published: [UInt8]?
+        do throws(SigningError) {
+            published = try files.publishedManifest()
+        } catch {
+            throw CommandFailure(error, manifest: name)
+        }
+        // A copy that is no manifest is replaced by one that is.
+        guard let published, let earlier = try? ManifestDocument(json: published) else { return }
+        let (before, now) = (earlier.manifest.revision, try read().manifest.revision)
+        guard now < before else { return }
+        throw CommandFailure(
+            status: .manifestInvalid,
+            message:
+                "\(name.forDisplay()): the published manifest has revision \(before), and this one "
+                + "has the older revision \(now)",
+            hint: "to publish it nevertheless, set its 'revision' to \(before + 1)",
+            retry: .never
+        )
     }
 
     private func perform(
         _ body: (SigningRun) throws(SigningError) -> SigningReport,
         with keyring: Keyring,
         on component: FilePath.Component,
-        in directory: Directory,
-        holding lock: borrowing LockFile
+        in directory: Directory
     ) throws(CommandFailure) -> SigningStateReport {
         let run = SigningRun(
             RepositoryFiles(directory: directory, manifestName: component),

@@ -101,7 +101,8 @@ final class PassphraseSource {
         // Signing programs must not read it again.
         _ = fcntl(file.rawValue, F_SETFD, FD_CLOEXEC)
         var lines = content.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false)
-            .map { Array($0) }
+            // Files from other systems end their lines in CR LF.
+            .map { Array($0.last == UInt8(ascii: "\r") ? $0.dropLast() : $0) }
         if lines.last?.isEmpty == true { lines.removeLast() }
         return lines
     }

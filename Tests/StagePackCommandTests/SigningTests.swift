@@ -237,6 +237,51 @@ struct SigningTests {
         try await succeed("manifest lint manifest.json")
     }
 
+    @Test func aKeyThatCannotReachItsThresholdIsNotMade() async throws {
+        try await createManifest()
+        let ending = try await run(
+            "keys init manifest.json --key k.pem --unencrypted --threshold root=2"
+        )
+        #expect(ending.status == 64)
+        #expect(try directory.status("k.pem") == nil)
+    }
+
+    @Test func aPassphraseMayEndInACarriageReturn() async throws {
+        try await createManifest()
+        try write("passphrase", "correct horse\r\n")
+        try await succeed("keys init manifest.json --key k.pem --passphrase-fd 9")
+        try write("passphrase", "correct horse\n")
+        try await succeed("refresh manifest.json --key k.pem --passphrase-fd 9 --force")
+    }
+
+    @Test func anOlderRevisionIsNotSigned() async throws {
+        try await createManifest()
+        let first = try text(of: directory.path.appending("manifest.json"))
+        let revision = try #require(first.firstMatch(of: /"revision" ?: ?(\d+)/))
+        let later = first.replacing(revision.output.0, with: "\"revision\": 7")
+        try write("manifest.json", later)
+        try await succeed("keys generate k.pem --unencrypted")
+        try await succeed("keys init manifest.json --key k.pem")
+        try write("manifest.json", first)
+        let refused = try await run("sign manifest.json --key k.pem")
+        #expect(refused.status == 11, "\(refused)")
+        #expect(refused.error.contains("the published manifest has revision 7"))
+        try write("manifest.json", later + "\n")
+        try await succeed("sign manifest.json --key k.pem")
+    }
+
+    @Test func metadataOfOneDirectoryIsSignedByOneCommandAtATime() async throws {
+        try await createManifest()
+        try await succeed("keys generate k.pem --unencrypted")
+        try await succeed("keys init manifest.json --key k.pem")
+        let lock = try LockFile.attempt(".metadata.lock", in: directory, .exclusive)
+        let ending = try await run("refresh manifest.json --key k.pem --force")
+        #expect(ending.status == 42, "\(ending)")
+        _ = consume lock
+        try await succeed("refresh manifest.json --key k.pem --force")
+        #expect(try directory.entries().allSatisfy { !$0.name.string.hasSuffix(".lock") })
+    }
+
     /// A signing program that uses OpenSSL's command.
     private static let signer = #"""
         #!/usr/bin/python3

@@ -50,6 +50,7 @@ struct KeysInitCommand: StagePackSubcommand {
         let file = ManifestFile(manifest)
         // Before a key is made or a passphrase asked for.
         try file.checkNotSigned()
+        try checkThresholds()
         let keyring = Keyring(signing.passphrase.source)
         var common: [RepositoryKey] = []
         for reference in signing.keys {
@@ -71,6 +72,20 @@ struct KeysInitCommand: StagePackSubcommand {
         var content = RootContent(roles: roles)
         root.apply(to: &content)
         return try await file.initialize(content, with: keyring).print(asJSON: json)
+    }
+
+    /// Refuses a threshold that the keys named cannot reach, before a key is made.
+    private func checkThresholds() throws(CommandFailure) {
+        for entry in root.threshold {
+            let own = role.filter { $0.role == entry.role }.map(\.value)
+            let count = Set(own.isEmpty ? signing.keys : own).count
+            // Without any key, the message about that is clearer.
+            guard count > 0, entry.number > count else { continue }
+            throw CommandFailure(
+                .threshold(role: entry.role, threshold: entry.number, keys: count),
+                manifest: manifest
+            )
+        }
     }
 }
 

@@ -1,4 +1,6 @@
 import ArgumentParser
+import StageModel
+import StagePack
 import StageSigning
 
 struct SignCommand: StagePackSubcommand {
@@ -29,6 +31,8 @@ struct SignCommand: StagePackSubcommand {
         let keyring = try signing.keyring()
         let report = try await ManifestFile(manifest).sign(with: keyring, order)
         try report.refuseIfNotSigned(by: keyring, manifest: manifest)
+        // A holder who signed has done the one thing to do; the expiry is told as a warning.
+        if !report.hasSigned || report.drafts.isEmpty { try report.refuseIfExpired() }
         return report.print(asJSON: json)
     }
 }
@@ -60,6 +64,7 @@ struct RefreshCommand: StagePackSubcommand {
         let keyring = try signing.keyring()
         let report = try await ManifestFile(manifest).sign(with: keyring, order)
         try report.refuseIfStale(keyring, manifest: manifest)
+        try report.refuseIfExpired()
         return report.print(asJSON: json)
     }
 }
@@ -169,6 +174,18 @@ extension SigningStateReport {
         )
     }
 
+    /// Fails if clients refuse published metadata because it has expired.
+    func refuseIfExpired() throws(CommandFailure) {
+        guard let role = roles.first(where: \.isExpired) else { return }
+        throw CommandFailure(
+            status: .packagingFailed,
+            message: "\(manifest.forDisplay()): the \(role.role.rawValue) metadata has expired, at "
+                + "\(role.expires), and clients refuse it",
+            hint: "with the keys of the role: \(renewal(of: role.role))",
+            retry: .never
+        )
+    }
+
     /// Fails if none of the keys signed, although signatures are needed.
     func refuseIfNotSigned(
         by keyring: Keyring,
@@ -176,7 +193,7 @@ extension SigningStateReport {
     ) throws(CommandFailure) {
         let given = keyring.signers.map(\.key.id)
         let needed = drafts.filter { $0.needed > 0 }
-        guard let first = needed.first, !isChanged,
+        guard let first = needed.first, !isChanged, !hasSigned,
             drafts.allSatisfy({ Set($0.signed).isDisjoint(with: given) })
         else { return }
         throw CommandFailure(

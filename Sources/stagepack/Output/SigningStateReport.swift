@@ -15,6 +15,8 @@ struct SigningStateReport: Encodable, CustomStringConvertible {
     var roles: [SigningReport.Role]
     /// What does not have enough signatures yet.
     var drafts: [SigningReport.Draft]
+    /// Whether a key that was given added a signature.
+    var hasSigned: Bool
 
     init(_ manifest: String, _ report: SigningReport) {
         self.manifest = manifest
@@ -23,6 +25,7 @@ struct SigningStateReport: Encodable, CustomStringConvertible {
         nextExpiry = report.next?.expires
         roles = report.roles
         drafts = report.drafts
+        hasSigned = report.hasSigned
     }
 
     var description: String {
@@ -76,13 +79,22 @@ struct SigningStateReport: Encodable, CustomStringConvertible {
     func tell() {
         if let next { Console.note("hint: with the missing keys: \(next)") }
         for role in roles where role.isClose {
+            let verb = role.isExpired ? "expired" : "expires"
             Console.note(
-                "stagepack: warning: the \(role.role.rawValue) metadata expires at \(role.expires)"
+                "stagepack: warning: the \(role.role.rawValue) metadata \(verb) at \(role.expires)"
             )
         }
         if let role = roles.first(where: \.isClose) {
-            let name = role.role == .root ? "rotate" : "refresh"
-            Console.note("hint: with the keys of the role: \(command(name, root: false))")
+            Console.note("hint: with the keys of the role: \(renewal(of: role.role))")
+        }
+    }
+
+    /// The command that renews the metadata of a role.
+    func renewal(of role: SigningRole) -> String {
+        switch role {
+        case .root: command("rotate", root: false)
+        case .targets: command("sign", root: false)
+        case .snapshot, .timestamp: command("refresh", root: false)
         }
     }
 }

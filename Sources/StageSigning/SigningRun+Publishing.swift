@@ -1,0 +1,57 @@
+import StageTrust
+import SystemPackage
+
+extension SigningRun {
+    /// Writes the files so that a reader at any moment finds a repository that is whole.
+    func publish(
+        _ plan: RepositoryPlan,
+        published: RootDocument?
+    ) throws(SigningError) {
+        let isNewRoot = plan.root.document.version != published?.document.version
+        if plan.new.contains(.targets) || plan.names(manifest, as: files.manifestName.string) {
+            try files.publishCopy(of: manifest)
+        }
+        for role in [SigningRole.targets, .snapshot] where plan.new.contains(role) {
+            if let document = plan.settled[role] { try files.publish(document, as: role) }
+        }
+        // Clients of the old root must be able to read until they find the new one; where its keys did
+        // not sign, the root comes first.
+        let isReadable = published.map { plan.isComplete(under: $0) } ?? false
+        if isNewRoot, !isReadable { try files.publish(plan.root.document, as: .root) }
+        if plan.new.contains(.timestamp), let timestamp = plan.settled[.timestamp] {
+            try files.publish(timestamp, as: .timestamp)
+        }
+        if isNewRoot, isReadable { try files.publish(plan.root.document, as: .root) }
+        if isNewRoot {
+            plan.new.insert(.root)
+        }
+        for role in plan.new { drafts[role] = nil }
+        if plan.new.contains(.snapshot), let snapshot = plan.settled[.snapshot] {
+            try files.removeSuperseded(currentSnapshot: snapshot.version)
+        }
+    }
+
+    /// Stores the drafts of this run, and removes those that it published or superseded.
+    ///
+    /// Drafts of earlier runs stay where this run does not sign the manifest, or has no key for them.
+    func storeDrafts(
+        _ order: SigningOrder,
+        under root: RootDocument?
+    ) throws(SigningError) {
+        let published = root.map(RepositoryPlan.init)
+        try published?.read(files)
+        for role in SigningRole.allCases {
+            if let document = drafts[role] {
+                try files.storeDraft(document, of: role)
+                continue
+            }
+            let isUntouched = !order.takesManifest || unsigned[role] != nil
+            if role != .root, isUntouched, let draft = try files.draft(role),
+                draft.version > published?.current[role]?.version ?? 0
+            {
+                continue
+            }
+            try files.removeDrafts(of: role)
+        }
+    }
+}
