@@ -29,7 +29,7 @@ SERVERS := StagePackCommandTests.Misbehav
 # Content of Debian's, some hundred megabytes of it.
 LARGE := RealContentTests
 # Tests that keep the processors busy, so that those of time beside them would wait for them.
-BUSY := StageIndexTests|StageEngineTests.Indexed|UserProgramTests|StageContainerTests|StagePublishTests
+BUSY := StageIndexTests|StageEngineTests.Indexed|UserProgramTests|StageContainerTests|StagePublishTests|StageSigningTests|StageTrustTests
 
 .PHONY: help demo test build bench bench-daemon bench-updates format check install install-service uninstall dependencies \
     deb sample-deb test-deploy test-release load torture

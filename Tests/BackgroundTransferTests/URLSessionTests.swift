@@ -111,7 +111,7 @@ struct URLSessionTests {
 
     @Test func resumeDataGoesOnWithWhatWasReceived() async throws {
         let world = try await World()
-        let answer = Answer.content([UInt8](repeating: 7, count: 3_000_000))
+        let answer = Answer.content([UInt8](repeating: 7, count: 20_000_000))
         world.server.answer("/stalls", with: answer.slowed(to: 1_000_000), answer)
         let session = world.session()
         let task = session.downloadTask(with: try world.url("/stalls"))

@@ -85,6 +85,7 @@ struct SimulateCommand: StagePackSubcommand {
     ) throws(CommandFailure) -> Session {
         var source = SourceOptions()
         source.manifest = []
+        source.root = nil
         source.app = app
         source.container = path.appending("container")
         source.applicationVersion = nil
