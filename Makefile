@@ -18,6 +18,8 @@ PACKAGES := .build/deploy
 WAITING := StagePackCommandTests|StageOriginTests
 # More of them, apart so that none waits for too many others.
 FURTHER := StagePackCommandTests.(DiskLimitTests|ExtensionAbuseTests|IndexedTests|PackageTests|RollbackTests|EvictionTests)|BackgroundAssetsTests.AssetPack
+# Tests of clients that block their threads until a daemon answers, which others would wait for.
+CLIENTS := BackgroundTransferTests|BackgroundAssetsTests
 # Tests that say within which time something happens, or kill in time: one after the other.
 TIMED := StageConditionsTests|StageDaemonTests|StagePackCommandTests.DaemonTests|Hook(Guard)?Tests|ShortageTests|PublisherLockTests|ClosedStreamTests|nobodyWhoHoldsALock|theDeadlineOfAHook|aDeadlineIs|aSilentDaemonHoldsNothingUp|InterruptionTests|ExtensionZooTests|whatArrivesIsMadeDurable
 # Tests that start the programs: run a second time against those that are shipped.
@@ -43,7 +45,8 @@ demo: dependencies ## Stage sample packs from an origin on this machine.
 test: dependencies ## Build and run the tests.
 	Scripts/dependencies dbus-daemon libarchive-tools python3-dbusmock strace
 	swift build --build-tests
-	swift test --skip-build --skip '$(WAITING)|$(FURTHER)|$(TIMED)|$(BUSY)'
+	swift test --skip-build --skip '$(WAITING)|$(FURTHER)|$(TIMED)|$(BUSY)|$(CLIENTS)'
+	swift test --skip-build --filter '$(CLIENTS)' --skip '$(FURTHER)|$(TIMED)'
 	swift test --skip-build --filter '$(BUSY)' --skip '$(TIMED)'
 	swift test --skip-build --filter '$(WAITING)' --skip '$(FURTHER)|$(LARGE)|$(TIMED)|$(SERVERS)|$(STAGINGS)'
 	swift test --skip-build --filter '$(SERVERS)'

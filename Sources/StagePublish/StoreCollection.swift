@@ -31,6 +31,9 @@ public struct StoreCollection: Equatable, Sendable {
     /// The objects that the manifests name.
     public private(set) var used = Count()
 
+    /// The file that says since when objects are without use.
+    static let recordName: FilePath.Component = ".unused"
+
     /// Removes what no manifest has named for a time, and remembers what none names now.
     ///
     /// Nothing is removed before every index that the manifests name was read and found whole. Killed, it leaves
@@ -178,7 +181,6 @@ private struct UnusedObjects: Equatable {
     /// The times when they were first found so, in seconds since 1970, by their paths in the store.
     var times: [String: Int64] = [:]
 
-    private static let fileName: FilePath.Component = ".unused"
     /// The most bytes that are read: half a million objects.
     private static let limit = 64 << 20
 
@@ -186,7 +188,9 @@ private struct UnusedObjects: Equatable {
 
     /// Reads the file of a store; a line that is none of its own counts for nothing.
     init(of store: Directory) throws(FileError) {
-        guard let file = try store.file(reading: FilePath(Self.fileName)) else { return }
+        guard let file = try store.file(reading: FilePath(StoreCollection.recordName)) else {
+            return
+        }
         let text = String(decoding: try file.readAll(limit: Self.limit), as: UTF8.self)
         for line in text.split(separator: "\n") {
             let fields = line.split(separator: " ")
@@ -198,7 +202,7 @@ private struct UnusedObjects: Equatable {
     /// Puts the file in the place of the one before.
     func write(to store: Directory) throws(FileError) {
         let lines = times.sorted { $0.key < $1.key }.map { "\($0.value) \($0.key)\n" }
-        try store.write(Array(lines.joined().utf8), to: Self.fileName, durably: true)
+        try store.write(Array(lines.joined().utf8), to: StoreCollection.recordName, durably: true)
     }
 }
 

@@ -6,7 +6,8 @@ import SystemPackage
 /// A file of a store that names the objects of a version which is about to be offered.
 ///
 /// Objects that are there are left alone, so their times do not tell that a new version has them. Without the mark,
-/// ``StoreCollection`` could remove one before a manifest names it. It takes the marks away.
+/// ``StoreCollection`` could remove one before a manifest names it. It takes the marks away; a store that it has
+/// never looked at gets none.
 public enum StoreMark {
     /// What no other name in a store begins with.
     private static let prefix = ".offered."
@@ -28,6 +29,8 @@ public enum StoreMark {
         named name: Digest,
         to store: Directory
     ) throws(FileError) {
+        // Where nothing was ever found without use, the first collection removes nothing.
+        guard try store.status(FilePath(StoreCollection.recordName)) != nil else { return }
         let paths = ["i/\(name)"] + index.bundles.map { "b/\($0.digest)" }
         let mark = String(UInt64.random(in: 0...UInt64.max), radix: 36)
         guard let file = FilePath.Component(prefix + mark) else {
