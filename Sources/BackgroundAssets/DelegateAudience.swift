@@ -19,7 +19,7 @@ final class DelegateAudience: SessionReceiver {
         var found: [TransferTask] = []
         var tasks: [Int64: TransferTask] = [:]
         var watches: [Int64: DownloadWatch] = [:]
-        /// Reasons why downloads were given up that somebody waited for.
+        /// Reasons why downloads were given up that an application waited for.
         var stalls: [Int64: String] = [:]
         var answers: [Int64: Answer] = [:]
     }
@@ -72,7 +72,7 @@ final class DelegateAudience: SessionReceiver {
         }
     }
 
-    // What keeps the daemon away is told to whoever asks something of it.
+    // What keeps the daemon away is told to those that send it a request.
     func wasDetached(by problem: ControlError, failures: Int) -> Bool { delegate() != nil }
 
     /// The delegate; without it the connection ends, and the event at hand is the next one's.

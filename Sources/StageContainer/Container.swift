@@ -61,7 +61,7 @@ public final class Container: Sendable {
         }
     }
 
-    /// Refuses a directory that is used for something else: what is there could be removed, or take the names of
+    /// Refuses a directory that has other uses: what is there could be removed, or take the names of
     /// what a container has.
     private static func checkForOtherFiles(_ root: Directory) throws(ContainerError) {
         let entries = try ContainerError.wrapping { () throws(FileError) in try root.entries() }

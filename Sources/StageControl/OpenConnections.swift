@@ -21,7 +21,7 @@ final class OpenConnections: Sendable {
         }
     }
 
-    /// Removes a connection that nobody waits on any more.
+    /// Removes a connection that no request waits on any more.
     func remove(_ connection: ControlConnection) {
         state.withLock { $0.connections[ObjectIdentifier(connection)] = nil }
     }

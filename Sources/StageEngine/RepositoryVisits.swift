@@ -97,7 +97,7 @@ private final class RepositoryVisit {
     private var entityTag: String?
     /// Whether the stored timestamp is one that the root's keys have signed.
     private var holdsValidTimestamp = false
-    /// What was stored before any repository was visited.
+    /// The state that was stored before any repository was visited.
     var metadataBefore = StoredTrust()
     var isTriedOnce = false
     var report: @Sendable (StagingEvent) -> Void = { _ in }

@@ -13,7 +13,7 @@ public import SystemPackage
 public struct StoreCollection: Equatable, Sendable {
     /// Objects, and what they take.
     public struct Count: Equatable, Sendable {
-        /// How many there are.
+        /// The number of objects.
         public var objects = 0
         /// Their bytes.
         public var size = ByteCount.zero

@@ -9,7 +9,7 @@ import SystemPackage
 /// ``StoreCollection`` could remove one before a manifest names it. It takes the marks away; a store that it has
 /// never looked at gets none.
 public enum StoreMark {
-    /// What no other name in a store begins with.
+    /// The beginning of the names of marks, and of no others in a store.
     private static let prefix = ".offered."
     /// The most bytes of a mark: the bundles of the largest index, and more.
     private static let limit = 64 << 20

@@ -4,7 +4,7 @@ import StageTrust
 
 /// A metadata file: what is signed, and the signatures.
 struct SignedDocument {
-    /// What is signed.
+    /// The signed part.
     let signed: JSONTree
     /// The bytes that signatures are computed over.
     let message: [UInt8]

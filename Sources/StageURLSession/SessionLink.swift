@@ -41,7 +41,7 @@ final class SessionLink: Sendable {
     /// Acknowledges what there is, detaches, and calls `body`.
     func end(then body: @escaping @Sendable () -> Void) { connection.end(then: body) }
 
-    /// Calls `body` as soon as it is known which tasks there are, or that nobody can say.
+    /// Calls `body` as soon as it is known which tasks there are, or that no daemon can say.
     func whenSettled(_ body: @escaping @Sendable () -> Void) {
         connection.whenSettled { _ in body() }
     }
