@@ -14,6 +14,10 @@ PROGRAMS := stagepack stagepackd
 LIB := $(DESTDIR)$(PREFIX)/lib
 PACKAGES := .build/deploy
 
+# The tests of a group that are under way at once: where all of them are, those that keep a thread leave none to a
+# test that watches a program, which then reaches its own deadline first.
+export SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH ?= $(shell echo $$((4 * $$(nproc))))
+
 # Tests that wait for servers and processes, apart from those that keep every processor busy.
 WAITING := StagePackCommandTests|StageOriginTests
 # More of them, apart so that none waits for too many others.
