@@ -116,9 +116,9 @@ uninstall: ## Remove what 'make install' installed.
 	done
 
 deb: ## Make the Debian package, which needs no Swift where it is installed.
-	$(MAKE) build SWIFT_FLAGS='--static-swift-stdlib -Xlinker -z -Xlinker now'
+	$(MAKE) build SWIFT_FLAGS='--static-swift-stdlib -Xlinker -z -Xlinker now -Xcc -ffile-prefix-map=$(CURDIR)=.'
 	Scripts/dependencies binutils dpkg-dev
-	deploy/debian/build $(PACKAGES)
+	deploy/debian/build '$(PACKAGES)'
 
 sample-deb: ## Make the package of a sample application.
 	deploy/sample/build --output $(PACKAGES)
