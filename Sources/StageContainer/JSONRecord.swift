@@ -30,19 +30,25 @@ enum JSONRecord {
         at name: FilePath,
         in directory: Directory
     ) throws(ContainerError) -> Value? {
-        let bytes: [UInt8]
-        do throws(FileError) {
-            guard let found = try directory.bytes(of: name, limit: sizeLimit) else { return nil }
-            bytes = found
-        } catch {
-            guard error.isWrongKindOrSize else { throw .file(error) }
-            let detail = error.isNotRegularFile ? "it is not a regular file" : "it is too large"
-            throw .damagedRecord(directory.path.pushing(name), detail: detail)
-        }
+        guard let bytes = try bytes(of: name, in: directory) else { return nil }
         do {
             return try JSONDecoder().decode(type, from: Data(bytes))
         } catch {
             throw .damagedRecord(directory.path.pushing(name), detail: "\(error)")
+        }
+    }
+
+    /// Reads the bytes of the record at `name`, or returns `nil` if there is none.
+    static func bytes(
+        of name: FilePath,
+        in directory: Directory
+    ) throws(ContainerError) -> [UInt8]? {
+        do throws(FileError) {
+            return try directory.bytes(of: name, limit: sizeLimit)
+        } catch {
+            guard error.isWrongKindOrSize else { throw .file(error) }
+            let detail = error.isNotRegularFile ? "it is not a regular file" : "it is too large"
+            throw .damagedRecord(directory.path.pushing(name), detail: detail)
         }
     }
 

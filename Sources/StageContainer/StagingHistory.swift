@@ -1,3 +1,4 @@
+import FoundationEssentials
 import Glibc
 public import StageModel
 import StageSystem
@@ -157,6 +158,15 @@ public struct StagingHistory: Hashable, Sendable, Codable {
     }
 }
 
+/// A history with the bytes that it was read from.
+///
+/// A history of many packs takes long to decode; it is not decoded again while the bytes are the same.
+public struct HistoryRecord: Sendable {
+    /// The history; `nil` if there is none, or it is damaged.
+    public let history: StagingHistory?
+    fileprivate let bytes: [UInt8]?
+}
+
 /// A value, or `nil` where it cannot be read.
 private struct Lenient<Value: Decodable>: Decodable {
     var value: Value?
@@ -171,8 +181,16 @@ extension Container {
     /// Changes what is remembered of an application, in one step.
     ///
     /// Concurrent changes wait for each other, five seconds at most: nothing may be held up by it.
+    ///
+    /// - Parameters:
+    ///   - application: The application whose history is changed.
+    ///   - record: The history as it was read before, if it was; it is read again, and decoded again only if
+    ///     it has changed.
+    ///   - change: Changes the history. Called once, while the lock is held.
+    /// - Throws: If the lock, the history or the disk cannot be had; the history is then as it was.
     public func updateHistory(
         of application: ApplicationID,
+        after record: HistoryRecord? = nil,
         _ change: (inout StagingHistory) -> Void
     ) throws(ContainerError) {
         let lock: FileLock
@@ -181,7 +199,8 @@ extension Container {
         } catch {
             throw .file(error)
         }
-        var history = try reader.history(of: application) ?? StagingHistory()
+        let found = try reader.historyRecord(of: application, after: record)
+        var history = found.history ?? StagingHistory()
         let before = history
         change(&history)
         if history != before {
@@ -214,8 +233,32 @@ extension ContainerReader {
     ///
     /// Explanations are not worth a failure: a damaged record counts as none.
     public func history(of application: ApplicationID) throws(ContainerError) -> StagingHistory? {
+        try historyRecord(of: application).history
+    }
+
+    /// Returns the history of an application with the bytes that it was read from.
+    ///
+    /// - Parameters:
+    ///   - application: The application.
+    ///   - record: The history as it was read before, if it was: returned again where nothing has changed.
+    /// - Returns: The record. That of a missing or damaged history has none.
+    /// - Throws: If the file cannot be read.
+    public func historyRecord(
+        of application: ApplicationID,
+        after record: HistoryRecord? = nil
+    ) throws(ContainerError) -> HistoryRecord {
         let name = FilePath(ContainerLayout.history).appending(application.recordName)
-        return try JSONRecord.readIfWhole(StagingHistory.self, at: name, in: root)
+        let bytes: [UInt8]?
+        do throws(ContainerError) {
+            bytes = try JSONRecord.bytes(of: name, in: root)
+        } catch {
+            guard case .damagedRecord = error else { throw error }
+            return HistoryRecord(history: nil, bytes: nil)
+        }
+        guard let bytes else { return HistoryRecord(history: nil, bytes: nil) }
+        if let record, record.bytes == bytes { return record }
+        let history = try? JSONDecoder().decode(StagingHistory.self, from: Data(bytes))
+        return HistoryRecord(history: history, bytes: bytes)
     }
 
     /// Returns the applications that something is remembered of, in order.

@@ -50,11 +50,24 @@ struct RunRecorder {
     }
 
     /// Remembers what was decided and done with each pack.
-    func record(_ result: StagingResult, of selection: PackSelection, by planner: Planner) {
+    ///
+    /// - Parameters:
+    ///   - result: The result of the run.
+    ///   - selection: What the run was for.
+    ///   - planner: The planner of the run.
+    ///   - before: The history as the run found it.
+    func record(
+        _ result: StagingResult,
+        of selection: PackSelection,
+        by planner: Planner,
+        after before: HistoryRecord?
+    ) {
         let pending = pending(after: selection, planner, result.files ?? [])
         // Before anything is locked: others wait for the lock.
-        let hasLaunched = (try? container.reader.hasLaunched(result.application)) ?? false
-        update(result.application) { history in
+        let hasLaunched =
+            before?.history?.firstLoadedAt == nil
+            && (try? container.reader.hasLoadedPack(of: planner.manifest)) ?? false
+        update(result.application, after: before) { history in
             let problem = (result.manifestProblem ?? result.extensionProblem)
                 .map(StagingHistory.Problem.init)
             history.lastRun = run(problem, selection)
@@ -116,10 +129,11 @@ struct RunRecorder {
 
     private func update(
         _ application: ApplicationID,
+        after record: HistoryRecord? = nil,
         _ change: (inout StagingHistory) -> Void
     ) {
         do throws(ContainerError) {
-            try container.updateHistory(of: application) { history in
+            try container.updateHistory(of: application, after: record) { history in
                 if let registration {
                     history.isRegistered = true
                     history.applicationVersion = registration.version

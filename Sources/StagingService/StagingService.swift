@@ -123,7 +123,7 @@ public struct StagingService: Sendable {
         let opened =
             request.isDryRun ? nil : try openContainer(path, storing: offered, from: source)
         let (container, manifest) = (opened?.container, opened?.manifest ?? offered)
-        var planner = try planner(manifest, container, path, restrictions)
+        var (planner, history) = try planner(manifest, container, path, restrictions)
         if request.isDryRun { planner.assume(request.assumptions) }
         let selection = selection(planner)
         let program = try extensionRun(selection, manifest, planner, container)
@@ -168,7 +168,8 @@ public struct StagingService: Sendable {
         }
         removeRemains(of: planner.manifest, in: container)
         result.add(await keepQuota(planner, selection, in: container))
-        RunRecorder(self, in: container).record(result, of: selection, by: planner)
+        RunRecorder(self, in: container)
+            .record(result, of: selection, by: planner, after: history)
         return result
     }
 
@@ -221,6 +222,7 @@ public struct StagingService: Sendable {
                 trust.adopt(newer)
             } else {
                 try container.removeTrust(of: application)
+                guard !manifest.isUnchanged else { return (container, manifest) }
             }
             before = try container.storedManifest(for: application)
         } catch {
@@ -230,7 +232,6 @@ public struct StagingService: Sendable {
             // Another process was faster, and has a newer one.
             return (container, try accepted(before ?? manifest.record, for: source, at: nil))
         }
-        guard !manifest.isUnchanged else { return (container, manifest) }
         do throws(StageError) {
             try manifest.checkRevision(after: before)
         } catch {
@@ -244,13 +245,14 @@ public struct StagingService: Sendable {
         return (container, manifest)
     }
 
-    /// The planner for what is staged now; a dry run has no container, and makes nothing.
+    /// The planner for what is staged now, and the history that it is told of; a dry run has no container, and
+    /// makes nothing.
     private func planner(
         _ manifest: AcceptedManifest,
         _ container: Container?,
         _ path: FilePath,
         _ restrictions: Registration.Restrictions?
-    ) throws(StagingFailure) -> Planner {
+    ) throws(StagingFailure) -> (Planner, HistoryRecord?) {
         do throws(StageError) {
             var planner =
                 if let container {
@@ -260,14 +262,15 @@ public struct StagingService: Sendable {
                 }
             var reader = container?.reader
             if reader == nil { reader = try ContainerReader.reading(path) }
-            let history = try reader?.rememberedHistory(of: planner.manifest.application)
+            let record = try reader?.historyRecord(rememberedOf: planner.manifest.application)
+            let history = record?.history
             planner.quota = target.quota(of: path)
             planner.applicationVersion = target.installedVersion
             planner.pending = history?.pending ?? neverRecorded(history, planner)
             planner.budget = restrictions.map { restrictions in
                 InitialBudget(restrictions, manifest, planner, history?.spent ?? .init())
             }
-            return planner
+            return (planner, record)
         } catch {
             throw StagingFailure(error)
         }
@@ -335,12 +338,12 @@ extension ContainerReader {
         }
     }
 
-    /// The history of an application.
-    func rememberedHistory(
-        of application: ApplicationID
-    ) throws(StageError) -> StagingHistory? {
+    /// The history of an application, as it is before a run.
+    func historyRecord(
+        rememberedOf application: ApplicationID
+    ) throws(StageError) -> HistoryRecord {
         do throws(ContainerError) {
-            return try history(of: application)
+            return try historyRecord(of: application)
         } catch {
             throw .container(error)
         }
@@ -353,6 +356,11 @@ extension ContainerReader {
             // A manifest that cannot be read any more is told of where it is asked for.
             let manifest = try? Manifest(json: Array(record.text.utf8))
         else { return false }
+        return try hasLoadedPack(of: manifest)
+    }
+
+    /// Whether a pack of a manifest has been loaded.
+    func hasLoadedPack(of manifest: Manifest) throws(ContainerError) -> Bool {
         for pack in manifest.packs where try hasBeenLoaded(pack.id) { return true }
         return false
     }
