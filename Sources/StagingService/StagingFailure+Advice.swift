@@ -43,6 +43,7 @@ extension StagingFailure {
         case .offline: (.offline, .goOnline, .later)
         case .noManifest: (.manifestUnavailable, .nameManifest, .never)
         case .invalidRequest: (.invalidRequest, nil, .never)
+        case .deadline: (.deadlineExceeded, .runAgain, .now)
         }
     }
 

@@ -22,6 +22,18 @@ public indirect enum StagingFailure: Error, Equatable, Sendable {
     /// The request cannot be carried out: a fragment that says why.
     case invalidRequest(String)
 
+    /// The deadline of the request had passed: what it is about, how much of it had arrived, and the URL that it
+    /// came from.
+    case deadline(about: Subject?, received: Received?, from: String?)
+
+    /// A part of what is received.
+    public struct Received: Equatable, Sendable {
+        /// The bytes that had arrived.
+        public var count: ByteCount
+        /// The bytes of the whole.
+        public var size: ByteCount
+    }
+
     /// The object of a failure.
     @nonexhaustive
     public enum Subject: Equatable, Sendable, CustomStringConvertible {
@@ -89,6 +101,8 @@ public indirect enum StagingFailure: Error, Equatable, Sendable {
         case systemShortage
         /// The network is not to be used.
         case offline
+        /// The deadline of the request had passed.
+        case deadlineExceeded
         /// The task was cancelled, or the daemon's by a person.
         case interrupted
     }
@@ -123,6 +137,12 @@ extension StagingFailure: CustomStringConvertible {
             message
         case .offline(let message): "\(message), and the network is not to be used"
         case .noManifest: "nothing says where the packs are"
+        case .deadline(.manifest(let url), _, _):
+            "the time was up while waiting for \(Subject.manifest(url: url))"
+        case .deadline(let subject, let received, let source):
+            (subject.map { "\($0): " } ?? "") + "the time was up"
+                + (received.map { ": \($0.count) of \($0.size) had arrived" } ?? "")
+                + (source.map { " from '\($0.forDisplay())'" } ?? "")
         }
     }
 

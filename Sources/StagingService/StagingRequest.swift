@@ -33,6 +33,9 @@ public struct StagingRequest: Sendable {
     /// It is not told of what its workers cannot know: credentials, proxies, allowed domains, and registrations
     /// that are not the machine's.
     public var usesDaemon = true
+    /// The instant at which the caller cancels the task, if there is one: what is interrupted after it fails with
+    /// ``StagingFailure/deadline(about:received:from:)``.
+    public var deadline: ContinuousClock.Instant?
     /// The address of the message bus of NetworkManager and UPower, where no daemon answers; `nil` for the system's.
     package var busAddress: String?
 

@@ -90,6 +90,26 @@ public struct StagingResult: Sendable {
         }
     }
 
+    /// Has what was interrupted fail for the deadline, which had passed.
+    mutating func nameDeadline() {
+        for index in packs.indices where packs[index].isInterrupted {
+            let pack = packs[index]
+            let received = pack.source.map { _ in
+                StagingFailure.Received(
+                    count: pack.transferred ?? .zero,
+                    size: pack.pack.downloadSize
+                )
+            }
+            packs[index].failure =
+                .deadline(about: .pack(pack.id), received: received, from: pack.source)
+        }
+        guard let files else { return }
+        for index in files.indices where files[index].failure?.kind == .interrupted {
+            let subject = StagingFailure.Subject.file(files[index].identifier)
+            self.files?[index].failure = .deadline(about: subject, received: nil, from: nil)
+        }
+    }
+
     /// Marks the packs that would be staged as failed: without the network there is nothing to try.
     mutating func refuseOffline() {
         for index in packs.indices where packs[index].outcome == .planned {

@@ -168,8 +168,8 @@ public struct StagingService: Sendable {
         }
         removeRemains(of: planner.manifest, in: container)
         result.add(await keepQuota(planner, selection, in: container))
-        RunRecorder(self, in: container)
-            .record(result, of: selection, by: planner, after: history)
+        if isLate { result.nameDeadline() }
+        RunRecorder(self, in: container).record(result, of: selection, by: planner, after: history)
         return result
     }
 
@@ -182,10 +182,16 @@ public struct StagingService: Sendable {
         do throws(StagingFailure) {
             return try await manifest(source, reader, stager)
         } catch {
-            if !request.isDryRun { RunRecorder(self)?.record(error) }
-            throw error
+            let failure =
+                isLate && error.kind == .interrupted
+                ? .deadline(about: error.place, received: nil, from: nil) : error
+            if !request.isDryRun { RunRecorder(self)?.record(failure) }
+            throw failure
         }
     }
+
+    /// Whether the deadline of the request has passed.
+    private var isLate: Bool { request.deadline.map { $0 <= .now } ?? false }
 
     private func selection(_ planner: Planner) -> PackSelection {
         switch request.packs {

@@ -10,6 +10,12 @@ enum Interruption: Sendable {
     case deadline
 }
 
+/// The deadline of the command that runs.
+enum Deadline {
+    /// The instant at which the body of `withInterruption` is cancelled; `nil` without a deadline.
+    @TaskLocal static var current: ContinuousClock.Instant?
+}
+
 /// Runs `body` and cancels its task on SIGINT and SIGTERM, and when the deadline has passed.
 ///
 /// Returns what `body` returned, and what interrupted it, if anything did. A second signal ends the
@@ -31,15 +37,16 @@ func withInterruption<Result: Sendable>(
     }
     defer { for source in sources { source.cancel() } }
     return await withTaskGroup(of: Ending<Result>.self) { group in
-        group.addTask { .ended(await body()) }
+        let end = deadline.map { ContinuousClock.now + $0 }
+        group.addTask { .ended(await Deadline.$current.withValue(end) { await body() }) }
         group.addTask {
             for await interruption in interruptions { return .interrupted(interruption) }
             return .stopped
         }
-        if let deadline {
+        if let end {
             group.addTask {
                 // Cancelled: the body ended in time.
-                try? await Task.sleep(for: deadline)
+                try? await Task.sleep(until: end, clock: .continuous)
                 return Task.isCancelled ? .stopped : .interrupted(.deadline)
             }
         }

@@ -51,6 +51,8 @@ struct StagingRun: Sendable {
     }
 
     private var service: StagingService {
+        var request = request
+        request.deadline = Deadline.current
         let display = StagingDisplay(output)
         return StagingService(request, logger: Log.logger) { display.take($0) }
     }

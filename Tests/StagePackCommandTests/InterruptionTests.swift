@@ -51,7 +51,13 @@ struct InterruptionTests {
             """
         #expect(ending.status == 75 && ending.output == "")
         #expect(world.masked(ending.error) == error)
+        let why = try await world.succeed("why", "aurora")
+        #expect(why.contains("tried: 1 run, pack 'aurora': the time was up: 2.0 MB of 8.3 MB"))
+        #expect(!why.contains("interrupted"))
         try await expectContinuation(&world, pack)
+        let later = try await world.succeed("why", "aurora")
+        #expect(later.contains("aurora, version 1: staged, it was missing"))
+        #expect(!later.contains("not staged yet"))
     }
 
     private func expectContinuation(_ world: inout World, _ pack: SamplePack) async throws {
@@ -76,5 +82,24 @@ struct InterruptionTests {
 
             """
         #expect(ending == Program.Ending(status: 75, output: "", error: error))
+    }
+
+    @Test func aDeadlineIsRememberedWhereNoManifestCame() async throws {
+        let installed = try await Installed()
+        try installed.install()
+        installed.world.server.answer(
+            "/manifest.json",
+            with: Answer(content: [1]).stalled(after: 0)
+        )
+        let ending = try await installed.run(
+            "prefetch",
+            "--app",
+            installed.registration.application.text,
+            "--deadline",
+            "0.5"
+        )
+        #expect(ending.status == 75)
+        let why = try await installed.run("why", "--app", installed.registration.application.text)
+        #expect(why.output.contains("problem: the time was up while waiting for the manifest at"))
     }
 }

@@ -46,13 +46,10 @@ extension StagePackSubcommand {
                 return .failure(error)
             }
         }
-        var reports: [StagingReport]
+        let reports: [StagingReport]
         switch result {
         case .success(let success): reports = success
         case .failure(let failure): throw failure.asInterrupted(by: interruption)
-        }
-        if interruption == .deadline {
-            for index in reports.indices { reports[index].nameDeadline() }
         }
         print(reports)
         if !output.json { Self.tell(reports) }

@@ -200,7 +200,7 @@ struct HistoryReport: Codable {
                 decided: Self.date(entry.decidedAt),
                 outcome: entry.outcome.rawValue,
                 rule: entry.rule.text,
-                reason: entry.reason.text,
+                reason: entry.reason.text(for: entry.outcome),
                 source: entry.source,
                 failures: entry.failures,
                 problem: entry.problem.map(FailureReport.init)

@@ -84,6 +84,7 @@ extension ExitStatus {
             case .invalidRequest: .usage
             case .systemShortage: .systemShortage
             case .offline: .unfinished
+            case .deadlineExceeded: .unfinished
             case .interrupted: .interrupted
             }
     }

@@ -48,20 +48,6 @@ struct StagingReport: Codable {
         }
     }
 
-    /// Tells of the packs that were interrupted that it was the deadline that did it.
-    mutating func nameDeadline() {
-        for index in packs.indices
-        where packs[index].error?.status == ExitStatus.interrupted.rawValue {
-            let pack = packs[index]
-            let place = pack.source.map { source in
-                ": \(pack.transferred ?? .zero) of \(pack.downloadSize) had arrived from "
-                    + "'\(source.forDisplay())'"
-            }
-            packs[index].error?.message = "pack '\(pack.id)': the time was up\(place ?? "")"
-            packs[index].error?.status = ExitStatus.unfinished.rawValue
-        }
-    }
-
     /// The failures of packs and files that should be here, and the extension's.
     var failures: [FailureReport] {
         [extensionProblem].compactMap(\.self) + packs.compactMap(\.error)
@@ -88,7 +74,7 @@ struct PackReport: Codable {
         version = result.pack.version
         policy = result.pack.policy.name
         outcome = result.outcome
-        reason = result.reason.text
+        reason = result.reason.text(for: result.outcome)
         downloadSize = result.pack.downloadSize
         installedSize = result.pack.installedSize
         transferred = result.transferred
@@ -118,8 +104,20 @@ struct FileReport: Codable {
 }
 
 extension StagingReason {
-    /// The reason for a person, as a fragment.
-    var text: String {
+    /// The reason for an outcome, as a fragment: of a pack that was staged, the state before that.
+    func text(for outcome: PackOutcome) -> String {
+        guard outcome == .staged else { return text }
+        return switch self {
+        case .missing: "it was missing"
+        case .outdated(let version): "in place of version \(version)"
+        case .contentChanged: "in place of other content under this version"
+        case .damaged: "in place of what was damaged"
+        default: text
+        }
+    }
+
+    /// The reason for what is to be done, as a fragment.
+    private var text: String {
         switch self {
         case .missing: "not staged yet"
         case .outdated(let version): "version \(version) is staged"
