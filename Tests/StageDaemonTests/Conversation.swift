@@ -56,7 +56,7 @@ extension DaemonProcess {
     func events(
         of session: String = "s",
         after sequence: Int64 = 0,
-        within patience: Duration = .seconds(30),
+        within patience: Duration = .seconds(120),
         until isLast: @escaping @Sendable (SessionEvent) -> Bool
     ) async throws -> [SessionEvent] {
         let stream = try await attach(session, after: sequence)
@@ -68,7 +68,7 @@ extension DaemonProcess {
     func outcomes(
         of session: String = "s",
         after sequence: Int64 = 0,
-        within patience: Duration = .seconds(30)
+        within patience: Duration = .seconds(120)
     ) async throws -> [SessionEvent] {
         try await events(of: session, after: sequence, within: patience) {
             $0.kind == .finishedEvents
@@ -102,7 +102,7 @@ extension DaemonProcess {
 extension ControlEvents {
     /// What comes up to the event that `isLast` is true of.
     func take(
-        within patience: Duration = .seconds(30),
+        within patience: Duration = .seconds(120),
         until isLast: @escaping @Sendable (SessionEvent) -> Bool
     ) async throws -> [SessionEvent] {
         try await withThrowingTaskGroup(of: [SessionEvent]?.self) { group in

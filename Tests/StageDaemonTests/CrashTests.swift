@@ -168,7 +168,7 @@ private struct Scenario {
     }
 
     private mutating func watch() async throws {
-        let events = try await daemon.outcomes(within: .seconds(20))
+        let events = try await daemon.outcomes(within: .seconds(120))
         note(events)
         #expect(seen.keys.sorted() == [1, 2, 3, 4])
         for event in events {
@@ -195,7 +195,7 @@ private struct Scenario {
     private mutating func waitForHandler() async throws {
         let handler = peer.handler("acknowledge")
         try await daemon.makeSession { $0.handler = handler }
-        let deadline = ContinuousClock.now + .seconds(20)
+        let deadline = ContinuousClock.now + .seconds(120)
         while try await daemon.client.session("s").acknowledgedEvent < 4 {
             try #require(ContinuousClock.now < deadline, "no handler takes in what is left")
             try await Task.sleep(for: .milliseconds(20))

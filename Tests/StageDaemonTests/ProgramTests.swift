@@ -157,7 +157,7 @@ struct ProgramTests {
         let process = try #require(daemon.process)
         let inside = FilePath("/proc/\(process)/root\(state)")
         _ = try Directory.open(inside).remove("filler")
-        let events = try await daemon.outcomes(within: .seconds(40))
+        let events = try await daemon.outcomes(within: .seconds(120))
         #expect(events.map(\.gist) == ["1 completed of \(id)"])
         let place = inside.appending("staged/\(geteuid())/\(id)")
         #expect(try bytes(of: place) == body)

@@ -88,7 +88,7 @@ public final class DaemonProcess: Sendable {
     /// Starts the daemon, and returns once it answers.
     public func start(by wrapper: [String] = []) async throws {
         try launch(by: wrapper)
-        let deadline = ContinuousClock.now + .seconds(20)
+        let deadline = ContinuousClock.now + .seconds(120)
         while !answers {
             guard status == nil, ContinuousClock.now < deadline else {
                 let ending = "\(status.map(String.init) ?? "none")"
@@ -117,7 +117,7 @@ public final class DaemonProcess: Sendable {
     }
 
     /// Waits for the end of the daemon.
-    public func end(within patience: Duration = .seconds(30)) async throws -> Int32 {
+    public func end(within patience: Duration = .seconds(120)) async throws -> Int32 {
         let deadline = ContinuousClock.now + patience
         while true {
             if let status {

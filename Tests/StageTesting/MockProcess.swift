@@ -15,7 +15,7 @@ final class MockProcess: Sendable {
     private let socket: CInt
 
     /// How long a program may take to answer.
-    private static let patience = Duration.seconds(20)
+    private static let patience = Duration.seconds(120)
 
     /// Starts a program, the first of `command`.
     init(_ command: [String]) throws(Failure) {

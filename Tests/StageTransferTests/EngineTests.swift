@@ -142,7 +142,7 @@ import Testing
                     let request = DownloadRequest(server.url("/pack"), content: content)
                     group.addTask { _ = try? await engine.download(request, to: part) }
                 }
-                let deadline = ContinuousClock.now + .seconds(20)
+                let deadline = ContinuousClock.now + .seconds(120)
                 while server.counts(for: "/pack").requests < 3, ContinuousClock.now < deadline {
                     try? await Task.sleep(for: .milliseconds(5))
                 }
