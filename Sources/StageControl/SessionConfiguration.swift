@@ -85,6 +85,11 @@ public struct LaunchHandler: Hashable, Codable, Sendable {
 public struct SessionStatus: Hashable, Codable, Sendable {
     /// The identifier.
     public var identifier: String
+    /// The number of the session, which no other session of this identifier ever gets: not after it was removed,
+    /// and not after the daemon has lost its records.
+    ///
+    /// `nil` from daemons of earlier versions.
+    public var number: Int64?
     /// The number of the user it belongs to.
     public var user: UInt32
     /// What it was asked to be.

@@ -170,6 +170,8 @@ public struct SessionEvent: Hashable, Codable, Sendable {
     public var task: Int64?
     /// The session, in a stream of several.
     public var session: String?
+    /// The number of the session that the client is attached to, ``SessionStatus/number``; of `attached`.
+    public var sessionNumber: Int64?
     /// Where a download goes on.
     public var offset: ByteCount?
     /// How many bytes of the content are here.

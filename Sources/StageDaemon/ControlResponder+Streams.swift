@@ -83,7 +83,9 @@ extension ControlResponder {
     ) async throws {
         client.mustRead()
         var body = try await writer.writeHead(Self.streamHead)
-        try await body.write(Self.line(SessionEvent(.attached, time: .now)))
+        var attached = SessionEvent(.attached, time: .now)
+        attached.sessionNumber = subscription.session
+        try await body.write(Self.line(attached))
         client.hasRead()
         async let _: Void = Self.beat { subscription.pass($0) }
         for await _ in subscription.wakes {

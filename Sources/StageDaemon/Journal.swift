@@ -107,8 +107,25 @@ final class Journal: Sendable {
         let time = isFirst ? 0 : Int64(Date.now.timeIntervalSince1970)
         let floor = mark.number ?? time
         try mark.raise(to: floor)
-        return try Journal(path, mark, floor: floor, logger)
+        let journal = try Journal(path, mark, floor: floor, logger)
+        try journal.beginNumbersOfSessions()
+        return journal
     }
+
+    /// Has the numbers of sessions begin where those of no earlier journal are.
+    ///
+    /// By them a client knows that a session is another one, even where all files of the daemon are gone.
+    private func beginNumbersOfSessions() throws {
+        try pool.write { database in
+            try database.execute(
+                sql: "INSERT INTO sqlite_sequence (name, seq) VALUES ('session', ?)",
+                arguments: [Int64.random(in: 0..<Self.sessionNumbers)]
+            )
+        }
+    }
+
+    /// The end of the numbers that the sessions of a journal may begin with; JSON has numbers up to 2^53.
+    private static let sessionNumbers: Int64 = 1 << 52
 
     private init(
         _ path: FilePath,

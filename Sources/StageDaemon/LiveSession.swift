@@ -23,6 +23,7 @@ extension Broker.LiveSession {
             user: record.user,
             configuration: configuration
         )
+        status.number = record.id
         status.unfinishedTasks = unfinished
         status.lastEvent = record.last
         status.acknowledgedEvent = record.acknowledged

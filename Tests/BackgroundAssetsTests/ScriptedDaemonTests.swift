@@ -54,8 +54,6 @@ import Testing
             $0.state = .waiting
             $0.holds = [Hold(reason)]
         }
-        try await poll { world.daemon.tasks.first?.state == .cancelled }
-        world.emit(.cancelled)
         try await recorder.lines(["begin a", "pause a", "failed a: 102"])
         world.daemon.stop()
     }

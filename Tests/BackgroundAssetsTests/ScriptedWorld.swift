@@ -13,8 +13,7 @@ import Testing
 /// An application and a daemon that does what a test says, for what the real one cannot be made to do.
 struct ScriptedWorld {
     static let group = World.group
-    /// The session as the daemon of tests calls it: by the component of the path.
-    static let session = "backgroundassets%2F\(group)"
+    static let session = World.session
 
     let daemon: TestDaemon
     let manager: BADownloadManager

@@ -68,11 +68,6 @@ struct ScriptedWorld {
     func end(_ session: URLSession) async throws {
         session.invalidateAndCancel()
         try await poll { session.connectionError == nil }
-        for task in daemon.tasks where task.session == identifier && task.state != .completed {
-            var event = SessionEvent(.cancelled, time: .now)
-            event.task = task.id
-            daemon.emit(event, in: identifier)
-        }
         try await poll("found \(recorder.lines)") { recorder.lines.last == "invalid: well" }
         daemon.stop()
     }

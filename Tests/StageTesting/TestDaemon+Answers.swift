@@ -9,36 +9,35 @@ extension TestDaemon {
 
     /// Does what a request asks for, and returns the answer.
     func respond(_ head: RequestHead, _ body: Data) -> [UInt8] {
-        let path = head.target.split(separator: "?")[0].split(separator: "/").map(String.init)
+        let path = head.target.split(separator: "?")[0].split(separator: "/").map(Self.decoded)
         do {
             return try state.withLock { state in
-                switch (head.method, path.count, path.dropFirst().first) {
-                case ("PUT", 3, "sessions"):
-                    let rules = try ControlFormat.decode(SessionConfiguration.self, from: body)
-                    return state.makeSession(path[2], rules)
-                case ("GET", 3, "sessions"):
-                    return state.sessions[path[2]].map { Self.answer(200, $0.status) }
-                        ?? Self.missing
-                case ("POST", 4, "sessions") where path[3] == "tasks":
-                    let new = try ControlFormat.decode(NewTasks.self, from: body)
-                    return state.create(new, in: path[2])
-                case ("GET", 4, "sessions") where path[3] == "tasks":
-                    return Self.answer(200, TaskList(state.unacknowledged(in: path[2])))
-                case ("POST", 4, "sessions") where path[3] == "acknowledge":
-                    let value = try ControlFormat.decode(Acknowledgement.self, from: body)
-                    state.acknowledge(value, in: path[2])
-                    return Self.nothing
-                case ("GET", 3, "tasks"):
-                    return state.tasks[Int64(path[2]) ?? 0].map { Self.answer(200, $0) }
-                        ?? Self.missing
-                case ("PATCH", 3, "tasks"):
-                    let change = try ControlFormat.decode(TransferChange.self, from: body)
-                    return state.change(Int64(path[2]) ?? 0, change)
-                default: return Self.nothing
+                switch (path.first, path.dropFirst().first, path.count) {
+                case (ControlFormat.version, "sessions", 2) where head.method == "GET":
+                    let sessions = state.sessions.values.map(\.status)
+                    return Self.answer(
+                        200,
+                        SessionList(sessions.sorted { $0.number ?? 0 < $1.number ?? 0 })
+                    )
+                case (ControlFormat.version, "tasks", 2) where head.method == "GET":
+                    return Self.answer(200, TaskList(state.tasks.values.sorted { $0.id < $1.id }))
+                case (ControlFormat.version, "sessions", 3...4):
+                    return try state.answer(
+                        head.method,
+                        session: path[2],
+                        path.dropFirst(3).first,
+                        body
+                    )
+                case (ControlFormat.version, "tasks", 3):
+                    guard let id = Int64(path[2]) else {
+                        return Self.answer(ControlRefusal(.malformed, "expected a number"))
+                    }
+                    return try state.answer(head.method, task: id, body)
+                default: return Self.missing
                 }
             }
         } catch {
-            return Self.answer(400, ControlRefusal(.malformed, "\(error)"))
+            return Self.answer(ControlRefusal(.malformed, "\(error)"))
         }
     }
 
@@ -54,71 +53,204 @@ extension TestDaemon {
         )
     }
 
-    static let missing = answer(404, ControlRefusal(.notFound, "there is no such thing"))
+    static let missing = answer(ControlRefusal(.notFound, "there is no such thing"))
 }
 
 extension TestDaemon.State {
-    fileprivate mutating func makeSession(
+    fileprivate mutating func answer(
+        _ method: String,
+        session identifier: String,
+        _ part: String?,
+        _ body: Data
+    ) throws -> [UInt8] {
+        if method == "PUT", part == nil {
+            let rules = try ControlFormat.decode(SessionConfiguration.self, from: body)
+            return makeSession(identifier, rules)
+        }
+        guard let session = sessions[identifier] else { return TestDaemon.missing }
+        switch (method, part) {
+        case ("GET", nil): return TestDaemon.answer(200, status(of: session))
+        case ("DELETE", nil):
+            sessions[identifier] = nil
+            tasks = tasks.filter { $0.value.session != identifier }
+            return Self.nothing
+        case ("POST", "tasks"):
+            return create(try ControlFormat.decode(NewTasks.self, from: body), in: identifier)
+        case ("GET", "tasks"):
+            let own = tasks.values.filter { $0.session == identifier }
+            return TestDaemon.answer(200, TaskList(own.sorted { $0.id < $1.id }))
+        case ("POST", "acknowledge"):
+            let value = try ControlFormat.decode(Acknowledgement.self, from: body)
+            return acknowledge(value, in: identifier)
+        case ("POST", "extend"):
+            return TestDaemon.answer(ControlRefusal(.conflict, "no handler was started"))
+        default: return TestDaemon.missing
+        }
+    }
+
+    fileprivate mutating func answer(
+        _ method: String,
+        task id: Int64,
+        _ body: Data
+    ) throws -> [UInt8] {
+        switch method {
+        case "GET": return tasks[id].map { TestDaemon.answer(200, $0) } ?? TestDaemon.missing
+        case "PATCH":
+            return change(id, try ControlFormat.decode(TransferChange.self, from: body))
+        default: return TestDaemon.missing
+        }
+    }
+
+    private static var nothing: [UInt8] { Array("HTTP/1.1 204 No Content\r\n\r\n".utf8) }
+
+    private func status(of session: TestDaemon.Session) -> SessionStatus {
+        var status = session.status
+        status.unfinishedTasks = tasks.values
+            .count { $0.session == status.identifier && !Self.hasEnded($0) }
+        return status
+    }
+
+    private mutating func makeSession(
         _ identifier: String,
         _ rules: SessionConfiguration
     ) -> [UInt8] {
-        let new = SessionStatus(identifier: identifier, user: 0, configuration: rules)
+        var new = SessionStatus(
+            identifier: identifier,
+            user: UserIdentity.current.user,
+            configuration: rules
+        )
+        lastSession += 1
+        new.number = lastSession
         var session = sessions[identifier] ?? TestDaemon.Session(status: new)
         session.status.configuration = rules
         sessions[identifier] = session
-        return TestDaemon.answer(200, session.status)
+        return TestDaemon.answer(200, status(of: session))
     }
 
-    fileprivate mutating func create(_ new: NewTasks, in identifier: String) -> [UInt8] {
-        guard sessions[identifier] != nil else { return TestDaemon.missing }
+    private mutating func create(_ new: NewTasks, in identifier: String) -> [UInt8] {
         let ids = new.tasks.map { request in
             let known = tasks.values.first {
                 $0.session == identifier && $0.request.token == request.token
             }
             if let known { return known.id }
             lastTask += 1
-            tasks[lastTask] = TransferTask(
+            var task = TransferTask(
                 id: lastTask,
                 session: identifier,
-                user: 0,
+                user: UserIdentity.current.user,
                 request: request,
-                state: request.isSuspended == true ? .suspended : .waiting,
+                state: .waiting,
                 created: .now
             )
+            if request.isSuspended == true { suspend(&task) }
+            tasks[lastTask] = task
             return lastTask
         }
         return TestDaemon.answer(200, CreatedTasks(ids))
     }
 
-    fileprivate func unacknowledged(in identifier: String) -> [TransferTask] {
-        let acknowledged = sessions[identifier]?.status.acknowledgedEvent ?? 0
-        let ended = sessions[identifier]?.events
-            .filter { $0.sequence ?? 0 <= acknowledged && $0.kind != .challenged }
-            .compactMap(\.task)
-        return tasks.values
-            .filter { $0.session == identifier && !(ended ?? []).contains($0.id) }
-            .sorted { $0.id < $1.id }
+    private func suspend(_ task: inout TransferTask) {
+        task.state = .suspended
+        task.holds = [Hold(.pausedByClient)]
     }
 
-    fileprivate mutating func acknowledge(_ value: Acknowledgement, in identifier: String) {
-        sessions[identifier]?.status.acknowledgedEvent = value.sequence
+    private mutating func acknowledge(
+        _ value: Acknowledgement,
+        in identifier: String
+    ) -> [UInt8] {
+        guard let session = sessions[identifier], value.sequence <= session.status.lastEvent else {
+            return TestDaemon.answer(ControlRefusal(.invalid, "there are fewer events"))
+        }
+        let acknowledged = max(value.sequence, session.status.acknowledgedEvent)
+        let over = session.events.filter { $0.sequence ?? 0 <= acknowledged }
+        for event in over where event.kind != .challenged {
+            if let id = event.task { tasks[id] = nil }
+        }
+        if !repeatsEvents {
+            sessions[identifier]?.events.removeAll { $0.sequence ?? 0 <= acknowledged }
+        }
+        sessions[identifier]?.status.acknowledgedEvent = acknowledged
         if let launch = value.launch { launches.append(launch) }
+        return Self.nothing
     }
 
-    fileprivate mutating func change(_ id: Int64, _ change: TransferChange) -> [UInt8] {
+    private mutating func change(_ id: Int64, _ change: TransferChange) -> [UInt8] {
         guard var task = tasks[id] else { return TestDaemon.missing }
-        guard ![.completed, .failed, .cancelled].contains(task.state) else {
-            return TestDaemon.answer(409, ControlRefusal(.conflict, "the task has ended"))
+        if Self.hasEnded(task) {
+            return change.state == .cancelled
+                ? TestDaemon.answer(200, task)
+                : TestDaemon.answer(ControlRefusal(.conflict, "the task has ended"))
+        }
+        if let end = change.stagingEnd {
+            guard task.request.kind == .staging else {
+                return TestDaemon.answer(ControlRefusal(.conflict, "the task is no staging"))
+            }
+            return self.end(task, end)
+        }
+        let isAnswer = change.authorization != nil || change.rejectsChallenge == true
+        guard !isAnswer || isChallenged(task) else {
+            return TestDaemon.answer(ControlRefusal(.conflict, "nothing was asked"))
         }
         switch change.state {
-        case .running: task.state = .waiting
-        case .suspended: task.state = .suspended
-        case .cancelled: task.state = .cancelled
+        case .running: (task.state, task.holds) = (.waiting, [])
+        case .suspended: suspend(&task)
+        case .cancelled:
+            var event = SessionEvent(.cancelled, time: .now)
+            event.task = id
+            emit(event, in: task.session)
+            task.state = .cancelled
         default: break
         }
         task.request.description = change.description ?? task.request.description
         task.request.priority = change.priority ?? task.request.priority
         tasks[id] = task
         return TestDaemon.answer(200, task)
+    }
+
+    private mutating func end(_ staging: TransferTask, _ end: StagingEnd) -> [UInt8] {
+        var task = staging
+        if let failure = end.failure, let reason = end.hold {
+            task.state = .waiting
+            task.holds = [Hold(reason, problem: failure.reason)]
+        } else {
+            var event = SessionEvent(end.failure == nil ? .completed : .failed, time: .now)
+            event.task = task.id
+            event.failure = end.failure
+            emit(event, in: task.session)
+            task.state = end.failure == nil ? .completed : .failed
+        }
+        task.lastProblem = end.failure?.reason
+        tasks[task.id] = task
+        return TestDaemon.answer(200, task)
+    }
+
+    private func isChallenged(_ task: TransferTask) -> Bool {
+        sessions[task.session]?.events.contains { $0.task == task.id && $0.kind == .challenged }
+            ?? false
+    }
+
+    private static func hasEnded(_ task: TransferTask) -> Bool {
+        [.completed, .failed, .cancelled].contains(task.state)
+    }
+
+    /// Makes an event happen, and returns it with its number if it is durable.
+    @discardableResult
+    mutating func emit(_ event: SessionEvent, in identifier: String) -> SessionEvent {
+        var event = event
+        if [.challenged, .completed, .failed, .cancelled].contains(event.kind) {
+            sessions[identifier]?.status.lastEvent += 1
+            event.sequence = sessions[identifier]?.status.lastEvent
+            sessions[identifier]?.events.append(event)
+            if let id = event.task {
+                switch event.kind {
+                case .completed: tasks[id]?.state = .completed
+                case .failed: tasks[id]?.state = .failed
+                case .cancelled: tasks[id]?.state = .cancelled
+                default: break
+                }
+            }
+        }
+        if let listener = sessions[identifier]?.listener { TestDaemon.send(event, to: listener) }
+        return event
     }
 }

@@ -1,7 +1,8 @@
-public import FoundationEssentials
+public import Foundation
 import Glibc
 public import StageControl
 import StageModel
+import StageSystem
 import Synchronization
 
 /// A daemon that keeps its records in memory, transfers nothing, and does what a test tells it.
@@ -27,6 +28,7 @@ public final class TestDaemon: Sendable {
         var sessions: [String: Session] = [:]
         var tasks: [Int64: TransferTask] = [:]
         var lastTask: Int64 = 0
+        var lastSession: Int64 = 0
         var requests: [Request] = []
         var connections: Set<CInt> = []
         var listener: CInt?
@@ -41,6 +43,7 @@ public final class TestDaemon: Sendable {
     /// The path of the socket.
     public let path: String
     let state = Mutex(State())
+    private let held = Monitor<Set<String>>([])
 
     /// Creates a daemon that does not run yet.
     public init(path: String) { self.path = path }
@@ -62,7 +65,10 @@ public final class TestDaemon: Sendable {
             if let listener = state.listener { shutdown(listener, CInt(SHUT_RDWR)) }
             state.listener = nil
             for connection in state.connections { shutdown(connection, CInt(SHUT_RDWR)) }
-            for id in state.sessions.keys { state.sessions[id]?.listener = nil }
+            for id in state.sessions.keys {
+                state.sessions[id]?.listener = nil
+                state.sessions[id]?.status.isAttached = false
+            }
         }
     }
 
@@ -70,6 +76,12 @@ public final class TestDaemon: Sendable {
     public func leaveUnanswered(_ line: String, count: Int = 1) {
         state.withLock { $0.unanswered[line] = count }
     }
+
+    /// Does nothing about requests that begin like this until ``release()``.
+    public func hold(_ line: String) { held.change { _ = $0.insert(line) } }
+
+    /// Does what was held.
+    public func release() { held.change { $0 = [] } }
 
     /// Refuses all requests that begin like this from now on, or no longer.
     public func refuse(_ line: String, with refusal: ControlRefusal?) {
@@ -122,27 +134,7 @@ public final class TestDaemon: Sendable {
     /// Makes an event happen: durable ones get a number and are kept, and change their task.
     @discardableResult
     public func emit(_ event: SessionEvent, in identifier: String) -> SessionEvent {
-        state.withLock { state in
-            var event = event
-            let isDurable = [.challenged, .completed, .failed, .cancelled].contains(event.kind)
-            if isDurable {
-                state.sessions[identifier]?.status.lastEvent += 1
-                event.sequence = state.sessions[identifier]?.status.lastEvent
-                state.sessions[identifier]?.events.append(event)
-                if let id = event.task {
-                    switch event.kind {
-                    case .completed: state.tasks[id]?.state = .completed
-                    case .failed: state.tasks[id]?.state = .failed
-                    case .cancelled: state.tasks[id]?.state = .cancelled
-                    default: break
-                    }
-                }
-            }
-            if let listener = state.sessions[identifier]?.listener {
-                Self.send(event, to: listener)
-            }
-            return event
-        }
+        state.withLock { $0.emit(event, in: identifier) }
     }
 
     private func begin(_ connection: CInt) {
@@ -160,6 +152,7 @@ public final class TestDaemon: Sendable {
                 state.connections.remove(connection)
                 for (id, session) in state.sessions where session.listener == connection {
                     state.sessions[id]?.listener = nil
+                    state.sessions[id]?.status.isAttached = false
                 }
             }
             close(connection)
@@ -177,11 +170,12 @@ public final class TestDaemon: Sendable {
             state.requests.append(Request(line: line, body: body))
             return state.refusals.first { line.hasPrefix($0.key) }?.value
         }
+        held.wait { held in held.contains { line.hasPrefix($0) } ? nil : () }
         if let refusal {
-            _ = socket.send(Self.answer(409, refusal))
+            _ = socket.send(Self.answer(refusal))
             return
         }
-        if head.method == "GET", head.target.contains("/events") {
+        if head.method == "GET", head.target.contains("/events?") {
             attach(head.target, connection)
             return
         }
@@ -199,20 +193,27 @@ public final class TestDaemon: Sendable {
 
     private func attach(_ target: String, _ connection: CInt) {
         let parts = target.split { "/?=&".contains($0) }
-        let identifier = parts.count > 5 ? String(parts[2]) : ""
+        let identifier = parts.count > 5 ? Self.decoded(parts[2]) : ""
         let after = parts.count > 5 ? Int64(parts[5]) ?? 0 : 0
         let socket = Socket(connection)
         let isAttached = state.withLock { state -> Bool in
-            guard var session = state.sessions[identifier] else { return true }
+            guard var session = state.sessions[identifier] else {
+                _ = socket.send(Self.missing)
+                return false
+            }
             guard session.listener == nil else {
-                let refusal = ControlRefusal(.conflict, "another client is attached")
-                _ = socket.send(Self.answer(409, refusal))
+                _ = socket.send(
+                    Self.answer(ControlRefusal(.conflict, "another client is attached"))
+                )
                 return false
             }
             session.listener = connection
+            session.status.isAttached = true
             state.sessions[identifier] = session
             _ = socket.send(Self.streamHead)
-            Self.send(SessionEvent(.attached, time: .now), to: connection)
+            var attached = SessionEvent(.attached, time: .now)
+            attached.sessionNumber = session.status.number
+            Self.send(attached, to: connection)
             let first = state.repeatsEvents ? 0 : after
             for event in session.events where event.sequence ?? 0 > first {
                 Self.send(event, to: connection)
@@ -223,10 +224,16 @@ public final class TestDaemon: Sendable {
     }
 
     private static let streamHead = Array(
-        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".utf8
+        "HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n"
+            .utf8
     )
 
-    private static func send(_ event: SessionEvent, to connection: CInt) {
+    /// A component of a path without its percent-encoding.
+    static func decoded(_ component: Substring) -> String {
+        String(component).removingPercentEncoding ?? String(component)
+    }
+
+    static func send(_ event: SessionEvent, to connection: CInt) {
         guard let line = try? ControlFormat.encode(event) else { return }
         let size = String(line.count + 1, radix: 16)
         _ = Socket(connection).send(Array("\(size)\r\n".utf8) + Array(line) + Array("\n\r\n".utf8))
@@ -234,7 +241,24 @@ public final class TestDaemon: Sendable {
 
     static func answer(_ status: Int, _ value: some Encodable) -> [UInt8] {
         let body = (try? ControlFormat.encode(value)) ?? Data()
-        return Array("HTTP/1.1 \(status) x\r\nContent-Length: \(body.count)\r\n\r\n".utf8)
-            + Array(body)
+        let fields = "Content-Type: application/json\r\nContent-Length: \(body.count)\r\n"
+        return Array("HTTP/1.1 \(status) x\r\n\(fields)\r\n".utf8) + Array(body)
+    }
+
+    /// The answer to a request that is refused.
+    static func answer(_ refusal: ControlRefusal) -> [UInt8] {
+        let status =
+            switch refusal.code {
+            case .malformed: 400
+            case .forbidden: 403
+            case .notFound: 404
+            case .conflict: 409
+            case .tooLarge: 413
+            case .invalid: 422
+            case .quota: 429
+            case .unavailable: 503
+            case .storage: 507
+            }
+        return answer(status, refusal)
     }
 }

@@ -1,0 +1,67 @@
+import Foundation
+import StageControl
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+/// Conversations that the daemon and the stand-in for it in tests have to hold alike.
+@Suite(.directory, .daemon) struct RecordedCaseTests {
+    /// A daemon that answers.
+    enum Daemon: CaseIterable, Sendable {
+        /// The program.
+        case program
+        /// The stand-in.
+        case standIn
+    }
+
+    @Test(arguments: Daemon.allCases, RecordedCase.all)
+    func theAnswersAreTheRecordedOnes(of daemon: Daemon, to recorded: RecordedCase) async throws {
+        let process = try DaemonProcess.required()
+        let standIn = TestDaemon(path: process.socket.string)
+        switch daemon {
+        case .program:
+            try process.configure(#"{"settlingTime": 0}"#)
+            try await process.start()
+        case .standIn: try standIn.start()
+        }
+        defer { standIn.stop() }
+        for step in recorded.steps {
+            switch step {
+            case .ask(let line, let body, let expected):
+                let answer = try ControlExchange(line, body: body, at: process.socket.string)
+                #expect(try expected.difference(from: answer) == nil, "\(line)")
+            case .events(let after, let expected):
+                let client = ControlClient(path: process.socket.string)
+                let events = try client.openEvents(.events(of: "s", after: after))
+                #expect(try lines(of: events, count: expected.count) == expected)
+                // A second client is refused while the first one listens.
+                let line = "GET /v1/sessions/s/events?after=0"
+                let answer = try ControlExchange(line, at: process.socket.string)
+                let isRefused = try conflict.difference(from: answer) == nil
+                #expect(isRefused)
+                events.close()
+                try await poll {
+                    try client.answer(to: .session("s")).isAttached == false
+                }
+            }
+        }
+    }
+
+    private var conflict: Expected { Expected(409, #"{"code": "conflict"}"#) }
+
+    /// The first events that are more than signs of life and progress, a line each.
+    private func lines(of events: ControlEvents, count: Int) throws -> [String] {
+        var lines: [String] = []
+        while lines.count < count, let event = try events.nextEvent() {
+            switch event.kind {
+            case .attached:
+                lines.append("attached \(event.sessionNumber == nil ? "-" : "to a number")")
+            case .challenged, .completed, .failed, .cancelled:
+                lines.append("\(event.kind) \(event.sequence ?? 0) of \(event.task ?? 0)")
+            default: break
+            }
+        }
+        return lines
+    }
+}
