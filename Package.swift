@@ -296,7 +296,11 @@ let package = Package(
         ),
         tests(
             "StageControl",
-            ["stagepackd", "StageControl", "StageModel", "StageSystem", "StageTesting", system]
+            [
+                "stagepack", "stagepackd", "StageControl", "StageModel", "StageSystem",
+                "StageTesting",
+                system,
+            ]
         ),
         tests(
             "BackgroundTransfer",

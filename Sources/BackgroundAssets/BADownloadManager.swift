@@ -59,7 +59,8 @@ public final class BADownloadManager: Sendable {
     /// Hears what becomes of the downloads, those of before included; it is not kept alive.
     ///
     /// As long as there is none in any process, ends and files stay with the daemon, and no extension is
-    /// started for them. An extension has no delegate.
+    /// started for them. An extension has no delegate. Where the process may have no more threads, the next call of the
+    /// manager says so, and tries again.
     public var delegate: (any BADownloadManagerDelegate)? {
         get { state.withLock { $0.delegate } }
         set {
@@ -194,14 +195,19 @@ public final class BADownloadManager: Sendable {
         } catch {
             throw BAError(.downloadInvalid, "application group: \(error)")
         }
-        let (session, newLink) = state.withLock { state -> (DownloadSession, DelegateLink?) in
-            if let known = state.links[identifier] { return (known.session, nil) }
+        let (session, link, isNew) = state.withLock { state in
+            if let known = state.links[identifier] { return (known.session, known.link, false) }
             let session = DownloadSession(identifier, environment: environment)
             let link = DelegateLink(session) { [weak self] in self?.delegate }
             state.links[identifier] = (session, link)
-            return (session, link)
+            return (session, link, true)
         }
-        newLink?.delegateDidChange()
+        if isNew { link.delegateDidChange() }
+        do throws(ControlError) {
+            try link.retry()
+        } catch {
+            throw BAError(error)
+        }
         return session
     }
 }

@@ -8,20 +8,15 @@ import Synchronization
 ///
 /// The connection's thread calls, but for the answers to challenges, which come on any.
 final class DelegateAudience: SessionReceiver {
-    /// An answer to a challenge that the daemon does not have yet.
-    private struct Answer {
-        var change: TransferChange
-        var sequence: Int64?
-    }
-
     private struct State {
         /// The tasks that the daemon had before the connection was made.
         var found: [TransferTask] = []
+        /// Downloads that the daemon has lost.
+        var lost: [TransferTask] = []
         var tasks: [Int64: TransferTask] = [:]
         var watches: [Int64: DownloadWatch] = [:]
         /// Reasons why downloads were given up that an application waited for.
         var stalls: [Int64: String] = [:]
-        var answers: [Int64: Answer] = [:]
     }
 
     private let session: DownloadSession
@@ -42,33 +37,42 @@ final class DelegateAudience: SessionReceiver {
 
     func prepare(_ status: SessionStatus) throws(ControlError) {
         _ = try audience()
-        let tasks = try session.tasks()
-        state.withLock { $0.found = tasks }
-        let answers = state.withLock { $0.answers }
-        for (task, answer) in answers { try give(answer, to: task) }
+        let (found, lost) = try session.compare(with: status)
+        state.withLock { state in
+            state.found = found
+            state.lost = lost
+        }
+        try session.giveKeptAnswers()
     }
 
     func take(_ event: SessionEvent) throws(ControlError) {
         let delegate = try audience()
         if event.kind == .attached {
-            let tasks = state.withLock { state in
-                defer { state.found = [] }
-                return state.found
+            let (found, lost) = state.withLock { state in
+                defer { (state.found, state.lost) = ([], []) }
+                return (state.found, state.lost)
             }
-            for task in tasks { show(task, delegate) }
+            for task in lost { tellLoss(of: task, delegate) }
+            for task in found { show(task, delegate) }
             return
         }
         // Where this fails, the event was not received, and comes again.
         let task = try event.task.flatMap { id throws(ControlError) in try find(id) }
-        if let task { tell(event, task, delegate) }
+        let isAnswered =
+            event.kind == .challenged && task != nil
+            && session.hasAnswer(to: event.task ?? 0, sequence: event.sequence)
+        if let task, !isAnswered { tell(event, task, delegate) }
         guard event.sequence != nil else { return }
-        if event.kind != .challenged || task == nil { connection.finish(event.sequence) }
-        if event.kind != .challenged, let id = event.task {
-            state.withLock { state in
-                state.tasks[id] = nil
-                state.watches[id] = nil
-                state.answers[id] = nil
-            }
+        if event.kind == .challenged, task != nil { return }
+        if event.kind != .challenged, let id = event.task { forget(id) }
+        connection.finish(event.sequence)
+    }
+
+    private func forget(_ task: Int64) {
+        session.end(task)
+        state.withLock { state in
+            state.tasks[task] = nil
+            state.watches[task] = nil
         }
     }
 
@@ -85,11 +89,25 @@ final class DelegateAudience: SessionReceiver {
     private func show(_ task: TransferTask, _ delegate: any BADownloadManagerDelegate) {
         guard task.isUnfinished else { return }
         state.withLock { $0.tasks[task.id] = task }
+        session.add(task)
         var event = SessionEvent(.changed, time: .now)
         event.task = task.id
         event.state = task.state
         event.holds = task.holds
         tell(event, task, delegate)
+    }
+
+    /// Tells that the daemon does not know a download any more, unless it was cancelled here.
+    private func tellLoss(of task: TransferTask, _ delegate: any BADownloadManagerDelegate) {
+        forget(task.id)
+        if session.wasCancelledHere(task.id) { return }
+        var task = task
+        task.state = .failed
+        let reason = "the daemon has lost its records of the download: schedule it again"
+        delegate.download(
+            BADownload.made(of: task, for: session.group),
+            failedWithError: BAError(.downloadFailedToStart, reason)
+        )
     }
 
     /// The task of an event; `nil` if the daemon has forgotten it.
@@ -98,6 +116,7 @@ final class DelegateAudience: SessionReceiver {
         do throws(ControlError) {
             let task = try session.ask(.task(id))
             state.withLock { $0.tasks[id] = task }
+            if task.isUnfinished { session.add(task) }
             return task
         } catch .refused(let refusal) where refusal.code == .notFound {
             return nil
@@ -185,7 +204,7 @@ final class DelegateAudience: SessionReceiver {
         _ event: SessionEvent,
         _ task: TransferTask
     ) -> @Sendable (URLSession.AuthChallengeDisposition, URLCredential?) -> Void {
-        ChallengeReply { [self] disposition, credential in
+        ChallengeReply { [session] disposition, credential in
             var change = TransferChange()
             switch disposition {
             case .cancelAuthenticationChallenge: change.state = .cancelled
@@ -194,26 +213,8 @@ final class DelegateAudience: SessionReceiver {
             default: break
             }
             if change == TransferChange() { change.rejectsChallenge = true }
-            let answer = Answer(change: change, sequence: event.sequence)
-            do throws(ControlError) {
-                try give(answer, to: task.id)
-            } catch {
-                // It is given over the next connection.
-                state.withLock { $0.answers[task.id] = answer }
-                connection.reconnect()
-            }
+            session.answer(change, to: task.id, sequence: event.sequence)
         }
         .handler
-    }
-
-    /// Gives the daemon an answer to a challenge, which is over then.
-    private func give(_ answer: Answer, to task: Int64) throws(ControlError) {
-        do throws(ControlError) {
-            _ = try session.client.change(task, answer.change)
-        } catch .refused(let refusal) where refusal.code != .unavailable {
-            // The task has ended meanwhile, and there is nothing to answer.
-        }
-        state.withLock { $0.answers[task] = nil }
-        connection.finish(answer.sequence)
     }
 }

@@ -16,6 +16,8 @@ final class DelegateLink: Sendable {
         var changes = 0
         /// The connection of a delegate, until it has ended.
         var connection: SessionConnection?
+        /// The reason why no connection could be made for the delegate.
+        var problem: ControlError?
     }
 
     private let session: DownloadSession
@@ -37,8 +39,18 @@ final class DelegateLink: Sendable {
         if let connection { connection.end() } else { attach() }
     }
 
+    /// Attaches again where that was not possible.
+    ///
+    /// - Throws: ``ControlError/system(_:)`` if the process may still have no more threads.
+    func retry() throws(ControlError) {
+        guard state.withLock({ $0.problem != nil }) else { return }
+        attach()
+        if let problem = state.withLock({ $0.problem }) { throw problem }
+    }
+
     /// Attaches on behalf of the delegate that there is, if no other is attached.
     private func attach() {
+        state.withLock { $0.problem = nil }
         guard delegate() != nil else { return }
         let new = state.withLock { state -> (connection: SessionConnection, changes: Int)? in
             guard state.connection == nil else { return nil }
@@ -50,7 +62,17 @@ final class DelegateLink: Sendable {
         let audience = DelegateAudience(session, new.connection) { [weak self] in
             self?.delegate(after: new.changes)
         }
-        new.connection.start(audience)
+        session.listen(over: new.connection)
+        do throws(ControlError) {
+            try new.connection.start(audience)
+        } catch {
+            // The next call that asks something of the manager tries again.
+            state.withLock { [error] state in
+                state.connection = nil
+                state.problem = error
+            }
+            return
+        }
         new.connection.whenOver { [weak self] in
             self?.state.withLock { $0.connection = nil }
             self?.attach()

@@ -1,6 +1,8 @@
+import Foundation
 import StageControl
 import StageExtension
 import StageModel
+import StageSystem
 import Synchronization
 
 /// The downloads of an application group, which are the tasks of one session of the daemon.
@@ -15,6 +17,9 @@ final class DownloadSession: Sendable {
     let client: SessionClient
     /// Held from looking whether a download is there until it is; has the tasks that were cancelled here.
     private let cancelled = Mutex<Set<Int64>>([])
+    let known = Mutex(KnownDownloads())
+    /// The connection of the delegate that there is.
+    let connection = Mutex<SessionConnection?>(nil)
 
     /// Creates the session of a group, which the daemon may not have yet.
     init(_ group: ApplicationGroupID, environment: [String: String]) {
@@ -132,6 +137,9 @@ final class DownloadSession: Sendable {
         cancelled.withLock { $0.remove(task) != nil }
     }
 
+    /// Takes in that a download has ended, after the answer to the request that made it.
+    func end(_ task: Int64) { cancelled.withLock { _ in known.withLock { $0.end(task) } } }
+
     /// The task of an identifier: the one that goes on, else the last; those cancelled do not count.
     private func task(named identifier: String) throws(BAError) -> TransferTask? {
         do throws(ControlError) {
@@ -159,6 +167,16 @@ final class DownloadSession: Sendable {
                 ids = try client.createTasks(requests)
             }
             guard let id = ids.first else { throw .malformed("it has no number") }
+            add(
+                TransferTask(
+                    id: id,
+                    session: client.identifier,
+                    user: UserIdentity.current.user,
+                    request: requests[0],
+                    state: .waiting,
+                    created: .now
+                )
+            )
             return id
         } catch {
             throw BAError(error)

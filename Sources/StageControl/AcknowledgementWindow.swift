@@ -9,6 +9,8 @@ public struct AcknowledgementWindow: Sendable {
     /// The last event that the daemon knows to be taken in.
     public private(set) var acknowledged: Int64 = 0
     private var inWork: Set<Int64> = []
+    /// The number of the session that the events are of, where the daemon tells it.
+    private var session: Int64?
 
     /// Creates the window of a client that has received nothing.
     public init() {}
@@ -38,9 +40,11 @@ public struct AcknowledgementWindow: Sendable {
 
     /// Takes in the numbers of the daemon when a client attaches.
     ///
-    /// A daemon that lost its records counts from the beginning again.
-    public mutating func attach(lastEvent: Int64, acknowledged: Int64) {
-        if lastEvent < received { self = AcknowledgementWindow() }
+    /// A daemon that lost its records counts from the beginning again, which the number of the session shows.
+    public mutating func attach(lastEvent: Int64, acknowledged: Int64, session: Int64? = nil) {
+        let isAnother = session != nil && self.session != nil && session != self.session
+        if isAnother || lastEvent < received { self = AcknowledgementWindow() }
+        self.session = session ?? self.session
         received = max(received, acknowledged)
         self.acknowledged = max(self.acknowledged, acknowledged)
     }

@@ -19,6 +19,8 @@ struct SessionAttachment {
     private(set) var isOver = false
     /// Whether the delay before the next attempt is to be cut short.
     private(set) var mustTry = false
+    /// Whether the attempt at hand, or the connection that came of it, is of no use.
+    private(set) var isDropped = false
     /// The events that were received.
     private(set) var window = AcknowledgementWindow()
     /// The number of attempts that failed since events came last.
@@ -33,11 +35,16 @@ struct SessionAttachment {
     mutating func begin() {
         phase = .attempting
         mustTry = false
+        isDropped = false
     }
 
     /// Takes the daemon's numbers in, and returns that of the last event that was received.
     mutating func prepare(_ status: SessionStatus) -> Int64 {
-        window.attach(lastEvent: status.lastEvent, acknowledged: status.acknowledgedEvent)
+        window.attach(
+            lastEvent: status.lastEvent,
+            acknowledged: status.acknowledgedEvent,
+            session: status.number
+        )
         return window.received
     }
 
@@ -75,11 +82,25 @@ struct SessionAttachment {
         return true
     }
 
-    /// Takes in that the connection is of no use.
-    mutating func drop() { if phase == .attached { phase = .attempting } }
+    /// Takes in that the connection is of no use, also while it is being made.
+    mutating func drop() {
+        guard phase != .waiting else { return }
+        phase = .attempting
+        isDropped = true
+    }
+
+    /// Whether events may be taken in of a stream that was opened.
+    var wantsEvents: Bool { !isOver && !isDropped }
 
     /// Takes in that no further event is wanted.
     mutating func end() { isOver = true }
+
+    /// Takes in that no attempt can ever be made.
+    mutating func fail(_ problem: ControlError) {
+        isOver = true
+        phase = .waiting
+        self.problem = problem
+    }
 
     /// Takes an event's number in; returns `false` if it came before.
     mutating func receive(_ sequence: Int64) -> Bool { window.receive(sequence) }

@@ -24,6 +24,7 @@ public final class SessionClient: Sendable {
 
     private struct State {
         var first: SessionStatus?
+        var last: SessionStatus?
         var staged: StagedDirectory?
         var whenFound: (@Sendable () -> Void)?
     }
@@ -81,6 +82,9 @@ public final class SessionClient: Sendable {
 
     /// The session as the first daemon had it when this process first made it; `nil` before that.
     public var firstStatus: SessionStatus? { state.withLock { $0.first } }
+
+    /// The session as the daemon had it when this process last made it; `nil` before that.
+    public var lastStatus: SessionStatus? { state.withLock { $0.last } }
 
     /// Whether the file of a finished download is where the daemon that was found last leaves this user's.
     public func accepts(_ location: String) -> Bool {
@@ -171,8 +175,8 @@ public final class SessionClient: Sendable {
 
     /// Changes a task, and returns it as it then is.
     ///
-    /// Where the connection broke before the answer, the request is sent once more. If the first one has
-    /// ended the task, that is no error.
+    /// Where the connection broke before the answer, the request is sent once more, but for the end of a staging that
+    /// the daemon has taken in. If the first one has ended the task, that is no error.
     public func change(
         _ id: Int64,
         _ change: TransferChange
@@ -181,6 +185,11 @@ public final class SessionClient: Sendable {
             return try answer(to: .change(id, change), needsSession: false)
         } catch .lost(let path, after: nil) {
             do throws(ControlError) {
+                if let end = change.stagingEnd {
+                    // A second end would count as a second failure.
+                    let task = try answer(to: .task(id), needsSession: false)
+                    if change.hasEnded(task) || end.isHolding(task) { return task }
+                }
                 return try answer(to: .change(id, change), needsSession: false)
             } catch .refused(let refusal) where refusal.code == .conflict {
                 let task = try answer(to: .task(id), needsSession: false)
@@ -269,7 +278,10 @@ public final class SessionClient: Sendable {
         do throws(ControlError) {
             let status = try setup(client)
             found.value?.hasSession = true
-            state.withLock { $0.first = $0.first ?? status }
+            state.withLock { state in
+                state.first = state.first ?? status
+                state.last = status
+            }
             return status
         } catch {
             found.value = nil
@@ -302,6 +314,14 @@ public final class SessionClient: Sendable {
                 throw .lost(path)
             }
         }
+    }
+}
+
+extension StagingEnd {
+    /// Whether the task waits because the daemon has taken this end in.
+    fileprivate func isHolding(_ task: TransferTask) -> Bool {
+        guard let hold, let failure else { return false }
+        return task.lastProblem == failure.reason && task.holds.contains { $0.reason == hold }
     }
 }
 

@@ -28,6 +28,8 @@ public final class SessionConnection: Sendable {
         var attachment = SessionAttachment()
         var events: ControlEvents?
         var isReceiving = false
+        /// Whether the receiver has an event in its hands.
+        var isTaking = false
         /// Whether the receiver was called for the last time.
         var hasReceived = false
         var acknowledgesNothing = false
@@ -45,12 +47,20 @@ public final class SessionConnection: Sendable {
     public let client: SessionClient
     /// The token of the launch that this process was started by, if it was.
     public let launch: String?
+    private let endsClient: Bool
     private let monitor = Monitor(State())
 
     /// Creates a connection that does nothing before ``start(_:)``.
-    public init(_ client: SessionClient, launch: String? = nil) {
+    ///
+    /// - Parameters:
+    ///   - client: The requests about the session.
+    ///   - launch: The token of the launch that this process was started by, if it was.
+    ///   - endsClient: Whether the end of the connection closes the client: requests that are under way
+    ///     then hold the end up no longer.
+    public init(_ client: SessionClient, launch: String? = nil, endsClient: Bool = false) {
         self.client = client
         self.launch = launch
+        self.endsClient = endsClient
     }
 
     /// The error that keeps events away at present; `nil` while they come.
@@ -62,17 +72,37 @@ public final class SessionConnection: Sendable {
     /// Begins to attach.
     ///
     /// To be called once; `receiver` is held until the connection has ended.
-    public func start(_ receiver: some SessionReceiver) {
+    ///
+    /// - Throws: ``ControlError/system(_:)`` if the process may have no more threads. The connection is over
+    ///   then, and the receiver was not called.
+    public func start(_ receiver: some SessionReceiver) throws(ControlError) {
         monitor.change { $0.isReceiving = true }
         client.whenFound { [weak self] in
             self?.monitor.change { $0.attachment.daemonWasFound() }
         }
         do throws(FileError) {
-            try SystemThread(name: "stage-events") { [self] in receive(receiver) }.detach()
             try SystemThread(name: "stage-acks") { [self] in acknowledge() }.detach()
         } catch {
-            preconditionFailure("a session needs two threads: \(error)")
+            monitor.change { $0.acknowledgesNothing = true }
+            throw fail(.system(error))
         }
+        do throws(FileError) {
+            try SystemThread(name: "stage-events") { [self] in receive(receiver) }.detach()
+        } catch {
+            throw fail(.system(error))
+        }
+    }
+
+    /// Ends a connection that cannot receive anything, and returns the reason.
+    private func fail(_ problem: ControlError) -> ControlError {
+        let waiters = monitor.change { state in
+            state.attachment.fail(problem)
+            (state.isReceiving, state.hasReceived) = (false, true)
+            defer { state.waiters = [] }
+            return state.waiters
+        }
+        for waiter in waiters { waiter(problem) }
+        return problem
     }
 
     /// Acknowledges what is finished, detaches, and calls `body` once the receiver is called no more.
@@ -113,7 +143,7 @@ public final class SessionConnection: Sendable {
     /// delay before the next attempt short.
     public func whenSettled(_ body: @escaping @Sendable (ControlError?) -> Void) {
         let (isSettled, problem) = monitor.change { state -> (Bool, ControlError?) in
-            if state.hasReceived { return (true, .cancelled) }
+            if state.hasReceived { return (true, state.attachment.problem ?? .cancelled) }
             guard state.attachment.hurry() else { return (true, nil) }
             state.waiters.append(body)
             return (false, nil)
@@ -171,16 +201,24 @@ public final class SessionConnection: Sendable {
             let after = monitor.change { $0.attachment.prepare(status) }
             try receiver.prepare(status)
             let events = try client.openEvents(after: after, launch: launch)
-            let isOver = monitor.change { state in
+            let (isWanted, isOver) = monitor.change { state in
                 state.events = events
-                return state.attachment.isOver
+                return (state.attachment.wantsEvents, state.attachment.isOver)
             }
-            // It was ended before there was a stream to be closed.
-            guard !isOver else {
+            // It was ended, or is to be made anew, since before there was a stream to be closed.
+            guard isWanted else {
                 events.close()
-                return .cancelled
+                return isOver ? .cancelled : .lost(events.path)
             }
-            while let event = try events.nextEvent() { try take(event, receiver) }
+            while let event = try events.nextEvent() {
+                // Another daemon, or one without its records, has the stream: nothing was prepared there.
+                if let number = event.sessionNumber, let prepared = status.number,
+                    number != prepared
+                {
+                    return .lost(events.path)
+                }
+                try take(event, receiver)
+            }
             return .lost(events.path)
         } catch {
             return error
@@ -191,10 +229,16 @@ public final class SessionConnection: Sendable {
         _ event: SessionEvent,
         _ receiver: some SessionReceiver
     ) throws(ControlError) {
-        if event.kind == .attached { settle() }
-        if let sequence = event.sequence {
-            guard monitor.change({ $0.attachment.receive(sequence) }) else { return }
+        let isNew = monitor.change { state -> Bool? in
+            guard !state.attachment.isOver else { return nil }
+            let isNew = event.sequence.map { state.attachment.receive($0) } ?? true
+            state.isTaking = isNew
+            return isNew
         }
+        guard let isNew else { throw .cancelled }
+        guard isNew else { return }
+        defer { monitor.change { $0.isTaking = false } }
+        if event.kind == .attached { settle() }
         do throws(ControlError) {
             try receiver.take(event)
         } catch {
@@ -236,6 +280,7 @@ public final class SessionConnection: Sendable {
         }
         launchBody?(false)
         events?.close()
+        if endsClient { client.close() }
         let bodies = monitor.wait { state -> [@Sendable () -> Void]? in
             guard !state.isReceiving else { return nil }
             defer { state.whenOver = [] }
@@ -246,7 +291,8 @@ public final class SessionConnection: Sendable {
 
     private func nextStep(_ state: State) -> Step? {
         if let due = state.attachment.dueAcknowledgement { return .acknowledge(due) }
-        return state.attachment.isOver ? .end : nil
+        // The event that the receiver has in its hands may be finished when it returns.
+        return state.attachment.isOver && !state.isTaking ? .end : nil
     }
 
     private func wasAcknowledged(_ acknowledgement: Acknowledgement) {

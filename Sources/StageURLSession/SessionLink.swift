@@ -29,14 +29,28 @@ final class SessionLink: Sendable {
                 ?? ProcessEnvironment.current,
             setup: { client throws(ControlError) in try setup.makeSession(client) }
         )
-        connection = SessionConnection(client, launch: self.launch?.token)
+        connection = SessionConnection(client, launch: self.launch?.token, endsClient: true)
     }
 
     /// Why no events come at present.
     var problem: ControlError? { connection.problem }
 
     /// Starts taking events in for `session`, which is held until ``end(then:)``.
-    func start(_ session: URLSession) { connection.start(SessionEvents(session)) }
+    ///
+    /// - Throws: ``ControlError/system(_:)`` if the process may have no more threads.
+    func start(_ session: URLSession) throws(ControlError) {
+        try connection.start(SessionEvents(session))
+    }
+
+    /// Runs `body`, which may wait for the daemon, on another thread; where there is none, the daemon is told of
+    /// the session's tasks over the next connection.
+    func withoutWaiting(_ body: @escaping @Sendable () -> Void) {
+        do throws(FileError) {
+            try SystemThread(name: "stage-session", body).detach()
+        } catch {
+            connection.reconnect()
+        }
+    }
 
     /// Acknowledges what there is, detaches, and calls `body`.
     func end(then body: @escaping @Sendable () -> Void) { connection.end(then: body) }

@@ -6,8 +6,14 @@ extension URLSession {
     /// Begins to take events in, or to say why there are none.
     func begin() {
         if !link.identifier.isEmpty && SessionRegistry.register(self) {
-            link.start(self)
-            return
+            do throws(ControlError) {
+                try link.start(self)
+                return
+            } catch {
+                // It can be made again as soon as the process may have more threads.
+                state.withLock { [error] in $0.failure = URLError(error) }
+                SessionRegistry.remove(self)
+            }
         }
         state.withLock { $0.isInvalidating = true }
         let error = refusal
@@ -16,6 +22,7 @@ extension URLSession {
 
     /// Why the session takes no tasks, if it takes none.
     private var refusal: URLError? {
+        if let failure = state.withLock({ $0.failure }) { return failure }
         if link.identifier.isEmpty {
             let reason = "a background session needs an identifier that is not empty"
             return URLError(.unsupportedURL, reason: reason)

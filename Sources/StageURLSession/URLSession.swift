@@ -40,6 +40,8 @@ open class URLSession: NSObject, @unchecked Sendable {
         var attachments = 0
         var isInvalidating = false
         var isOver = false
+        /// The reason why the session could not begin.
+        var failure: URLError?
         var lastProvisional = 0
         var description: String?
     }
@@ -198,9 +200,16 @@ open class URLSession: NSObject, @unchecked Sendable {
     open func finishTasksAndInvalidate() { invalidate() }
 
     /// Cancels all tasks and ends the session.
+    ///
+    /// Does not wait for the daemon, which is told on another thread. The delegate is told that the session is invalid
+    /// once the daemon has ended its tasks.
     open func invalidateAndCancel() {
         invalidate()
-        for task in unfinished { task.cancel() }
+        let tasks = unfinished.filter { task in
+            task.record.withLock { $0.cancel(producingResumeData: false) }
+        }
+        guard !tasks.isEmpty else { return }
+        link.withoutWaiting { [self] in tell(tasks) }
     }
 
     /// Calls `handler` after everything that was there to tell so far; nothing else is kept in memory.

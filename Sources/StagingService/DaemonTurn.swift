@@ -246,7 +246,7 @@ struct DaemonTurn: Sendable {
         let connection = SessionConnection(client)
         let receiver = TurnReceiver(client, step)
         do throws(ControlError) {
-            connection.start(receiver)
+            try connection.start(receiver)
             try await attachment(of: connection)
             let id = try await client.withoutBlocking { [request] client throws(ControlError) in
                 try client.createTasks([request])[0]

@@ -27,12 +27,13 @@ struct SampleDownloadsTests {
     /// Starts the sample.
     private func start(
         _ arguments: [String],
-        _ environment: [String: String] = [:]
+        _ environment: [String: String] = [:],
+        by wrapper: [String] = []
     ) throws -> Process {
         let tests = try #require(FilePath("/proc/self/exe").resolved)
         let process = Process()
         let program = tests.removingLastComponent().appending("background-downloads").string
-        var command = [program] + arguments
+        var command = wrapper + [program] + arguments
         if geteuid() == 0 {
             // Root believes no socket of its environment: the daemon is the system's.
             let run = FilePath(daemon.path).removingLastComponent().removingLastComponent().string
@@ -59,6 +60,24 @@ struct SampleDownloadsTests {
         let task = try #require(daemon.tasks.first)
         #expect(task.state == .waiting && task.request.description == "file")
         #expect(task.request.headers == ["User-Agent": "background-downloads"])
+        daemon.stop()
+    }
+
+    @Test(
+        .enabled("takes strace") { FileStatus.isExecutable("/usr/bin/strace") },
+        arguments: [1, 2]
+    )
+    func aSessionWithoutThreadsIsAnErrorAndNoTrap(_ moment: Int) async throws {
+        // The main thread starts the two threads of the session, of which one is refused.
+        let strace = [
+            "/usr/bin/strace", "-o", "/dev/null", "-e", "trace=clone3", "-e",
+            "inject=clone3:error=EAGAIN:when=\(moment)",
+        ]
+        let process = try start(["get", "http://host/file"], by: strace)
+        // The sample ends with 1 where its delegate hears of the error before the end of the program.
+        #expect([0, 1].contains(try await exitStatus(process)))
+        #expect(process.terminationReason == .exit)
+        #expect(daemon.requests.filter { $0.line.hasPrefix("POST") }.isEmpty)
         daemon.stop()
     }
 

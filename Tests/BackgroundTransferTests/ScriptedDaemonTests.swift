@@ -2,8 +2,10 @@ import BackgroundTransfer
 import Foundation
 import StageControl
 import StageModel
+import StageSystem
 import StageTesting
 import Synchronization
+import SystemPackage
 import Testing
 
 /// A session at a daemon that loses answers, forgets tasks and says things twice.
@@ -168,5 +170,37 @@ struct ScriptedDaemonTests {
         )
         #expect(world.daemon.session(world.identifier)?.acknowledgedEvent == 1)
         world.daemon.stop()
+    }
+
+    @Test func aSessionIsEndedWithoutWaitingForTheDaemon() async throws {
+        let world = try ScriptedWorld()
+        let session = world.session()
+        try await world.attach()
+        let download = session.downloadTask(with: try URL(text: "http://host/file"))
+        download.resume()
+        let tasks = "POST /v1/sessions/\(world.identifier)/tasks"
+        world.daemon.hold(tasks)
+        let file = try TemporaryDirectory.required().path.appending("content").string
+        try Data([1]).write(to: URL(fileURLWithPath: file))
+        let url = try URL(text: "http://host/upload")
+        // The daemon may take as long as it likes for its copy of a file.
+        Foundation.Thread.detachNewThread {
+            var request = URLRequest(url: url)
+            request.httpMethod = "PUT"
+            session.uploadTask(with: request, fromFile: URL(fileURLWithPath: file)).resume()
+        }
+        try await poll { world.daemon.requests.filter { $0.line == tasks }.count == 2 }
+        let hasEnded = Cancellation()
+        Foundation.Thread.detachNewThread {
+            session.invalidateAndCancel()
+            hasEnded.request()
+        }
+        try await poll("the caller waits") { hasEnded.isRequested }
+        #expect(world.daemon.tasks.map(\.state) == [.waiting], "the daemon has not answered")
+        world.daemon.release()
+        try await poll("found \(world.recorder.lines)") {
+            world.recorder.lines.count { $0.hasSuffix(": -999") } == 2
+        }
+        try await world.end(session)
     }
 }

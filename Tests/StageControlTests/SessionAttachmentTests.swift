@@ -97,4 +97,32 @@ import Testing
         let isNew = attachment.receive(2)
         #expect(isNew)
     }
+
+    @Test func anAttemptThatIsDroppedIsOfNoUse() {
+        var attachment = SessionAttachment()
+        attachment.begin()
+        attachment.drop()
+        #expect(!attachment.wantsEvents)
+        _ = attachment.lose(.lost("/socket"), at: start)
+        attachment.drop()
+        attachment.begin()
+        #expect(attachment.wantsEvents, "the next attempt was not dropped")
+    }
+
+    @Test func eventsOfAnotherSessionAreCountedFromItsBeginning() {
+        var attachment = SessionAttachment()
+        var first = status(last: 0, acknowledged: 0)
+        first.number = 1
+        _ = attachment.prepare(first)
+        _ = attachment.receive(1)
+        var again = status(last: 1, acknowledged: 0)
+        again.number = 1
+        let received = attachment.prepare(again)
+        #expect(received == 1)
+        again.number = 2
+        let anew = attachment.prepare(again)
+        #expect(anew == 0)
+        let isNew = attachment.receive(1)
+        #expect(isNew)
+    }
 }

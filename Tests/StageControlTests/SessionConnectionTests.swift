@@ -76,7 +76,7 @@ private final class Receiver: SessionReceiver {
         try daemon.start()
         let receiver = Receiver(failures: 1)
         let connection = SessionConnection(client)
-        connection.start(receiver)
+        try connection.start(receiver)
         try await poll { daemon.isAttached("s") }
         complete(1)
         try await poll { receiver.lines.count == 3 }
@@ -92,7 +92,7 @@ private final class Receiver: SessionReceiver {
         let ends = Mutex<(@Sendable () -> Void)?>(nil)
         let connection = SessionConnection(client)
         ends.withLock { $0 = { connection.end() } }
-        connection.start(Receiver { ends.withLock { $0.take() }?() })
+        try connection.start(Receiver { ends.withLock { $0.take() }?() })
         await withCheckedContinuation { continuation in
             connection.whenOver { continuation.resume() }
         }
@@ -104,7 +104,7 @@ private final class Receiver: SessionReceiver {
         try daemon.start()
         let receiver = Receiver()
         let connection = SessionConnection(client)
-        connection.start(receiver)
+        try connection.start(receiver)
         try await poll { daemon.isAttached("s") }
         complete(1)
         try await poll { receiver.lines == ["completed 1"] }
