@@ -47,18 +47,4 @@ extension JSONTree {
     package func canonicalBytes() throws -> [UInt8] {
         try CanonicalJSON.bytes(of: JSONNode(json: Array(text.utf8)))
     }
-
-    /// The value of a member, for values that are objects.
-    package subscript(name: String) -> JSONTree? {
-        get {
-            guard case .object(let members) = self else { return nil }
-            return members.first { $0.name == name }?.value
-        }
-        set {
-            guard case .object(var members) = self else { return }
-            members.removeAll { $0.name == name }
-            if let newValue { members.append(.init(name, newValue)) }
-            self = .object(members)
-        }
-    }
 }

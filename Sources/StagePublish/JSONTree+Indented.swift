@@ -1,32 +1,6 @@
 import StageModel
 
 extension JSONTree {
-    /// The members of an object; none of anything else.
-    var members: [Member] {
-        guard case .object(let members) = self else { return [] }
-        return members
-    }
-
-    /// The elements of an array; none of anything else.
-    var elements: [JSONTree] {
-        guard case .array(let elements) = self else { return [] }
-        return elements
-    }
-
-    /// The value of a member.
-    subscript(name: String) -> JSONTree? { members.first { $0.name == name }?.value }
-
-    /// The object with a member set, in its place where it is there already.
-    func setting(_ name: String, to value: JSONTree) -> JSONTree {
-        var members = members
-        if let index = members.firstIndex(where: { $0.name == name }) {
-            members[index] = Member(name, value)
-        } else {
-            members.append(Member(name, value))
-        }
-        return .object(members)
-    }
-
     /// The value as JSON for people: a line for each member and element, the members in their order.
     ///
     /// Arrays of values that hold no others are one line.
