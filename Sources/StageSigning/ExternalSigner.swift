@@ -11,14 +11,14 @@ public import SystemPackage
 public final class ExternalSigner: MetadataSigner {
     /// The public half of the key.
     public let key: RepositoryKey
-    private let conversation: ConversationProgram
-    private let program: String
+    private let exchange: Exchange
     private let publicKey: PublicKey
 
-    /// The most bytes of an answer.
-    private static let limit = 64 << 10
+    /// The time that a program has for an answer, unless the caller says otherwise: enough for a person to
+    /// enter a PIN.
+    public static let answerLimit = Duration.seconds(120)
 
-    private struct Request: Encodable {
+    fileprivate struct Request: Encodable {
         var `protocol` = 1
         var request: String
         var keyid: String?
@@ -26,7 +26,7 @@ public final class ExternalSigner: MetadataSigner {
         var message: String?
     }
 
-    private struct Answer: Decodable {
+    fileprivate struct Answer: Decodable {
         var scheme: String?
         var `public`: String?
         var signature: String?
@@ -35,74 +35,135 @@ public final class ExternalSigner: MetadataSigner {
 
     /// Starts the program and asks for its public key.
     ///
-    /// - Throws: ``SigningError`` if the program cannot be started, or breaks the protocol.
-    public init(_ path: FilePath, environment: [String: String]) throws(SigningError) {
-        program = path.string
-        conversation = try SigningError.wrapping { () throws(FileError) in
+    /// - Parameters:
+    ///   - path: The program.
+    ///   - environment: Its environment.
+    ///   - limit: The time that it has for each answer; longer than zero.
+    /// - Throws: ``SigningError`` if the program cannot be started, or breaks the protocol; then it has ended.
+    public init(
+        _ path: FilePath,
+        environment: [String: String],
+        answersWithin limit: Duration = ExternalSigner.answerLimit
+    ) throws(SigningError) {
+        let conversation = try SigningError.wrapping { () throws(FileError) in
             try ConversationProgram(path, environment: environment)
         }
-        let answer = try Self.ask(conversation, Request(request: "public-key"), of: path.string)
+        exchange = Exchange(program: path.string, conversation: conversation, limit: limit)
+        let answer = try exchange.ask(Request(request: "public-key"), .publicKey)
         guard let name = answer.scheme, let scheme = SignatureScheme(rawValue: name),
             let text = answer.public
         else {
-            throw .signer(
-                program: path.string,
-                .malformed(
-                    "expected the members 'scheme' and 'public', with one of the schemes "
-                        + SignatureScheme.allCases.map(\.rawValue).joined(separator: ", ")
-                )
+            throw exchange.malformed(
+                "expected the members 'scheme' and 'public', with one of the schemes "
+                    + SignatureScheme.allCases.map(\.rawValue).joined(separator: ", "),
+                .publicKey
             )
         }
         do throws(KeyError) {
             publicKey = try PublicKey(text, scheme: scheme)
         } catch {
-            throw .signer(program: path.string, .malformed(error.description))
+            throw exchange.malformed(error.description, .publicKey)
         }
         key = RepositoryKey(publicKey)
     }
 
     /// Returns the signature of the bytes.
     ///
+    /// - Parameters:
+    ///   - message: The bytes.
+    ///   - subject: Names the metadata in messages.
+    /// - Returns: The signature.
     /// - Throws: ``SigningError`` if the key cannot be used.
-    public func signature(of message: [UInt8]) throws(SigningError) -> [UInt8] {
+    public func signature(
+        of message: [UInt8],
+        subject: String
+    ) throws(SigningError) -> [UInt8] {
         let request = Request(
             request: "sign",
             keyid: key.id,
             scheme: key.scheme,
             message: Data(message).base64EncodedString()
         )
-        let answer = try Self.ask(conversation, request, of: program)
+        let asked = SignerRequest.signature(subject: subject, key: key.id)
+        let answer = try exchange.ask(request, asked)
         guard let text = answer.signature, let signature = Data(base64Encoded: text) else {
-            throw .signer(
-                program: program,
-                .malformed("expected the member 'signature' in base64")
-            )
+            throw exchange.malformed("expected the member 'signature' in base64", asked)
         }
         guard publicKey.verifies(signature: Array(signature), of: message) else {
-            throw .signer(program: program, .wrongSignature)
+            throw .signer(program: exchange.program, asked, .wrongSignature)
         }
         return Array(signature)
     }
 
-    private static func ask(
-        _ conversation: ConversationProgram,
-        _ request: Request,
-        of program: String
-    ) throws(SigningError) -> Answer {
+    /// Ends the standard input of the program, and waits for its end; kills it after
+    /// `ConversationProgram.endLimit`.
+    ///
+    /// No signatures can be made afterwards.
+    ///
+    /// - Returns: What to tell if it was killed: ``SigningError/signer(program:_:_:)``.
+    public func finish() -> SigningError? {
+        let limit = ConversationProgram.endLimit
+        guard exchange.conversation.finish(within: limit) == nil else { return nil }
+        return .signer(program: exchange.program, .end, .late(seconds: limit.seconds))
+    }
+}
+
+/// Requests to a program, and its answers.
+private struct Exchange {
+    let program: String
+    let conversation: ConversationProgram
+    let limit: Duration
+
+    /// The most bytes of an answer.
+    private static let longest = 64 << 10
+
+    func ask(
+        _ request: ExternalSigner.Request,
+        _ asked: SignerRequest
+    ) throws(SigningError) -> ExternalSigner.Answer {
         let encoder = JSONEncoder()
         encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
         // A request is always JSON.
-        guard let line = try? encoder.encode(request), conversation.send(Array(line)),
-            let reply = conversation.receive(limit: limit)
-        else { throw .signer(program: program, .ended) }
-        guard let answer = try? JSONDecoder().decode(Answer.self, from: Data(reply)) else {
+        guard let line = try? encoder.encode(request) else {
+            throw .signer(program: program, asked, .ended)
+        }
+        let reply: [UInt8]
+        do throws(ConversationProgram.Fault) {
+            reply = try conversation.answer(
+                to: Array(line),
+                limit: Self.longest,
+                within: limit
+            )
+        } catch {
+            switch error {
+            case .ended: throw .signer(program: program, asked, .ended)
+            case .tooLong: throw malformed("it has more than \(Self.longest >> 10) KiB", asked)
+            case .deadlineExceeded:
+                _ = conversation.finish(within: ConversationProgram.endLimit)
+                throw .signer(program: program, asked, .late(seconds: limit.seconds))
+            }
+        }
+        guard let answer = try? JSONDecoder().decode(ExternalSigner.Answer.self, from: Data(reply))
+        else {
             let text = String(decoding: reply.prefix(60), as: UTF8.self)
-            throw .signer(
-                program: program,
-                .malformed("expected a JSON object, found '\(text.forDisplay(atMost: 60))'")
+            throw malformed(
+                "expected a JSON object, found '\(text.forDisplay(atMost: 60))'",
+                asked
             )
         }
-        if let reason = answer.error { throw .signer(program: program, .refused(reason)) }
+        if let reason = answer.error { throw .signer(program: program, asked, .refused(reason)) }
         return answer
+    }
+
+    func malformed(_ reason: String, _ asked: SignerRequest) -> SigningError {
+        .signer(program: program, asked, .malformed(reason))
+    }
+}
+
+extension Duration {
+    /// The number of seconds.
+    fileprivate var seconds: Double {
+        let (seconds, attoseconds) = components
+        return Double(seconds) + Double(attoseconds) / 1e18
     }
 }

@@ -8,8 +8,12 @@ public protocol MetadataSigner: AnyObject {
 
     /// Returns the signature of the bytes.
     ///
+    /// - Parameters:
+    ///   - message: The bytes.
+    ///   - subject: Names the metadata in messages, such as `version 2 of targets metadata`.
+    /// - Returns: The signature.
     /// - Throws: ``SigningError`` if the key cannot be used.
-    func signature(of message: [UInt8]) throws(SigningError) -> [UInt8]
+    func signature(of message: [UInt8], subject: String) throws(SigningError) -> [UInt8]
 }
 
 /// A private key in the memory of this process.
@@ -34,8 +38,15 @@ public final class PrivateKeySigner: MetadataSigner {
 
     /// Returns the signature of the bytes.
     ///
+    /// - Parameters:
+    ///   - message: The bytes.
+    ///   - subject: Names the metadata in messages.
+    /// - Returns: The signature.
     /// - Throws: ``SigningError`` if the key cannot be used.
-    public func signature(of message: [UInt8]) throws(SigningError) -> [UInt8] {
+    public func signature(
+        of message: [UInt8],
+        subject: String
+    ) throws(SigningError) -> [UInt8] {
         do throws(KeyError) {
             return try privateKey.signature(of: message)
         } catch {

@@ -85,7 +85,9 @@ struct SignedDocument {
 
     /// Adds the signature of a key, in the place of an earlier one by the same key.
     mutating func sign(with signer: any MetadataSigner) throws(SigningError) {
-        let value = try signer.signature(of: message).hexadecimal
+        let role = signed["_type"]?.string ?? ""
+        let subject = "version \(version) of \(role) metadata"
+        let value = try signer.signature(of: message, subject: subject).hexadecimal
         signatures.removeAll { $0.id == signer.key.id }
         signatures.append((signer.key.id, value))
     }

@@ -19,7 +19,7 @@ public indirect enum SigningError: Error, Equatable, Sendable {
     /// Users other than the owner can read a private key.
     case readableByOthers(path: String, mode: UInt32)
     /// A signing program did not do its part.
-    case signer(program: String, SignerFault)
+    case signer(program: String, SignerRequest, SignerFault)
     /// No key that was given signs for the role; `nil` stands for all roles.
     case noSigner(role: SigningRole?, expected: [String], given: [String])
     /// A role would have fewer keys than have to sign.
@@ -28,8 +28,20 @@ public indirect enum SigningError: Error, Equatable, Sendable {
     case unknownKey(id: String)
 }
 
+/// A request to a signing program.
+public enum SignerRequest: Hashable, Sendable {
+    /// For its public key.
+    case publicKey
+    /// For a signature by the key with this id, of the metadata that `subject` names.
+    case signature(subject: String, key: String)
+    /// To end, after its last answer.
+    case end
+}
+
 /// The way in which a signing program broke the protocol.
 public enum SignerFault: Hashable, Sendable {
+    /// It took longer than this number of seconds.
+    case late(seconds: Double)
     /// It ended, or closed its output, before it answered.
     case ended
     /// It answered that it cannot do what was asked.
@@ -57,8 +69,8 @@ extension SigningError: CustomStringConvertible {
         case .readableByOthers(let path, let mode):
             "\(path.forDisplay()): expected a private key that its owner alone can read, found mode "
                 + "0" + String(mode, radix: 8)
-        case .signer(let program, let fault):
-            "signing program '\(program.forDisplay())' \(fault)"
+        case .signer(let program, let request, let fault):
+            "signing program '\(program.forDisplay())', asked \(request), \(fault)"
         case .noSigner(let role, let expected, let given):
             "no key that was given signs for \(role.map { "'\($0.rawValue)'" } ?? "any role"): expected "
                 + Self.list(expected, none: "no key") + ", found " + Self.list(given, none: "none")
@@ -76,15 +88,32 @@ extension SigningError: CustomStringConvertible {
     }
 }
 
+extension SignerRequest: CustomStringConvertible {
+    /// The request, as an object of 'asked'.
+    public var description: String {
+        switch self {
+        case .publicKey: "for its public key"
+        case .signature(let subject, let key): "to sign \(subject) with key \(key.prefix(8))"
+        case .end: "to end"
+        }
+    }
+}
+
 extension SignerFault: CustomStringConvertible {
     /// The fault, as the end of a sentence whose subject is the program.
     public var description: String {
         switch self {
+        case .late(let seconds): "took longer than \(Self.text(seconds)), and was ended"
         case .ended: "ended without an answer"
         case .refused(let reason): "refused: \(reason.forDisplay())"
         case .malformed(let reason): "gave an answer that cannot be read: \(reason.forDisplay())"
         case .wrongSignature: "gave a signature that its own key does not verify"
         }
+    }
+
+    private static func text(_ seconds: Double) -> String {
+        if seconds == 1 { return "1 second" }
+        return (Int(exactly: seconds).map { "\($0)" } ?? "\(seconds)") + " seconds"
     }
 }
 

@@ -81,4 +81,60 @@ public final class ChildProcess: Sendable {
             return ending
         }
     }
+
+    /// Waits for the end of the process for a limited time.
+    ///
+    /// - Returns: How it ended, or `nil` if it runs on.
+    public func waitForEnd(within time: Duration) -> Ending? {
+        let (process, ending) = state.withLock { ($0.pid, $0.ending) }
+        if let ending { return ending }
+        let deadline = ContinuousClock.now + time
+        let end = stage_open_process(process)
+        defer { if end >= 0 { close(end) } }
+        while stage_has_ended(process) == 0 {
+            let left = deadline - .now
+            guard left > .zero else { return nil }
+            var wish = pollfd(fd: end, events: Int16(POLLIN), revents: 0)
+            // Where the kernel cannot report the end it is polled for.
+            let pause = end >= 0 ? left : min(left, .milliseconds(20))
+            unsafe _ = poll(&wish, 1, pause.milliseconds)
+        }
+        return waitForEnd()
+    }
+
+    /// Kills the process, if it still runs, and all processes that descend from it.
+    ///
+    /// Each is stopped first, so that it starts no further ones meanwhile. A process whose parent has ended
+    /// is not found; nor is any but the first where the kernel does not list children.
+    public func killTree() {
+        state.withLock { state in
+            guard state.ending == nil else { return }
+            var tree: [pid_t] = []
+            var found = [state.pid]
+            while !found.isEmpty {
+                for process in found { _ = Glibc.kill(process, SIGSTOP) }
+                tree += found
+                // All are looked at again: one may have started another before it stopped.
+                found = tree.flatMap(Self.children).filter { !tree.contains($0) }
+            }
+            for process in tree.reversed() { _ = Glibc.kill(process, SIGKILL) }
+        }
+    }
+
+    /// The children of a process, from `/proc/PID/task/TID/children` (proc(5)).
+    private static func children(of process: pid_t) -> [pid_t] {
+        // A process that has ended has none.
+        guard let threads = try? Directory.open(FilePath("/proc/\(process)/task")),
+            let entries = try? threads.entries()
+        else { return [] }
+        return entries.flatMap { entry in
+            let path = threads.path.appending(entry.name).appending("children")
+            guard let bytes = try? File.open(reading: path).readAll(limit: 64 << 10) else {
+                return [pid_t]()
+            }
+            return String(decoding: bytes, as: UTF8.self).split(separator: " ").compactMap {
+                pid_t($0)
+            }
+        }
+    }
 }

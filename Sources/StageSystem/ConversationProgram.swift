@@ -5,8 +5,22 @@ public import SystemPackage
 /// A child process that answers lines on its standard output to lines on its standard input.
 ///
 /// It has the caller's environment, working directory, standard error and terminal, and no other open
-/// file. It is killed and reaped when the last reference goes. Belongs to one thread.
+/// file. When the last reference goes, it is ended as by ``finish(within:)``. Belongs to one thread.
 public final class ConversationProgram {
+    /// The reason why there is no answer.
+    @nonexhaustive
+    public indirect enum Fault: Error, Hashable, Sendable {
+        /// The program ended, or closed one of its streams.
+        case ended
+        /// The time was up.
+        case deadlineExceeded
+        /// The answer is longer than the limit.
+        case tooLong
+    }
+
+    /// The time that a program has to end when its standard input ended.
+    public static let endLimit = Duration.seconds(5)
+
     private let process: ChildProcess
     private let input: FileDescriptor
     private let output: FileDescriptor
@@ -41,44 +55,93 @@ public final class ConversationProgram {
         }
         self.input = input
         self.output = output
+        // A program that neither reads nor writes must not stop this thread; poll(2) waits with a limit.
+        for file in [input, output] { _ = fcntl(file.rawValue, F_SETFL, O_NONBLOCK) }
     }
 
     deinit {
-        if isInputOpen { Self.close(input) }
+        _ = finish(within: Self.endLimit)
         Self.close(output)
     }
 
-    /// Sends a line; returns `false` if the program does not read any more.
-    public func send(_ line: [UInt8]) -> Bool {
-        // The program's end is told where its answer is read.
-        isInputOpen && (try? input.writeAll(line + [UInt8(ascii: "\n")])) != nil
+    /// Sends a line, and waits for the program's line in return.
+    ///
+    /// - Parameters:
+    ///   - line: The line, without its end.
+    ///   - limit: The most bytes of the answer.
+    ///   - time: The time for both.
+    /// - Returns: The answer without its end.
+    /// - Throws: ``Fault`` if there is no answer; no further one is to be expected then.
+    public func answer(
+        to line: [UInt8],
+        limit: Int,
+        within time: Duration
+    ) throws(Fault) -> [UInt8] {
+        let deadline = ContinuousClock.now + time
+        try send(line + [UInt8(ascii: "\n")], until: deadline)
+        return try receive(limit: limit, until: deadline)
     }
 
-    /// Waits for a line of at most `limit` bytes and returns it without its end, or `nil` if the program
-    /// closed its output or sent more.
-    public func receive(limit: Int) -> [UInt8]? {
+    /// Closes the program's standard input, waits for its end, and kills it and what it has started if it
+    /// takes longer.
+    ///
+    /// - Returns: How it ended, or `nil` if it was killed.
+    public func finish(within time: Duration) -> ChildProcess.Ending? {
+        if isInputOpen { Self.close(input) }
+        isInputOpen = false
+        if let ending = process.waitForEnd(within: time) { return ending }
+        process.killTree()
+        _ = process.waitForEnd()
+        return nil
+    }
+
+    private func send(
+        _ line: [UInt8],
+        until deadline: ContinuousClock.Instant
+    ) throws(Fault) {
+        guard isInputOpen else { throw .ended }
+        var rest = line[...]
+        while !rest.isEmpty {
+            let count = unsafe rest.withUnsafeBytes { bytes in
+                unsafe write(input.rawValue, bytes.baseAddress, bytes.count)
+            }
+            if count > 0 { rest = rest.dropFirst(count) }
+            guard count < 0 else { continue }
+            guard errno == EAGAIN || errno == EINTR else { throw .ended }
+            try wait(for: input, POLLOUT, until: deadline)
+        }
+    }
+
+    private func receive(
+        limit: Int,
+        until deadline: ContinuousClock.Instant
+    ) throws(Fault) -> [UInt8] {
         var buffer = [UInt8](repeating: 0, count: 4096)
         while true {
-            if let end = received.firstIndex(of: UInt8(ascii: "\n")) {
+            if let end = received.firstIndex(of: UInt8(ascii: "\n")), end <= limit {
                 let line = Array(received[..<end])
                 received.removeSubrange(...end)
                 return line
             }
-            guard received.count <= limit else { return nil }
-            let count = unsafe buffer.withUnsafeMutableBytes { bytes in
-                // What cannot be read is as if it had ended.
-                (try? unsafe output.read(into: bytes)) ?? 0
-            }
-            guard count > 0 else { return nil }
-            received += buffer[..<count]
+            guard received.count <= limit else { throw .tooLong }
+            let count = unsafe read(output.rawValue, &buffer, buffer.count)
+            if count > 0 { received += buffer[..<count] }
+            guard count <= 0 else { continue }
+            guard count < 0, errno == EAGAIN || errno == EINTR else { throw .ended }
+            try wait(for: output, POLLIN, until: deadline)
         }
     }
 
-    /// Closes the program's standard input, and waits for its end.
-    public func finish() -> ChildProcess.Ending {
-        if isInputOpen { Self.close(input) }
-        isInputOpen = false
-        return process.waitForEnd()
+    /// Waits until a pipe can be used.
+    private func wait(
+        for file: FileDescriptor,
+        _ events: CInt,
+        until deadline: ContinuousClock.Instant
+    ) throws(Fault) {
+        let left = deadline - .now
+        guard left > .zero else { throw .deadlineExceeded }
+        var wish = pollfd(fd: file.rawValue, events: Int16(events), revents: 0)
+        unsafe _ = poll(&wish, 1, left.milliseconds)
     }
 
     private static func close(_ files: FileDescriptor...) {

@@ -9,9 +9,19 @@ final class Keyring {
     /// The private keys, in the order in which they were given.
     private(set) var signers: [any MetadataSigner] = []
     private var loaded: [String: RepositoryKey] = [:]
+    private var programs: [ExternalSigner] = []
     private let passphrases: PassphraseSource
+    private let answerLimit: Duration
 
-    init(_ passphrases: PassphraseSource) { self.passphrases = passphrases }
+    /// Creates a keyring without keys.
+    ///
+    /// - Parameters:
+    ///   - passphrases: Where the passphrases of encrypted keys come from.
+    ///   - answerLimit: The time that a signing program has for each answer.
+    init(_ passphrases: PassphraseSource, answerLimit: Duration = ExternalSigner.answerLimit) {
+        self.passphrases = passphrases
+        self.answerLimit = answerLimit
+    }
 
     /// The prefix of the path of a signing program.
     private static let programPrefix = "exec:"
@@ -24,7 +34,7 @@ final class Keyring {
         let key: RepositoryKey
         if reference.hasPrefix(Self.programPrefix) {
             let program = String(reference.dropFirst(Self.programPrefix.count))
-            key = add(try Self.signer(program))
+            key = add(try signer(program))
         } else {
             key = try load(file: reference)
         }
@@ -71,6 +81,14 @@ final class Keyring {
         }
     }
 
+    /// Ends the signing programs, which cannot sign afterwards, and tells which ones had to be killed.
+    func finish() {
+        for program in programs {
+            if let error = program.finish() { Console.note("stagepack: warning: \(error)") }
+        }
+        programs = []
+    }
+
     private func add(_ signer: any MetadataSigner) -> RepositoryKey {
         if !signers.contains(where: { $0.key.id == signer.key.id }) { signers.append(signer) }
         return signer.key
@@ -96,7 +114,7 @@ final class Keyring {
         }
     }
 
-    private static func signer(_ program: String) throws(CommandFailure) -> ExternalSigner {
+    private func signer(_ program: String) throws(CommandFailure) -> ExternalSigner {
         guard program.contains("/") else {
             throw .usage(
                 "exec:\(program.forDisplay()): expected a path with a slash, such as "
@@ -104,10 +122,13 @@ final class Keyring {
             )
         }
         do throws(SigningError) {
-            return try ExternalSigner(
+            let signer = try ExternalSigner(
                 FilePath(program),
-                environment: ProcessEnvironment.current
+                environment: ProcessEnvironment.current,
+                answersWithin: answerLimit
             )
+            programs.append(signer)
+            return signer
         } catch {
             throw CommandFailure(error)
         }

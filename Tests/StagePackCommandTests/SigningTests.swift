@@ -188,25 +188,57 @@ struct SigningTests {
                 == (try await succeed("keys show k.pem --public-key"))
         )
         try await succeed("refresh manifest.json --key exec:./signer --force")
+        #expect(try text(of: directory.path.appending("ended")) == "111")
+    }
+
+    @Test func aProgramThatStaysAfterItsWorkIsKilled() async throws {
+        try await createManifest()
+        try await succeed("keys generate k.pem --unencrypted --type ecdsa-p256")
+        try write("signer", Self.signer + "\nimport time\ntime.sleep(1000)\n", mode: .executable)
+        let ending = try await run("keys init manifest.json --key exec:./signer")
+        #expect(ending.status == 0)
+        #expect(
+            ending.error.contains(
+                "stagepack: warning: signing program './signer', asked to end, took longer than "
+                    + "5 seconds, and was ended\n"
+            ),
+            "\(ending.error)"
+        )
+        try await succeed("manifest lint manifest.json")
     }
 
     @Test(arguments: [
-        ("exit 1", "ended without an answer"),
-        ("read x; echo hello", "gave an answer that cannot be read"),
-        (#"read x; echo '{"error":"no token"}'"#, "refused: no token"),
-        (#"read x; echo '{"scheme":"rot13","public":""}'"#, "gave an answer that cannot be read"),
+        ("exit 1", "for its public key, ended without an answer"),
+        ("read x; echo hello", "for its public key, gave an answer that cannot be read"),
+        (#"read x; echo '{"error":"no token"}'"#, "for its public key, refused: no token"),
+        (
+            #"read x; echo '{"scheme":"rot13","public":""}'"#,
+            "for its public key, gave an answer that cannot be read"
+        ),
+        ("exec sleep 1000", "for its public key, took longer than 1 second, and was ended"),
+        (
+            #"""
+            read x; echo '{"scheme":"ed25519","public":"d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a"}'
+            sleep 1000
+            """#,
+            "to sign version 1 of root metadata with key 74c181c7, took longer than 1 second, and was ended"
+        ),
         (
             #"read x; echo '{"scheme":"ed25519","public":"d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a"}'; read x; echo '{"signature":"AAAA"}'"#,
-            "gave a signature that its own key does not verify"
+            "to sign version 1 of root metadata with key 74c181c7, gave a signature that its own key "
+                + "does not verify"
         ),
     ])
     func aProgramThatDoesNotSignIsNamed(script: String, message: String) async throws {
         try await createManifest()
         try write("signer", "#!/bin/sh\n\(script)\n", mode: .executable)
-        let ending = try await run("keys init manifest.json --key exec:./signer")
+        let patience = message.contains("1 second") ? 1 : 60
+        let ending = try await run(
+            "keys init manifest.json --key exec:./signer --signer-timeout \(patience)"
+        )
         #expect(ending.status == 31)
         #expect(
-            ending.error.hasPrefix("stagepack: error: signing program './signer' \(message)"),
+            ending.error.contains("stagepack: error: signing program './signer', asked \(message)"),
             "\(ending.error)"
         )
         #expect(try directory.status("metadata") == nil)
@@ -301,5 +333,7 @@ struct SigningTests {
                                       capture_output=True, check=True).stdout
                 answer = {"signature": base64.b64encode(made).decode()}
             print(json.dumps(answer), flush=True)
+        with open("ended", "a") as file:
+            file.write("1")
         """#
 }

@@ -212,7 +212,10 @@ extension Publisher {
         let start = try #require(changed.firstRange(of: prefix)?.upperBound)
         let signed = String(changed[start...].dropLast(2))
         let node = try JSONNode(json: Array(signed.utf8))
-        let signature = try key.signature(of: try CanonicalJSON.bytes(of: node))
+        let signature = try key.signature(
+            of: try CanonicalJSON.bytes(of: node),
+            subject: ""
+        )
         let file =
             #"{"signatures":[{"keyid":"\#(key.key.id)","sig":"\#(signature.hexadecimal)"}],"signed":\#(signed)}"#
         let folder = try #require(try directory.directory("metadata"))

@@ -51,7 +51,8 @@ struct KeysInitCommand: StagePackSubcommand {
         // Before a key is made or a passphrase asked for.
         try file.checkNotSigned()
         try checkThresholds()
-        let keyring = Keyring(signing.passphrase.source)
+        let keyring = signing.emptyKeyring
+        defer { keyring.finish() }
         var common: [RepositoryKey] = []
         for reference in signing.keys {
             common.append(try keyring.load(reference, generating: newKeys))
@@ -128,6 +129,7 @@ struct KeysShowCommand: StagePackSubcommand {
     @Argument(help: "A signed manifest, a key file, or 'exec:' and a program.", completion: .file())
     var subject: String
     @OptionGroup var passphrase: PassphraseOptions
+    @OptionGroup var program: SigningProgramOptions
     @Flag(help: "Print public keys alone, in PEM.") var publicKey = false
     @Flag(help: "Print the result as JSON.") var json = false
 
@@ -147,7 +149,9 @@ struct KeysShowCommand: StagePackSubcommand {
         guard !subject.hasPrefix("exec:"), !KeyFile.isKey(FilePath(subject)),
             let roles = try ManifestFile(subject).signingRoles()
         else {
-            return [KeyReport(try Keyring(passphrase.source).load(subject), roles: [])]
+            let keyring = Keyring(passphrase.source, answerLimit: program.answerLimit)
+            defer { keyring.finish() }
+            return [KeyReport(try keyring.load(subject), roles: [])]
         }
         var reports: [KeyReport] = []
         for role in SigningRole.allCases {

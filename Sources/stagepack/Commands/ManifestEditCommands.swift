@@ -106,6 +106,7 @@ struct ManifestAddCommand: StagePackSubcommand {
         // What is wrong with the manifest or a key is told before an archive is read.
         _ = try file.read()
         let keyring = try signing.keyring(for: file)
+        defer { keyring.finish() }
         let recipe = try RecipeFile(recipe).read()
         guard let format = format?.format ?? ManifestLint.format(of: archive) else {
             let stored = try IndexFile(archive).readForOffer()
@@ -196,6 +197,7 @@ struct ManifestSetPolicyCommand: StagePackSubcommand {
         let policy = downloadPolicy
         let file = ManifestFile(manifest)
         let keyring = try signing.keyring(for: file)
+        defer { keyring.finish() }
         let (document, isChanged) = try await file.change {
             document throws(ManifestEditError) in try document.setPolicy(policy, of: pack)
         }

@@ -29,6 +29,7 @@ struct SignCommand: StagePackSubcommand {
         order.takesManifest = true
         order.signsRoot = root
         let keyring = try signing.keyring()
+        defer { keyring.finish() }
         let report = try await ManifestFile(manifest).sign(with: keyring, order)
         try report.refuseIfNotSigned(by: keyring, manifest: manifest)
         // A holder who signed has done the one thing to do; the expiry is told as a warning.
@@ -62,6 +63,7 @@ struct RefreshCommand: StagePackSubcommand {
         var order = SigningOrder()
         order.renewsAlways = force
         let keyring = try signing.keyring()
+        defer { keyring.finish() }
         let report = try await ManifestFile(manifest).sign(with: keyring, order)
         try report.refuseIfStale(keyring, manifest: manifest)
         try report.refuseIfExpired()
@@ -112,6 +114,7 @@ struct RotateCommand: StagePackSubcommand {
     func perform() async throws(CommandFailure) -> ExitStatus {
         try signing.requireKeys()
         let keyring = try signing.keyring()
+        defer { keyring.finish() }
         var added: [(roles: [SigningRole], key: RepositoryKey)] = []
         for argument in add {
             let (roles, reference) = Self.parts(of: argument)

@@ -15,10 +15,16 @@ struct SigningOptions: ParsableArguments {
     var keys: [String] = []
 
     @OptionGroup var passphrase: PassphraseOptions
+    @OptionGroup var program: SigningProgramOptions
+
+    /// A keyring without keys.
+    ///
+    /// Its caller ends the signing programs: `defer { keyring.finish() }`.
+    var emptyKeyring: Keyring { Keyring(passphrase.source, answerLimit: program.answerLimit) }
 
     /// Reads the keys given, and asks for their passphrases.
     func keyring() throws(CommandFailure) -> Keyring {
-        let keyring = Keyring(passphrase.source)
+        let keyring = emptyKeyring
         for key in keys { _ = try keyring.load(key) }
         return keyring
     }
@@ -52,6 +58,26 @@ struct PassphraseOptions: ParsableArguments {
 
     /// The source of passphrases.
     var source: PassphraseSource { PassphraseSource(descriptor: descriptor) }
+}
+
+/// The patience with signing programs.
+struct SigningProgramOptions: ParsableArguments {
+    @Option(
+        help: ArgumentHelp(
+            "The seconds that a signing program may take for an answer before it is ended. Without it: 120.",
+            valueName: "seconds"
+        )
+    )
+    var signerTimeout: Seconds?
+
+    func validate() throws {
+        if let signerTimeout, signerTimeout.value == 0 {
+            throw ValidationError("'--signer-timeout' takes a number of seconds above 0.")
+        }
+    }
+
+    /// The time that a signing program has for an answer.
+    var answerLimit: Duration { signerTimeout?.duration ?? ExternalSigner.answerLimit }
 }
 
 /// The kind of key to generate.
