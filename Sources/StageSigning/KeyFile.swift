@@ -22,7 +22,7 @@ public enum KeyFile {
     ///   - path: The file.
     ///   - passphrase: Called for an encrypted key; returns `nil` where there is none.
     /// - Returns: The key.
-    /// - Throws: ``SigningError/readableByOthers(path:mode:)`` for a private key that others than its
+    /// - Throws: ``SigningError/exposed(path:_:)`` for a private key that others than its
     ///   owner may read, and ``SigningError/key(source:_:)`` for a file that is no such key.
     public static func read(
         _ path: FilePath,
@@ -42,7 +42,7 @@ public enum KeyFile {
             throw .key(source: path.string, error)
         }
         guard mode & 0o077 == 0 else {
-            throw .readableByOthers(path: path.string, mode: mode)
+            throw .exposed(path: path.string, .mode(mode))
         }
         let key: PrivateKey
         do throws(KeyError) {

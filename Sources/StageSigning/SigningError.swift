@@ -16,8 +16,8 @@ public indirect enum SigningError: Error, Equatable, Sendable {
     case metadata(path: String, TrustError)
     /// A key cannot be used.
     case key(source: String, KeyError)
-    /// Users other than the owner can read a private key.
-    case readableByOthers(path: String, mode: UInt32)
+    /// A private key is where others can read it.
+    case exposed(path: String, KeyExposure)
     /// A signing program did not do its part.
     case signer(program: String, SignerRequest, SignerFault)
     /// No key that was given signs for the role; `nil` stands for all roles.
@@ -26,6 +26,14 @@ public indirect enum SigningError: Error, Equatable, Sendable {
     case threshold(role: SigningRole, threshold: Int, keys: Int)
     /// No key of the repository has an id that begins so, or more than one has.
     case unknownKey(id: String)
+}
+
+/// The way in which others come by a private key.
+public enum KeyExposure: Hashable, Sendable {
+    /// Users other than the owner can read the file, which has these permission bits.
+    case mode(UInt32)
+    /// The file is, or would be, in a directory that is published.
+    case published(directory: String)
 }
 
 /// A request to a signing program.
@@ -66,9 +74,12 @@ extension SigningError: CustomStringConvertible {
             "'\(path.forDisplay())': \(error)"
         case .key(let source, let error):
             "\(source.forDisplay()): \(error)"
-        case .readableByOthers(let path, let mode):
+        case .exposed(let path, .mode(let mode)):
             "\(path.forDisplay()): expected a private key that its owner alone can read, found mode "
                 + "0" + String(mode, radix: 8)
+        case .exposed(let path, .published(let directory)):
+            "\(path.forDisplay()): expected a private key outside of '\(directory.forDisplay())', which is "
+                + "published with all that is in it"
         case .signer(let program, let request, let fault):
             "signing program '\(program.forDisplay())', asked \(request), \(fault)"
         case .noSigner(let role, let expected, let given):

@@ -12,15 +12,22 @@ final class Keyring {
     private var programs: [ExternalSigner] = []
     private let passphrases: PassphraseSource
     private let answerLimit: Duration
+    private let published: PublishedDirectory?
 
     /// Creates a keyring without keys.
     ///
     /// - Parameters:
     ///   - passphrases: Where the passphrases of encrypted keys come from.
     ///   - answerLimit: The time that a signing program has for each answer.
-    init(_ passphrases: PassphraseSource, answerLimit: Duration = ExternalSigner.answerLimit) {
+    ///   - manifest: The path of the manifest to sign, beside which no private key belongs.
+    init(
+        _ passphrases: PassphraseSource,
+        answerLimit: Duration = ExternalSigner.answerLimit,
+        signing manifest: String? = nil
+    ) {
         self.passphrases = passphrases
         self.answerLimit = answerLimit
+        published = manifest.flatMap { PublishedDirectory(ofManifest: FilePath($0)) }
     }
 
     /// The prefix of the path of a signing program.
@@ -53,7 +60,7 @@ final class Keyring {
         return try generate(reference, options)
     }
 
-    /// Generates a key in a new file.
+    /// Generates a key in a new file, which is not to be in a published directory.
     func generate(
         _ file: String,
         _ options: NewKeyOptions
@@ -61,6 +68,11 @@ final class Keyring {
         let path = FilePath(file)
         guard !FileStatus.exists(path) else {
             throw CommandFailure(output: FileError("create", path, .fileExists))
+        }
+        if let directory = published ?? PublishedDirectory(around: path), directory.contains(path) {
+            throw CommandFailure(
+                .exposed(path: file, .published(directory: directory.path.string))
+            )
         }
         var passphrase: [UInt8]?
         if !options.unencrypted { passphrase = try passphrases.newPassphrase(of: file) }
@@ -106,12 +118,30 @@ final class Keyring {
                 }
             }
             switch content {
-            case .signer(let signer): return add(signer)
+            case .signer(let signer):
+                warnIfPublished(file)
+                return add(signer)
             case .publicKey(let key): return key
             }
         } catch {
             throw failure ?? CommandFailure(error)
         }
+    }
+
+    /// Tells of a private key that a web server may serve.
+    ///
+    /// It is used nevertheless: a timer must not let metadata expire for it, and the rotation to another key
+    /// needs it.
+    private func warnIfPublished(_ file: String) {
+        guard let published, published.contains(FilePath(file)) else { return }
+        let error = SigningError.exposed(
+            path: file,
+            .published(directory: published.path.string)
+        )
+        Console.note("stagepack: warning: \(error)")
+        Console.note(
+            "hint: move it elsewhere; if it was uploaded, replace it with 'stagepack rotate'"
+        )
     }
 
     private func signer(_ program: String) throws(CommandFailure) -> ExternalSigner {

@@ -10,11 +10,15 @@ import Testing
 /// Signing by the built program, as a publisher uses it.
 @Suite(.directory)
 struct SigningTests {
+    /// The directory that is published.
     private let directory: Directory
+    /// The directory of the keys, above it.
+    private let keys: Directory
     private let program: Program
 
     init() throws {
-        directory = try TemporaryDirectory.required()
+        keys = try TemporaryDirectory.required()
+        directory = try keys.makeDirectory("site")
         // The passphrase is on descriptor 9, if there is a file with it.
         program = Program(wrapper: [
             "/bin/sh", "-c",
@@ -69,13 +73,13 @@ struct SigningTests {
     @Test func aPublisherWithOneKeyNeedsTwoCommands() async throws {
         try await createManifest()
         try write("passphrase", "correct horse\n")
-        let refused = try await run("sign manifest.json --key k.pem --passphrase-fd 9")
+        let refused = try await run("sign manifest.json --key ../k.pem --passphrase-fd 9")
         #expect(refused.status == 31)
-        let begun = try await state("keys init manifest.json --key k.pem --passphrase-fd 9")
+        let begun = try await state("keys init manifest.json --key ../k.pem --passphrase-fd 9")
         #expect(begun.roles.map(\.role) == ["root", "targets", "snapshot", "timestamp"])
-        let key = try #require(try directory.status("k.pem"))
+        let key = try #require(try keys.status("k.pem"))
         #expect(key.mode == 0o600)
-        let pem = try text(of: directory.path.appending("k.pem"))
+        let pem = try text(of: keys.path.appending("k.pem"))
         #expect(pem.hasPrefix("-----BEGIN ENCRYPTED PRIVATE KEY-----"))
         try await succeed("manifest lint manifest.json")
 
@@ -84,108 +88,165 @@ struct SigningTests {
         let lint = try await run("manifest lint manifest.json")
         #expect(lint.status == 3)
         #expect(lint.output.contains("hint: stagepack sign manifest.json --key KEYFILE"))
-        let signed = try await state("sign manifest.json --key k.pem --passphrase-fd 9")
+        let signed = try await state("sign manifest.json --key ../k.pem --passphrase-fd 9")
         #expect(signed.roles.map(\.version) == [1, 2, 2, 2])
         try await succeed("manifest lint manifest.json")
         let copy = "\(Digest(of: Array((manifest + "\n").utf8))).manifest.json"
         #expect(try text(of: directory.path.appending(copy)) == manifest + "\n")
-        let idle = try await state("refresh manifest.json --key k.pem --passphrase-fd 9")
+        let idle = try await state("refresh manifest.json --key ../k.pem --passphrase-fd 9")
         #expect(!idle.isChanged)
-        let forced = try await state("refresh manifest.json --key k.pem --passphrase-fd 9 --force")
+        let forced = try await state(
+            "refresh manifest.json --key ../k.pem --passphrase-fd 9 --force"
+        )
         #expect(forced.roles.map(\.version) == [1, 2, 3, 3])
     }
 
     @Test func keysThatOthersCouldUseAreRefused() async throws {
         try await createManifest()
-        try await succeed("keys generate k.pem --unencrypted")
-        try await succeed("keys init manifest.json --key k.pem")
-        let path = directory.path.appending("k.pem").string
+        try await succeed("keys generate ../k.pem --unencrypted")
+        try await succeed("keys init manifest.json --key ../k.pem")
+        let path = keys.path.appending("k.pem").string
         for mode: mode_t in [0o640, 0o604, 0o620] {
             unsafe #expect(chmod(path, mode) == 0)
-            let ending = try await run("sign manifest.json --key k.pem")
+            let ending = try await run("sign manifest.json --key ../k.pem")
             #expect(ending.status == 31)
-            #expect(ending.error.hasSuffix("hint: chmod 600 k.pem\n"), "\(ending.error)")
+            #expect(ending.error.hasSuffix("hint: chmod 600 ../k.pem\n"), "\(ending.error)")
         }
+    }
+
+    /// A web server serves what is below the directory, and what links there lead to.
+    @Test func noKeyIsGeneratedInTheDirectoryThatIsPublished() async throws {
+        try await createManifest()
+        _ = try directory.makeDirectory("below")
+        _ = try keys.makeDirectory("keys")
+        unsafe #expect(symlink("site/below", keys.path.appending("link").string) == 0)
+        func refuse(_ arguments: String, _ file: String) async throws {
+            let ending = try await run(arguments)
+            #expect(ending.status == 31, "\(ending)")
+            let expected =
+                "stagepack: error: \(file): expected a private key outside of "
+                + "'\(directory.path.resolved?.string ?? "")', which is published"
+            #expect(ending.error.hasPrefix(expected), "\(ending.error)")
+        }
+        for file in ["p.pem", "below/p.pem", "../link/p.pem", "../keys/../site/p.pem"] {
+            try await refuse("keys init manifest.json --key \(file) --unencrypted", file)
+        }
+        let timestamp = "--role timestamp=below/p.pem"
+        try await refuse(
+            "keys init manifest.json --key ../k.pem \(timestamp) --unencrypted",
+            "below/p.pem"
+        )
+        #expect(try directory.status("metadata") == nil)
+        // Without a manifest, its metadata tells what is published.
+        try await succeed("keys init manifest.json --key ../k.pem")
+        try await refuse("keys generate ../link/p.pem --unencrypted", "../link/p.pem")
+        try await succeed("keys generate ../keys/p.pem --unencrypted")
+        #expect(try directory.status("p.pem") == nil)
+        #expect(try directory.status("below/p.pem") == nil)
+    }
+
+    @Test func aKeyInTheDirectoryThatIsPublishedIsWarnedOf() async throws {
+        try await createManifest()
+        try await succeed("keys generate p.pem --unencrypted")
+        try await succeed("keys generate ../k.pem --unencrypted")
+        unsafe #expect(symlink("../k.pem", directory.path.appending("l.pem").string) == 0)
+        let commands = [
+            "keys init manifest.json --key p.pem --role timestamp=l.pem",
+            "sign manifest.json --key p.pem --key l.pem",
+            "refresh manifest.json --force --key p.pem --key l.pem",
+            "rotate manifest.json --key p.pem --key l.pem",
+        ]
+        for command in commands {
+            let ending = try await run(command)
+            #expect(ending.status == 0, "\(ending)")
+            for file in ["p.pem", "l.pem"] {
+                let warning = "stagepack: warning: \(file): expected a private key outside of"
+                #expect(ending.error.contains(warning), "\(command): \(ending.error)")
+            }
+        }
+        let moved = try await run("rotate manifest.json --key p.pem --key ../k.pem")
+        #expect(!moved.error.contains("k.pem: expected a private key"), "\(moved.error)")
     }
 
     @Test func aPassphraseIsNeededAndMustBeRight() async throws {
         try await createManifest()
         try write("passphrase", "right\n")
-        try await succeed("keys init manifest.json --key k.pem --passphrase-fd 9")
+        try await succeed("keys init manifest.json --key ../k.pem --passphrase-fd 9")
         let before = try text(of: directory.path.appending("metadata/timestamp.json"))
         try write("passphrase", "wrong\n")
-        let wrong = try await run("refresh manifest.json --key k.pem --passphrase-fd 9 --force")
+        let wrong = try await run("refresh manifest.json --key ../k.pem --passphrase-fd 9 --force")
         #expect(wrong.status == 31)
         #expect(
             wrong.error.hasPrefix(
-                "stagepack: error: k.pem: the key is encrypted, and the passphrase is missing or wrong"
+                "stagepack: error: ../k.pem: the key is encrypted, and the passphrase is missing or wrong"
             )
         )
         try write("passphrase", "")
-        #expect(try await run("keys generate n.pem --passphrase-fd 9").status == 64)
-        #expect(try directory.status("n.pem") == nil)
+        #expect(try await run("keys generate ../n.pem --passphrase-fd 9").status == 64)
+        #expect(try keys.status("n.pem") == nil)
         #expect(try text(of: directory.path.appending("metadata/timestamp.json")) == before)
     }
 
     @Test func anExistingKeyFileIsNeverReplaced() async throws {
-        try await succeed("keys generate k.pem --unencrypted")
-        let key = try text(of: directory.path.appending("k.pem"))
-        #expect(try await run("keys generate k.pem --unencrypted").status == 31)
-        #expect(try text(of: directory.path.appending("k.pem")) == key)
+        try await succeed("keys generate ../k.pem --unencrypted")
+        let key = try text(of: keys.path.appending("k.pem"))
+        #expect(try await run("keys generate ../k.pem --unencrypted").status == 31)
+        #expect(try text(of: keys.path.appending("k.pem")) == key)
     }
 
     @Test func holdersOfKeysSignOneAfterTheOther() async throws {
         try await createManifest()
         for name in ["a", "b", "online"] {
-            try await succeed("keys generate \(name).pem --unencrypted")
+            try await succeed("keys generate ../\(name).pem --unencrypted")
         }
-        try write("b.pub", try await succeed("keys show b.pem --public-key"))
+        let half = try await succeed("keys show ../b.pem --public-key")
+        try keys.write(Array(half.utf8), to: "b.pub", durably: false)
         let begun = try await state(
-            "keys init manifest.json --key a.pem --role root=a.pem --role root=b.pub "
-                + "--role snapshot=online.pem --role timestamp=online.pem --threshold root=2"
+            "keys init manifest.json --key ../a.pem --role root=../a.pem --role root=../b.pub "
+                + "--role snapshot=../online.pem --role timestamp=../online.pem --threshold root=2"
         )
         #expect(!begun.isPublished)
         #expect(begun.drafts.map(\.role) == ["root"])
-        let waiting = try await state("sign manifest.json --root --key b.pem")
+        let waiting = try await state("sign manifest.json --root --key ../b.pem")
         #expect(!waiting.isPublished)
-        let done = try await state("sign manifest.json --key a.pem --key online.pem")
+        let done = try await state("sign manifest.json --key ../a.pem --key ../online.pem")
         #expect(done.roles.map(\.version) == [1, 1, 1, 1])
         #expect(done.drafts.isEmpty)
         try await succeed("manifest lint manifest.json")
         // The key that is online cannot sign another manifest.
         let manifest = try text(of: directory.path.appending("manifest.json"))
         try write("manifest.json", manifest + "\n")
-        let refused = try await run("sign manifest.json --key online.pem")
+        let refused = try await run("sign manifest.json --key ../online.pem")
         #expect(refused.status == 31)
         #expect(refused.error.contains("no key that was given signs for 'targets'"))
     }
 
     @Test func aKeyIsReplaced() async throws {
         try await createManifest()
-        try await succeed("keys generate old.pem --unencrypted")
-        try await succeed("keys generate new.pem --unencrypted --type ecdsa-p256")
-        try await succeed("keys init manifest.json --key old.pem")
+        try await succeed("keys generate ../old.pem --unencrypted")
+        try await succeed("keys generate ../new.pem --unencrypted --type ecdsa-p256")
+        try await succeed("keys init manifest.json --key ../old.pem")
         let shown = try await succeed("keys show manifest.json")
         let id = try #require(shown.split(separator: " ").dropFirst().first).prefix(8)
         let state = try await state(
-            "rotate manifest.json --key old.pem --add new.pem --remove \(id)"
+            "rotate manifest.json --key ../old.pem --add ../new.pem --remove \(id)"
         )
         #expect(state.roles.map(\.version) == [2, 2, 2, 2])
-        #expect(try await run("sign manifest.json --key old.pem").status == 31)
-        try await succeed("sign manifest.json --key new.pem")
-        #expect(try await run("rotate manifest.json --key new.pem --remove 00").status == 64)
+        #expect(try await run("sign manifest.json --key ../old.pem").status == 31)
+        try await succeed("sign manifest.json --key ../new.pem")
+        #expect(try await run("rotate manifest.json --key ../new.pem --remove 00").status == 64)
     }
 
     @Test func aProgramSigns() async throws {
         try await createManifest()
-        try await succeed("keys generate k.pem --unencrypted --type ecdsa-p256")
+        try await succeed("keys generate ../k.pem --unencrypted --type ecdsa-p256")
         try write("signer", Self.signer, mode: .executable)
         let begun = try await state("keys init manifest.json --key exec:./signer")
         #expect(begun.roles.count == 4)
         try await succeed("manifest lint manifest.json")
         #expect(
             try await succeed("keys show exec:./signer --public-key")
-                == (try await succeed("keys show k.pem --public-key"))
+                == (try await succeed("keys show ../k.pem --public-key"))
         )
         try await succeed("refresh manifest.json --key exec:./signer --force")
         #expect(try text(of: directory.path.appending("ended")) == "111")
@@ -193,7 +254,7 @@ struct SigningTests {
 
     @Test func aProgramThatStaysAfterItsWorkIsKilled() async throws {
         try await createManifest()
-        try await succeed("keys generate k.pem --unencrypted --type ecdsa-p256")
+        try await succeed("keys generate ../k.pem --unencrypted --type ecdsa-p256")
         try write("signer", Self.signer + "\nimport time\ntime.sleep(1000)\n", mode: .executable)
         let ending = try await run("keys init manifest.json --key exec:./signer")
         #expect(ending.status == 0)
@@ -246,7 +307,7 @@ struct SigningTests {
 
     @Test func aChangeOfTheManifestIsSignedOrTold() async throws {
         try await createManifest()
-        try await succeed("keys generate k.pem --unencrypted")
+        try await succeed("keys generate ../k.pem --unencrypted")
         try write("content", "content")
         try write(
             "recipe.json",
@@ -257,33 +318,33 @@ struct SigningTests {
         )
         try await succeed("package recipe.json -q")
         let add = "manifest add manifest.json aurora.tar.zst --recipe recipe.json --pack-version"
-        #expect(try await run("\(add) 1 --key k.pem").status == 31)
-        try await succeed("keys init manifest.json --key k.pem")
+        #expect(try await run("\(add) 1 --key ../k.pem").status == 31)
+        try await succeed("keys init manifest.json --key ../k.pem")
         let told = try await run("\(add) 1")
         #expect(told.status == 0)
         #expect(told.error.hasSuffix("hint: stagepack sign manifest.json --key KEYFILE\n"))
         #expect(try await run("manifest lint manifest.json").status == 3)
-        try await succeed("\(add) 2 --key k.pem")
+        try await succeed("\(add) 2 --key ../k.pem")
         try await succeed("manifest lint manifest.json")
-        try await succeed("manifest set-policy manifest.json aurora prefetch --key k.pem")
+        try await succeed("manifest set-policy manifest.json aurora prefetch --key ../k.pem")
         try await succeed("manifest lint manifest.json")
     }
 
     @Test func aKeyThatCannotReachItsThresholdIsNotMade() async throws {
         try await createManifest()
         let ending = try await run(
-            "keys init manifest.json --key k.pem --unencrypted --threshold root=2"
+            "keys init manifest.json --key ../k.pem --unencrypted --threshold root=2"
         )
         #expect(ending.status == 64)
-        #expect(try directory.status("k.pem") == nil)
+        #expect(try keys.status("k.pem") == nil)
     }
 
     @Test func aPassphraseMayEndInACarriageReturn() async throws {
         try await createManifest()
         try write("passphrase", "correct horse\r\n")
-        try await succeed("keys init manifest.json --key k.pem --passphrase-fd 9")
+        try await succeed("keys init manifest.json --key ../k.pem --passphrase-fd 9")
         try write("passphrase", "correct horse\n")
-        try await succeed("refresh manifest.json --key k.pem --passphrase-fd 9 --force")
+        try await succeed("refresh manifest.json --key ../k.pem --passphrase-fd 9 --force")
     }
 
     @Test func anOlderRevisionIsNotSigned() async throws {
@@ -292,25 +353,25 @@ struct SigningTests {
         let revision = try #require(first.firstMatch(of: /"revision" ?: ?(\d+)/))
         let later = first.replacing(revision.output.0, with: "\"revision\": 7")
         try write("manifest.json", later)
-        try await succeed("keys generate k.pem --unencrypted")
-        try await succeed("keys init manifest.json --key k.pem")
+        try await succeed("keys generate ../k.pem --unencrypted")
+        try await succeed("keys init manifest.json --key ../k.pem")
         try write("manifest.json", first)
-        let refused = try await run("sign manifest.json --key k.pem")
+        let refused = try await run("sign manifest.json --key ../k.pem")
         #expect(refused.status == 11, "\(refused)")
         #expect(refused.error.contains("the published manifest has revision 7"))
         try write("manifest.json", later + "\n")
-        try await succeed("sign manifest.json --key k.pem")
+        try await succeed("sign manifest.json --key ../k.pem")
     }
 
     @Test func metadataOfOneDirectoryIsSignedByOneCommandAtATime() async throws {
         try await createManifest()
-        try await succeed("keys generate k.pem --unencrypted")
-        try await succeed("keys init manifest.json --key k.pem")
+        try await succeed("keys generate ../k.pem --unencrypted")
+        try await succeed("keys init manifest.json --key ../k.pem")
         let lock = try LockFile.attempt(".metadata.lock", in: directory, .exclusive)
-        let ending = try await run("refresh manifest.json --key k.pem --force")
+        let ending = try await run("refresh manifest.json --key ../k.pem --force")
         #expect(ending.status == 42, "\(ending)")
         _ = consume lock
-        try await succeed("refresh manifest.json --key k.pem --force")
+        try await succeed("refresh manifest.json --key ../k.pem --force")
         #expect(try directory.entries().allSatisfy { !$0.name.string.hasSuffix(".lock") })
     }
 
@@ -324,11 +385,11 @@ struct SigningTests {
         for line in sys.stdin:
             request = json.loads(line)
             if request["request"] == "public-key":
-                pem = subprocess.run(["openssl", "pkey", "-in", "k.pem", "-pubout"],
+                pem = subprocess.run(["openssl", "pkey", "-in", "../k.pem", "-pubout"],
                                      capture_output=True, check=True, text=True).stdout
                 answer = {"scheme": "ecdsa-sha2-nistp256", "public": pem}
             else:
-                made = subprocess.run(["openssl", "dgst", "-sha256", "-sign", "k.pem"],
+                made = subprocess.run(["openssl", "dgst", "-sha256", "-sign", "../k.pem"],
                                       input=base64.b64decode(request["message"]),
                                       capture_output=True, check=True).stdout
                 answer = {"signature": base64.b64encode(made).decode()}

@@ -22,7 +22,8 @@ struct KeysInitCommand: StagePackSubcommand {
             'metadata/1.root.json' beside the manifest, and signs the manifest. A key file that does not \
             exist is generated, encrypted under a passphrase. Applications ship with '1.root.json'.
 
-            Keep keys out of the directory that is published. Root keys are needed only to change keys; \
+            Keep keys out of the directory of the manifest, which is published: none is generated there, \
+            and one that is there is warned of. Root keys are needed only to change keys; \
             with '--role' they can stay offline, while others sign daily.
             """
     )
@@ -51,7 +52,7 @@ struct KeysInitCommand: StagePackSubcommand {
         // Before a key is made or a passphrase asked for.
         try file.checkNotSigned()
         try checkThresholds()
-        let keyring = signing.emptyKeyring
+        let keyring = signing.emptyKeyring(signing: manifest)
         defer { keyring.finish() }
         var common: [RepositoryKey] = []
         for reference in signing.keys {

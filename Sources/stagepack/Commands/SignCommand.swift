@@ -28,7 +28,7 @@ struct SignCommand: StagePackSubcommand {
         var order = SigningOrder()
         order.takesManifest = true
         order.signsRoot = root
-        let keyring = try signing.keyring()
+        let keyring = try signing.keyring(signing: manifest)
         defer { keyring.finish() }
         let report = try await ManifestFile(manifest).sign(with: keyring, order)
         try report.refuseIfNotSigned(by: keyring, manifest: manifest)
@@ -62,7 +62,7 @@ struct RefreshCommand: StagePackSubcommand {
         try signing.requireKeys()
         var order = SigningOrder()
         order.renewsAlways = force
-        let keyring = try signing.keyring()
+        let keyring = try signing.keyring(signing: manifest)
         defer { keyring.finish() }
         let report = try await ManifestFile(manifest).sign(with: keyring, order)
         try report.refuseIfStale(keyring, manifest: manifest)
@@ -113,7 +113,7 @@ struct RotateCommand: StagePackSubcommand {
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         try signing.requireKeys()
-        let keyring = try signing.keyring()
+        let keyring = try signing.keyring(signing: manifest)
         defer { keyring.finish() }
         var added: [(roles: [SigningRole], key: RepositoryKey)] = []
         for argument in add {

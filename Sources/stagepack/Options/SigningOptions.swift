@@ -17,14 +17,16 @@ struct SigningOptions: ParsableArguments {
     @OptionGroup var passphrase: PassphraseOptions
     @OptionGroup var program: SigningProgramOptions
 
-    /// A keyring without keys.
+    /// A keyring without keys, to sign the manifest at a path.
     ///
     /// Its caller ends the signing programs: `defer { keyring.finish() }`.
-    var emptyKeyring: Keyring { Keyring(passphrase.source, answerLimit: program.answerLimit) }
+    func emptyKeyring(signing manifest: String) -> Keyring {
+        Keyring(passphrase.source, answerLimit: program.answerLimit, signing: manifest)
+    }
 
-    /// Reads the keys given, and asks for their passphrases.
-    func keyring() throws(CommandFailure) -> Keyring {
-        let keyring = emptyKeyring
+    /// Reads the keys given to sign the manifest at a path, and asks for their passphrases.
+    func keyring(signing manifest: String) throws(CommandFailure) -> Keyring {
+        let keyring = emptyKeyring(signing: manifest)
         for key in keys { _ = try keyring.load(key) }
         return keyring
     }
@@ -34,7 +36,7 @@ struct SigningOptions: ParsableArguments {
         if !keys.isEmpty, try !manifest.isSigned() {
             throw CommandFailure(.noRoot(path: manifest.name), manifest: manifest.name)
         }
-        return try keyring()
+        return try keyring(signing: manifest.name)
     }
 }
 

@@ -24,7 +24,7 @@ extension CommandFailure {
         switch error {
         case .unknownKey, .threshold, .alreadyInitialized: .usage
         case .metadata: .manifestInvalid
-        case .file, .noRoot, .key, .readableByOthers, .signer, .noSigner: .packagingFailed
+        case .file, .noRoot, .key, .exposed, .signer, .noSigner: .packagingFailed
         }
     }
 
@@ -32,7 +32,8 @@ extension CommandFailure {
         switch error {
         case .noRoot: "stagepack keys init \(manifest) --key KEYFILE"
         case .alreadyInitialized: "to change keys: stagepack rotate \(manifest) --key KEYFILE"
-        case .readableByOthers(let path, _): "chmod 600 \(quoted(path))"
+        case .exposed(let path, .mode): "chmod 600 \(quoted(path))"
+        case .exposed(_, .published): "name a file elsewhere, such as one below your home directory"
         case .key(_, .locked): "run it again with the right passphrase"
         case .noSigner, .unknownKey: "stagepack keys show \(manifest)"
         case .threshold: "add keys, or lower '--threshold'"

@@ -1,0 +1,43 @@
+import StageModel
+import StageSystem
+public import SystemPackage
+
+/// A directory that a web server serves: that of a manifest, with its metadata and all that is below.
+public struct PublishedDirectory: Equatable, Sendable {
+    /// The path without symbolic links.
+    public let path: FilePath
+
+    /// The directory of a manifest; `nil` if there is no such directory.
+    public init?(ofManifest manifest: FilePath) {
+        // The metadata is beside the file that a link leads to.
+        let file = manifest.resolved ?? manifest
+        guard let path = file.absolute.removingLastComponent().resolved else { return nil }
+        self.path = path
+    }
+
+    /// The nearest directory with root metadata that a file is in, or would be in; `nil` if there is none.
+    public init?(around file: FilePath) {
+        guard var path = file.absolute.removingLastComponent().resolved else { return nil }
+        while !FileStatus.exists(path.appending("metadata/1.root.json")) {
+            guard path.lastComponent != nil else { return nil }
+            path.removeLastComponent()
+        }
+        self.path = path
+    }
+
+    /// Whether a server of the directory can serve a file: because it is below the directory, or because its
+    /// path leads through a symbolic link there.
+    public func contains(_ file: FilePath) -> Bool {
+        let file = file.absolute
+        if let resolved = file.resolved, resolved.starts(with: path) { return true }
+        var name: FilePath = "/"
+        for (index, component) in file.components.enumerated() {
+            let folder = name.resolved ?? name
+            name.append(component)
+            guard component.kind == .regular, folder.starts(with: path) else { continue }
+            let isLink = name.resolved != folder.appending(component)
+            if index == file.components.count - 1 || isLink { return true }
+        }
+        return false
+    }
+}
