@@ -1,3 +1,4 @@
+import Glibc
 package import StageModel
 package import StageSystem
 public import SystemPackage
@@ -48,16 +49,26 @@ public enum RegistrationLocations {
 
 extension Registration {
     /// Reads a registration from its file.
-    package init(file path: FilePath) throws(RegistrationError) {
+    ///
+    /// - Parameters:
+    ///   - path: The file.
+    ///   - isInstalled: Whether it counts on this machine. Then root reads none that other users may change.
+    /// - Throws: ``RegistrationError`` if it cannot be used.
+    package init(
+        file path: FilePath,
+        isInstalled: Bool = true
+    ) throws(RegistrationError) {
         let bytes: [UInt8]
+        var writer: String?
         do throws(FileError) {
             // A fifo would hold up a hook.
-            bytes = try File.open(readingRegular: path).readAll(
-                limit: ManifestLimits.registrationByteCount
-            )
+            let file = try File.open(readingRegular: path)
+            if isInstalled, geteuid() == 0 { writer = try file.status().foreignWriter }
+            bytes = try file.readAll(limit: ManifestLimits.registrationByteCount)
         } catch {
             throw .unreadable(error)
         }
+        if let writer { throw .writable(path, writer) }
         do throws(ManifestError) {
             self = try Registration(json: bytes)
         } catch {
@@ -74,6 +85,8 @@ extension Registration {
 package enum RegistrationError: Error, Equatable, CustomStringConvertible {
     /// The file cannot be read.
     case unreadable(FileError)
+    /// Other users may change the file, for this reason.
+    case writable(FilePath, String)
     /// The file is no registration.
     case invalid(FilePath, ManifestError)
 
@@ -81,6 +94,7 @@ package enum RegistrationError: Error, Equatable, CustomStringConvertible {
     package var description: String {
         switch self {
         case .unreadable(let error): "\(error)"
+        case .writable(let path, let reason): "registration '\(path)': \(reason)"
         case .invalid(let path, let error): "registration '\(path)': \(error)"
         }
     }

@@ -63,6 +63,21 @@ public struct FileStatus: Equatable, Sendable {
         return self.mode != UInt32(mode.rawValue) && (user == 0 || user == owner)
     }
 
+    /// The reason why users other than this one and root may change the file, as a fragment; `nil` if they may not.
+    ///
+    /// For text that decides whom this user trusts. Owner and permission bits count, and ACLs as far as these show
+    /// them; the directories above do not.
+    public var foreignWriter: String? {
+        let user = geteuid()
+        guard owner == 0 || owner == user else {
+            let expected = user == 0 ? "root" : "root or user \(user)"
+            return "expected a file of \(expected), found one of user \(owner)"
+        }
+        guard mode & 0o022 != 0 else { return nil }
+        return "expected a file that its owner alone can write, found mode 0"
+            + String(mode, radix: 8)
+    }
+
     /// Whether the owner may execute it.
     public var isExecutable: Bool { mode & 0o100 != 0 }
 }

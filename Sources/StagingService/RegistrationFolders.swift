@@ -67,7 +67,7 @@ package struct RegistrationFolders {
         _ path: FilePath,
         for id: ApplicationID
     ) throws(StagingFailure) -> Registration {
-        let registration = try read(path)
+        let registration = try read(path, isInstalled: true)
         guard registration.application == id else {
             let found = registration.application
             throw .registration(
@@ -78,9 +78,18 @@ package struct RegistrationFolders {
     }
 
     /// Reads a registration.
-    package static func read(_ path: FilePath) throws(StagingFailure) -> Registration {
+    ///
+    /// - Parameters:
+    ///   - path: The file.
+    ///   - isInstalled: Whether it counts on this machine, and not only for a command that is given its path.
+    /// - Returns: The registration.
+    /// - Throws: ``StagingFailure/registration(_:)`` if it cannot be used.
+    package static func read(
+        _ path: FilePath,
+        isInstalled: Bool = false
+    ) throws(StagingFailure) -> Registration {
         do throws(RegistrationError) {
-            return try Registration(file: path)
+            return try Registration(file: path, isInstalled: isInstalled)
         } catch {
             throw .registration("\(error)")
         }

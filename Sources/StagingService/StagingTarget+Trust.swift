@@ -1,4 +1,5 @@
 import FoundationEssentials
+import Glibc
 import StageContainer
 import StageEngine
 import StageModel
@@ -15,7 +16,11 @@ extension Registration {
     /// - Throws: ``StagingFailure/registration(_:)`` if the root cannot be read, or is not valid.
     func ledger(_ reader: ContainerReader?) throws(StagingFailure) -> TrustLedger? {
         guard case .root(let path) = trust else { return nil }
-        return try .reading(FilePath(path), stored: reader, of: application)
+        return try .reading(
+            try RootFile(FilePath(path)).bytes(refusingWriters: true),
+            stored: reader,
+            of: application
+        )
     }
 }
 
@@ -23,7 +28,12 @@ extension Registration {
     /// Reads the root that the registration names, if it names one.
     ///
     /// - Throws: ``StagingFailure/registration(_:)`` if the root cannot be read, or is not valid.
-    package func checkRoot() throws(StagingFailure) { _ = try ledger(nil) }
+    ///
+    /// Its owner and mode do not count: the registration need not be installed yet.
+    package func checkRoot() throws(StagingFailure) {
+        guard case .root(let path) = trust else { return }
+        _ = try RootFile(FilePath(path)).bytes(refusingWriters: false)
+    }
 }
 
 extension StagingTarget {
@@ -34,7 +44,11 @@ extension StagingTarget {
             try stored(reader).first
         }
         let manifest = record.flatMap { $0 }.flatMap { try? Manifest(json: Array($0.text.utf8)) }
-        return try .reading(root, stored: reader, of: application ?? manifest?.application)
+        return try .reading(
+            try RootFile(root).bytes(refusingWriters: geteuid() == 0),
+            stored: reader,
+            of: application ?? manifest?.application
+        )
     }
 
     /// The source of a manifest that the container has stored: with the root of its application's
@@ -48,7 +62,11 @@ extension StagingTarget {
         guard let manifest = try? Manifest(json: Array(record.text.utf8)) else { return source }
         if let root {
             source.application = manifest.application
-            source.trust = try .reading(root, stored: reader, of: manifest.application)
+            source.trust = try .reading(
+                try RootFile(root).bytes(refusingWriters: geteuid() == 0),
+                stored: reader,
+                of: manifest.application
+            )
         } else if let registered = registration(of: manifest.application) {
             source.trust = try registered.ledger(reader)
             if source.trust != nil { source.application = registered.application }
@@ -168,29 +186,46 @@ extension FilePath {
     }
 }
 
-extension TrustLedger {
-    /// Reads root metadata from a file, and what a container has stored of the application's.
+/// A file with root metadata, which a registration or a command names.
+private struct RootFile {
+    let path: FilePath
+
+    init(_ path: FilePath) { self.path = path }
+
+    /// Reads the root metadata.
     ///
-    /// - Throws: ``StagingFailure/registration(_:)`` if the file cannot be read, or is not valid.
-    static func reading(
-        _ path: FilePath,
-        stored reader: ContainerReader?,
-        of application: ApplicationID?
-    ) throws(StagingFailure) -> TrustLedger {
+    /// - Parameter refusingWriters: Whether a file that users other than this one and root may change is refused:
+    ///   they could put in keys of their own.
+    /// - Returns: The bytes, which are valid root metadata.
+    /// - Throws: ``StagingFailure/registration(_:)`` if the file cannot be read, is refused, or is not valid.
+    func bytes(refusingWriters: Bool) throws(StagingFailure) -> [UInt8] {
         let bytes: [UInt8]
+        var writer: String?
         do throws(FileError) {
             // A fifo would hold up a hook.
-            bytes = try File.open(readingRegular: path).readAll(
-                limit: Int(TrustLimits().rootLength.rawValue)
-            )
+            let file = try File.open(readingRegular: path)
+            if refusingWriters { writer = try file.status().foreignWriter }
+            bytes = try file.readAll(limit: Int(TrustLimits().rootLength.rawValue))
         } catch {
             throw .registration("root metadata: \(error)")
         }
+        if let writer { throw .registration("root metadata '\(path)': \(writer)") }
         do throws(TrustError) {
             _ = try RootMetadata(trusted: bytes)
         } catch {
             throw .registration("root metadata '\(path)': \(error)")
         }
+        return bytes
+    }
+}
+
+extension TrustLedger {
+    /// Creates a ledger from root metadata and what a container has stored of the application's.
+    static func reading(
+        _ root: [UInt8],
+        stored reader: ContainerReader?,
+        of application: ApplicationID?
+    ) throws(StagingFailure) -> TrustLedger {
         var trust = StoredTrust()
         if let reader, let application {
             do throws(ContainerError) {
@@ -199,6 +234,6 @@ extension TrustLedger {
                 throw StagingFailure(error)
             }
         }
-        return TrustLedger(root: bytes, stored: trust, application: application)
+        return TrustLedger(root: root, stored: trust, application: application)
     }
 }

@@ -98,7 +98,8 @@ struct Installed {
         try Directory.open(folder).remove(name)
     }
 
-    private var folder: FilePath {
+    /// The folder of registrations.
+    var folder: FilePath {
         world.directory.path.appending(geteuid() == 0 ? "etc" : "config")
             .appending("stagepack/apps.d")
     }

@@ -208,6 +208,67 @@ struct SignedManifestTests {
         #expect(try await findings(root: "no.root").contains("no.root"))
     }
 
+    /// Other users could put in keys of their own: group, others, or as root another owner.
+    @Test(arguments: geteuid() == 0 ? [0o664, 0o646, 0o644] : [0o664, 0o646] as [mode_t])
+    func aRootThatOthersMayWriteIsRefused(mode: mode_t) async throws {
+        var world = try await SignedWorld()
+        try world.publish(try .small(.aurora))
+        let isRoot = geteuid() == 0
+        // Only root may give files away.
+        let owner: uid_t = mode == 0o644 ? 65534 : geteuid()
+        func expose(_ file: FilePath) {
+            unsafe #expect(chmod(file.string, mode) == 0)
+            unsafe #expect(chown(file.string, owner, gid_t.max) == 0)
+        }
+        let reason =
+            owner == geteuid()
+            ? "expected a file that its owner alone can write, found mode 0\(String(mode, radix: 8))"
+            : "expected a file of root, found one of user 65534"
+        expose(world.installed.folder.appending("net.example.wallpaper.root"))
+        let registered = try await world.run("prefetch", "--attempts", "1")
+        #expect(registered.status == 11, "\(registered)")
+        #expect(
+            registered.error.contains("net.example.wallpaper.root': \(reason)"),
+            "\(registered)"
+        )
+        #expect(world.server.requests.isEmpty)
+        // What '--root' names is the user's own choice, and root's is checked.
+        let root = world.world.directory.path.appending("root.json")
+        try world.world.directory.write(world.repository.firstRoot, to: "root.json", durably: false)
+        expose(root)
+        let source = world.world.source(manifest: world.server.url("/signed/manifest.json"))
+        let arguments = ["plan", "--attempts", "1", "--root", root.string] + source
+        let named = try await world.world.program.run(arguments)
+        if isRoot {
+            #expect(named.status == 11, "\(named)")
+            #expect(named.error.contains("root.json': \(reason)"), "\(named)")
+        }
+        unsafe #expect(chmod(root.string, 0o644) == 0)
+        unsafe #expect(chown(root.string, geteuid(), gid_t.max) == 0)
+        #expect(try await world.world.program.run(arguments).status != 11)
+    }
+
+    @Test(.enabled("only root reads no others' registrations") { geteuid() == 0 })
+    func rootReadsNoRegistrationThatOthersMayWrite() async throws {
+        var world = try await SignedWorld()
+        try world.publish(try .small(.aurora))
+        let file = world.installed.folder.appending("net.example.wallpaper.json").string
+        unsafe #expect(chmod(file, 0o664) == 0)
+        let writable = try await world.run("prefetch", "--attempts", "1")
+        #expect(writable.status == 11, "\(writable)")
+        #expect(writable.error.contains("alone can write, found mode 0664"), "\(writable)")
+        unsafe #expect(chmod(file, 0o644) == 0)
+        unsafe #expect(chown(file, 65534, gid_t.max) == 0)
+        let foreign = try await world.run("prefetch", "--attempts", "1")
+        #expect(foreign.status == 11, "\(foreign)")
+        #expect(foreign.error.contains("expected a file of root, found one of user 65534"))
+        // Before it is installed it may be any user's.
+        let validated = try await Program().run(["app", "validate", file])
+        #expect(validated.status == 0, "\(validated)")
+        unsafe #expect(chown(file, 0, gid_t.max) == 0)
+        try await world.succeed()
+    }
+
     @Test func aRootThatIsMissingIsNamed() async throws {
         var world = try await SignedWorld()
         try world.publish(try .small(.aurora))
