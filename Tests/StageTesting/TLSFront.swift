@@ -1,19 +1,18 @@
-import Foundation
 import StageSystem
-import StageTesting
-import SystemPackage
+public import SystemPackage
 import Testing
 
 /// A TLS server in front of a test's server of HTTP, with a certificate that it signs itself.
-final class TLSFront: Sendable {
-    /// The file with the certificate, which the daemon is to trust.
-    let certificate: FilePath
+public final class TLSFront: Sendable {
+    /// The file with the certificate, which clients are to trust.
+    public let certificate: FilePath
     /// The URL of the server, without a slash at its end.
-    let baseURL: String
+    public let baseURL: String
     private let process: StartedProcess
 
-    /// Starts the server in front of the one at `port`, with its files below `directory`.
-    init(port: Int, below directory: FilePath) async throws {
+    /// Starts the server in front of the one at `port`, with its files below `directory`; it ends when the last
+    /// reference goes.
+    public init(port: Int, below directory: FilePath) async throws {
         certificate = directory.appending("front.pem")
         let number = directory.appending("front.port")
         process = try StartedProcess(

@@ -1,0 +1,161 @@
+import FoundationEssentials
+import Logging
+import StageContainer
+import StageEngine
+import StageModel
+import StageSystem
+import StageTesting
+import StageTransfer
+import StageTrust
+import StagingService
+import SystemPackage
+import Testing
+
+/// Signed metadata over TLS, over transports that are too slow, and without a registration.
+@Suite(.server, .directory)
+struct SignedTransportTests {
+    /// Runs the program for the application, with the authority of a TLS server.
+    private func prefetch(
+        _ world: SignedWorld,
+        trusting front: TLSFront?
+    ) async throws -> Program.Ending {
+        let authority = front.map { ["--cacert", $0.certificate.string] } ?? []
+        return try await world.world.program.run(
+            ["prefetch", "--attempts", "1", "--app", "net.example.wallpaper"] + authority
+        )
+    }
+
+    /// A root stands for the metadata, and not for the certificate.
+    @Test func anEncryptedRepositoryIsStagedFrom() async throws {
+        var world = try await SignedWorld()
+        let front = try await TLSFront(
+            port: world.server.port,
+            below: world.world.directory.path
+        )
+        try world.register(at: [front.baseURL + "/signed"])
+        try world.publish(try .small(.aurora))
+        let distrusted = try await prefetch(world, trusting: nil)
+        #expect(distrusted.status == 10, "\(distrusted)")
+        #expect(world.server.requests.isEmpty)
+        #expect(try world.installed.staged().isEmpty)
+        let ending = try await prefetch(world, trusting: front)
+        #expect(ending.status == 0, "\(ending)")
+        #expect(try world.installed.staged() == ["aurora": 1])
+    }
+
+    /// Metadata, manifest and archive each lead from https to plain http.
+    @Test func encryptionMayBeGivenUpOnTheWay() async throws {
+        var world = try await SignedWorld()
+        let front = try await TLSFront(
+            port: world.server.port,
+            below: world.world.directory.path
+        )
+        try world.register(at: [front.baseURL + "/moved"])
+        let pack = try SamplePack.small(.aurora)
+        try world.publish(pack)
+        let paths = world.repository.files.keys.map { "/metadata/\($0)" }
+        for path in paths + [world.manifestPath, pack.path] {
+            let plain = world.server.url("/signed\(path)")
+            world.server.answer("/moved\(path)", with: .redirect(to: plain))
+        }
+        let ending = try await prefetch(world, trusting: front)
+        #expect(ending.status == 0, "\(ending)")
+        #expect(try world.installed.staged() == ["aurora": 1])
+        for path in ["/metadata/timestamp.json", world.manifestPath, pack.path] {
+            #expect(world.server.counts(for: "/signed\(path)").requests == 1, "\(path)")
+        }
+        // What leads elsewhere is verified as ever.
+        let forged = try world.world.manifest(of: [try .small(.aurora, version: 9)])
+        try world.publish(try .small(.aurora, version: 2))
+        for path in world.repository.files.keys.map({ "/metadata/\($0)" }) + [world.manifestPath] {
+            let plain = world.server.url("/signed\(path)")
+            world.server.answer("/moved\(path)", with: .redirect(to: plain))
+        }
+        world.server.answer("/signed" + world.manifestPath, with: .content(forged))
+        let refused = try await prefetch(world, trusting: front)
+        #expect(refused.status == 17, "\(refused)")
+        #expect(try world.installed.staged() == ["aurora": 1])
+    }
+
+    /// Slow retrieval: what comes a byte at a time is given up by the rule for stalled transfers.
+    ///
+    /// The rule is that of all transfers, with a window that a test can wait for.
+    @Test(arguments: [
+        "/metadata/2.root.json", "/metadata/timestamp.json", "/metadata/2.snapshot.json",
+        "/metadata/2.targets.json", "manifest",
+    ])
+    func slowRetrieval(_ name: String) async throws {
+        var world = try await SignedWorld()
+        if name.hasSuffix("root.json") { try world.repository.publish([.root]) }
+        try world.publish(try .small(.aurora))
+        let path = name == "manifest" ? world.manifestPath : name
+        let content =
+            world.repository.files[String(path.dropFirst("/metadata/".count))]
+            ?? world.repository.contents["targets"]?["manifest.json"]
+        let bytes = try #require(content)
+        world.server.answer(
+            "/signed\(path)",
+            with: .script { wire in
+                wire.send("HTTP/1.1 200 OK\r\nContent-Length: \(bytes.count)\r\n\r\n")
+                // Some bytes a second: all of it would take minutes.
+                wire.drip(bytes, pause: 200_000)
+            }
+        )
+        let failure = await #expect(throws: StagingFailure.self) { try await stage(world) }
+        #expect(failure?.kind == .manifestUnavailable, "\(String(describing: failure))")
+        let text = failure.map { "\($0)" } ?? ""
+        #expect(text.contains("stalled"), "\(text)")
+        #expect(try world.installed.staged().isEmpty)
+    }
+
+    /// Stages by the library, where the window of a stall can be named.
+    private func stage(_ world: SignedWorld) async throws {
+        var target = StagingTarget(environment: [:])
+        target.registration = world.installed.registration
+        target.container = world.installed.container
+        let root = world.world.directory.path.appending("root.json")
+        try world.world.directory.write(world.repository.firstRoot, to: "root.json", durably: false)
+        target.registration?.trust = .root(path: root.string)
+        var options = StagerOptions { Int64(Date().timeIntervalSince1970) }
+        options.transfer.retry.maximumAttempts = 1
+        options.transfer.stall = StallRule(minimum: ByteCount(1024), window: .seconds(1))
+        var request = StagingRequest(.named([try PackID("aurora")]), of: target, options: options)
+        request.usesDaemon = false
+        let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+        _ = try await StagingService(request, logger: logger) { _ in }.stage()
+    }
+
+    /// Without a registration the application is that of the stored manifest, and its keys stay revoked.
+    @Test func newRootsAreKeptWithoutARegistration() async throws {
+        var world = try await SignedWorld()
+        try world.installed.uninstall()
+        let root = world.world.directory.path.appending("root.json")
+        try world.world.directory.write(world.repository.firstRoot, to: "root.json", durably: false)
+        let source = world.world.source(manifest: world.server.url("/signed/manifest.json"))
+        let arguments = ["prefetch", "--attempts", "1", "--root", root.string] + source
+        try world.publish(try .small(.aurora))
+        let first = try await world.world.program.run(arguments)
+        #expect(first.status == 0, "\(first)")
+        // The next root revokes keys; then the refresh is cut off.
+        let stolen = world.repository.timestamp.keys
+        world.repository.timestamp.keys = [try SigningKey()]
+        try world.repository.publish([.root])
+        world.serve()
+        world.server.answer("/signed/metadata/timestamp.json", with: .status(503))
+        let cut = try await world.world.program.run(arguments)
+        #expect(cut.status != 0, "\(cut)")
+        let stored = world.world.container.appending("trust/net.example.wallpaper/root/2.json")
+        #expect(FileStatus.exists(stored))
+        // A server that hides the root, and has the keys that it revoked, gains nothing.
+        world.server.answer("/signed/metadata/2.root.json", with: .status(404))
+        world.repository.timestamp.signers = stolen
+        try world.sign([try .small(.aurora, version: 2)])
+        for name in ["timestamp.json", "3.snapshot.json", "3.targets.json"] {
+            let bytes = try #require(world.repository.files[name])
+            world.server.answer("/signed/metadata/\(name)", with: .content(bytes))
+        }
+        let ending = try await world.world.program.run(arguments)
+        #expect(ending.status == 17, "\(ending)")
+        #expect(ending.error.contains("is not signed as version 2 of 'root' demands"), "\(ending)")
+    }
+}
