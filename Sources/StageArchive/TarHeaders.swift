@@ -162,17 +162,18 @@ struct TarHeader {
         }
     }
 
-    /// The size, in octal digits or as GNU's binary number; `nil` if it is neither, or below zero.
+    /// The size, in octal digits or as GNU's binary number; `nil` if it is neither, below zero, or 4 EiB
+    /// and more, which in whole blocks would not fit.
     var size: Int64? {
         let field = block[124..<136]
         if let first = field.first, first & 0x80 != 0 {
             guard first == 0x80 else { return nil }
             var value: UInt64 = 0
             for byte in field.dropFirst() {
-                guard value >> 55 == 0 else { return nil }
+                guard value >> 54 == 0 else { return nil }
                 value = value << 8 | UInt64(byte)
             }
-            return Int64(exactly: value)
+            return Int64(value)
         }
         let digits = field.drop { $0 == UInt8(ascii: " ") }.prefix { (0x30...0x37).contains($0) }
         return digits.reduce(0) { $0 << 3 | Int64($1 - 0x30) }

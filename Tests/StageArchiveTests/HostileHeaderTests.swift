@@ -195,4 +195,21 @@ import Testing
         let error = try await bench.refusal(archive, .tar)
         #expect(error == .damaged(entry: nil, "an extended header is there twice"))
     }
+
+    /// In blocks the largest numbers have more bytes than a number holds: what follows would be read as
+    /// a header that lies within the content.
+    @Test(arguments: [0x7F, 0x40] as [UInt8])
+    func aSizeThatNoFileHasIsRefused(first: UInt8) async throws {
+        var tar = TarBuilder(.init("a"), .init("b")).bytes
+        // GNU's binary number, in the field of the size.
+        let size = [0x80, 0, 0, 0, first] + [UInt8](repeating: 0xFF, count: 7)
+        tar.replaceSubrange(124..<136, with: size)
+        tar.replaceSubrange(148..<156, with: [UInt8](repeating: UInt8(ascii: " "), count: 8))
+        let sum = String(tar[..<512].reduce(0) { $0 + Int($1) }, radix: 8)
+        let field = String(repeating: "0", count: 6 - sum.count) + sum + "\0 "
+        tar.replaceSubrange(148..<156, with: Array(field.utf8))
+        var bench = try Bench()
+        let error = try await bench.refusal(tar, .tar)
+        #expect(error == .damaged(entry: "a", "the size is no number"))
+    }
 }
