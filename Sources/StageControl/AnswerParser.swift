@@ -84,6 +84,7 @@ struct AnswerParser {
             guard rest.count <= Self.headLimit else { throw .tooLarge(limit: Self.headLimit) }
             return nil
         }
+        try checkLimit(upTo: end + mark.count)
         position = end + mark.count
         let lines = String(decoding: rest[..<end], as: UTF8.self).split(separator: "\r\n")
         let status = try Self.status(lines.first ?? "")
@@ -104,13 +105,13 @@ struct AnswerParser {
                 throw .malformed("a line of the head is no field")
             }
             let name = field[..<colon].lowercased()
-            let value = field[field.index(after: colon)...].filter { !$0.isWhitespace }.lowercased()
+            let value = trimmed(field[field.index(after: colon)...]).lowercased()
             if name == "transfer-encoding" {
                 guard value == "chunked" else { throw .malformed("it is sent as '\(value)'") }
                 return .chunkSize
             }
             if name == "content-length" {
-                guard let number = Int(value), number >= 0, length ?? number == number else {
+                guard let number = number(value), length ?? number == number else {
                     throw .malformed("it has a length of '\(value)'")
                 }
                 length = number
@@ -123,18 +124,25 @@ struct AnswerParser {
     private static func status(_ line: Substring) throws(ControlError) -> Int {
         let words = line.split(separator: " ", maxSplits: 2)
         guard words.count >= 2, words[0].hasPrefix("HTTP/1."), words[1].utf8.count == 3,
-            let status = Int(words[1]), status >= 100
+            let status = number(words[1]), status >= 100
         else { throw .malformed("it does not begin like one of HTTP/1.1") }
         return status
     }
 
     private static func chunkSize(_ line: [UInt8]) throws(ControlError) -> Int {
         let digits = String(decoding: line.prefix { $0 != 0x3B }, as: UTF8.self)
-        let number = digits.filter { $0 != " " && $0 != "\t" }
-        guard let size = Int(number, radix: 16), size >= 0, number.utf8.first != 0x2B else {
+        guard let size = number(trimmed(digits[...]), radix: 16) else {
             throw .malformed("a chunk has a size of '\(digits)'")
         }
         return size
+    }
+
+    /// The text without blanks around it.
+    private static func trimmed(_ text: Substring) -> Substring {
+        let isBlank = { (character: Character) in character == " " || character == "\t" }
+        var rest = text.drop(while: isBlank)
+        while let last = rest.last, isBlank(last) { rest.removeLast() }
+        return rest
     }
 
     /// Takes bytes out of the buffer; `nil` if there are none.
@@ -152,8 +160,20 @@ struct AnswerParser {
             guard rest.count <= Self.headLimit else { throw .tooLarge(limit: Self.headLimit) }
             return nil
         }
+        try checkLimit(upTo: end + 2)
         position = end + 2
         return Array(rest[..<end])
+    }
+
+    /// Refuses what would have been refused without its last byte, so that it does not matter in which
+    /// pieces it arrived.
+    private func checkLimit(upTo end: Int) throws(ControlError) {
+        guard end - position <= Self.headLimit + 1 else { throw .tooLarge(limit: Self.headLimit) }
+    }
+
+    /// Reads digits and nothing else; `Int` takes signs, too.
+    private static func number(_ digits: some StringProtocol, radix: Int = 10) -> Int? {
+        digits.first?.isHexDigit == true ? Int(digits, radix: radix) : nil
     }
 
     private static func index(of mark: [UInt8], in bytes: ArraySlice<UInt8>) -> Int? {
@@ -180,6 +200,7 @@ struct LineSplitter {
         var left = bytes[...]
         while let end = left.firstIndex(of: 10) {
             rest += left[..<end]
+            guard rest.count <= Self.limit else { throw .tooLarge(limit: Self.limit) }
             left = left[(end + 1)...]
             if rest.last == 13 { rest.removeLast() }
             if !rest.isEmpty { lines.append(rest) }

@@ -69,10 +69,15 @@ struct AnswerParserTests {
         "HTTP/2 200\r\n\r\n", "200 OK\r\n\r\n", "HTTP/1.1 20\r\n\r\n", "HTTP/1.1 0x2\r\n\r\n",
         "HTTP/1.1 200 OK\r\nno field\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
         "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: +1\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 1 1\r\n\r\n", "HTTP/1.1 +20\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chun ked\r\n\r\n",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n+1\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-0\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1 0\r\n",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\r\n",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nab\r\n0\r\n\r\n",
     ])
@@ -95,6 +100,45 @@ struct AnswerParserTests {
             var parser = AnswerParser()
             _ = try parser.read(Array(text.utf8))
             _ = try parser.read([UInt8](repeating: 0x61, count: AnswerParser.headLimit + 1))
+        }
+    }
+
+    /// The limit counts however the bytes arrive: at once, or without the last byte first.
+    @Test(arguments: [0, 1], ["X: ", "Transfer-Encoding: chunked\r\n\r\n1;"])
+    func aHeadOrLineOfMoreThanTheLimitIsRefused(excess: Int, text: String) throws {
+        let start = text.firstIndex(of: "1").map {
+            text.utf8.distance(from: text.startIndex, to: $0)
+        }
+        let head = Array("HTTP/1.1 200 OK\r\n\(text)".utf8)
+        let end = Array((start == nil ? "\r\n\r\n" : "\r\n").utf8)
+        let counted = start.map { head.count - 17 - $0 } ?? head.count
+        let count = AnswerParser.headLimit + 1 + excess - counted - end.count
+        let bytes = head + [UInt8](repeating: 0x61, count: count) + end
+        for cut in [0, bytes.count - 1] {
+            var parser = AnswerParser()
+            let read = { () throws(ControlError) in
+                _ = try parser.read(Array(bytes[..<cut]))
+                _ = try parser.read(Array(bytes[cut...]))
+            }
+            if excess == 0 {
+                #expect(throws: Never.self) { try read() }
+            } else {
+                #expect(throws: ControlError.tooLarge(limit: 65_536)) { try read() }
+            }
+        }
+    }
+
+    @Test(arguments: [0, 1], [0, LineSplitter.limit])
+    func aLineOfMoreThanTheLimitIsRefused(excess: Int, cut: Int) {
+        let bytes = [UInt8](repeating: 0x61, count: LineSplitter.limit + excess) + [10]
+        var splitter = LineSplitter()
+        let read = { () throws(ControlError) in
+            try splitter.read(Array(bytes[..<cut])) + splitter.read(Array(bytes[cut...]))
+        }
+        if excess == 0 {
+            #expect(throws: Never.self) { try read() }
+        } else {
+            #expect(throws: ControlError.tooLarge(limit: LineSplitter.limit)) { try read() }
         }
     }
 
