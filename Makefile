@@ -8,7 +8,7 @@ DESTDIR ?=
 SWIFT_FLAGS ?=
 BIN := $(DESTDIR)$(PREFIX)/bin
 SHARE := $(DESTDIR)$(PREFIX)/share
-SOURCES := Sources Tests Benchmarks Examples Package.swift
+SOURCES := Sources Tests Benchmarks Examples Package.swift Fuzzing/Package.swift Fuzzing/Sources/fuzz
 RELEASE := .build/release
 PROGRAMS := stagepack stagepackd
 LIB := $(DESTDIR)$(PREFIX)/lib
@@ -38,7 +38,7 @@ LARGE := RealContentTests
 BUSY := StageIndexTests|StageEngineTests.Indexed|UserProgramTests|StageContainerTests|StagePublishTests|StageSigningTests|StageTrustTests
 
 .PHONY: help demo test build bench bench-daemon bench-updates format check install install-service uninstall dependencies \
-    deb sample-deb test-deploy test-release load torture
+    deb sample-deb test-deploy test-release load torture fuzz
 
 help: ## Show what there is to make.
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -150,6 +150,12 @@ torture: ## Have disks lose power (CUTS) and system calls fail (POINTS), and che
 	swift build --product stagepack
 	swift build --product stagepackd
 	Tests/torture/run $(PARTS) --count $(CUTS) --points $(POINTS) $(if $(SEED),--seed $(SEED))
+
+SECONDS_EACH ?= 600
+TARGETS ?=
+
+fuzz: dependencies ## Let libFuzzer loose on the parsers, SECONDS_EACH a target (TARGETS; all of them).
+	Fuzzing/run --seconds $(SECONDS_EACH) $(TARGETS)
 
 dependencies:
 	@Scripts/dependencies

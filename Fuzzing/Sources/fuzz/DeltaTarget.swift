@@ -1,0 +1,119 @@
+import StageFrame
+import StageModel
+
+@testable import StageIndex
+
+/// The tables of delta sets, and Zstandard frames.
+///
+/// - A table has one encoding: what is read is written with the same bytes.
+/// - Its head tells how long it is; its frames follow each other; a set that passes the check against
+///   two indexes names nothing that they do not have.
+/// - A frame never has more bytes than it was asked for, and compresses and decompresses to itself.
+enum DeltaTarget: FuzzTarget {
+    private static let index = try? IndexTarget.sample()
+
+    static func test(_ bytes: [UInt8]) {
+        checkTable(bytes)
+        checkFrame(bytes)
+    }
+
+    private static func checkTable(_ bytes: [UInt8]) {
+        let head = parsed { () throws(IndexError) in try DeltaSet.Head(decoding: bytes) }
+        let short = parsed { () throws(IndexError) in
+            try DeltaSet.Head(decoding: Array(bytes.prefix(DeltaSet.headLength)))
+        }
+        require(head == short, "the head is in the first bytes")
+        guard let set = parsed({ () throws(IndexError) in try DeltaSet(decodingTable: bytes) })
+        else { return }
+        require(head?.tableSize == bytes.count, "the head tells the size")
+        require(head?.new == set.new && head?.old == set.old, "the head tells the versions")
+        require(set.encodedTable() == bytes, "a table has one encoding")
+        let ranges = set.ranges(afterTable: bytes.count)
+        require(
+            (ranges.last?.upperBound ?? Int64(bytes.count)) - Int64(bytes.count) == set.byteCount,
+            "the frames follow each other"
+        )
+        for window in set.windows {
+            require((1...IndexLimits.windowLength).contains(window.length), "a window is bounded")
+        }
+        checkUse(set, tableSize: bytes.count)
+    }
+
+    private static func checkUse(_ set: DeltaSet, tableSize: Int) {
+        guard let index else { fatalError("the sample is none") }
+        let plan = RangePlan(set.frames.map(\.position), of: set, tableSize: tableSize)
+        require(
+            plan.requests.flatMap(\.frames).sorted() == Array(set.frames.indices),
+            "each frame is fetched once"
+        )
+        let isUsable: Void? = parsed { () throws(IndexError) in
+            try set.check(from: index, to: index)
+        }
+        guard isUsable != nil else { return }
+        _ = UpdateEstimate(from: index, to: index, using: set)
+        for segment in set.windows.flatMap(\.segments) {
+            guard case .file(let file) = index.entries[segment.entry].kind else {
+                fatalError("a window is of no file")
+            }
+            require(segment.offset + Int64(segment.length) <= file.size, "a window is in a file")
+        }
+    }
+
+    private static func checkFrame(_ bytes: [UInt8]) {
+        let size = parsed { () throws(FrameError) in
+            try FrameDecompressor.contentSize(of: bytes.span)
+        }
+        let count = min(size ?? 100, IndexLimits.frameLength)
+        var decompressor = FrameDecompressor()
+        let content = parsed { () throws(FrameError) in
+            try decompressor.decompress(bytes.span, to: count)
+        }
+        if let content { require(content.count == count, "a frame has the length asked for") }
+        let prefixed = parsed { () throws(FrameError) in
+            try decompressor.decompress(bytes.span, after: prefix.span, to: count)
+        }
+        if let prefixed { require(prefixed.count == count, "a frame has the length asked for") }
+        guard bytes.count <= 4096 else { return }
+        var compressor = FrameCompressor(level: 3)
+        let frame = compressor.compress(bytes.span)
+        let delta = compressor.compress(bytes.span, after: prefix.span)
+        let back = parsed { () throws(FrameError) in
+            try decompressor.decompress(frame.span, to: bytes.count)
+        }
+        require(back == bytes, "a frame is what was compressed")
+        let restored = parsed { () throws(FrameError) in
+            try decompressor.decompress(delta.span, after: prefix.span, to: bytes.count)
+        }
+        require(restored == bytes, "a delta frame is what was compressed")
+    }
+
+    private static let prefix: [UInt8] = Array("a window of the older version, a window".utf8)
+
+    static func seeds() -> [[UInt8]] {
+        let windows = [
+            DeltaSet.Window(segments: [
+                DeltaSet.Segment(entry: 1, offset: 0, length: 30),
+                DeltaSet.Segment(entry: 0, offset: 3, length: 7),
+            ]),
+            DeltaSet.Window(segments: [DeltaSet.Segment(entry: 1, offset: 2, length: 28)]),
+        ]
+        let frames = [
+            DeltaSet.Frame(position: 1, window: 0, length: 200, digest: IndexTarget.digest("a")),
+            DeltaSet.Frame(position: 0, window: 1, length: 90, digest: IndexTarget.digest("b")),
+            DeltaSet.Frame(position: 2, window: 1, length: 70_000, digest: IndexTarget.digest("c")),
+        ]
+        let (new, old) = (IndexTarget.digest("new"), IndexTarget.digest("old"))
+        var compressor = FrameCompressor(level: 3)
+        let text = Array(String(repeating: "a window of the older version ", count: 20).utf8)
+        return [
+            DeltaSet(new: new, old: old).encodedTable(),
+            DeltaSet(new: new, old: old, windows: windows, frames: frames).encodedTable(),
+            compressor.compress(text.span),
+            compressor.compress(text.span, after: prefix.span),
+        ]
+    }
+
+    static let words = [
+        DeltaSet.magic, [0x28, 0xB5, 0x2F, 0xFD], [0x37, 0xA4, 0x30, 0xEC], [0x80, 0x80, 0x40],
+    ]
+}
