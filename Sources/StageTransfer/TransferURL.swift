@@ -31,7 +31,8 @@ import StageModel
 
     /// Creates a URL from the text of an absolute one.
     ///
-    /// - Throws: ``TransferError/unacceptable(url:_:)`` if it is not http, https or file.
+    /// - Throws: ``TransferError/unacceptable(url:_:)`` if it is not http, https or file, and for a file
+    ///   whose path is relative.
     init(_ text: String) throws(TransferError) {
         guard let url = Self(reading: text, from: nil) else {
             throw .unacceptable(url: text.withoutUser, .url)
@@ -79,12 +80,16 @@ import StageModel
             ["http", "https", "file"].contains(scheme)
         else { return nil }
         let host = part(CURLUPART_HOST)?.lowercased() ?? ""
-        guard scheme == "file" || !host.isEmpty else { return nil }
+        let path = part(CURLUPART_PATH, CURLU_URLDECODE) ?? ""
+        // libcurl takes 'file:name', too, and shows it as 'file://name', which it refuses.
+        guard scheme == "file" ? path.utf8.first == UInt8(ascii: "/") : !host.isEmpty else {
+            return nil
+        }
         self.text = base == nil ? whole ?? plain : plain
         self.display = plain
         self.scheme = scheme
         self.host = host
         self.port = part(CURLUPART_PORT, CURLU_DEFAULT_PORT) ?? ""
-        self.path = part(CURLUPART_PATH, CURLU_URLDECODE) ?? ""
+        self.path = path
     }
 }

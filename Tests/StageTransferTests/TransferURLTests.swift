@@ -1,0 +1,20 @@
+import Testing
+
+@testable import StageTransfer
+
+struct TransferURLTests {
+    @Test(arguments: ["file:///a/b", "file:/a/b", "file://localhost/a/b"])
+    func aFileHasAnAbsolutePath(text: String) throws {
+        let url = try TransferURL(text)
+        #expect(url.isFile)
+        #expect(url.path == "/a/b")
+        #expect(try TransferURL(url.display).path == "/a/b")
+    }
+
+    /// It would be a file in the directory that the process happens to run in.
+    @Test(arguments: ["file:a/b", "file:a b", "file:.", "file:"])
+    func aFileWithoutAnAbsolutePathIsRefused(text: String) throws {
+        #expect(throws: TransferError.unacceptable(url: text, .url)) { try TransferURL(text) }
+        #expect(try TransferURL("https://a/b").resolving(text) == nil)
+    }
+}
