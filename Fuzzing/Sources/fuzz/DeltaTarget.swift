@@ -97,6 +97,11 @@ enum DeltaTarget: FuzzTarget {
             ]),
             DeltaSet.Window(segments: [DeltaSet.Segment(entry: 1, offset: 2, length: 28)]),
         ]
+        // As large as a window may be.
+        let largest = DeltaSet.Window(segments: [
+            DeltaSet.Segment(entry: 3, offset: 0, length: 1 << 20),
+            DeltaSet.Segment(entry: 3, offset: 1, length: IndexLimits.windowLength - (1 << 20)),
+        ])
         let frames = [
             DeltaSet.Frame(position: 1, window: 0, length: 200, digest: IndexTarget.digest("a")),
             DeltaSet.Frame(position: 0, window: 1, length: 90, digest: IndexTarget.digest("b")),
@@ -108,6 +113,7 @@ enum DeltaTarget: FuzzTarget {
         return [
             DeltaSet(new: new, old: old).encodedTable(),
             DeltaSet(new: new, old: old, windows: windows, frames: frames).encodedTable(),
+            DeltaSet(new: new, old: old, windows: [largest]).encodedTable(),
             compressor.compress(text.span),
             compressor.compress(text.span, after: prefix.span),
         ]

@@ -229,6 +229,7 @@ enum MetadataTarget: FuzzTarget {
             + #""terminating":true,"paths":["a/*","[!b]?"]},{"name":"é","keyids":[],"threshold":2,"path_hash_prefixes":["0A"]}]}}"#
         let role =
             #"{\#(header("targets", 1)),"targets":{"a/b":{"length":1,"hashes":{"sha512":"\#(digest)\#(digest)"}}}}"#
+        let expired = timestamp.replacing("2026-02-01", with: "2025-02-01")
         var repository = try TestRepository(contents: ["a": [1], "b/c": [2]])
         repository.listsDigests = true
         try repository.publish()
@@ -238,6 +239,7 @@ enum MetadataTarget: FuzzTarget {
         return repository.files.keys.sorted().compactMap { repository.files[$0] }
             + [
                 joined(timestamp, snapshot, targets), joined(timestamp, snapshot, targets, role),
+                joined(expired, snapshot, targets),
                 joined(timestamp, snapshot, targets, root(2), root(3)),
                 joined(timestamp, snapshot, targets, root(2), role),
             ]
