@@ -77,7 +77,9 @@ extension DeltaSet {
         _ next: inout Int64,
         from reader: inout ByteReader
     ) throws(IndexError) -> Window {
-        let count = try reader.number("the number of parts of a window", in: 1...reader.left / 3)
+        // Where too little is left, the parts are cut off.
+        let parts = max(1, reader.left / 3)
+        let count = try reader.number("the number of parts of a window", in: 1...parts)
         var segments: [Segment] = []
         segments.reserveCapacity(count)
         var room = IndexLimits.windowLength

@@ -40,6 +40,23 @@ struct DeltaSetTests {
         #expect(throws: Never.self) { try set.check(from: index, to: index) }
     }
 
+    /// Fewer bytes are left than a window takes at least.
+    @Test(arguments: [0, 1, 2])
+    func aTableThatEndsWithinItsWindowsIsRefused(left: Int) {
+        let set = sampleSet()
+        // Two windows and no frames; the first window begins far into its file.
+        let rest: [UInt8] = [2, 0, 1, 0, 0x80, 0x80, 0x01, 1] + [1, 0].prefix(left)
+        let bytes = DeltaSet.magic + set.new.bytes + set.old.bytes + [UInt8(rest.count)] + rest
+        let what = left == 0 ? "the number of parts" : left == 1 ? "the file" : "where"
+        do throws(IndexError) {
+            _ = try DeltaSet(decodingTable: bytes)
+            Issue.record("it was read")
+        } catch {
+            #expect(error.offset == bytes.count)
+            #expect(error.reason.hasPrefix(what) && error.reason.hasSuffix("is cut off"))
+        }
+    }
+
     @Test func anEmptySetIsWrittenAndRead() throws {
         let set = DeltaSet(new: sampleSet().new, old: sampleSet().old)
         #expect(try DeltaSet(decodingTable: set.encodedTable()) == set)
