@@ -52,6 +52,8 @@ import StageModel
     }
 
     private init?(reading reference: String, from base: String?) {
+        // C would end the text there.
+        guard !reference.utf8.contains(0) else { return nil }
         guard let handle = unsafe curl_url() else { return nil }
         defer { unsafe curl_url_cleanup(handle) }
         if let base {
@@ -81,8 +83,9 @@ import StageModel
         else { return nil }
         let host = part(CURLUPART_HOST)?.lowercased() ?? ""
         let path = part(CURLUPART_PATH, CURLU_URLDECODE) ?? ""
-        // libcurl takes 'file:name', too, and shows it as 'file://name', which it refuses.
-        guard scheme == "file" ? path.utf8.first == UInt8(ascii: "/") : !host.isEmpty else {
+        // libcurl takes 'file:name', too, and shows it as 'file://name', which it refuses; of 'file:///',
+        // a directory, it makes 'file://(nil)'.
+        guard scheme == "file" ? path.hasPrefix("/") && path != "/" : !host.isEmpty else {
             return nil
         }
         self.text = base == nil ? whole ?? plain : plain

@@ -12,7 +12,7 @@ struct TransferURLTests {
     }
 
     /// It would be a file in the directory that the process happens to run in.
-    @Test(arguments: ["file:a/b", "file:a b", "file:.", "file:"])
+    @Test(arguments: ["file:a/b", "file:a b", "file:.", "file:", "file:///", "file:///\0/a"])
     func aFileWithoutAnAbsolutePathIsRefused(text: String) throws {
         #expect(throws: TransferError.unacceptable(url: text, .url)) { try TransferURL(text) }
         #expect(try TransferURL("https://a/b").resolving(text) == nil)
