@@ -35,7 +35,7 @@ struct BehaviourTests {
     @Test func whatIsSuspendedGoesOnWhereItWas() async throws {
         let body = content(3 << 20)
         let answer = Answer.content(body)
-        server.answer("/a", with: answer.slowed(to: 1 << 20), answer)
+        server.answer("/a", with: answer.slowed(to: 1 << 20).stalled(after: 2 << 20), answer)
         let id = try await daemon.download(server.url("/a"))
         try await wait(for: 300_000, of: id)
         var change = TransferChange()
@@ -143,7 +143,10 @@ struct BehaviourTests {
     }
 
     @Test func aTokenIsOfItsURL() async throws {
-        server.answer("/a", with: Answer.content(content(3 << 20)).slowed(to: 1 << 20))
+        server.answer(
+            "/a",
+            with: Answer.content(content(3 << 20)).slowed(to: 1 << 20).stalled(after: 2 << 20)
+        )
         let id = try await daemon.download(server.url("/a"), token: "one")
         try await wait(for: 100_000, of: id)
         var change = TransferChange()

@@ -42,8 +42,10 @@ struct SessionCountTests {
     @Test func aCancelledTaskKeepsItsCounts() async throws {
         let world = try await SessionWorld()
         let session = world.session()
-        let slow = Answer.content(content(8 << 20)).slowed(to: 1 << 20)
-        server.answer("/x", with: slow)
+        server.answer(
+            "/x",
+            with: Answer.content(content(8 << 20)).slowed(to: 1 << 20).stalled(after: 2 << 20)
+        )
         let task = session.downloadTask(with: try url("/x"))
         task.resume()
         try await poll("nothing is received") { task.countOfBytesReceived >= 1 << 18 }
