@@ -54,6 +54,28 @@ struct DraftTests {
         #expect(try publisher.names(in: "metadata.draft") == ["2.targets.json"])
     }
 
+    @Test func aRotationLeavesADraftOfAnotherManifest() throws {
+        let publisher = try Publisher()
+        let signers = try (0..<5).map { _ in try Publisher.signer() }
+        let (root, one, two, three) = (signers[0], signers[1], signers[2], signers[3])
+        let online = signers[4]
+        try publisher.write("one")
+        var content = RootContent(online.key)
+        content.roles[.root]?.keys = [root.key]
+        content.roles[.targets] = .init(keys: [one.key, two.key], threshold: 2)
+        _ = try publisher.run(root, one, two, online).initialize(content)
+        try publisher.write("two")
+        _ = try publisher.run(one).perform(.manifest)
+        // The key also signs the published manifest under the next root, which must not replace the draft.
+        _ = try publisher.run(root, one).rotate { content throws(SigningError) in
+            content.roles[.targets]?.keys = [one.key, three.key]
+        }
+        _ = try publisher.run(three).perform(.manifest)
+        let done = try publisher.run(online).perform(.manifest)
+        #expect(done.roles.map(\.version) == [2, 2, 2, 2])
+        #expect(try publisher.refreshClient() == "two")
+    }
+
     @Test func aManifestThatChangesDuringARotationIsSignedByItsNewKeys() throws {
         let publisher = try Publisher()
         let signers = try (0..<5).map { _ in try Publisher.signer() }
