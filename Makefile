@@ -37,8 +37,8 @@ LARGE := RealContentTests
 # Tests that keep the processors busy, so that those of time beside them would wait for them.
 BUSY := StageIndexTests|StageEngineTests.Indexed|UserProgramTests|StageContainerTests|StagePublishTests|StageSigningTests|StageTrustTests
 
-.PHONY: help demo test build bench bench-daemon bench-updates format check install install-service uninstall dependencies \
-    deb sample-deb test-deploy test-release load torture fuzz
+.PHONY: help demo test build bench bench-daemon bench-updates bench-signatures format check install install-service \
+    uninstall dependencies deb sample-deb test-deploy test-release load torture fuzz
 
 help: ## Show what there is to make.
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -75,6 +75,9 @@ bench-daemon: build ## Measure the daemon beside aria2 and curl: small files, lo
 bench-updates: build ## Measure updates of packs beside zsync, zchunk, casync and ostree (some 40 GB of disk).
 	Scripts/dependencies casync curl libarchive-tools ostree zchunk zsync
 	Benchmarks/updates
+
+bench-signatures: build ## Measure what signed metadata costs a run with nothing to do.
+	Benchmarks/signatures
 
 format: ## Format the sources in place.
 	swift format format --in-place --parallel -r $(SOURCES)
