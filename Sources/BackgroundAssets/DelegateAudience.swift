@@ -52,8 +52,8 @@ final class DelegateAudience: SessionReceiver {
                 defer { (state.found, state.lost) = ([], []) }
                 return (state.found, state.lost)
             }
-            for task in lost { tellLoss(of: task, delegate) }
-            for task in found { show(task, delegate) }
+            for task in lost { tellLoss(of: task, to: delegate) }
+            for task in found { show(task, to: delegate) }
             return
         }
         // Where this fails, the event was not received, and comes again.
@@ -86,7 +86,7 @@ final class DelegateAudience: SessionReceiver {
     }
 
     /// Tells what is to be told of a task whose events of before are gone.
-    private func show(_ task: TransferTask, _ delegate: any BADownloadManagerDelegate) {
+    private func show(_ task: TransferTask, to delegate: any BADownloadManagerDelegate) {
         guard task.isUnfinished else { return }
         state.withLock { $0.tasks[task.id] = task }
         session.add(task)
@@ -98,7 +98,7 @@ final class DelegateAudience: SessionReceiver {
     }
 
     /// Tells that the daemon does not know a download any more, unless it was cancelled here.
-    private func tellLoss(of task: TransferTask, _ delegate: any BADownloadManagerDelegate) {
+    private func tellLoss(of task: TransferTask, to delegate: any BADownloadManagerDelegate) {
         forget(task.id)
         if session.wasCancelledHere(task.id) { return }
         var task = task
