@@ -58,7 +58,7 @@ extension Journal {
                 arguments: [id]
             )
             try database.execute(sql: "DELETE FROM session WHERE id = ?", arguments: [id])
-            return try Removed(rows, database)
+            return try Removed(rows, in: database)
         }
     }
 
@@ -91,7 +91,7 @@ extension Journal {
                     arguments: [session, last]
                 )
             }
-            return try Removed(rows, database)
+            return try Removed(rows, in: database)
         }
     }
 
@@ -164,7 +164,7 @@ extension Journal {
                 sql: "DELETE FROM event WHERE session = ? AND sequence <= ?",
                 arguments: [session, sequence]
             )
-            return try Removed(rows, database)
+            return try Removed(rows, in: database)
         }
     }
 }

@@ -162,7 +162,7 @@ struct Removed: Sendable {
 extension Removed {
     /// Takes the rows of tasks that are deleted, without the files that a resume token keeps, or another task
     /// goes on with.
-    init(_ rows: [Row], _ database: Database) throws {
+    init(_ rows: [Row], in database: Database) throws {
         let users = try database.cachedStatement(
             sql: """
                 SELECT EXISTS (SELECT 1 FROM remnant WHERE part = ?1)
