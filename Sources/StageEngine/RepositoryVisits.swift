@@ -144,7 +144,10 @@ private final class RepositoryVisit {
         guard let target else { preconditionFailure("a search ends with a target or an error") }
         let accepted = try await manifest(target, before)
         trust.name(accepted.manifest.application)
-        try accepted.check(source, after: before.flatMap { isStillSigned($0, source) ? $0 : nil })
+        try accepted.check(
+            source,
+            after: before.flatMap { isStillSigned($0, from: source) ? $0 : nil }
+        )
         noteRefresh()
         trust.replace(state)
         return accepted
@@ -154,7 +157,7 @@ private final class RepositoryVisit {
     ///
     /// Keys that are no longer trusted may have signed any revision: it is forgotten with their metadata
     /// (The Update Framework, 5.3.11).
-    private func isStillSigned(_ before: AcceptedManifest, _ source: ManifestSource) -> Bool {
+    private func isStillSigned(_ before: AcceptedManifest, from source: ManifestSource) -> Bool {
         var metadata = metadataBefore
         metadata.roots = state.roots
         let ledger = TrustLedger(root: trust.shipped, stored: metadata)
