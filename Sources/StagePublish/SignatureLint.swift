@@ -17,13 +17,13 @@ public enum SignatureLint {
         var findings: [LintFinding] = []
         let sign = "stagepack sign \(manifest) --key KEYFILE"
         if let fault = inspection.fault {
-            findings.append(error("metadata", "\(fault)", hint: sign))
+            findings.append(error("\(fault)", of: "metadata", hint: sign))
         }
         for role in inspection.roles {
             let command = role.role == .root ? "rotate" : "refresh"
             let hint = "stagepack \(command) \(manifest) --key KEYFILE"
             if role.isExpired {
-                findings.append(error(role.path, "expired at \(role.expiry)", hint: hint))
+                findings.append(error("expired at \(role.expiry)", of: role.path, hint: hint))
             } else if role.isClose {
                 findings.append(
                     LintFinding(
@@ -39,17 +39,17 @@ public enum SignatureLint {
         if !inspection.namesManifest {
             findings.append(
                 error(
-                    "metadata",
                     "expected metadata that names the manifest as it is, found that of another "
                         + "version",
+                    of: "metadata",
                     hint: sign
                 )
             )
         } else if !inspection.hasCopy {
             findings.append(
                 error(
-                    "metadata",
                     "the copy of the manifest, which clients download, is missing",
+                    of: "metadata",
                     hint: sign
                 )
             )
@@ -57,7 +57,7 @@ public enum SignatureLint {
         return findings
     }
 
-    private static func error(_ member: String, _ message: String, hint: String) -> LintFinding {
+    private static func error(_ message: String, of member: String, hint: String) -> LintFinding {
         LintFinding(severity: .error, member: member, message: message, hint: hint)
     }
 }
