@@ -226,12 +226,12 @@ public final class RepositoryFiles {
             let entry = document?.signed["targets"]?[manifestName.string]
             if let digest = entry?["hashes"]?["sha256"]?.string { digests.insert(digest) }
         }
-        try remove(.snapshot, try versions(of: .snapshot).filter { !snapshots.contains($0) })
-        try remove(.targets, try versions(of: .targets).filter { !targets.contains($0) })
+        try remove(try versions(of: .snapshot).filter { !snapshots.contains($0) }, of: .snapshot)
+        try remove(try versions(of: .targets).filter { !targets.contains($0) }, of: .targets)
         try removeCopies(except: digests)
     }
 
-    private func remove(_ role: SigningRole, _ versions: [Int]) throws(SigningError) {
+    private func remove(_ versions: [Int], of role: SigningRole) throws(SigningError) {
         try SigningError.wrapping { () throws(FileError) in
             guard let folder = try directory.directory(FilePath(Self.metadataName)) else { return }
             for version in versions { try folder.remove(Self.name(of: role, version: version)) }
