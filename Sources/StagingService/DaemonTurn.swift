@@ -244,7 +244,7 @@ struct DaemonTurn: Sendable {
             patience: Self.answerPatience
         )
         let connection = SessionConnection(client)
-        let receiver = TurnReceiver(client, step)
+        let receiver = TurnReceiver(client, steps: step)
         do throws(ControlError) {
             try connection.start(receiver)
             try await attachment(of: connection)

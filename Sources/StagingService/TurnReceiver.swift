@@ -16,7 +16,7 @@ final class TurnReceiver: SessionReceiver {
     private let state = Mutex(State())
 
     /// Creates the receiver of a session without a task.
-    init(_ client: SessionClient, _ steps: AsyncStream<DaemonTurn.Step>.Continuation) {
+    init(_ client: SessionClient, steps: AsyncStream<DaemonTurn.Step>.Continuation) {
         self.client = client
         self.steps = steps
     }
