@@ -103,7 +103,7 @@ extension DoctorReport {
             add(.good, "container", "'\(path)'")
             try check(container)
             checkManifests(session, container)
-            checkTrust(session, container)
+            checkTrust(of: session, in: container)
         } catch {
             let failure = CommandFailure(error)
             add(.problem, "container", failure.message, failure.hint)
@@ -164,7 +164,7 @@ extension DoctorReport {
     }
 
     /// Says whether signed metadata is valid, and for how long.
-    private mutating func checkTrust(_ session: Session, _ container: Container) {
+    private mutating func checkTrust(of session: Session, in container: Container) {
         do throws(CommandFailure) {
             for trust in try session.trustSummaries(container.reader) { add(trust) }
         } catch {
