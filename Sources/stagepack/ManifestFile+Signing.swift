@@ -93,7 +93,7 @@ extension ManifestFile {
             at: .now
         )
         do throws(SigningError) {
-            return SigningStateReport(name, try body(run))
+            return SigningStateReport(try body(run), of: name)
         } catch {
             throw CommandFailure(error, manifest: name)
         }

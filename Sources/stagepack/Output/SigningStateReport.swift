@@ -18,7 +18,7 @@ struct SigningStateReport: Encodable, CustomStringConvertible {
     /// Whether a key that was given added a signature.
     var hasSigned: Bool
 
-    init(_ manifest: String, _ report: SigningReport) {
+    init(_ report: SigningReport, of manifest: String) {
         self.manifest = manifest
         isChanged = report.isChanged
         isPublished = !report.roles.isEmpty
