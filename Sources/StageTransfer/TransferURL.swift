@@ -88,6 +88,8 @@ import StageModel
         guard scheme == "file" ? path.hasPrefix("/") && path != "/" : !host.isEmpty else {
             return nil
         }
+        // libcurl decodes a host each time that it reads it: the one judged would not be the one asked.
+        guard !host.utf8.contains(UInt8(ascii: "%")) else { return nil }
         self.text = base == nil ? whole ?? plain : plain
         self.display = plain
         self.scheme = scheme

@@ -17,4 +17,12 @@ struct TransferURLTests {
         #expect(throws: TransferError.unacceptable(url: text, .url)) { try TransferURL(text) }
         #expect(try TransferURL("https://a/b").resolving(text) == nil)
     }
+
+    /// libcurl would decode it once more when it asks.
+    @Test func aHostThatIsEncodedTwiceIsRefused() throws {
+        let text = "https://a%2525b.example/c"
+        #expect(throws: TransferError.unacceptable(url: text, .url)) { try TransferURL(text) }
+        #expect(try TransferURL("https://a/b").resolving("//a%t.example/c") == nil)
+        #expect(try TransferURL("https://a%2Eexample/c").host == "a.example")
+    }
 }
