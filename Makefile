@@ -6,6 +6,8 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 # For example '--static-swift-stdlib': a program that needs no Swift on the machine it is installed on.
 SWIFT_FLAGS ?=
+# The programs name no folder of the machine that they were built on.
+RELEASE_FLAGS = -Xcc '-ffile-prefix-map=$(CURDIR)=.' $(SWIFT_FLAGS)
 BIN := $(DESTDIR)$(PREFIX)/bin
 SHARE := $(DESTDIR)$(PREFIX)/share
 SOURCES := Sources Tests Benchmarks Examples Package.swift Fuzzing/Package.swift Fuzzing/Sources/fuzz
@@ -60,11 +62,11 @@ test: dependencies ## Build and run the tests.
 	swift test --skip-build --filter '$(LARGE)'
 
 build: dependencies ## Build the programs for use.
-	swift build -c release --product stagepack $(SWIFT_FLAGS)
-	swift build -c release --product stagepackd $(SWIFT_FLAGS)
+	swift build -c release --product stagepack $(RELEASE_FLAGS)
+	swift build -c release --product stagepackd $(RELEASE_FLAGS)
 
 bench: build ## Measure against curl, aria2 and wget2 with bsdtar (some 15 GB of disk).
-	swift build -c release --product LoadPackBenchmark $(SWIFT_FLAGS)
+	swift build -c release --product LoadPackBenchmark $(RELEASE_FLAGS)
 	Scripts/dependencies aria2 curl libarchive-tools wget2
 	Benchmarks/run
 
@@ -119,7 +121,7 @@ uninstall: ## Remove what 'make install' installed.
 	done
 
 deb: ## Make the Debian package, which needs no Swift where it is installed.
-	$(MAKE) build SWIFT_FLAGS='--static-swift-stdlib -Xlinker -z -Xlinker now -Xcc -ffile-prefix-map=$(CURDIR)=.'
+	$(MAKE) build SWIFT_FLAGS='--static-swift-stdlib -Xlinker -z -Xlinker now'
 	Scripts/dependencies binutils dpkg-dev
 	deploy/debian/build '$(PACKAGES)'
 

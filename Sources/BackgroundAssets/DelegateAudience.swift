@@ -13,6 +13,8 @@ final class DelegateAudience: SessionReceiver {
         var found: [TransferTask] = []
         /// Downloads that the daemon has lost.
         var lost: [TransferTask] = []
+        /// The number of the session that the tasks are in.
+        var number: Int64?
         var tasks: [Int64: TransferTask] = [:]
         var watches: [Int64: DownloadWatch] = [:]
         /// Reasons why downloads were given up that an application waited for.
@@ -39,6 +41,8 @@ final class DelegateAudience: SessionReceiver {
         _ = try audience()
         let (found, lost) = try session.compare(with: status)
         state.withLock { state in
+            if state.number != status.number { state = State() }
+            state.number = status.number
             state.found = found
             state.lost = lost
         }
@@ -99,7 +103,7 @@ final class DelegateAudience: SessionReceiver {
 
     /// Tells that the daemon does not know a download any more, unless it was cancelled here.
     private func tellLoss(of task: TransferTask, to delegate: any BADownloadManagerDelegate) {
-        forget(task.id)
+        session.known.withLock { $0.removeLost(task) }
         if session.wasCancelledHere(task.id) { return }
         var task = task
         task.state = .failed

@@ -22,21 +22,41 @@ struct KnownDownloads {
         var state = State.underWay
     }
 
-    private struct Download {
-        var task: TransferTask
-        /// The number of the session that the task was seen in.
-        var session: Int64?
-    }
-
-    private var downloads: [Int64: Download] = [:]
+    private var downloads: [Int64: TransferTask] = [:]
     private var answers: [Int64: Answer] = [:]
+    /// Downloads of sessions that are no more, of which no delegate was told.
+    private var lost: [TransferTask] = []
+    /// The number of the session that the downloads are in.
+    private var session: Int64?
 
     /// The numbers of the downloads that go on as far as the process knows.
     var underWay: Set<Int64> { Set(downloads.keys) }
 
     /// Takes in a download that goes on in a session of this number.
     mutating func add(_ task: TransferTask, in session: Int64?) {
-        downloads[task.id] = Download(task: task, session: session)
+        enter(session)
+        downloads[task.id] = task
+    }
+
+    /// Takes in the number of the session, and returns whether it is another one.
+    ///
+    /// Tasks of another session may have the same numbers: what was known of the one before is lost, and its answers
+    /// are to challenges that are no more.
+    @discardableResult
+    private mutating func enter(_ session: Int64?) -> Bool {
+        guard let session, session != self.session else { return false }
+        let isAnother = self.session != nil
+        self.session = session
+        guard isAnother else { return false }
+        lost += downloads.values.sorted { $0.id < $1.id }
+        downloads = [:]
+        answers = [:]
+        return true
+    }
+
+    /// Takes in that a delegate is told of the loss of a download.
+    mutating func removeLost(_ task: TransferTask) {
+        lost.removeAll { $0.request.token == task.request.token }
     }
 
     /// Takes in that a download has ended.
@@ -54,27 +74,22 @@ struct KnownDownloads {
     ///   - before: The downloads that went on before the daemon was asked.
     ///   - tasks: The tasks of the daemon.
     ///   - session: The number of the session.
-    /// - Returns: The lost downloads, in the order of their numbers.
+    /// - Returns: The downloads that were lost, of which no delegate was told.
     mutating func lost(
         of before: Set<Int64>,
         among tasks: [TransferTask],
         in session: Int64?
     ) -> [TransferTask] {
-        var lost: [TransferTask] = []
-        for id in before.subtracting(tasks.map(\.id)).sorted() {
-            guard let download = downloads[id] else { continue }
-            if session != nil, download.session != nil, download.session != session {
-                lost.append(download.task)
-            } else {
-                end(id)
-            }
-        }
+        guard !enter(session) else { return lost }
+        for id in before.subtracting(tasks.map(\.id)) { end(id) }
         return lost
     }
 
-    /// Takes in the answer to a challenge; returns `false` if there was one before.
+    /// Takes in the answer to a challenge; returns `false` if there was one before, or one to a later challenge.
     mutating func answer(_ answer: Answer, to task: Int64) -> Bool {
-        guard answer.sequence == nil || answers[task]?.sequence != answer.sequence else {
+        if let sequence = answer.sequence, let before = answers[task]?.sequence,
+            sequence <= before
+        {
             return false
         }
         answers[task] = answer
@@ -91,6 +106,8 @@ struct KnownDownloads {
     mutating func set(_ state: Answer.State, ofAnswerTo task: Int64, sequence: Int64?) {
         guard answers[task]?.sequence == sequence else { return }
         answers[task]?.state = state
+        // Of a download that has ended no challenge comes again.
+        if state == .given, downloads[task] == nil { answers[task] = nil }
     }
 
     /// The answer that the daemon is to be told of next, which is under way from now on.

@@ -87,6 +87,26 @@ STAGE_CHECKED static inline int stage_plain_pipe(int ends[2]) {
     return (int)syscall(SYS_pipe2, ends, O_CLOEXEC);
 }
 
+/// Writes to a pipe; where nothing reads it, that is the error EPIPE, and no signal.
+STAGE_CHECKED static inline ssize_t stage_write_pipe(int pipe, const void *bytes, size_t count) {
+    sigset_t broken, before, pending;
+    sigemptyset(&broken);
+    sigaddset(&broken, SIGPIPE);
+    sigemptyset(&pending);
+    sigpending(&pending);
+    pthread_sigmask(SIG_BLOCK, &broken, &before);
+    ssize_t written = write(pipe, bytes, count);
+    int error = errno;
+    // The signal of this call waits for this thread; one that was there before stays.
+    if (written < 0 && error == EPIPE && !sigismember(&pending, SIGPIPE)) {
+        struct timespec at_once = {0};
+        while (sigtimedwait(&broken, NULL, &at_once) < 0 && errno == EINTR) {}
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    errno = error;
+    return written;
+}
+
 /// Spawns `path` with these standard streams, standard error inherited, in the caller's process group, so that it
 /// may ask at the terminal; signals are as a program expects them. Returns an error number, 0 for success.
 STAGE_CHECKED static inline int stage_spawn_conversation(

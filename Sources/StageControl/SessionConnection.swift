@@ -56,7 +56,7 @@ public final class SessionConnection: Sendable {
     ///   - client: The requests about the session.
     ///   - launch: The token of the launch that this process was started by, if it was.
     ///   - endsClient: Whether the end of the connection closes the client: requests that are under way
-    ///     then hold the end up no longer.
+    ///     then hold the end up no longer, but for those of the receiver and the last acknowledgement.
     public init(_ client: SessionClient, launch: String? = nil, endsClient: Bool = false) {
         self.client = client
         self.launch = launch

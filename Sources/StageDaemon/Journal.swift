@@ -66,6 +66,8 @@ final class Journal: Sendable {
             }
             let journal = try Journal(path, mark, floor: mark.number ?? 0, logger)
             if mark.number == nil { journal.makeMark() }
+            // Missing where the daemon was killed as it made the journal.
+            try journal.beginNumbersOfSessions()
             return journal
         } catch let error as DatabaseError where error.isDamage {
             logger.error(
@@ -116,6 +118,8 @@ final class Journal: Sendable {
     ///
     /// By them a client knows that a session is another one, even where all files of the daemon are gone.
     private func beginNumbersOfSessions() throws {
+        let find = "SELECT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'session')"
+        guard try pool.read({ try Bool.fetchOne($0, sql: find) }) != true else { return }
         try pool.write { database in
             try database.execute(
                 sql: "INSERT INTO sqlite_sequence (name, seq) VALUES ('session', ?)",

@@ -70,6 +70,8 @@ public indirect enum ManifestRefusal: Error, Equatable, Sendable {
     case unsignedPack(PackID, of: ApplicationID)
     /// Its application is registered with another root of trust than it was asked for with.
     case otherRoot(ApplicationID)
+    /// The registration of its application, which may name a root of trust, cannot be used, for this reason.
+    case unusableRegistration(String)
     /// It came over the network and names a local file as content.
     case localContent(url: String)
     /// It does not hold for the version of the application that is installed.
@@ -115,6 +117,8 @@ extension ManifestRefusal: CustomStringConvertible {
                 + "'\(application)', which has a root and the same container"
         case .otherRoot(let application):
             "application '\(application)' is registered with another root of trust"
+        case .unusableRegistration(let reason):
+            "the registration of its application may name a root of trust, and cannot be used: \(reason)"
         case .wentBack(let accepted, let offered):
             "it went back from revision \(accepted) to revision \(offered)"
         case .otherApplication(let expected, let found):

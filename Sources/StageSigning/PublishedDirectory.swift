@@ -11,13 +11,13 @@ public struct PublishedDirectory: Equatable, Sendable {
     public init?(ofManifest manifest: FilePath) {
         // The metadata is beside the file that a link leads to.
         let file = manifest.resolved ?? manifest
-        guard let path = file.absolute.removingLastComponent().resolved else { return nil }
+        guard let path = file.fromRoot.removingLastComponent().resolved else { return nil }
         self.path = path
     }
 
     /// The nearest directory with root metadata that a file is in, or would be in; `nil` if there is none.
     public init?(around file: FilePath) {
-        guard var path = file.absolute.removingLastComponent().resolved else { return nil }
+        guard var path = file.fromRoot.removingLastComponent().resolved else { return nil }
         while !FileStatus.exists(path.appending("metadata/1.root.json")) {
             guard path.lastComponent != nil else { return nil }
             path.removeLastComponent()
@@ -28,7 +28,7 @@ public struct PublishedDirectory: Equatable, Sendable {
     /// Whether a server of the directory can serve a file: because it is below the directory, or because its
     /// path leads through a symbolic link there.
     public func contains(_ file: FilePath) -> Bool {
-        let file = file.absolute
+        let file = file.fromRoot
         if let resolved = file.resolved, resolved.starts(with: path) { return true }
         var name: FilePath = "/"
         for (index, component) in file.components.enumerated() {
@@ -39,5 +39,12 @@ public struct PublishedDirectory: Equatable, Sendable {
             if index == file.components.count - 1 || isLink { return true }
         }
         return false
+    }
+}
+
+extension FilePath {
+    /// The path from the root, in which the system resolves `..`: after a link it leads elsewhere than by the names.
+    fileprivate var fromRoot: FilePath {
+        isRelative ? (FilePath(".").resolved ?? "/").pushing(self) : self
     }
 }

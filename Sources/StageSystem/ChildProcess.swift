@@ -3,7 +3,7 @@ import Glibc
 import Synchronization
 public import SystemPackage
 
-/// A child process, killed and reaped when the last reference goes.
+/// A child process, killed and reaped when the last reference goes, unless it was abandoned.
 public final class ChildProcess: Sendable {
     /// How a process ended.
     public enum Ending: Hashable, Sendable, Codable {
@@ -16,6 +16,7 @@ public final class ChildProcess: Sendable {
     private struct State {
         var pid: pid_t
         var ending: Ending?
+        var isAbandoned = false
     }
 
     private let state: Mutex<State>
@@ -51,6 +52,7 @@ public final class ChildProcess: Sendable {
     }
 
     deinit {
+        if state.withLock({ $0.isAbandoned }) { return }
         kill()
         _ = waitForEnd()
     }
@@ -101,6 +103,9 @@ public final class ChildProcess: Sendable {
         }
         return waitForEnd()
     }
+
+    /// Waits for the process no more: it may not be killed, because it has become another user.
+    public func abandon() { state.withLock { $0.isAbandoned = true } }
 
     /// Kills the process, if it still runs, and all processes that descend from it.
     ///

@@ -26,6 +26,7 @@ public final class ConversationProgram {
     private let output: FileDescriptor
     private var received: [UInt8] = []
     private var isInputOpen = true
+    private let terminal = Terminal.Attributes()
 
     /// Starts the program at a path, without arguments.
     ///
@@ -85,13 +86,17 @@ public final class ConversationProgram {
     /// Closes the program's standard input, waits for its end, and kills it and what it has started if it
     /// takes longer.
     ///
-    /// - Returns: How it ended, or `nil` if it was killed.
+    /// The terminal is then as it was when the program was started. A program that has become another user, and
+    /// may not be killed, runs on; nothing waits for it.
+    ///
+    /// - Returns: How it ended, or `nil` if it took longer.
     public func finish(within time: Duration) -> ChildProcess.Ending? {
         if isInputOpen { Self.close(input) }
         isInputOpen = false
         if let ending = process.waitForEnd(within: time) { return ending }
         process.killTree()
-        _ = process.waitForEnd()
+        if process.waitForEnd(within: .seconds(1)) == nil { process.abandon() }
+        terminal?.restore()
         return nil
     }
 
@@ -103,7 +108,7 @@ public final class ConversationProgram {
         var rest = line[...]
         while !rest.isEmpty {
             let count = unsafe rest.withUnsafeBytes { bytes in
-                unsafe write(input.rawValue, bytes.baseAddress, bytes.count)
+                unsafe stage_write_pipe(input.rawValue, bytes.baseAddress, bytes.count)
             }
             if count > 0 { rest = rest.dropFirst(count) }
             guard count < 0 else { continue }

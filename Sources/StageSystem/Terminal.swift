@@ -37,6 +37,37 @@ public enum Terminal {
         return line(from: file)
     }
 
+    /// The attributes of the terminal, to give it back as it was.
+    ///
+    /// A program that is killed while it asks for a passphrase leaves the terminal without echo.
+    public final class Attributes {
+        private let file: FileDescriptor
+        private var attributes = termios()
+
+        /// Takes the attributes as they are; `nil` if the process has no terminal.
+        public init?() {
+            let path: FilePath = "/dev/tty"
+            guard
+                let file = try? FileDescriptor.open(path, .readWrite, options: [.closeOnExec])
+            else { return nil }
+            self.file = file
+            guard unsafe tcgetattr(file.rawValue, &attributes) == 0 else {
+                _ = try? file.close()
+                return nil
+            }
+        }
+
+        deinit { _ = try? file.close() }
+
+        /// Gives the terminal these attributes, unless this process is in the background.
+        public func restore() {
+            // In the background the call would stop this process.
+            guard tcgetpgrp(file.rawValue) == getpgrp() else { return }
+            var attributes = attributes
+            unsafe _ = tcsetattr(file.rawValue, TCSANOW, &attributes)
+        }
+    }
+
     private static func write(_ text: String, to file: FileDescriptor) {
         // A prompt that cannot be shown is no reason not to read.
         _ = try? file.writeAll(text.utf8)

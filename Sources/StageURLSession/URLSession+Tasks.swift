@@ -16,6 +16,8 @@ extension URLSession {
             }
         }
         state.withLock { $0.isInvalidating = true }
+        // Calls that wait for the tasks of the session learn that there are none.
+        link.end {}
         let error = refusal
         feed.add { [self] in becomeInvalid(error) }
     }
@@ -111,13 +113,14 @@ extension URLSession {
             mine[task.request.token]?.wasCreated(as: task.id)
             adopt(task)
         }
-        let known = Set(list.map(\.id))
-        state.withLock { $0.ended.formIntersection(known) }
+        let known = Dictionary(list.map { ($0.id, $0.request.token) }) { first, _ in first }
+        state.withLock { $0.ended.formIntersection(known.keys) }
         let attachments = state.withLock { $0.attachments }
         for task in unfinished {
             let (isGone, found) = task.record.withLock { record -> (Bool, Int?) in
                 guard let number = record.number, !record.hasEnded else { return (false, nil) }
-                return (!known.contains(number), record.found)
+                // A daemon that has lost its records gives the number to another task.
+                return (known[number] != record.request.token, record.found)
             }
             guard isGone else { continue }
             if found == attachments {

@@ -104,6 +104,7 @@ extension StagingFailure {
         case .unsigned: .nameRoot
         case .unsignedPack: .separatePacks
         case .otherRoot: .useRegisteredRoot
+        case .unusableRegistration: .correctRegistration
         case .localContent: .tellPublisherOfLocalFiles
         case .wentBack: .tellPublisherOfRevision
         case .otherApplication: .useOtherContainer

@@ -34,7 +34,7 @@ public struct StagingRequest: Sendable {
     /// that are not the machine's.
     public var usesDaemon = true
     /// The instant at which the caller cancels the task, if there is one: what is interrupted after it fails with
-    /// ``StagingFailure/deadline(about:received:from:)``.
+    /// ``StagingFailure/deadline(about:received:from:)``, but for the answer of a downloader extension.
     public var deadline: ContinuousClock.Instant?
     /// The address of the message bus of NetworkManager and UPower, where no daemon answers; `nil` for the system's.
     package var busAddress: String?

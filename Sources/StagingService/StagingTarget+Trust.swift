@@ -67,17 +67,26 @@ extension StagingTarget {
                 stored: reader,
                 of: manifest.application
             )
-        } else if let registered = registration(of: manifest.application) {
+        } else if let registered = try registration(of: manifest.application) {
             source.trust = try registered.ledger(reader)
             if source.trust != nil { source.application = registered.application }
         }
         return source
     }
 
-    /// The registration of an application on this machine, if it has one that can be read.
-    private func registration(of application: ApplicationID) -> Registration? {
-        // One that cannot be read is told of where it is asked for.
-        try? RegistrationFolders(environment: environment).registration(of: application).value
+    /// The registration of an application on this machine, if it has one.
+    ///
+    /// - Throws: ``StagingFailure/registration(_:)`` if it has one that cannot be used: that may name a root.
+    private func registration(
+        of application: ApplicationID
+    ) throws(StagingFailure) -> Registration? {
+        do throws(StagingFailure) {
+            return try RegistrationFolders(environment: environment).registration(of: application)
+                .value
+        } catch {
+            guard case .notRegistered = error else { throw error }
+            return nil
+        }
     }
 
     /// Refuses a manifest that came without signatures, if its application is registered with a root for the
@@ -87,6 +96,8 @@ extension StagingTarget {
     /// A registration alone may say that signatures of its own application are needed no more.
     func checkNeedsNoRoot(_ manifest: Manifest) throws(StageError) {
         guard let path = try? container(for: manifest) else { return }
+        // One that cannot be used may name a root.
+        if registration == nil { _ = try registeredRoot(of: manifest.application, for: path) }
         let refusal: ManifestRefusal?
         do throws(ContainerError) {
             refusal = try reasonForRoot(manifest, in: path)
@@ -123,13 +134,27 @@ extension StagingTarget {
         in path: FilePath,
         _ reader: ContainerReader?
     ) throws(ContainerError) -> Bool {
-        if registeredRoot(of: application, for: path) != nil { return true }
+        // Of another application's registration that cannot be used, the container knows what was accepted.
+        let root = (try? registeredRoot(of: application, for: path)) ?? nil
+        if root != nil { return true }
         return try reader?.hasTrust(for: application) ?? false
     }
 
     /// The file of the root that an application is registered with for a container.
-    private func registeredRoot(of application: ApplicationID, for path: FilePath) -> FilePath? {
-        guard let registered = registration(of: application),
+    ///
+    /// - Throws: ``StageError/manifestRefused(url:_:)`` if its registration cannot be used.
+    private func registeredRoot(
+        of application: ApplicationID,
+        for path: FilePath
+    ) throws(StageError) -> FilePath? {
+        let found: Registration?
+        do throws(StagingFailure) {
+            found = try registration(of: application)
+        } catch {
+            let refusal = ManifestRefusal.unusableRegistration("\(error)")
+            throw .manifestRefused(url: firstURL(of: application), refusal)
+        }
+        guard let registered = found,
             case .root(let root) = registered.trust,
             container(of: registered.group).isSamePlace(as: path)
         else { return nil }
@@ -140,7 +165,7 @@ extension StagingTarget {
     /// container.
     func checkRoot(of application: ApplicationID) throws(StageError) {
         guard registration == nil, let root, let path = container(of: application),
-            let registered = registeredRoot(of: application, for: path)
+            let registered = try registeredRoot(of: application, for: path)
         else { return }
         let limit = Int(TrustLimits().rootLength.rawValue)
         let files = [root, registered].map { path in

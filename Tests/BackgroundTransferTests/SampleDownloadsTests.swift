@@ -69,14 +69,17 @@ struct SampleDownloadsTests {
     )
     func aSessionWithoutThreadsIsAnErrorAndNoTrap(_ moment: Int) async throws {
         // The main thread starts the two threads of the session, of which one is refused.
+        let log = folder.removingLastComponent().appending("calls")
         let strace = [
-            "/usr/bin/strace", "-o", "/dev/null", "-e", "trace=clone3", "-e",
+            "/usr/bin/strace", "-o", log.string, "-e", "trace=clone3", "-e",
             "inject=clone3:error=EAGAIN:when=\(moment)",
         ]
         let process = try start(["get", "http://host/file"], by: strace)
         // The sample ends with 1 where its delegate hears of the error before the end of the program.
         #expect([0, 1].contains(try await exitStatus(process)))
         #expect(process.terminationReason == .exit)
+        let calls = try File.open(reading: log).readAll(limit: 1 << 20)
+        #expect(String(decoding: calls, as: UTF8.self).contains("(INJECTED)"))
         #expect(daemon.requests.filter { $0.line.hasPrefix("POST") }.isEmpty)
         daemon.stop()
     }

@@ -201,6 +201,7 @@ struct URLSessionTests {
         task.resume()
         try await poll { task.state == .completed }
         #expect((task.error as? URLError)?.code == .backgroundSessionInUseByAnotherProcess)
+        #expect(await second.allTasks.allSatisfy { $0.state == .completed })
         try await world.attach()
         #expect(try await world.tasks().isEmpty)
         try await world.end(session)

@@ -84,6 +84,25 @@ struct InterruptionTests {
         #expect(ending == Program.Ending(status: 75, output: "", error: error))
     }
 
+    @Test func aDeadlineEndsTheRunsOfAllApplications() async throws {
+        let installed = try await Installed()
+        try installed.install()
+        var other = installed
+        other.registration.application = try ApplicationID("net.example.zebra")
+        other.registration.group = try ApplicationGroupID("net.example.zebra")
+        try other.install()
+        installed.world.server.answer(
+            "/manifest.json",
+            with: Answer(content: [1]).stalled(after: 0)
+        )
+        let ending = try await installed.run("prefetch", "--all", "--deadline", "4")
+        #expect(ending.status == 75)
+        #expect(installed.world.server.requests.count == 1)
+        // Of the one that was not asked about nothing is remembered.
+        let why = try await installed.run("why", "--app", "net.example.zebra")
+        #expect(!why.output.contains("the time was up"), "\(why)")
+    }
+
     @Test func aDeadlineIsRememberedWhereNoManifestCame() async throws {
         let installed = try await Installed()
         try installed.install()
@@ -96,7 +115,7 @@ struct InterruptionTests {
             "--app",
             installed.registration.application.text,
             "--deadline",
-            "0.5"
+            "4"
         )
         #expect(ending.status == 75)
         let why = try await installed.run("why", "--app", installed.registration.application.text)

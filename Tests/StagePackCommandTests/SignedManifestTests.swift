@@ -257,6 +257,16 @@ struct SignedManifestTests {
         let writable = try await world.run("prefetch", "--attempts", "1")
         #expect(writable.status == 11, "\(writable)")
         #expect(writable.error.contains("alone can write, found mode 0664"), "\(writable)")
+        // What it says of a root is not known, so that nothing may be staged without one.
+        let forged = try world.world.manifest(of: [try .small(.aurora, version: 9)])
+        world.server.answer("/signed/manifest.json", with: .content(forged))
+        let unsigned = try await world.world.program.run([
+            "prefetch", "--attempts", "1", "--manifest", world.server.url("/signed/manifest.json"),
+            "--container", world.installed.container.string,
+        ])
+        #expect(unsigned.status == 12, "\(unsigned)")
+        #expect(unsigned.error.contains("alone can write, found mode 0664"), "\(unsigned)")
+        try world.publish(try .small(.aurora))
         unsafe #expect(chmod(file, 0o644) == 0)
         unsafe #expect(chown(file, 65534, gid_t.max) == 0)
         let foreign = try await world.run("prefetch", "--attempts", "1")

@@ -115,9 +115,11 @@ enum ApplicationRuns {
             do throws(CommandFailure) {
                 let run = try StagingRun(packs, try session.get(), output)
                 reports += try await run.run()
+                if Task.isCancelled { break }
             } catch {
                 failures.append(error)
-                if error.status == .interrupted { break }
+                // The deadline and signals are for all of them.
+                if error.status == .interrupted || Task.isCancelled { break }
             }
         }
         guard let last = failures.popLast() else { return reports }
