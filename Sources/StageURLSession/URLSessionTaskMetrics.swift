@@ -114,8 +114,10 @@ public final class URLSessionTaskTransactionMetrics: NSObject, @unchecked Sendab
     /// The bytes of the content after decoding; the daemon asks for none that is encoded.
     public var countOfResponseBodyBytesAfterDecoding: Int64 { attempt.bytesReceived ?? 0 }
 
+    /// The date so many seconds after the attempt began, and not after it ended: the beginning is noted a little later
+    /// than the seconds begin to count.
     private func date(_ seconds: Double?) -> Date? {
         guard let start = attempt.fetchStart, let seconds else { return nil }
-        return start + seconds
+        return min(start + seconds, attempt.responseEnd ?? .distantFuture)
     }
 }
