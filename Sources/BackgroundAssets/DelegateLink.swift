@@ -66,7 +66,7 @@ final class DelegateLink: Sendable {
         do throws(ControlError) {
             try new.connection.start(audience)
         } catch {
-            // The next call that asks something of the manager tries again.
+            // The next call of the manager tries again.
             state.withLock { [error] state in
                 state.connection = nil
                 state.problem = error

@@ -6,7 +6,7 @@ import StageControl
 struct KnownDownloads {
     /// An answer to a challenge.
     struct Answer {
-        /// How far the answer has got.
+        /// The progress of the answer.
         enum State {
             /// The daemon is to be told over the next connection.
             case kept
@@ -96,13 +96,13 @@ struct KnownDownloads {
         return true
     }
 
-    /// How far the answer to the challenge of an event has got; `nil` if there is none.
+    /// The progress of the answer to the challenge of an event; `nil` if there is none.
     func state(ofAnswerTo task: Int64, sequence: Int64?) -> Answer.State? {
         guard let answer = answers[task], answer.sequence == sequence else { return nil }
         return answer.state
     }
 
-    /// Takes in how far an answer has got.
+    /// Takes in the progress of an answer.
     mutating func set(_ state: Answer.State, ofAnswerTo task: Int64, sequence: Int64?) {
         guard answers[task]?.sequence == sequence else { return }
         answers[task]?.state = state

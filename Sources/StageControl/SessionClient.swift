@@ -175,7 +175,7 @@ public final class SessionClient: Sendable {
 
     /// Changes a task, and returns it as it then is.
     ///
-    /// Where the connection broke before the answer, the request is sent once more, but for the end of a staging that
+    /// If the connection broke before the answer, the request is sent once more, but for the end of a staging that
     /// the daemon has taken in. If the first one has ended the task, that is no error.
     public func change(
         _ id: Int64,

@@ -11,9 +11,17 @@ extension Journal {
         migrator.registerMigration("sessions, tasks and events") { database in
             try database.execute(sql: tables)
             try database.execute(sql: usageSchema)
+            // By them a client knows that a session is another one, even where all files of the daemon are gone.
+            try database.execute(
+                sql: "INSERT INTO sqlite_sequence (name, seq) VALUES ('session', ?)",
+                arguments: [Int64.random(in: 0..<sessionNumbers)]
+            )
         }
         return migrator
     }
+
+    /// The end of the numbers that the sessions of a journal may begin with; JSON has numbers up to 2^53.
+    private static let sessionNumbers: Int64 = 1 << 52
 
     private static let tables = """
         CREATE TABLE session (

@@ -66,8 +66,6 @@ final class Journal: Sendable {
             }
             let journal = try Journal(path, mark, floor: mark.number ?? 0, logger)
             if mark.number == nil { journal.makeMark() }
-            // Missing where the daemon was killed as it made the journal.
-            try journal.beginNumbersOfSessions()
             return journal
         } catch let error as DatabaseError where error.isDamage {
             logger.error(
@@ -109,27 +107,8 @@ final class Journal: Sendable {
         let time = isFirst ? 0 : Int64(Date.now.timeIntervalSince1970)
         let floor = mark.number ?? time
         try mark.raise(to: floor)
-        let journal = try Journal(path, mark, floor: floor, logger)
-        try journal.beginNumbersOfSessions()
-        return journal
+        return try Journal(path, mark, floor: floor, logger)
     }
-
-    /// Has the numbers of sessions begin where those of no earlier journal are.
-    ///
-    /// By them a client knows that a session is another one, even where all files of the daemon are gone.
-    private func beginNumbersOfSessions() throws {
-        let find = "SELECT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'session')"
-        guard try pool.read({ try Bool.fetchOne($0, sql: find) }) != true else { return }
-        try pool.write { database in
-            try database.execute(
-                sql: "INSERT INTO sqlite_sequence (name, seq) VALUES ('session', ?)",
-                arguments: [Int64.random(in: 0..<Self.sessionNumbers)]
-            )
-        }
-    }
-
-    /// The end of the numbers that the sessions of a journal may begin with; JSON has numbers up to 2^53.
-    private static let sessionNumbers: Int64 = 1 << 52
 
     private init(
         _ path: FilePath,

@@ -56,13 +56,13 @@ public final class ExternalSigner: MetadataSigner {
             throw exchange.malformed(
                 "expected the members 'scheme' and 'public', with one of the schemes "
                     + SignatureScheme.allCases.map(\.rawValue).joined(separator: ", "),
-                .publicKey
+                asked: .publicKey
             )
         }
         do throws(KeyError) {
             publicKey = try PublicKey(text, scheme: scheme)
         } catch {
-            throw exchange.malformed(error.description, .publicKey)
+            throw exchange.malformed(error.description, asked: .publicKey)
         }
         key = RepositoryKey(publicKey)
     }
@@ -87,7 +87,7 @@ public final class ExternalSigner: MetadataSigner {
         let asked = SignerRequest.signature(subject: subject, key: key.id)
         let answer = try exchange.ask(request, asked)
         guard let text = answer.signature, let signature = Data(base64Encoded: text) else {
-            throw exchange.malformed("expected the member 'signature' in base64", asked)
+            throw exchange.malformed("expected the member 'signature' in base64", asked: asked)
         }
         guard publicKey.verifies(signature: Array(signature), of: message) else {
             throw .signer(program: exchange.program, asked, .wrongSignature)
@@ -104,7 +104,7 @@ public final class ExternalSigner: MetadataSigner {
     public func finish() -> SigningError? {
         let limit = ConversationProgram.endLimit
         guard exchange.conversation.finish(within: limit) == nil else { return nil }
-        return .signer(program: exchange.program, .end, .late(seconds: limit.seconds))
+        return .signer(program: exchange.program, .end, .late(limit))
     }
 }
 
@@ -137,10 +137,11 @@ private struct Exchange {
         } catch {
             switch error {
             case .ended: throw .signer(program: program, asked, .ended)
-            case .tooLong: throw malformed("it has more than \(Self.longest >> 10) KiB", asked)
+            case .tooLong:
+                throw malformed("it has more than \(Self.longest >> 10) KiB", asked: asked)
             case .deadlineExceeded:
                 _ = conversation.finish(within: ConversationProgram.endLimit)
-                throw .signer(program: program, asked, .late(seconds: limit.seconds))
+                throw .signer(program: program, asked, .late(limit))
             }
         }
         guard let answer = try? JSONDecoder().decode(ExternalSigner.Answer.self, from: Data(reply))
@@ -148,22 +149,14 @@ private struct Exchange {
             let text = String(decoding: reply.prefix(60), as: UTF8.self)
             throw malformed(
                 "expected a JSON object, found '\(text.forDisplay(atMost: 60))'",
-                asked
+                asked: asked
             )
         }
         if let reason = answer.error { throw .signer(program: program, asked, .refused(reason)) }
         return answer
     }
 
-    func malformed(_ reason: String, _ asked: SignerRequest) -> SigningError {
+    func malformed(_ reason: String, asked: SignerRequest) -> SigningError {
         .signer(program: program, asked, .malformed(reason))
-    }
-}
-
-extension Duration {
-    /// The number of seconds.
-    fileprivate var seconds: Double {
-        let (seconds, attoseconds) = components
-        return Double(seconds) + Double(attoseconds) / 1e18
     }
 }

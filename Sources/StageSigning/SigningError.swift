@@ -48,8 +48,8 @@ public enum SignerRequest: Hashable, Sendable {
 
 /// The way in which a signing program broke the protocol.
 public enum SignerFault: Hashable, Sendable {
-    /// It took longer than this number of seconds.
-    case late(seconds: Double)
+    /// It took longer than this.
+    case late(Duration)
     /// It ended, or closed its output, before it answered.
     case ended
     /// It answered that it cannot do what was asked.
@@ -114,17 +114,12 @@ extension SignerFault: CustomStringConvertible {
     /// The fault, as the end of a sentence whose subject is the program.
     public var description: String {
         switch self {
-        case .late(let seconds): "took longer than \(Self.text(seconds)), and was ended"
+        case .late(let limit): "took longer than \(limit.inWords), and was ended"
         case .ended: "ended without an answer"
         case .refused(let reason): "refused: \(reason.forDisplay())"
         case .malformed(let reason): "gave an answer that cannot be read: \(reason.forDisplay())"
         case .wrongSignature: "gave a signature that its own key does not verify"
         }
-    }
-
-    private static func text(_ seconds: Double) -> String {
-        if seconds == 1 { return "1 second" }
-        return (Int(exactly: seconds).map { "\($0)" } ?? "\(seconds)") + " seconds"
     }
 }
 

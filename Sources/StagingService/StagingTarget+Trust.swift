@@ -27,9 +27,9 @@ extension Registration {
 extension Registration {
     /// Reads the root that the registration names, if it names one.
     ///
-    /// - Throws: ``StagingFailure/registration(_:)`` if the root cannot be read, or is not valid.
-    ///
     /// Its owner and mode do not count: the registration need not be installed yet.
+    ///
+    /// - Throws: ``StagingFailure/registration(_:)`` if the root cannot be read, or is not valid.
     package func checkRoot() throws(StagingFailure) {
         guard case .root(let path) = trust else { return }
         _ = try RootFile(FilePath(path)).bytes(refusingWriters: false)
@@ -96,27 +96,35 @@ extension StagingTarget {
     /// A registration alone may say that signatures of its own application are needed no more.
     func checkNeedsNoRoot(_ manifest: Manifest) throws(StageError) {
         guard let path = try? container(for: manifest) else { return }
-        // One that cannot be used may name a root.
-        if registration == nil { _ = try registeredRoot(of: manifest.application, for: path) }
-        let refusal: ManifestRefusal?
+        let application = manifest.application
+        // A registration that cannot be used may name a root.
+        var isSigned = false
+        if registration == nil { isSigned = try registeredRoot(of: application, for: path) != nil }
+        var refusal: ManifestRefusal?
         do throws(ContainerError) {
-            refusal = try reasonForRoot(manifest, in: path)
+            let reader = try ContainerReader.open(path)
+            if registration == nil, let reader, !isSigned {
+                isSigned = try reader.hasTrust(for: application)
+            }
+            if isSigned {
+                refusal = .unsigned
+            } else if let reader {
+                refusal = try refusalOfPack(of: manifest, in: path, by: reader)
+            }
         } catch {
             throw .container(error)
         }
         guard let refusal else { return }
-        throw .manifestRefused(url: firstURL(of: manifest.application), refusal)
+        throw .manifestRefused(url: firstURL(of: application), refusal)
     }
 
-    private func reasonForRoot(
-        _ manifest: Manifest,
-        in path: FilePath
+    /// Refuses a pack that the signed manifest of another application names.
+    private func refusalOfPack(
+        of manifest: Manifest,
+        in path: FilePath,
+        by reader: ContainerReader
     ) throws(ContainerError) -> ManifestRefusal? {
-        let application = manifest.application
-        let reader = try ContainerReader.open(path)
-        if registration == nil, try needsRoot(application, in: path, reader) { return .unsigned }
-        guard let reader else { return nil }
-        for other in try reader.applications() where other != application {
+        for other in try reader.applications() where other != manifest.application {
             // A manifest that cannot be read names no packs.
             guard try needsRoot(other, in: path, reader),
                 let record = try reader.storedManifest(for: other),
@@ -128,16 +136,16 @@ extension StagingTarget {
         return nil
     }
 
-    /// Whether an application's manifests in a container are those that its root stands for.
+    /// Whether another application's manifests in a container are those that its root stands for.
     private func needsRoot(
         _ application: ApplicationID,
         in path: FilePath,
-        _ reader: ContainerReader?
+        _ reader: ContainerReader
     ) throws(ContainerError) -> Bool {
-        // Of another application's registration that cannot be used, the container knows what was accepted.
+        // Of a registration that cannot be used, the container knows what was accepted.
         let root = (try? registeredRoot(of: application, for: path)) ?? nil
         if root != nil { return true }
-        return try reader?.hasTrust(for: application) ?? false
+        return try reader.hasTrust(for: application)
     }
 
     /// The file of the root that an application is registered with for a container.

@@ -12,10 +12,6 @@ import Testing
 @Suite(.directory, .daemon, .server) struct DelegateChangeTests {
     private static let credential = URLCredential(user: "u", password: "p", persistence: .none)
 
-    private static var question: Answer {
-        Answer.status(401).field("WWW-Authenticate", #"Basic realm="r""#)
-    }
-
     /// Starts a daemon that has lost its records.
     private func startAnew(_ world: World) async throws {
         try await world.daemon.kill()
@@ -41,11 +37,8 @@ import Testing
 
     @Test func anAnswerOfADelegateThatWasReplacedCounts() async throws {
         let world = try await World()
-        world.server.answer("/secret", with: Self.question, .content(World.content))
         let (first, second) = (Recorder(), Recorder())
-        world.manager.delegate = first
-        try world.manager.schedule(world.download("secret"))
-        try await first.ends(["challenged secret: 127.0.0.1 r"], in: world)
+        try await world.challenge(first)
         world.manager.delegate = second
         try await second.ends(["challenged secret: 127.0.0.1 r"], in: world)
         let firstAnswer = try #require(first.answer)
@@ -62,11 +55,8 @@ import Testing
 
     @Test func anAnswerThatNoDaemonHeardIsGivenThoughTheDelegateIsReplaced() async throws {
         let world = try await World()
-        world.server.answer("/secret", with: Self.question, .content(World.content))
         let (first, second) = (Recorder(), Recorder())
-        world.manager.delegate = first
-        try world.manager.schedule(world.download("secret"))
-        try await first.ends(["challenged secret: 127.0.0.1 r"], in: world)
+        try await world.challenge(first)
         try await world.daemon.kill()
         let firstAnswer = try #require(first.answer)
         firstAnswer(.useCredential, Self.credential)

@@ -166,11 +166,8 @@ import Testing
 
     @Test func anotherDelegateHearsWhatTheFirstHasLeft() async throws {
         let world = try await World()
-        world.server.answer("/secret", with: Self.question, .content(World.content))
         let (first, second) = (Recorder(), Recorder())
-        world.manager.delegate = first
-        try world.manager.schedule(world.download("secret"))
-        try await first.ends(["challenged secret: 127.0.0.1 r"], in: world)
+        try await world.challenge(first)
         world.manager.delegate = second
         try await second.ends(["challenged secret: 127.0.0.1 r"], in: world)
         let answer = try #require(second.answer)
@@ -179,17 +176,10 @@ import Testing
         #expect(first.lines.count { $0.hasPrefix("finished") } == 0)
     }
 
-    private static var question: Answer {
-        Answer.status(401).field("WWW-Authenticate", #"Basic realm="r""#)
-    }
-
     @Test func aChallengeIsAcknowledgedWhenItIsAnswered() async throws {
         let world = try await World()
-        world.server.answer("/secret", with: Self.question, .content(World.content))
         let recorder = Recorder()
-        world.manager.delegate = recorder
-        try world.manager.schedule(world.download("secret"))
-        try await recorder.ends(["challenged secret: 127.0.0.1 r"], in: world)
+        try await world.challenge(recorder)
         try world.manager.schedule(world.download("b"))
         let before = ["challenged secret: 127.0.0.1 r", "finished b: /staged/2"]
         try await recorder.ends(before, in: world)
@@ -205,11 +195,8 @@ import Testing
 
     @Test func anAnswerThatNoDaemonHeardIsGivenToTheNextOne() async throws {
         let world = try await World()
-        world.server.answer("/secret", with: Self.question, .content(World.content))
         let recorder = Recorder()
-        world.manager.delegate = recorder
-        try world.manager.schedule(world.download("secret"))
-        try await recorder.ends(["challenged secret: 127.0.0.1 r"], in: world)
+        try await world.challenge(recorder)
         try await world.daemon.kill()
         let answer = try #require(recorder.answer)
         answer(.useCredential, URLCredential(user: "u", password: "p", persistence: .none))

@@ -61,6 +61,22 @@ struct World {
     /// Lets the server answer the requests for `/late`.
     func open() { gate.request() }
 
+    /// Makes a recorder the delegate, and waits until the download `secret` has it asked for a password.
+    func challenge(
+        _ recorder: Recorder,
+        sourceLocation: SourceLocation = #_sourceLocation
+    ) async throws {
+        let question = Answer.status(401).field("WWW-Authenticate", #"Basic realm="r""#)
+        server.answer("/secret", with: question, .content(Self.content))
+        manager.delegate = recorder
+        try manager.schedule(download("secret"))
+        try await recorder.ends(
+            ["challenged secret: 127.0.0.1 r"],
+            in: self,
+            sourceLocation: sourceLocation
+        )
+    }
+
     /// A download of a path, by default of the one that is called as it is.
     func download(
         _ identifier: String,

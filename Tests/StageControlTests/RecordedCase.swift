@@ -224,7 +224,7 @@ struct Expected: Sendable {
         self.body = body
     }
 
-    /// What an answer has that differs; `nil` if there is nothing.
+    /// The first difference of an answer; `nil` if there is none.
     func difference(from answer: ControlExchange) throws -> String? {
         let words = String(decoding: answer.body, as: UTF8.self)
         guard answer.status == status else {
