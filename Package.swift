@@ -217,6 +217,7 @@ let package = Package(
             swiftSettings: strict
         ),
         .systemLibrary(name: "DecoderAttempts", path: "Tests/DecoderAttempts"),
+        .systemLibrary(name: "TokenProvider", path: "Tests/TokenProvider"),
         .executableTarget(
             name: "unpack-service",
             dependencies: [
@@ -281,7 +282,14 @@ let package = Package(
         ),
         tests("StageTrust", ["StageDigest", "StageModel", "StageTesting", "StageTrust"]),
         tests("StageIndex", ["StageIndex", "StageModel", "StageDigest", "StageFrame"]),
-        tests("StageDigest", ["StageDigest", "StageModel"]),
+        tests(
+            "StageDigest",
+            [
+                "CCrypto", "StageDigest", "StageModel", "StageSystem", "StageTesting",
+                "TokenProvider",
+                system,
+            ]
+        ),
         tests(
             "StageArchive",
             [

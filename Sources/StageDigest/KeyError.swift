@@ -11,6 +11,14 @@ public indirect enum KeyError: Error, Equatable, Sendable {
     case rsaSize(bits: Int)
     /// The private key is encrypted, and its passphrase is missing or wrong.
     case locked
+    /// OpenSSL has no provider for keys in PKCS #11 tokens, or cannot load it for this reason.
+    case noTokenProvider(reason: String)
+    /// The URI of a key in a token (RFC 7512) is not as `expected`.
+    case tokenURI(expected: String)
+    /// OpenSSL found no private key in a token, for this reason.
+    case token(reason: String)
+    /// The URI of a key in a token fits more than one private key.
+    case ambiguousToken(count: Int)
     /// OpenSSL could not make a key or a signature.
     case failed
 }
@@ -30,6 +38,14 @@ extension KeyError: CustomStringConvertible {
                 + "\(SignatureScheme.rsaBits.upperBound) bits, found \(bits)"
         case .locked:
             "the key is encrypted, and the passphrase is missing or wrong"
+        case .noTokenProvider(let reason):
+            "OpenSSL's provider 'pkcs11' cannot be loaded: \(reason)"
+        case .tokenURI(let expected):
+            "expected \(expected)"
+        case .token(let reason):
+            "found no private key in the token: \(reason)"
+        case .ambiguousToken(let count):
+            "expected the URI of one private key, which \(count) keys fit"
         case .failed:
             "OpenSSL could not use the key"
         }

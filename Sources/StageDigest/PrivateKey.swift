@@ -5,6 +5,8 @@ import CCrypto
 /// Owns one OpenSSL key, whose memory OpenSSL overwrites when it is freed.
 @safe public struct PrivateKey: ~Copyable {
     let key: OpaquePointer
+    /// The access to the token that has the key; `nil` for a key in memory.
+    private let token: TokenAccess?
     /// The scheme of the signatures that the key makes.
     public let scheme: SignatureScheme
 
@@ -34,16 +36,26 @@ import CCrypto
     /// - Throws: ``KeyError`` if the text is no such key, is of another kind, or is locked.
     public init(pem: String, passphrase: () -> [UInt8]?) throws(KeyError) {
         let key = unsafe try Self.read(pem, passphrase: passphrase)
+        unsafe try self.init(taking: key)
+    }
+
+    /// Takes ownership of an OpenSSL key whose kind determines the scheme, also when it throws.
+    init(taking key: OpaquePointer, in token: TokenAccess? = nil) throws(KeyError) {
         guard let scheme = unsafe SignatureScheme(of: key) else {
             unsafe EVP_PKEY_free(key)
             throw .wrongType(expected: "an Ed25519, ECDSA P-256, ECDSA P-384 or RSA key")
         }
-        unsafe try self.init(taking: key, scheme: scheme)
+        unsafe try self.init(taking: key, in: token, scheme: scheme)
     }
 
     /// Takes ownership of an OpenSSL key, also when it throws.
-    private init(taking key: OpaquePointer, scheme: SignatureScheme) throws(KeyError) {
+    private init(
+        taking key: OpaquePointer,
+        in token: TokenAccess? = nil,
+        scheme: SignatureScheme
+    ) throws(KeyError) {
         unsafe self.key = key
+        self.token = token
         self.scheme = scheme
         unsafe try scheme.check(key)
     }
@@ -77,18 +89,27 @@ import CCrypto
     /// - Throws: ``KeyError/failed`` if OpenSSL cannot sign.
     public func signature(of message: [UInt8]) throws(KeyError) -> [UInt8] {
         defer { ERR_clear_error() }
-        guard let context = unsafe EVP_MD_CTX_new() else { fatalError("out of memory") }
-        defer { unsafe EVP_MD_CTX_free(context) }
+        token?.answersQuestions()
+        guard let signing = unsafe EVP_MD_CTX_new() else { fatalError("out of memory") }
+        defer { unsafe EVP_MD_CTX_free(signing) }
         var parameters: OpaquePointer?
         var count = 0
         guard
-            unsafe EVP_DigestSignInit(context, &parameters, scheme.messageDigest, nil, key) == 1,
+            unsafe EVP_DigestSignInit_ex(
+                signing,
+                &parameters,
+                scheme.messageDigestName,
+                token?.context,
+                nil,
+                key,
+                nil
+            ) == 1,
             unsafe scheme.configure(parameters, saltLength: RSA_PSS_SALTLEN_DIGEST),
-            unsafe EVP_DigestSign(context, nil, &count, message, message.count) == 1
+            unsafe EVP_DigestSign(signing, nil, &count, message, message.count) == 1
         else { throw .failed }
         var signature = [UInt8](repeating: 0, count: count)
         let status = unsafe EVP_DigestSign(
-            context,
+            signing,
             &signature,
             &count,
             message,

@@ -52,12 +52,14 @@ import CCrypto
         guard let context = unsafe EVP_MD_CTX_new() else { fatalError("out of memory") }
         defer { unsafe EVP_MD_CTX_free(context) }
         var parameters: OpaquePointer?
-        let started = unsafe EVP_DigestVerifyInit(
+        let started = unsafe EVP_DigestVerifyInit_ex(
             context,
             &parameters,
-            scheme.messageDigest,
+            scheme.messageDigestName,
             nil,
-            key
+            nil,
+            key,
+            nil
         )
         guard started == 1, unsafe scheme.configure(parameters, saltLength: RSA_PSS_SALTLEN_AUTO)
         else { return false }
@@ -153,12 +155,12 @@ extension SignatureScheme {
         self = scheme
     }
 
-    /// The digest that is signed; `nil` for Ed25519, which signs messages.
-    var messageDigest: OpaquePointer? {
+    /// OpenSSL's name of the digest that is signed; `nil` for Ed25519, which signs messages.
+    var messageDigestName: String? {
         switch self {
         case .ed25519: nil
-        case .ecdsaP256, .rsaPSS: unsafe EVP_sha256()
-        case .ecdsaP384: unsafe EVP_sha384()
+        case .ecdsaP256, .rsaPSS: "SHA256"
+        case .ecdsaP384: "SHA384"
         }
     }
 

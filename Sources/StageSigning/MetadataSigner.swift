@@ -16,7 +16,7 @@ public protocol MetadataSigner: AnyObject {
     func signature(of message: [UInt8], subject: String) throws(SigningError) -> [UInt8]
 }
 
-/// A private key in the memory of this process.
+/// A private key that OpenSSL signs with: in the memory of this process, or in a token.
 public final class PrivateKeySigner: MetadataSigner {
     /// The public half of the key.
     public let key: RepositoryKey
@@ -34,6 +34,22 @@ public final class PrivateKeySigner: MetadataSigner {
         }
         self.privateKey = privateKey
         self.source = source
+    }
+
+    /// Finds a key in a PKCS #11 token; ``PrivateKey/init(tokenURI:pin:)`` has the rules.
+    ///
+    /// - Throws: ``SigningError/key(source:_:)`` if there is no such key, or it cannot be used.
+    public convenience init(
+        tokenURI uri: String,
+        pin: @escaping () -> [UInt8]?
+    ) throws(SigningError) {
+        let key: PrivateKey
+        do throws(KeyError) {
+            key = try PrivateKey(tokenURI: uri, pin: pin)
+        } catch {
+            throw .key(source: uri, error)
+        }
+        try self.init(key, source: uri)
     }
 
     /// Returns the signature of the bytes.

@@ -33,7 +33,12 @@ final class Keyring {
     /// The prefix of the path of a signing program.
     private static let programPrefix = "exec:"
 
-    /// Reads a key, from a file in PEM or by a signing program.
+    /// Whether a key is named by another way than the path of a file.
+    static func isElsewhere(_ reference: String) -> Bool {
+        reference.hasPrefix(programPrefix) || reference.hasPrefix(PrivateKey.tokenScheme)
+    }
+
+    /// Reads a key, from a file in PEM, by a signing program, or from a PKCS #11 token.
     ///
     /// A private key becomes one of ``signers``.
     func load(_ reference: String) throws(CommandFailure) -> RepositoryKey {
@@ -42,6 +47,8 @@ final class Keyring {
         if reference.hasPrefix(Self.programPrefix) {
             let program = String(reference.dropFirst(Self.programPrefix.count))
             key = add(try signer(program))
+        } else if reference.hasPrefix(PrivateKey.tokenScheme) {
+            key = try load(token: reference)
         } else {
             key = try load(file: reference)
         }
@@ -54,7 +61,7 @@ final class Keyring {
         _ reference: String,
         generating options: NewKeyOptions
     ) throws(CommandFailure) -> RepositoryKey {
-        guard loaded[reference] == nil, !reference.hasPrefix(Self.programPrefix),
+        guard loaded[reference] == nil, !Self.isElsewhere(reference),
             !FileStatus.exists(FilePath(reference))
         else { return try load(reference) }
         return try generate(reference, options)
@@ -123,6 +130,24 @@ final class Keyring {
                 return add(signer)
             case .publicKey(let key): return key
             }
+        } catch {
+            throw failure ?? CommandFailure(error)
+        }
+    }
+
+    private func load(token uri: String) throws(CommandFailure) -> RepositoryKey {
+        // The question for the PIN is called back by OpenSSL, and cannot throw.
+        var failure: CommandFailure?
+        do throws(SigningError) {
+            let signer = try PrivateKeySigner(tokenURI: uri) { [passphrases] in
+                do throws(CommandFailure) {
+                    return try passphrases.pin(of: uri)
+                } catch {
+                    failure = error
+                    return nil
+                }
+            }
+            return add(signer)
         } catch {
             throw failure ?? CommandFailure(error)
         }

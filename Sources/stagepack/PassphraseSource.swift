@@ -25,6 +25,12 @@ final class PassphraseSource {
         return try ask("Passphrase of \(key.forDisplay()): ")
     }
 
+    /// The PIN of the token that has a key.
+    func pin(of key: String) throws(CommandFailure) -> [UInt8] {
+        if descriptor != nil { return try nextLine() }
+        return try ask("PIN of \(key.forDisplay()): ")
+    }
+
     /// The passphrase of a key that is going to be made; at the terminal it is typed twice.
     func newPassphrase(of key: String) throws(CommandFailure) -> [UInt8] {
         let passphrase: [UInt8]
@@ -51,7 +57,7 @@ final class PassphraseSource {
         } catch {
             throw CommandFailure(
                 status: .usage,
-                message: "there is no terminal to ask for a passphrase: \(error)",
+                message: "there is no terminal to ask for a passphrase or PIN: \(error)",
                 hint: "pass it on a file descriptor: '--passphrase-fd 3 3< FILE'",
                 retry: .never
             )
@@ -59,7 +65,7 @@ final class PassphraseSource {
         guard let line else {
             throw CommandFailure(
                 status: .interrupted,
-                message: "no passphrase was entered",
+                message: "no passphrase or PIN was entered",
                 hint: nil,
                 retry: .now
             )

@@ -101,6 +101,25 @@ struct SigningTests {
         #expect(forced.roles.map(\.version) == [1, 2, 3, 3])
     }
 
+    /// Whether a provider of tokens is installed or not, no file is taken for a key in a token, or made.
+    @Test func aKeyInATokenIsNoFile() async throws {
+        try await createManifest()
+        for arguments in [
+            "keys init manifest.json --key pkcs11:token=none;object=none",
+            "keys init manifest.json --unencrypted --key ../k.pem --role timestamp=pkcs11:object=none",
+            "keys show pkcs11:token=none", "sign manifest.json --key pkcs11:token=none",
+        ] {
+            let ending = try await run(arguments + " --passphrase-fd 9")
+            #expect(ending.status == 31, "\(ending)")
+            #expect(ending.error.contains("pkcs11:"), "\(ending.error)")
+            #expect(ending.error.contains("\nhint: "), "\(ending.error)")
+        }
+        let refused = try await run("keys show pkcs11:object=a?pin-value=1234")
+        #expect(refused.status == 31)
+        #expect(refused.error.contains("expected a URI without 'pin-value'"), "\(refused.error)")
+        #expect(try directory.status("metadata") == nil)
+    }
+
     @Test func keysThatOthersCouldUseAreRefused() async throws {
         try await createManifest()
         try await succeed("keys generate ../k.pem --unencrypted")

@@ -121,13 +121,13 @@ struct KeysShowCommand: StagePackSubcommand {
         commandName: "show",
         abstract: "Show keys, their ids, and the roles that they sign for.",
         discussion: """
-            Of a manifest, the keys of the newest published root metadata; of a key file or a signing \
-            program, that key. '--public-key' prints the public key in PEM, which the holder of a \
+            Of a manifest, the keys of the newest published root metadata; of a key file, a signing program \
+            or a token, that key. '--public-key' prints the public key in PEM, which the holder of a \
             private key gives to others for 'stagepack rotate --add'.
             """
     )
 
-    @Argument(help: "A signed manifest, a key file, or 'exec:' and a program.", completion: .file())
+    @Argument(help: "A signed manifest, or a key as '--key' takes it.", completion: .file())
     var subject: String
     @OptionGroup var passphrase: PassphraseOptions
     @OptionGroup var program: SigningProgramOptions
@@ -147,7 +147,7 @@ struct KeysShowCommand: StagePackSubcommand {
     }
 
     private func reports() throws(CommandFailure) -> [KeyReport] {
-        guard !subject.hasPrefix("exec:"), !KeyFile.isKey(FilePath(subject)),
+        guard !Keyring.isElsewhere(subject), !KeyFile.isKey(FilePath(subject)),
             let roles = try ManifestFile(subject).signingRoles()
         else {
             let keyring = Keyring(passphrase.source, answerLimit: program.answerLimit)

@@ -90,8 +90,8 @@ struct RotateCommand: StagePackSubcommand {
 
     @Option(
         help: ArgumentHelp(
-            "Add a key to a role, or to all roles: a private or public key in PEM, or 'exec:' and the path "
-                + "of a signing program.",
+            "Add a key to a role, or to all roles: a private or public key in PEM, 'exec:' and the path of a "
+                + "signing program, or the 'pkcs11:' URI of a key in a token.",
             valueName: "[role=]key"
         ),
         completion: .file()

@@ -6,8 +6,8 @@ struct SigningOptions: ParsableArguments {
     @Option(
         name: .customLong("key"),
         help: ArgumentHelp(
-            "A key to sign with: a file in PEM, or 'exec:' and the path of a signing program. May be given "
-                + "more than once.",
+            "A key to sign with: a file in PEM, 'exec:' and the path of a signing program, or the 'pkcs11:' "
+                + "URI of a key in a token (RFC 7512). May be given more than once.",
             valueName: "key"
         ),
         completion: .file()
@@ -45,8 +45,8 @@ struct PassphraseOptions: ParsableArguments {
     @Option(
         name: .customLong("passphrase-fd"),
         help: ArgumentHelp(
-            "Read passphrases from this file descriptor, a line for each encrypted key; the last line is "
-                + "for all further ones. Without it: asked for at the terminal.",
+            "Read passphrases and PINs from this file descriptor, a line for each encrypted key or token; the "
+                + "last line is for all further ones. Without it: asked for at the terminal.",
             valueName: "number"
         )
     )

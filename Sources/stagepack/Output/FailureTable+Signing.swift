@@ -34,7 +34,12 @@ extension CommandFailure {
         case .alreadyInitialized: "to change keys: stagepack rotate \(manifest) --key KEYFILE"
         case .exposed(let path, .mode): "chmod 600 \(quoted(path))"
         case .exposed(_, .published): "name a file elsewhere, such as one below your home directory"
-        case .key(_, .locked): "run it again with the right passphrase"
+        case .key(_, .locked): "run it again with the right passphrase or PIN"
+        case .key(_, .noTokenProvider):
+            "install it (the package 'pkcs11-provider'), or sign by a program: '--key exec:PROGRAM'"
+        case .key(_, .tokenURI): "a URI has the form 'pkcs11:token=NAME;object=NAME'"
+        case .key(_, .ambiguousToken): "add 'object=NAME' or 'id=%NN' to the URI"
+        case .key(_, .token): "look at what the token has: 'pkcs11-tool --list-objects --login'"
         case .noSigner, .unknownKey: "stagepack keys show \(manifest)"
         case .threshold: "add keys, or lower '--threshold'"
         case .metadata: "restore the file from the copy on your server"
