@@ -315,10 +315,10 @@ extension Broker {
     private func announce(_ events: [(session: Int64, event: SessionEvent)]) async {
         for (session, event) in events {
             sessions[session]?.saw(event)
-            watched(event, session)
+            if let record = sessions[session]?.record { feed.sendToWatchers(event, of: record) }
         }
         for session in Set(events.map(\.session)) {
-            sessions[session]?.subscription?.ring()
+            feed.wake(session)
             await considerLaunch(session)
             await removeIfOver(session)
         }

@@ -3,7 +3,6 @@ import Logging
 import StageControl
 import StageModel
 import StageSystem
-import Synchronization
 import SystemPackage
 
 extension Broker {
@@ -136,10 +135,7 @@ extension Broker {
             forget(task)
             live[task]?.switchOff.stop()
         }
-        if let subscription = sessions[id]?.subscription {
-            audience.subtract(1, ordering: .relaxed)
-            subscription.end()
-        }
+        feed.end(id)
         sessions[id]?.launch?.stop()
         sessions[id] = nil
         turn()
@@ -168,7 +164,7 @@ extension Broker {
         guard !session.isEnding else {
             throw ControlRefusal.sessionEnds
         }
-        guard session.subscription == nil else {
+        guard !session.isAttached else {
             throw ControlRefusal(.conflict, "another process takes the events of this session in")
         }
         let subscription = Subscription(
@@ -176,8 +172,8 @@ extension Broker {
             after: max(sequence ?? 0, session.record.acknowledged),
             launch: launch
         )
-        sessions[id]?.subscription = subscription
-        audience.add(1, ordering: .relaxed)
+        sessions[id]?.isAttached = true
+        feed.attach(subscription)
         if session.record.configuration.isTransient { handToClient(id) }
         if launch == nil { endWaits(of: id) }
         if launch == nil,
@@ -191,9 +187,8 @@ extension Broker {
 
     /// Ends what ``attach(_:after:launch:_:)`` began.
     func detach(_ subscription: Subscription) async {
-        guard sessions[subscription.session]?.subscription === subscription else { return }
-        sessions[subscription.session]?.subscription = nil
-        audience.subtract(1, ordering: .relaxed)
+        guard feed.detach(subscription) else { return }
+        sessions[subscription.session]?.isAttached = false
         handToWorkers(subscription.session)
         await considerLaunch(subscription.session)
         await removeIfOver(subscription.session)
@@ -302,7 +297,7 @@ extension Broker {
     /// Whether a session's handler would be started, were it not for the delay.
     func mayLaunch(_ session: LiveSession) -> Bool {
         let configuration = session.record.configuration
-        return session.subscription == nil && session.launch == nil
+        return !session.isAttached && session.launch == nil
             && configuration.sendsLaunchEvents && configuration.handler != nil
             && !session.record.relaunch.isExhausted(Relaunch.Policy()) && hasNews(session)
     }
@@ -310,7 +305,7 @@ extension Broker {
     /// Starts a session's handler, if that is called for now (P7, P10).
     func considerLaunch(_ id: Int64) async {
         // A daemon that ends starts nothing: what it has not told, the next one tells.
-        guard !Task.isCancelled, let session = sessions[id], session.subscription == nil,
+        guard !Task.isCancelled, let session = sessions[id], !session.isAttached,
             session.launch == nil, hasNews(session), mayStartHandler(of: session.record.user),
             session.record.configuration.sendsLaunchEvents,
             let handler = session.record.configuration.handler

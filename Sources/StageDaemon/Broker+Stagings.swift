@@ -17,7 +17,7 @@ extension Broker {
     }
 
     /// Whether the client of a session is there to carry its stagings out.
-    func isAttended(_ session: Int64) -> Bool { sessions[session]?.subscription != nil }
+    func isAttended(_ session: Int64) -> Bool { sessions[session]?.isAttached ?? false }
 
     /// Checks that a client may have packs staged by a worker, which takes nothing that its process has not.
     ///
@@ -156,7 +156,7 @@ extension Broker {
         guard !own.isEmpty else { return }
         let others = sessions.values.filter { other in
             other.record.id != session.record.id && other.record.user == session.record.user
-                && other.record.configuration.isTransient && other.subscription == nil
+                && other.record.configuration.isTransient && !other.isAttached
                 && !other.isEnding && order(other) == own
         }
         // No client comes to any of them any more, and their workers end side by side.
@@ -169,7 +169,7 @@ extension Broker {
     /// Removes a transient session that has nothing left to do and that no client is attached to.
     func removeIfOver(_ id: Int64) async {
         guard let session = sessions[id], session.record.configuration.isTransient,
-            session.subscription == nil, session.unfinished == 0, !session.isEnding
+            !session.isAttached, session.unfinished == 0, !session.isEnding
         else { return }
         await removeOrTell(session)
     }

@@ -41,7 +41,7 @@ extension Broker {
         for id in turn.start {
             let session = scheduler.items[id]?.session ?? 0
             let transfer = LiveTransfer(id, total: nil, takesAnyAnswer: mustTakeAnswer(of: id)) {
-                [weak self] event in self?.pass(event, session)
+                [feed] event in feed.report(event, of: session)
             }
             live[id] = transfer
             command.yield(.run(id, transfer))

@@ -6,7 +6,6 @@ import StageControl
 import StageModel
 import StageSystem
 import StageTransfer
-import Synchronization
 import SystemPackage
 
 /// Knows all sessions and tasks, and decides, with the ``Scheduler``, what happens next.
@@ -26,7 +25,7 @@ actor Broker {
     struct LiveSession {
         var record: SessionRecord
         var unfinished = 0
-        var subscription: Subscription?
+        var isAttached = false
         var launch: Launch?
         /// Whether it is being removed: nothing new comes to it.
         var isEnding = false
@@ -49,18 +48,6 @@ actor Broker {
         static func < (left: Self, right: Self) -> Bool { left.date < right.date }
     }
 
-    /// What somebody who looks on is told.
-    struct Watch: Sendable {
-        var id: Int
-        var events: AsyncStream<SessionEvent>
-        var continuation: AsyncStream<SessionEvent>.Continuation
-    }
-
-    private struct Watcher {
-        var caller: Caller
-        var continuation: AsyncStream<SessionEvent>.Continuation
-    }
-
     let store: TransferStore
     let journal: Journal
     let finisher: Finisher
@@ -72,10 +59,7 @@ actor Broker {
     let boot = BootID.current
     nonisolated let commands: AsyncStream<Command>
     let command: AsyncStream<Command>.Continuation
-    private nonisolated let passed: AsyncStream<(SessionEvent, Int64)>
-    private nonisolated let passing: AsyncStream<(SessionEvent, Int64)>.Continuation
-    /// How many clients listen.
-    nonisolated let audience = Atomic<Int>(0)
+    nonisolated let feed = EventFeed()
     private nonisolated let timer: WakeTimer
     private nonisolated let alarms: AsyncStream<Void>
 
@@ -87,8 +71,6 @@ actor Broker {
     var leaders: [String: Int64] = [:]
     /// The tasks that wait since their host could not be reached.
     var unreachable: [String: Set<Int64>] = [:]
-    private var watchers: [Int: Watcher] = [:]
-    private var nextWatcher = 0
     /// When tasks are given up, earliest first.
     var expiries = Heap<Expiry>()
     var hasStarted = false
@@ -121,7 +103,6 @@ actor Broker {
         finisher = Finisher(store: store, journal: journal, logger: logger)
         storage = UserStorage(store.root, configuration)
         (commands, command) = AsyncStream.makeStream()
-        (passed, passing) = AsyncStream.makeStream(bufferingPolicy: .bufferingNewest(4096))
         let (alarms, alarm) = AsyncStream.makeStream(
             of: Void.self,
             bufferingPolicy: .bufferingNewest(1)
@@ -276,44 +257,25 @@ actor Broker {
 }
 
 extension Broker {
-    /// Passes something on that is not kept, from whatever thread.
-    nonisolated func pass(_ event: SessionEvent, _ session: Int64) {
-        guard audience.load(ordering: .relaxed) > 0 else { return }
-        passing.yield((event, session))
-    }
-
-    /// Tells clients of what is passed on, until the task is cancelled.
+    /// Delivers events of running transfers, until the task is cancelled.
     func relay() async {
-        for await (event, session) in passed { distribute(event, session) }
+        for await (event, session) in feed.progress { distribute(event, session) }
     }
 
-    /// Tells the clients of a session, and those who look on, of something that is not kept.
+    /// Tells the clients of a session, and watchers, of something that is not kept.
     func distribute(_ event: SessionEvent, _ session: Int64) {
-        sessions[session]?.subscription?.pass(event)
-        watched(event, session)
-    }
-
-    /// Tells those who look on of an event that the session's client reads from the journal.
-    func watched(_ event: SessionEvent, _ session: Int64) {
-        guard !watchers.isEmpty, let record = sessions[session]?.record else { return }
-        var event = event
-        event.session = record.identifier
-        for watcher in watchers.values where watcher.caller.sees(record) {
-            watcher.continuation.yield(event)
-        }
+        guard let record = sessions[session]?.record else { return }
+        feed.send(event, of: record)
     }
 
     /// Tells of a task.
     func tell(_ kind: SessionEvent.Kind, _ task: Int64, _ fill: (inout SessionEvent) -> Void) {
-        guard let session = scheduler.items[task]?.session, hasListeners(session) else { return }
+        guard let session = scheduler.items[task]?.session, feed.hasListeners(of: session)
+        else { return }
         var event = SessionEvent(kind, time: .now)
         event.task = task
         fill(&event)
         distribute(event, session)
-    }
-
-    private func hasListeners(_ session: Int64) -> Bool {
-        !watchers.isEmpty || sessions[session]?.subscription != nil
     }
 
     /// Tells of everything that waits, because the reasons have changed.
@@ -329,18 +291,6 @@ extension Broker {
         }
     }
 
-    /// What happens in all sessions that a caller sees, from now on.
-    func watch(_ caller: Caller) -> Watch {
-        let (events, continuation) = AsyncStream.makeStream(
-            of: SessionEvent.self,
-            bufferingPolicy: .bufferingNewest(Subscription.limit)
-        )
-        nextWatcher += 1
-        watchers[nextWatcher] = Watcher(caller: caller, continuation: continuation)
-        audience.add(1, ordering: .relaxed)
-        return Watch(id: nextWatcher, events: events, continuation: continuation)
-    }
-
     /// What the daemon says of itself.
     func status(_ caller: Caller, _ version: String) -> ServiceStatus {
         let seen = sessions.values.filter { caller.sees($0.record) }
@@ -352,13 +302,6 @@ extension Broker {
             conditions: scheduler.conditions.texts,
             staged: store.location(of: 0, user: caller.user).removingLastComponent().string
         )
-    }
-
-    /// Ends ``watch(_:)``.
-    func unwatch(_ id: Int) {
-        guard let watcher = watchers.removeValue(forKey: id) else { return }
-        audience.subtract(1, ordering: .relaxed)
-        watcher.continuation.finish()
     }
 }
 

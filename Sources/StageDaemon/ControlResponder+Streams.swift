@@ -106,7 +106,7 @@ extension ControlResponder {
         _ writer: consuming ResponseWriter,
         _ client: Client
     ) async throws {
-        let watch = await broker.watch(caller)
+        let watch = broker.feed.watch(caller)
         client.whenClosed { watch.continuation.finish() }
         do {
             client.mustRead()
@@ -121,10 +121,10 @@ extension ControlResponder {
             }
             try await body.finish(nil)
         } catch {
-            await broker.unwatch(watch.id)
+            broker.feed.unwatch(watch.id)
             throw error
         }
-        await broker.unwatch(watch.id)
+        broker.feed.unwatch(watch.id)
     }
 
     private static let streamHead = HTTPResponse(

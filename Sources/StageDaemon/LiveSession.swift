@@ -27,7 +27,7 @@ extension Broker.LiveSession {
         status.unfinishedTasks = unfinished
         status.lastEvent = record.last
         status.acknowledgedEvent = record.acknowledged
-        status.isAttached = subscription != nil
+        status.isAttached = isAttached
         status.launchPenalty = record.relaunch.penalty
         status.failedLaunches = record.relaunch.failures
         return status

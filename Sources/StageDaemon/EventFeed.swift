@@ -1,0 +1,115 @@
+import StageControl
+import Synchronization
+
+/// Delivers events to the clients that are attached to sessions, and to watchers of all sessions.
+///
+/// A ``Subscription`` reads durable events from the journal and is only woken for them here. All other events may be
+/// missed.
+final class EventFeed: Sendable {
+    /// The events of all sessions that one caller sees.
+    struct Watch: Sendable {
+        var id: Int
+        var events: AsyncStream<SessionEvent>
+        var continuation: AsyncStream<SessionEvent>.Continuation
+    }
+
+    private struct Watcher {
+        var caller: Caller
+        var continuation: AsyncStream<SessionEvent>.Continuation
+    }
+
+    private struct State {
+        var subscriptions: [Int64: Subscription] = [:]
+        var watchers: [Int: Watcher] = [:]
+        var nextWatcher = 1
+    }
+
+    /// Events of running transfers with the numbers of their sessions, from the threads of the transfers.
+    let progress: AsyncStream<(SessionEvent, Int64)>
+    private let progressing: AsyncStream<(SessionEvent, Int64)>.Continuation
+    private let state = Mutex(State())
+    /// The number of subscriptions and watchers.
+    private let audience = Atomic<Int>(0)
+
+    init() {
+        (progress, progressing) = AsyncStream.makeStream(bufferingPolicy: .bufferingNewest(4096))
+    }
+
+    /// Queues an event of a running transfer for ``progress``, from any thread; drops it where no client listens.
+    func report(_ event: SessionEvent, of session: Int64) {
+        guard audience.load(ordering: .relaxed) > 0 else { return }
+        progressing.yield((event, session))
+    }
+
+    /// Whether a client would receive an event of a session that is not durable.
+    func hasListeners(of session: Int64) -> Bool {
+        state.withLock { !$0.watchers.isEmpty || $0.subscriptions[session] != nil }
+    }
+
+    /// Sends an event that is not durable to a session's client and to watchers.
+    func send(_ event: SessionEvent, of session: SessionRecord) {
+        state.withLock { $0.subscriptions[session.id] }?.pass(event)
+        sendToWatchers(event, of: session)
+    }
+
+    /// Sends watchers an event; a durable one reaches the session's client from the journal.
+    func sendToWatchers(_ event: SessionEvent, of session: SessionRecord) {
+        state.withLock { state in
+            guard !state.watchers.isEmpty else { return }
+            var event = event
+            event.session = session.identifier
+            for watcher in state.watchers.values where watcher.caller.sees(session) {
+                watcher.continuation.yield(event)
+            }
+        }
+    }
+
+    /// Wakes the client of a session, for which the journal has new events.
+    func wake(_ session: Int64) { state.withLock { $0.subscriptions[session] }?.ring() }
+
+    /// Adds the client of a session, which has none.
+    func attach(_ subscription: Subscription) {
+        state.withLock { $0.subscriptions[subscription.session] = subscription }
+        audience.add(1, ordering: .relaxed)
+    }
+
+    /// Removes the client of a session, and returns whether it was attached.
+    func detach(_ subscription: Subscription) -> Bool {
+        let wasAttached = state.withLock { state in
+            guard state.subscriptions[subscription.session] === subscription else { return false }
+            state.subscriptions[subscription.session] = nil
+            return true
+        }
+        if wasAttached { audience.subtract(1, ordering: .relaxed) }
+        return wasAttached
+    }
+
+    /// Ends the stream of a session's client, if one is attached.
+    func end(_ session: Int64) {
+        guard let subscription = state.withLock({ $0.subscriptions[session] }) else { return }
+        _ = detach(subscription)
+        subscription.end()
+    }
+
+    /// Adds a watcher of all sessions that a caller sees.
+    func watch(_ caller: Caller) -> Watch {
+        let (events, continuation) = AsyncStream.makeStream(
+            of: SessionEvent.self,
+            bufferingPolicy: .bufferingNewest(Subscription.limit)
+        )
+        let id = state.withLock { state in
+            defer { state.nextWatcher += 1 }
+            state.watchers[state.nextWatcher] = Watcher(caller: caller, continuation: continuation)
+            return state.nextWatcher
+        }
+        audience.add(1, ordering: .relaxed)
+        return Watch(id: id, events: events, continuation: continuation)
+    }
+
+    /// Removes a watcher.
+    func unwatch(_ id: Int) {
+        guard let watcher = state.withLock({ $0.watchers.removeValue(forKey: id) }) else { return }
+        audience.subtract(1, ordering: .relaxed)
+        watcher.continuation.finish()
+    }
+}
