@@ -14,7 +14,7 @@ extension Broker {
     /// - Returns: What ``sweepStaged(_:)`` is to be called with.
     func recover() async throws(DaemonError) -> (tasks: Set<Int64>, last: Int64) {
         for record in try await journal.sessions() {
-            var session = LiveSession(record: record)
+            var session = TransferState.Session(record: record)
             if record.relaunch.lease != nil {
                 // The handler's end was not seen: the launch counts.
                 session.record.relaunch.recover()
@@ -23,13 +23,13 @@ extension Broker {
                     try await self.journal.update(relaunch, of: record.id)
                 }
             }
-            sessions[record.id] = session
+            state.sessions[record.id] = session
         }
         let now = Date.now
         var verified: [TaskRecord] = []
         var unanswered: [TaskRecord] = []
         for record in try await journal.openTasks() {
-            sessions[record.session]?.unfinished += 1
+            state.sessions[record.session]?.unfinished += 1
             guard record.state == .active else {
                 verified.append(record)
                 continue
@@ -38,11 +38,11 @@ extension Broker {
                 unanswered.append(record)
                 continue
             }
-            admit(record, at: now)
+            state.admit(record, at: now)
         }
         for record in verified { await complete(record) }
         for record in unanswered { try await giveUpAnswer(of: record.id) }
-        for id in sessions.keys.sorted() { await removeIfOver(id) }
+        for id in state.sessions.keys.sorted() { await removeIfOver(id) }
         let store = store
         let known = try await journal.taskNumbers()
         await attempt { () throws(DaemonError) in
@@ -89,19 +89,21 @@ extension Broker {
     /// A task that cannot be ended now waits and is ended later: one user's trouble keeps no daemon from
     /// starting, and no attempt may write into content that the journal calls good.
     func complete(_ record: TaskRecord) async {
+        defer { endPlacing(of: record.id) }
         do throws(DaemonError) {
             try await place(record)
         } catch {
             logger.error("A file could not be staged", metadata: ["error": "\(error)"])
-            admit(record, at: .now)
-            waitForDisk(record.id)
+            state.admit(record, at: .now)
+            state.waitForDisk(record.id, at: .now)
         }
     }
 
     /// Gives the file of a task its place, and then records the end; fetches again what is not there.
     private func place(_ record: TaskRecord) async throws(DaemonError) {
-        guard let session = sessions[record.session], let task = try await journal.task(record.id)
-        else { return }
+        guard let session = state.sessions[record.session],
+            let task = try await journal.task(record.id)
+        else { return state.forget(record.id, at: .now) }
         guard let event = task.outcome else { return await fail(task, FullTask.loss) }
         let isPlaced: Bool
         do throws(FileError) {
@@ -115,9 +117,10 @@ extension Broker {
         }
         guard isPlaced else {
             try await journal.reopen(record.id)
-            admit(record, at: .now)
+            state.admit(record, at: .now)
             return
         }
+        endPlacing(of: record.id)
         await conclude([(record.id, event)])
     }
 }

@@ -26,13 +26,18 @@ extension Broker {
     }
 
     /// Removes what belongs to names among the parts and the copies; what is left is swept later.
-    func removeFiles(_ names: [String]) {
-        release(store.discard(Removed(tasks: [], parts: names), of: 0, logger))
+    ///
+    /// Transfers of the same user that waited for their bytes go on, apart from one.
+    func removeFiles(_ names: [String], apart exempt: Int64? = nil) {
+        release(store.discard(Removed(tasks: [], parts: names), of: 0, logger), apart: exempt)
     }
 
-    /// Counts files no longer; transfers that waited for their bytes go on.
-    func release(_ items: [HeldBytes.Item]) {
-        for user in storage.release(items) { endQuotaHolds(of: user) }
+    /// Counts files no longer; transfers that waited for their bytes go on, apart from one.
+    func release(_ items: [HeldBytes.Item], apart exempt: Int64? = nil) {
+        for user in storage.release(items)
+        where state.endQuotaHolds(of: user, apart: exempt, at: .now) {
+            turn()
+        }
     }
 
     /// Counts finished downloads no longer that their user has moved away, and returns whether there
@@ -71,49 +76,6 @@ extension Broker {
         case .full:
             throw ControlRefusal(.storage, "the disk is full: make room and repeat the request")
         }
-    }
-
-    /// Has a transfer wait until its user has fewer bytes, or fail where that may never be.
-    func waitForQuota(_ task: FullTask, _ hold: Hold) async {
-        let id = task.record.id
-        let user = sessions[task.record.session]?.record.user
-        if let user, await releaseMoved(of: user) {
-            scheduler.paused(id, nil, at: .now)
-            return
-        }
-        if isEndless(task) {
-            // It begins anew each time: its bytes are of no use, and count.
-            removeFiles([task.record.part])
-            guard extras[id]?.failures ?? 0 <= Self.quotaAttempts else {
-                await fail(
-                    task,
-                    TransferFailure(.storage, reason: "its content does not end within the quota")
-                )
-                return
-            }
-        }
-        scheduler.paused(id, hold, at: .now)
-        if let user { quotaHolds[user, default: []].insert(id) }
-    }
-
-    /// The most attempts at content of unknown size that exceeds its user's limit.
-    private static let quotaAttempts = 3
-
-    /// Whether a partial download has no known size, so that no attempt goes on with it.
-    private func isEndless(_ task: FullTask) -> Bool {
-        guard let name = FilePath.Component(task.record.part),
-            // What cannot be opened is nothing to go on with.
-            let part = try? PartFile.open(name, in: store.parts)
-        else { return false }
-        return part.total == nil
-    }
-
-    private func endQuotaHolds(of user: UInt32) {
-        guard let tasks = quotaHolds.removeValue(forKey: user) else { return }
-        for id in tasks where scheduler.items[id]?.notBefore?.reason == .quota {
-            scheduler.change(id, at: .now) { $0.notBefore = nil }
-        }
-        turn()
     }
 }
 

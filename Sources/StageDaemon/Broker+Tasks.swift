@@ -12,47 +12,40 @@ extension Broker {
         _ caller: Caller
     ) async throws(ControlRefusal) -> CreatedTasks {
         try RequestLimits.check(message)
-        let session = try self.session(identifier, caller)
-        let user = session.record.user
-        guard !session.isEnding else {
-            throw ControlRefusal.sessionEnds
-        }
-        try checkQuota(message.tasks, user)
+        let session = try state.session(identifier, caller)
+        let (id, user) = (session.record.id, session.record.user)
+        let byteLimit = storage.limit(of: user).map { ByteCount($0) }
+        try state.checkQuota(of: message.tasks, in: id, byteLimit: byteLimit)
         try await checkConfinement(of: caller, message.tasks)
-        try await checkStagings(message.tasks, in: session, caller)
+        let mustCheckHandler = try state.checkStagings(
+            message.tasks,
+            in: session,
+            caller,
+            hasWorkers: hasWorkers
+        )
+        if mustCheckHandler { try await checkHandler(caller) }
         if message.tasks.contains(where: { $0.kind == .staging }) {
             await takeOver(for: session)
         }
-        var tasks: [NewTask] = []
-        var snapshots: [String] = []
-        let now = Date.now
-        var (penalty, reason): (Date?, HoldReason?) = (nil, nil)
-        if let token = message.launch, token == session.record.relaunch.lease {
-            penalty = session.record.relaunch.earliestBegin(at: now)
-        }
-        let known = try await knownTokens(message.tasks, session.record.id)
+        let known = try await knownTokens(message.tasks, id)
+        guard let record = state.sessions[id]?.record else { throw ControlRefusal.sessionEnds }
+        var (tasks, reason) = try state.newTasks(
+            message,
+            in: record,
+            fractions: message.tasks.map { _ in .random(in: 0...1) },
+            at: .now
+        )
         do throws(ControlRefusal) {
-            for request in message.tasks {
-                let request = withConfiguredConditions(request)
-                var task = try NewTask(request, session.record.configuration, at: now)
-                if let penalty, penalty > task.earliest ?? .distantPast {
-                    task.earliest = penalty
-                    reason = .penalty
-                }
-                if session.record.configuration.isDiscretionary {
-                    let slot = now + .random(in: 0...max(configuration.discretionaryWindow, 0))
-                    task.earliest = max(task.earliest ?? slot, slot)
-                }
-                // The file of a request that is repeated may be gone, and its resume token is used up.
-                if !known.contains(request.token) { try await prepare(&task, caller, user) }
-                if task.request.kind == .upload, let name = task.part { snapshots.append(name) }
-                tasks.append(task)
+            // The file of a request that is repeated may be gone, and its resume token is used up.
+            for index in tasks.indices where !known.contains(tasks[index].request.token) {
+                try await prepare(&tasks[index], caller, user)
             }
+            try state.reserve(message.tasks, in: id)
         } catch {
-            removeFiles(snapshots)
+            removeFiles(tasks.compactMap(\.copy))
             throw error
         }
-        return try await insert(tasks, session.record.id, by: caller.user, reason)
+        return try await insert(tasks, id, by: caller.user, reason)
     }
 
     /// The tokens among those of requests that need something prepared which the session has already.
@@ -76,43 +69,33 @@ extension Broker {
         _ reason: HoldReason?
     ) async throws(ControlRefusal) -> CreatedTasks {
         let now = Date.now
-        let names = tasks.filter { $0.request.kind == .upload }.compactMap(\.part)
-        do throws(ControlRefusal) {
-            try checkCount(of: tasks, in: session)
-        } catch {
-            removeFiles(names)
-            throw error
-        }
+        let created: [(record: TaskRecord, isNew: Bool)]
         do throws(DaemonError) {
-            let created = try await journal.create(
+            created = try await journal.create(
                 tasks,
                 in: session,
                 by: creator,
                 created: now,
-                limit: configuration.journalPerUser.rawValue
+                limit: state.configuration.journalPerUser.rawValue
             )
-            for ((record, isNew), task) in zip(created, tasks) {
-                guard isNew else {
-                    if task.request.kind == .upload, let name = task.part, name != record.part {
-                        removeFiles([name])
-                    }
-                    continue
-                }
-                var record = record
-                sessions[session]?.unfinished += 1
-                join(record.id, task.request, &record)
-                admit(record, at: now, reason: reason)
-                handOver(task.request, session)
-                // Whoever asks for the content now does not wait for what failed before.
-                endWait(of: record.id, for: Self.clientReasons)
-            }
-            turn()
-            for (record, isNew) in created where isNew { tellHolds(of: record.id, at: now) }
-            return CreatedTasks(created.map(\.record.id))
         } catch {
-            removeFiles(names)
+            state.endReservation(of: tasks.count, in: session)
+            removeFiles(tasks.compactMap(\.copy))
+            await removeIfOver(session)
             throw ControlRefusal(error)
         }
+        let pairs = zip(created, tasks)
+        state.created(
+            pairs.map { ($0.record, $0.isNew, $1.request) },
+            in: session,
+            reason,
+            at: now
+        )
+        removeFiles(pairs.filter { !$0.isNew && $1.copy != $0.record.part }.compactMap(\.1.copy))
+        guard state.sessions[session] != nil else { throw .sessionEnds }
+        turn()
+        for (record, isNew) in created where isNew { tellHolds(of: record.id) }
+        return CreatedTasks(created.map(\.record.id))
     }
 
     /// Checks that the client's process is not confined: the daemon asks servers, and reads files to upload,
@@ -197,24 +180,6 @@ extension Broker {
         }
     }
 
-    private func checkQuota(_ tasks: [TransferRequest], _ user: UInt32) throws(ControlRefusal) {
-        let own = sessions.values.filter { $0.record.user == user }
-        let count = own.reduce(0) { sum, session in
-            sum + session.unfinished + Int(session.record.last - session.record.acknowledged)
-        }
-        guard count + tasks.count <= configuration.tasksPerUser else {
-            throw ControlRefusal(
-                .quota,
-                "one user may have \(configuration.tasksPerUser) tasks: \(count) are under way"
-            )
-        }
-        // One that is too large by itself never has its turn; the others wait for theirs.
-        guard let limit = storage.limit(of: user).map({ ByteCount($0) }),
-            tasks.contains(where: { $0.size.map { $0 > limit } ?? false })
-        else { return }
-        throw ControlRefusal(.quota, "one user may have \(limit) in the daemon")
-    }
-
     /// A task that the caller may use.
     func find(_ id: Int64, _ caller: Caller) async throws(ControlRefusal) -> FullTask {
         let task: FullTask?
@@ -223,7 +188,7 @@ extension Broker {
         } catch {
             throw ControlRefusal(.storage, "\(error)")
         }
-        guard let task, let session = sessions[task.record.session],
+        guard let task, let session = state.sessions[task.record.session],
             caller.mayUse(session.record)
         else { throw ControlRefusal(.notFound, "there is no task \(id)") }
         return task
@@ -235,44 +200,9 @@ extension Broker {
     }
 
     func describe(_ task: FullTask) -> TransferTask {
-        let (record, now) = (task.record, Date.now)
-        let session = sessions[record.session]?.record
-        var answer = TransferTask(
-            id: record.id,
-            session: session?.identifier ?? "",
-            user: session?.user ?? 0,
-            request: task.request,
-            state: .waiting,
-            created: record.created
-        )
-        // What a client said in confidence is for the server alone, whoever else may look.
-        answer.request.headers = task.request.headers?.mapValues { _ in "(not shown)" }
-        answer.request.url = TransferAddress.withoutUser(task.request.url)
-        answer.request.mirrors = task.request.mirrors?.map(TransferAddress.withoutUser)
-        let (state, extra) = (live[record.id]?.current, extras[record.id])
-        // An attempt that has only begun has told of nothing yet.
-        answer.bytesReceived = max(state?.received ?? .zero, extra?.received ?? .zero)
-        answer.bytesSent = state?.sent ?? extra?.sent ?? .zero
-        answer.bytesExpected = task.request.size ?? state?.total ?? extra?.total
-        answer.response = state?.head ?? extra?.response
-        answer.attempts = (extra?.attempts ?? 0) + (state?.attempts ?? 0)
-        answer.lastProblem = state?.problem ?? extra?.problem
-        if let outcome = task.outcome, record.state == .ended {
-            answer.state = TransferTask.State(outcome.kind)
-            answer.bytesReceived = outcome.bytesReceived ?? answer.bytesReceived
-            answer.bytesSent = outcome.bytesSent ?? answer.bytesSent
-            answer.bytesExpected = outcome.bytesExpected ?? answer.bytesExpected
-            answer.response = outcome.response?.withoutCookies ?? answer.response
-            answer.lastProblem = outcome.failure?.reason ?? answer.lastProblem
-        } else if let item = scheduler.items[record.id] {
-            answer.holds = holds(of: record.id, at: now)
-            answer.state =
-                item.blocks.contains(.client)
-                ? .suspended : answer.holds.isEmpty ? .running : .waiting
-        } else {
-            answer.state = .running
-        }
-        return answer
+        let now = Date.now
+        let attempt = live[task.record.id]?.current.report(ended: now)
+        return state.describe(task, attempt, at: now)
     }
 
     /// Changes a task, and returns it as it is then.
@@ -281,119 +211,104 @@ extension Broker {
         _ change: TransferChange,
         _ caller: Caller
     ) async throws(ControlRefusal) -> TransferTask {
-        var task = try await find(id, caller)
-        guard let item = scheduler.items[id], task.record.state == .active else {
-            if change.state == .cancelled { return describe(task) }
-            throw ControlRefusal(.conflict, "task \(id) has ended")
-        }
-        if change.stagingEnd != nil { return try await end(task, change, caller) }
-        if change.state == .cancelled {
-            return try await cancel(task, change.producesResumeToken ?? false, caller)
-        }
-        let waits = item.blocks.contains(.authentication)
-        guard waits || change.rejectsChallenge != true && change.authorization == nil else {
-            throw ControlRefusal(.conflict, "nobody asked who asks for task \(id)")
-        }
-        task.record.blocks = item.blocks
-        task.record.blocks.remove(.leader)
-        let answers = try task.apply(change, at: .now)
-        try checkLimits(task)
-        if answers {
-            sessions[task.record.session]?.isChallenged = scheduler.items.contains { other, item in
-                other != id && item.session == task.record.session
-                    && item.blocks.contains(.authentication)
-            }
-        }
-        do throws(DaemonError) {
-            try await journal.update(task, limit: self.configuration.journalPerUser.rawValue)
-        } catch {
-            throw ControlRefusal(error)
-        }
-        let (record, before) = (task.record, item.blocks)
-        scheduler.change(id, at: .now) { item in
-            // Only what was changed: other things have happened while it was written down.
-            item.blocks.formUnion(record.blocks.subtracting(before))
-            item.blocks.subtract(before.subtracting(record.blocks).subtracting(.leader))
-            item.priority = record.priority
-            item.needs = record.needs
-            if change.promotes == true {
-                item.notBefore = nil
-            } else if change.earliestBegin != nil {
-                item.notBefore = record.earliest.map { Hold(.earliestBegin, until: $0) }
-            }
-        }
-        endWait(of: id, by: change)
-        handOver(task.request, record.session)
-        if change.rejectsChallenge == true, task.request.ignoresChallenges != true,
-            scheduler.items[id] != nil
-        {
-            scheduler.remove(id)
+        await beginChange(of: id)
+        defer { endChange(of: id) }
+        let task = try await find(id, caller)
+        switch try state.begin(change, of: task, at: .now) {
+        case .none: return describe(task)
+        case .cancel: return try await cancel(task, change.producesResumeToken ?? false, caller)
+        case .endStaging(let end):
             await halt(id)
-            await endUnanswered(task)
+            await follow(state.judge(end, of: task, at: .now), for: task)
+        case .write(let task):
+            do throws(DaemonError) {
+                let limit = state.configuration.journalPerUser.rawValue
+                try await journal.update(task, limit: limit)
+            } catch {
+                throw ControlRefusal(error)
+            }
+            if state.changed(task, by: change, at: .now) {
+                await halt(id)
+                await endUnanswered(task)
+            }
+            turn()
         }
-        turn()
         return try await self.task(id, caller)
     }
 
-    /// Checks a task that was changed; of one that is lost there is nothing to check, it fails when it runs.
-    private func checkLimits(_ task: FullTask) throws(ControlRefusal) {
-        guard !task.isLost, let session = sessions[task.record.session] else { return }
-        try RequestLimits.check(task.request, in: session.record.configuration)
+    /// Cancels a task that is out of the scheduler, and returns it as it is then.
+    private func cancel(
+        _ task: FullTask,
+        _ keepsContent: Bool,
+        _ caller: Caller
+    ) async throws(ControlRefusal) -> TransferTask {
+        var answer = describe(task)
+        let id = task.record.id
+        await stop(id)
+        let remnant = keepsContent ? remnant(of: task) : nil
+        let event = state.cancellation(of: task, token: remnant?.token, at: .now)
+        await conclude(
+            [(id, event)],
+            leaving: remnant,
+            removing: remnant == nil ? task.record.part : nil
+        )
+        // A transient session is gone with its last task.
+        guard state.sessions[task.record.session] == nil else {
+            return try await self.task(id, caller)
+        }
+        (answer.state, answer.holds) = (.cancelled, [])
+        return answer
     }
 }
 
-extension TransferTask.State {
-    /// The state that an event tells of.
-    init(_ kind: SessionEvent.Kind) {
-        self =
-            switch kind {
-            case .completed: .completed
-            case .cancelled: .cancelled
-            default: .failed
+/// Lists of tasks.
+extension Broker {
+    /// Begins a list of the tasks of one session, or of all that the caller sees.
+    func listing(
+        of identifier: String?,
+        _ caller: Caller
+    ) throws(ControlRefusal) -> TaskListing {
+        if let identifier {
+            return TaskListing(sessions: [try state.session(identifier, caller).record.id])
+        }
+        return TaskListing(sessions: state.sessions(caller).map(\.record.id)[...])
+    }
+
+    /// The next tasks of a list, and what is left of it; `nil` if nothing is.
+    func page(
+        of listing: TaskListing
+    ) async throws(ControlRefusal) -> ([TransferTask], rest: TaskListing?) {
+        var listing = listing
+        while let session = listing.sessions.first {
+            let tasks: [FullTask]
+            let isLast: Bool
+            do throws(DaemonError) {
+                (tasks, isLast) = try await journal.tasks(of: session, after: listing.last)
+            } catch {
+                throw ControlRefusal(.storage, "\(error)")
             }
+            listing.last = tasks.last?.record.id ?? 0
+            if isLast {
+                listing.sessions.removeFirst()
+                listing.last = 0
+            }
+            guard tasks.isEmpty else {
+                return (tasks.map(describe), listing.sessions.isEmpty ? nil : listing)
+            }
+        }
+        return ([], nil)
     }
 }
 
-extension FullTask {
-    /// Changes what a client may change, and returns whether a challenge is answered by it.
-    mutating func apply(_ change: TransferChange, at now: Date) throws(ControlRefusal) -> Bool {
-        switch change.state {
-        case .running: record.blocks.remove(.client)
-        case .suspended: record.blocks.insert(.client)
-        case .paused: record.blocks.insert(.user)
-        case .unpaused: record.blocks.remove(.user)
-        case .cancelled, nil: break
-        }
-        if let priority = change.priority {
-            request.priority = priority
-            record.priority = try NewTask.priority(priority)
-        }
-        if let earliest = change.earliestBegin {
-            request.earliestBegin = earliest
-            record.earliest = earliest
-        }
-        if change.promotes == true {
-            record.needs = []
-            record.earliest = nil
-            record.priority = NewTask.highestPriority
-        }
-        request.description = change.description ?? request.description
-        request.expectedToReceive = change.expectedToReceive ?? request.expectedToReceive
-        request.expectedToSend = change.expectedToSend ?? request.expectedToSend
-        guard let authorization = change.authorization else {
-            if change.rejectsChallenge == true, request.takesRejectedChallenge {
-                // The server is asked once more, and its answer is the content.
-                request.ignoresChallenges = true
-                record.blocks.remove(.authentication)
-            }
-            return change.rejectsChallenge ?? false
-        }
-        try RequestLimits.check(header: "Authorization", authorization)
-        var headers = request.headers ?? [:]
-        headers = headers.filter { $0.key.lowercased() != "authorization" }
-        headers["Authorization"] = authorization
-        request.headers = headers
-        record.blocks.remove(.authentication)
-        return true
-    }
+/// The part of a list of tasks that was not sent yet.
+struct TaskListing: Sendable {
+    /// The sessions that are left, the one that is being told first.
+    fileprivate var sessions: ArraySlice<Int64>
+    /// The last task that was told.
+    fileprivate var last: Int64 = 0
+}
+
+extension NewTask {
+    /// The name of the copy of the file that it uploads.
+    fileprivate var copy: String? { request.kind == .upload ? part : nil }
 }

@@ -1,5 +1,4 @@
 import FoundationEssentials
-import HeapModule
 import Logging
 import StageConditions
 import StageControl
@@ -8,29 +7,17 @@ import StageSystem
 import StageTransfer
 import SystemPackage
 
-/// Knows all sessions and tasks, and decides, with the ``Scheduler``, what happens next.
+/// Asks the journal, tells ``TransferState`` what has happened, and performs what that decides.
 ///
-/// It starts nothing itself: what is to be done goes out as ``Command``s, and what came of it comes
-/// back by calls. What a client was promised is in the ``Journal`` before it is said.
+/// It decides nothing itself. What a client was promised is in the ``Journal`` before it is said. Attempts and handlers
+/// are started by others, to whom ``Command``s go out; what came of them comes back by calls.
 actor Broker {
-    /// What is to be done.
+    /// What is to be started.
     enum Command: Sendable {
         /// Carry out an attempt of a task.
         case run(Int64, LiveTransfer)
         /// Start a handler.
         case launch(Launch)
-    }
-
-    /// A session, and what is known of it only while the daemon runs.
-    struct LiveSession {
-        var record: SessionRecord
-        var unfinished = 0
-        var isAttached = false
-        var launch: Launch?
-        /// Whether it is being removed: nothing new comes to it.
-        var isEnding = false
-        /// Whether a task waits for the answer to a challenge that nobody was told of.
-        var isChallenged = false
     }
 
     /// How tasks have ended.
@@ -41,18 +28,10 @@ actor Broker {
         var superfluous: String?
     }
 
-    /// When a task is given up.
-    struct Expiry: Comparable {
-        var date: Date
-        var task: Int64
-        static func < (left: Self, right: Self) -> Bool { left.date < right.date }
-    }
-
     let store: TransferStore
     let journal: Journal
     let finisher: Finisher
     let storage: UserStorage
-    private(set) var configuration: DaemonConfiguration
     let logger: Logger
     /// Whether there is a program that stages packs.
     let hasWorkers: Bool
@@ -63,30 +42,22 @@ actor Broker {
     private nonisolated let timer: WakeTimer
     private nonisolated let alarms: AsyncStream<Void>
 
-    var scheduler: Scheduler
-    var sessions: [Int64: LiveSession] = [:]
+    /// All that decisions are made from.
+    var state: TransferState
+    /// The attempts of ``TransferState/attempts``.
     var live: [Int64: LiveTransfer] = [:]
-    var extras: [Int64: Extra] = [:]
-    /// The task that fetches some content, by ``contentKey(_:user:)``.
-    var leaders: [String: Int64] = [:]
-    /// The tasks that wait since their host could not be reached.
-    var unreachable: [String: Set<Int64>] = [:]
-    /// When tasks are given up, earliest first.
-    var expiries = Heap<Expiry>()
-    var hasStarted = false
-    /// Before then the scheduler is not asked again.
-    var nextTurn = ContinuousClock.now
-    var isTurnPutOff = false
-    /// Who waits for an attempt to have stopped; what it comes to does not count any more.
+    /// The launches that were started.
+    var launches: [Int64: Launch] = [:]
+    /// The continuations of calls that wait until nothing writes to the files of a task.
     private var halting: [Int64: [CheckedContinuation<Void, Never>]] = [:]
+    /// The changes of tasks that wait for the one before to be in the journal.
+    private var changes: [Int64: [CheckedContinuation<Void, Never>]] = [:]
     /// Ends that could not be written down yet.
     var unrecorded: [Ending] = []
-    /// The tasks of each user that wait for bytes of others to go.
-    var quotaHolds: [UInt32: Set<Int64>] = [:]
-    /// When it was last looked for what nobody goes on with.
-    var lastSweep = Date.now
-    /// What was free when the disk was found full.
-    var spaceWhenFull = ByteCount.zero
+    private var hasStarted = false
+    /// Before then the scheduler is not asked again.
+    private var nextTurn = ContinuousClock.now
+    private var isTurnPutOff = false
 
     init(
         store: TransferStore,
@@ -98,10 +69,10 @@ actor Broker {
         self.store = store
         self.hasWorkers = hasWorkers
         self.journal = journal
-        self.configuration = configuration
         self.logger = logger
         finisher = Finisher(store: store, journal: journal, logger: logger)
         storage = UserStorage(store.root, configuration)
+        state = TransferState(configuration: configuration, at: .now)
         (commands, command) = AsyncStream.makeStream()
         let (alarms, alarm) = AsyncStream.makeStream(
             of: Void.self,
@@ -109,12 +80,6 @@ actor Broker {
         )
         self.alarms = alarms
         timer = WakeTimer { alarm.yield() }
-        scheduler = Scheduler(
-            limits: Scheduler.Limits(
-                total: configuration.connections,
-                perHost: configuration.connectionsPerHost
-            )
-        )
     }
 
     /// Looks after what changes by itself with time, until the task is cancelled.
@@ -122,138 +87,161 @@ actor Broker {
         for await _ in alarms {
             await recordEndings()
             await sweepRemnants()
-            checkSpace()
+            if state.isSpaceDue(at: .now) { state.checkSpace(free: freeSpace, at: .now) }
             await expire()
-            handOverAll()
-            for id in sessions.keys.sorted() { await considerLaunch(id) }
+            state.handOverAll(at: .now)
+            for id in state.sessions.keys.sorted() { await considerLaunch(id) }
             turn()
         }
     }
 
     /// Works by another configuration from now on.
     func configure(_ configuration: DaemonConfiguration) {
-        self.configuration = configuration
         storage.configure(configuration)
-        scheduler.limits = Scheduler.Limits(
-            total: configuration.connections,
-            perHost: configuration.connectionsPerHost
-        )
+        state.configuration = configuration
         turn()
     }
 
     /// Takes note of what the machine says of network and power.
     func setConditions(_ conditions: Conditions) {
-        let old = scheduler.conditions
-        guard conditions != old else { return }
-        scheduler.conditions = conditions
+        guard state.setConditions(conditions, at: .now) else { return }
         logger.info("Conditions changed", metadata: ["conditions": "\(conditions)"])
-        if old.connectivity == .portal || old.connectivity == .none {
-            // Nobody needs to wait any longer for what is gone.
-            endWaits { $0.notBefore?.reason == .portal }
-            endWaitsForHosts()
-            endWaits { $0.host == Scheduler.workerHost && $0.notBefore?.reason == .backoff }
-        }
-        handOverAll()
-        tellHolds()
+        tellAll()
         turn()
     }
 
     /// Begins to carry out what there is to do, once it is known what the machine says.
     func start(_ conditions: Conditions) async {
-        scheduler.conditions = conditions
+        state.scheduler.conditions = conditions
         hasStarted = true
-        for id in sessions.keys.sorted() { await considerLaunch(id) }
+        for id in state.sessions.keys.sorted() { await considerLaunch(id) }
         turn()
-        tellHolds()
+        tellAll()
     }
 
+    /// Lets the value decide which attempts begin and end.
+    ///
+    /// One user's tens of thousands of hosts make a turn long. Turns take a tenth of the time at most: the
+    /// next one is put off, and requests are answered in between.
+    func turn() {
+        guard hasStarted, !isTurnPutOff else { return }
+        let start = ContinuousClock.now
+        guard start >= nextTurn else {
+            isTurnPutOff = true
+            Task {
+                // Cancelled by nobody; a daemon that ends decides nothing more.
+                try? await Task.sleep(until: nextTurn, clock: .continuous)
+                isTurnPutOff = false
+                self.turn()
+            }
+            return
+        }
+        defer {
+            let spent = ContinuousClock.now - start
+            if spent > .milliseconds(5) { nextTurn = .now + spent * 9 }
+        }
+        perform(state.turn(at: .now))
+        setTimer()
+    }
+
+    /// Performs what the value has decided.
+    func perform(_ effects: [TransferState.Effect]) {
+        for effect in effects {
+            switch effect {
+            case .yield(let id): live[id]?.stop()
+            case .stop(let id): live[id]?.switchOff.stop()
+            case .start(let id, let session, let takesAnyAnswer):
+                let transfer = LiveTransfer(id, total: nil, takesAnyAnswer: takesAnyAnswer) {
+                    [feed] event in feed.report(event, of: session)
+                }
+                live[id] = transfer
+                command.yield(.run(id, transfer))
+                var event = SessionEvent(.changed, time: .now)
+                event.task = id
+                event.state = .running
+                distribute(event, session)
+            }
+        }
+    }
+
+    /// Sets the clock to the next moment at which something changes by itself.
+    func setTimer() {
+        var dates = [state.nextDate(at: .now)]
+        if !unrecorded.isEmpty { dates.append(.now + TransferState.diskWait) }
+        timer.set(dates.compactMap(\.self).min())
+    }
+
+    /// Starts nothing until there is space again.
+    func holdForSpace() { state.holdForSpace(free: freeSpace, at: .now) }
+
+    private var freeSpace: ByteCount {
+        // What cannot be told is found out by writing.
+        (try? store.root.freeSpace().bytes).map { ByteCount($0) } ?? state.configuration.reserve
+    }
+}
+
+/// The ends of attempts, and of what else writes to the files of a task.
+extension Broker {
     /// Ends an attempt of a task, if one runs, and returns once nothing more is written by it.
     ///
-    /// What it comes to does not count.
+    /// What it comes to does not count. Content that is being given its place gets it before this returns.
     func halt(_ id: Int64) async {
-        guard let transfer = live[id] else { return }
-        transfer.switchOff.stop()
+        if state.halt(id) {
+            live[id]?.switchOff.stop()
+        } else if !state.placing.contains(id) {
+            return
+        }
         await withCheckedContinuation { halting[id, default: []].append($0) }
+    }
+
+    /// Ends a task's attempt, if one runs, and keeps what it has done.
+    func stop(_ id: Int64) async {
+        let transfer = live[id]
+        await halt(id)
+        if let transfer { state.note(transfer.current.report(ended: .now), of: id) }
     }
 
     /// Lets nobody wait any more for attempts that were never begun: the daemon ends.
     func abandonHalts() {
-        for id in Array(halting.keys) { _ = hasEnded(id) }
+        for id in Array(halting.keys) { _ = endAttempt(of: id) }
     }
 
-    /// Takes note that an attempt is over; returns whether what it came to counts.
-    func hasEnded(_ id: Int64) -> Bool {
+    /// Notes that an attempt is over; returns whether what it came to counts.
+    func endAttempt(of id: Int64) -> Bool {
         live[id] = nil
-        guard let waiting = halting.removeValue(forKey: id) else { return true }
-        for continuation in waiting { continuation.resume() }
-        return false
+        let counts = state.endAttempt(of: id)
+        resumeHalts(of: id)
+        return counts
     }
 
-    /// Returns the input of an attempt, or `nil` if it is not wanted any more, or not now.
-    func begin(_ id: Int64) async -> Attempt? {
-        do throws(DaemonError) {
-            guard let task = try await journal.task(id),
-                let session = sessions[task.record.session], scheduler.items[id] != nil
-            else {
-                _ = hasEnded(id)
-                scheduler.remove(id)
-                return nil
-            }
-            guard !task.isLost, !task.record.hasProvisionalEnd else {
-                _ = hasEnded(id)
-                await fail(task, task.isLost ? FullTask.loss : .lostAnswer)
-                return nil
-            }
-            guard task.record.state != .verified else {
-                _ = hasEnded(id)
-                scheduler.remove(id)
-                await complete(task.record)
-                turn()
-                return nil
-            }
-            // What an attempt comes to is written down, too.
-            let used = try await journal.usage(of: session.record.user)
-            guard used <= configuration.journalPerUser.rawValue else {
-                _ = hasEnded(id)
-                scheduler.paused(id, Hold(.quota, until: .now + Self.quotaWait), at: .now)
-                if task.request.kind == .staging { assign(id) }
-                setTimer()
-                return nil
-            }
-            var owner = session.record
-            // They are for servers that the session's user chose, not for those of a group's member.
-            if task.record.creator != owner.user { owner.configuration.headers = [:] }
-            return Attempt(
-                task: task,
-                owner: owner,
-                failures: extras[id]?.failures ?? 0,
-                isOfClient: scheduler.items[id]?.host == Scheduler.clientHost
-            )
-        } catch {
-            logger.error("A task could not be read", metadata: ["error": "\(error)"])
-            _ = hasEnded(id)
-            scheduler.paused(id, Hold(.backoff, until: .now + 60), at: .now)
-            if scheduler.items[id]?.host == Scheduler.clientHost { assign(id) }
-            return nil
+    /// Notes that content has its place, or cannot be given it.
+    func endPlacing(of id: Int64) {
+        state.placing.remove(id)
+        resumeHalts(of: id)
+    }
+
+    /// Resumes the calls that wait for a task which nothing writes to any more.
+    func resumeHalts(of id: Int64) {
+        guard !state.attempts.contains(id), !state.placing.contains(id) else { return }
+        for continuation in halting.removeValue(forKey: id) ?? [] { continuation.resume() }
+    }
+
+    /// Waits until the earlier changes of a task have ended; ``endChange(of:)`` ends this one.
+    ///
+    /// A change reads the task from the journal and writes all of it: of two at once, one would undo the other.
+    func beginChange(of id: Int64) async {
+        guard changes[id] != nil else {
+            changes[id] = []
+            return
         }
+        await withCheckedContinuation { changes[id]?.append($0) }
     }
 
-    /// The longest wait of a task whose user has no bytes left.
-    static let quotaWait = 60.0
-
-    /// Sets the clock to the next moment at which something changes by itself.
-    func setTimer() {
-        var dates = [scheduler.nextDeadline, expiries.min?.date]
-        if !unrecorded.isEmpty { dates.append(.now + Self.diskWait) }
-        // What has passed and was not done waits for something else than time.
-        for session in sessions.values where mayLaunch(session) {
-            if let date = session.record.relaunch.notBefore, date > .now { dates.append(date) }
-        }
-        timer.set(dates.compactMap(\.self).min())
+    /// Ends a change of a task, and lets the next one begin.
+    func endChange(of id: Int64) {
+        guard changes[id]?.isEmpty ?? true else { return changes[id]?.removeFirst().resume() ?? () }
+        changes[id] = nil
     }
-
-    /// Has a handler started.
-    func send(_ launch: Launch) { command.yield(.launch(launch)) }
 }
 
 extension Broker {
@@ -264,42 +252,37 @@ extension Broker {
 
     /// Tells the clients of a session, and watchers, of something that is not kept.
     func distribute(_ event: SessionEvent, _ session: Int64) {
-        guard let record = sessions[session]?.record else { return }
+        guard let record = state.sessions[session]?.record else { return }
         feed.send(event, of: record)
     }
 
-    /// Tells of a task.
-    func tell(_ kind: SessionEvent.Kind, _ task: Int64, _ fill: (inout SessionEvent) -> Void) {
-        guard let session = scheduler.items[task]?.session, feed.hasListeners(of: session)
+    /// Tells why a task waits, if it does.
+    func tellHolds(of id: Int64) {
+        guard let session = state.scheduler.items[id]?.session, feed.hasListeners(of: session)
         else { return }
-        var event = SessionEvent(kind, time: .now)
-        event.task = task
-        fill(&event)
-        distribute(event, session)
+        let event = state.change(of: id, at: .now)
+        if event.state == .waiting { distribute(event, session) }
     }
 
     /// Tells of everything that waits, because the reasons have changed.
-    private func tellHolds() {
-        let now = Date.now
+    private func tellAll() {
         // Clients of long lists ask when they want to know.
-        for id in scheduler.items.keys.sorted().prefix(1000) {
-            let holds = holds(of: id, at: now)
-            tell(.changed, id) { event in
-                event.state = holds.isEmpty ? .running : .waiting
-                event.holds = holds
-            }
+        for id in state.scheduler.items.keys.sorted().prefix(1000) {
+            guard let session = state.scheduler.items[id]?.session,
+                feed.hasListeners(of: session)
+            else { continue }
+            distribute(state.change(of: id, at: .now), session)
         }
     }
 
     /// What the daemon says of itself.
     func status(_ caller: Caller, _ version: String) -> ServiceStatus {
-        let seen = sessions.values.filter { caller.sees($0.record) }
-        return ServiceStatus(
+        ServiceStatus(
             version: version,
             process: Int(ProcessInfo.processInfo.processIdentifier),
             user: caller.user,
-            unfinishedTasks: seen.reduce(0) { $0 + $1.unfinished },
-            conditions: scheduler.conditions.texts,
+            unfinishedTasks: state.sessions(caller).reduce(0) { $0 + $1.unfinished },
+            conditions: state.scheduler.conditions.texts,
             staged: store.location(of: 0, user: caller.user).removingLastComponent().string
         )
     }

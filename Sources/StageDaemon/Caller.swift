@@ -15,6 +15,8 @@ struct Caller: Sendable {
     var wantsAll = false
 
     var user: UInt32 { identity.user }
+    /// All groups of the process.
+    var groups: Set<UInt32> { Set(identity.groups + [identity.group]) }
 
     /// Whether the caller may see and change a session.
     func mayUse(_ session: SessionRecord) -> Bool {

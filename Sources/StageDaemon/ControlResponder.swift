@@ -161,7 +161,7 @@ struct ControlResponder: Sendable {
         case (.put, nil):
             let wanted = try await body(SessionConfiguration.self, of: request, client)
             return .encoding(try await broker.makeSession(id, wanted, caller))
-        case (.get, nil): return .encoding(try await broker.session(id, caller).status(for: caller))
+        case (.get, nil): return .encoding(try await broker.status(of: id, caller))
         case (.delete, nil):
             try await broker.removeSession(id, caller)
             return .nothing

@@ -228,7 +228,7 @@ extension Daemon {
             }
         guard !Task.isCancelled else {
             // What was stopped because the daemon ends goes on with the next one.
-            _ = await broker.hasEnded(id)
+            _ = await broker.endAttempt(of: id)
             return
         }
         await broker.ended(task, live, result)

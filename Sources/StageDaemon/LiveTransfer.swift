@@ -207,6 +207,26 @@ final class LiveTransfer: Sendable {
 }
 
 extension LiveTransfer.State {
+    /// What there is to say of the attempt, which ends at a date.
+    func report(ended: Date) -> AttemptReport {
+        var report = AttemptReport()
+        report.received = received
+        report.sent = sent
+        report.total = total
+        report.attempts = attempts
+        report.problem = problem
+        report.isUnreachable = isUnreachable
+        report.started = started
+        report.redirects = response?.redirects ?? 0
+        report.response = head
+        report.challenge = response.map { TransferResponse($0) }
+        report.challengeBody = AttemptReport.body(body)
+        report.hasTransientStatus =
+            response.map { ResponseSummary.transientStatuses.contains($0.status) } ?? false
+        report.metrics = attempt(ended: ended)
+        return report
+    }
+
     /// The metrics of the attempt that was answered, if one was.
     func attempt(ended: Date) -> AttemptMetrics? {
         guard let response else { return nil }
@@ -251,5 +271,25 @@ extension TransferResponse {
             status: summary.status,
             headers: summary.fields.map { [$0.name, $0.value] }
         )
+    }
+}
+
+extension TransferResponse {
+    /// The most bytes of header fields that are kept for a task that waits, and told with progress.
+    private static let mostKept = 4 << 10
+
+    /// The head of an answer for lists and progress, which others than the session's owner may see: without cookies,
+    /// and without fields where they are many.
+    init(bounding summary: ResponseSummary) {
+        self = TransferResponse(summary).withoutCookies
+        let bytes = headers.joined().reduce(0) { $0 + $1.utf8.count }
+        if bytes > Self.mostKept { headers = [] }
+    }
+
+    /// The head without the fields that set cookies.
+    var withoutCookies: TransferResponse {
+        var head = self
+        head.headers.removeAll { $0.first?.lowercased() == "set-cookie" }
+        return head
     }
 }

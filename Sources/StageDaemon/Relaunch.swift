@@ -80,6 +80,11 @@ struct Relaunch: Equatable, Codable, Sendable {
         if wasAcknowledged { failures = 0 } else { failures += 1 }
     }
 
+    /// Ends a launch whose handler was not started.
+    mutating func withdraw(_ token: String) {
+        if lease == token { lease = nil }
+    }
+
     /// Whether only a client, another start of the machine or another program ends the failures.
     func isExhausted(_ policy: Policy) -> Bool { failures >= policy.maximumFailures }
 

@@ -335,7 +335,8 @@ extension Scheduler {
     /// The transfer that was started first, and when it has had its time.
     private func longest(of running: some Sequence<Int64>) -> (id: Int64, end: Date)? {
         let first = running.min { left, right in
-            (items[left]?.started ?? .now, left) < (items[right]?.started ?? .now, right)
+            (items[left]?.started ?? .distantPast, left)
+                < (items[right]?.started ?? .distantPast, right)
         }
         guard let first, let start = items[first]?.started else { return nil }
         return (first, start + limits.slice)

@@ -47,9 +47,9 @@ enum TransferVerdict: Equatable, Sendable {
             .untrusted(_, .expired, _) where clockIsWrong:
             self = .again(Hold(.clock, until: now + Self.clockWait, problem: "\(error)"))
         case .storage(let error) where error.errno == HeldBytes.quotaExceeded:
-            self = .again(Hold(.quota, until: now + Broker.quotaWait))
+            self = .again(Hold(.quota, until: now + TransferState.quotaWait))
         case .storage(let error) where error.errno == .noSpace:
-            self = .again(Hold(.disk, until: now + Broker.diskWait))
+            self = .again(Hold(.disk, until: now + TransferState.diskWait))
         case .storage(let error) where Self.passing.contains(error.errno):
             self = .again(Hold(.backoff, until: now + Self.shortageWait, problem: "\(error)"))
         default: self = .fail(TransferFailure(error))

@@ -169,3 +169,47 @@ struct FullDiskStartTests {
         }
     }
 }
+
+/// Changes of one task that come at once.
+@Suite(.directory, .daemon)
+struct ConcurrentChangeTests {
+    @Test func noneOfThemIsUndoneByAnother() async throws {
+        let daemon = try DaemonProcess.required()
+        try daemon.configure(#"{"settlingTime": 0}"#)
+        try await daemon.start()
+        try await daemon.makeSession()
+        var tasks: [Int64] = []
+        for token in 1...30 {
+            tasks.append(
+                try await daemon.download("http://127.0.0.1:1/", token: "\(token)") {
+                    $0.earliestBegin = .now + 3600
+                }
+            )
+        }
+        for task in tasks {
+            try await withThrowingTaskGroup { group in
+                for index in 0..<4 {
+                    group.addTask {
+                        var change = TransferChange()
+                        switch index {
+                        case 0: change.state = .suspended
+                        case 1: change.state = .paused
+                        case 2: change.description = "described"
+                        default: change.priority = 0.9
+                        }
+                        try await daemon.client.change(task, change)
+                    }
+                }
+                try await group.waitForAll()
+            }
+        }
+        try await daemon.kill()
+        try await daemon.start()
+        for task in try await daemon.client.tasks(in: "s") {
+            #expect(task.request.description == "described")
+            #expect(task.request.priority == 0.9)
+            let reasons: [HoldReason] = [.pausedByClient, .pausedByUser, .earliestBegin]
+            #expect(task.holds.map(\.reason) == reasons)
+        }
+    }
+}

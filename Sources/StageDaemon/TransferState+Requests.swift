@@ -1,0 +1,320 @@
+import FoundationEssentials
+import StageControl
+import StageModel
+
+/// The creation of tasks.
+extension TransferState {
+    /// Checks that a user may have more tasks in a session; `limit` is the most bytes of files that the user may have.
+    func checkQuota(
+        of tasks: [TransferRequest],
+        in id: Int64,
+        byteLimit: ByteCount?
+    ) throws(ControlRefusal) {
+        guard let session = sessions[id], !session.isEnding else {
+            throw ControlRefusal.sessionEnds
+        }
+        let own = sessions.values.filter { $0.record.user == session.record.user }
+        let count = own.reduce(0) { sum, session in
+            sum + session.unfinished + session.reserved
+                + Int(session.record.last - session.record.acknowledged)
+        }
+        guard count + tasks.count <= configuration.tasksPerUser else {
+            throw ControlRefusal(
+                .quota,
+                "one user may have \(configuration.tasksPerUser) tasks: \(count) are under way"
+            )
+        }
+        let unfinished = session.unfinished + session.reserved
+        if session.record.configuration.isTransient,
+            unfinished + tasks.count > RequestLimits.stagings
+        {
+            throw ControlRefusal(
+                .quota,
+                "a transient session may have \(RequestLimits.stagings) tasks"
+            )
+        }
+        // One that is too large by itself never has its turn; the others wait for theirs.
+        guard let limit = byteLimit,
+            tasks.contains(where: { $0.size.map { $0 > limit } ?? false })
+        else { return }
+        throw ControlRefusal(.quota, "one user may have \(limit) in the daemon")
+    }
+
+    /// The tasks that a client asks for.
+    ///
+    /// - Parameters:
+    ///   - message: The request.
+    ///   - session: The session.
+    ///   - fractions: Numbers from 0 to 1, by which tasks that have time are spread.
+    ///   - now: The time.
+    /// - Returns: The tasks, and the reason for which they wait if that is a launch of the session's handler.
+    /// - Throws: ``ControlRefusal`` if a request is not valid.
+    func newTasks(
+        _ message: NewTasks,
+        in session: SessionRecord,
+        fractions: [Double],
+        at now: Date
+    ) throws(ControlRefusal) -> (tasks: [NewTask], reason: HoldReason?) {
+        // Tasks that a launched handler makes wait for as long as the next launch does.
+        var (penalty, reason): (Date?, HoldReason?) = (nil, nil)
+        if let token = message.launch, token == session.relaunch.lease {
+            penalty = session.relaunch.earliestBegin(at: now)
+        }
+        var tasks: [NewTask] = []
+        for (request, fraction) in zip(message.tasks, fractions) {
+            let request = withConfiguredConditions(request)
+            var task = try NewTask(request, session.configuration, at: now)
+            if let penalty, penalty > task.earliest ?? .distantPast {
+                task.earliest = penalty
+                reason = .penalty
+            }
+            if session.configuration.isDiscretionary {
+                let slot = now + fraction * max(configuration.discretionaryWindow, 0)
+                task.earliest = max(task.earliest ?? slot, slot)
+            }
+            tasks.append(task)
+        }
+        return (tasks, reason)
+    }
+
+    /// Reserves the places of tasks that are to be written to the journal: requests that come at once do not have
+    /// more together than one may have.
+    mutating func reserve(
+        _ tasks: [TransferRequest],
+        in session: Int64
+    ) throws(ControlRefusal) {
+        try checkQuota(of: tasks, in: session, byteLimit: nil)
+        sessions[session]?.reserved += tasks.count
+    }
+
+    /// Ends the reservation of tasks that were not made.
+    mutating func endReservation(of count: Int, in session: Int64) {
+        sessions[session]?.reserved -= count
+    }
+
+    /// Takes over tasks that the journal has now, in the place of their reservation.
+    ///
+    /// - Parameters:
+    ///   - tasks: The tasks that were asked for, with those that were there already.
+    ///   - session: The session.
+    ///   - reason: The reason for which tasks wait that the launched handler of a session made.
+    ///   - now: The time.
+    mutating func created(
+        _ tasks: [(record: TaskRecord, isNew: Bool, request: TransferRequest)],
+        in session: Int64,
+        _ reason: HoldReason?,
+        at now: Date
+    ) {
+        endReservation(of: tasks.count, in: session)
+        guard sessions[session] != nil else { return }
+        for task in tasks where task.isNew {
+            sessions[session]?.unfinished += 1
+            admit(task.record, task.request, reason: reason, at: now)
+            // A client that asks for the content now does not wait because an earlier attempt failed.
+            endWait(of: task.record.id, for: Self.clientReasons, at: now)
+        }
+    }
+}
+
+/// Requests that concern one task.
+extension TransferState {
+    /// The step that a change of a task begins with.
+    enum ChangeStep {
+        /// The task has ended; there is nothing to cancel.
+        case none
+        /// Cancel the task, which is out of the scheduler.
+        case cancel
+        /// End the attempt of a staging by its client.
+        case endStaging(StagingEnd)
+        /// Write the changed task to the journal.
+        case write(FullTask)
+    }
+
+    /// Decides how a task is changed.
+    ///
+    /// - Throws: ``ControlRefusal`` if the change is not for a task that is where this one is.
+    mutating func begin(
+        _ change: TransferChange,
+        of task: FullTask,
+        at now: Date
+    ) throws(ControlRefusal) -> ChangeStep {
+        var task = task
+        let id = task.record.id
+        guard let item = scheduler.items[id], task.record.state == .active else {
+            if change.state == .cancelled { return .none }
+            throw ControlRefusal(.conflict, "task \(id) has ended")
+        }
+        if let end = change.stagingEnd {
+            var rest = change
+            rest.stagingEnd = nil
+            guard rest == TransferChange() else {
+                throw ControlRefusal(.invalid, "'stagingEnd' changes nothing else")
+            }
+            try RequestLimits.check(end)
+            guard task.request.kind == .staging, isOfClient(id) else {
+                throw ControlRefusal(
+                    .conflict,
+                    "task \(id) is no staging that its client carries out"
+                )
+            }
+            return .endStaging(end)
+        }
+        if change.state == .cancelled {
+            _ = takeOut(id)
+            return .cancel
+        }
+        let waits = item.blocks.contains(.authentication)
+        guard waits || change.rejectsChallenge != true && change.authorization == nil else {
+            throw ControlRefusal(.conflict, "task \(id) waits for no answer to a challenge")
+        }
+        task.record.blocks = storedBlocks(of: id)
+        try task.apply(change, at: now)
+        // Of one that is lost there is nothing to check: it fails when it runs.
+        if !task.isLost, let session = sessions[task.record.session] {
+            try RequestLimits.check(task.request, in: session.record.configuration)
+        }
+        return .write(task)
+    }
+
+    /// Takes over a change of a task that is in the journal now.
+    ///
+    /// - Returns: Whether the task is to end since the client has rejected its challenge; it is out of the scheduler
+    ///   then.
+    mutating func changed(_ task: FullTask, by change: TransferChange, at now: Date) -> Bool {
+        let (id, record) = (task.record.id, task.record)
+        guard scheduler.items[id] != nil else { return false }
+        scheduler.change(id, at: now) { item in
+            // Only what was changed: other things have happened while it was written down.
+            item.blocks.apply(change, in: task.request)
+            item.priority = record.priority
+            item.needs = record.needs
+            if change.promotes == true {
+                item.notBefore = nil
+            } else if change.earliestBegin != nil {
+                item.notBefore = record.earliest.map { Hold(.earliestBegin, until: $0) }
+            }
+        }
+        let mayRun = scheduler.items[id]?.blocks.contains(.authentication) != true
+        if mayRun || change.rejectsChallenge == true {
+            sessions[record.session]?.challenged.remove(id)
+        }
+        endWait(of: id, by: change, at: now)
+        if let user = sessions[record.session]?.record.user {
+            handOver(task.request, of: user, at: now)
+        }
+        guard change.rejectsChallenge == true, task.request.ignoresChallenges != true else {
+            return false
+        }
+        return takeOut(id)
+    }
+
+    /// A task as clients see it; `attempt` describes the one that runs.
+    func describe(_ task: FullTask, _ attempt: AttemptReport?, at now: Date) -> TransferTask {
+        let record = task.record
+        let session = sessions[record.session]?.record
+        var answer = TransferTask(
+            id: record.id,
+            session: session?.identifier ?? "",
+            user: session?.user ?? 0,
+            request: task.request,
+            state: .running,
+            created: record.created
+        )
+        // Header fields are confidential between client and server.
+        answer.request.headers = task.request.headers?.mapValues { _ in "(not shown)" }
+        answer.request.url = TransferAddress.withoutUser(task.request.url)
+        answer.request.mirrors = task.request.mirrors?.map(TransferAddress.withoutUser)
+        let history = histories[record.id]
+        // An attempt that has only begun has told of nothing yet.
+        answer.bytesReceived = max(attempt?.received ?? .zero, history?.received ?? .zero)
+        answer.bytesSent = attempt?.sent ?? history?.sent ?? .zero
+        answer.bytesExpected = task.request.size ?? attempt?.total ?? history?.total
+        answer.response = attempt?.response ?? history?.response
+        answer.attempts = (history?.attempts ?? 0) + (attempt?.attempts ?? 0)
+        answer.lastProblem = attempt?.problem ?? history?.problem
+        if let outcome = task.outcome, record.state == .ended {
+            answer.describe(outcome)
+        } else if let item = scheduler.items[record.id] {
+            answer.holds = holds(of: record.id, at: now)
+            answer.state =
+                item.blocks.contains(.client)
+                ? .suspended : answer.holds.isEmpty ? .running : .waiting
+        }
+        return answer
+    }
+}
+
+extension TransferTask {
+    /// Takes over how the task has ended.
+    fileprivate mutating func describe(_ outcome: SessionEvent) {
+        state = State(outcome.kind)
+        bytesReceived = outcome.bytesReceived ?? bytesReceived
+        bytesSent = outcome.bytesSent ?? bytesSent
+        bytesExpected = outcome.bytesExpected ?? bytesExpected
+        response = outcome.response?.withoutCookies ?? response
+        lastProblem = outcome.failure?.reason ?? lastProblem
+    }
+}
+
+extension TransferTask.State {
+    /// The state that an event tells of.
+    init(_ kind: SessionEvent.Kind) {
+        self =
+            switch kind {
+            case .completed: .completed
+            case .cancelled: .cancelled
+            default: .failed
+            }
+    }
+}
+
+extension Scheduler.Blocks {
+    /// Applies a change of a task, whose request has it already.
+    fileprivate mutating func apply(_ change: TransferChange, in request: TransferRequest) {
+        switch change.state {
+        case .running: remove(.client)
+        case .suspended: insert(.client)
+        case .paused: insert(.user)
+        case .unpaused: remove(.user)
+        case .cancelled, nil: break
+        }
+        // A download whose challenge is rejected asks the server once more, and its answer is the content.
+        let repeats = change.rejectsChallenge == true && request.takesRejectedChallenge
+        if change.authorization != nil || repeats { remove(.authentication) }
+    }
+}
+
+extension FullTask {
+    /// Changes what a client may change.
+    fileprivate mutating func apply(
+        _ change: TransferChange,
+        at now: Date
+    ) throws(ControlRefusal) {
+        if let priority = change.priority {
+            request.priority = priority
+            record.priority = try NewTask.priority(priority)
+        }
+        if let earliest = change.earliestBegin {
+            request.earliestBegin = earliest
+            record.earliest = earliest
+        }
+        if change.promotes == true {
+            record.needs = []
+            record.earliest = nil
+            record.priority = NewTask.highestPriority
+        }
+        request.description = change.description ?? request.description
+        request.expectedToReceive = change.expectedToReceive ?? request.expectedToReceive
+        request.expectedToSend = change.expectedToSend ?? request.expectedToSend
+        if let authorization = change.authorization {
+            try RequestLimits.check(header: "Authorization", authorization)
+            var headers = request.headers ?? [:]
+            headers = headers.filter { $0.key.lowercased() != "authorization" }
+            headers["Authorization"] = authorization
+            request.headers = headers
+        } else if change.rejectsChallenge == true, request.takesRejectedChallenge {
+            request.ignoresChallenges = true
+        }
+        record.blocks.apply(change, in: request)
+    }
+}

@@ -1,0 +1,206 @@
+import FoundationEssentials
+import StageControl
+
+/// Sessions, and the clients that are attached to them.
+extension TransferState {
+    /// A session that is being written to the journal.
+    struct SessionReservation: Equatable {
+        var user: UInt32
+        var identifier: String
+        var isTransient: Bool
+    }
+
+    /// A session that the caller may use: their own, or that of the user whom they name.
+    ///
+    /// A name alone never means a session of another user, who could answer for it and get the caller's
+    /// files and header fields.
+    func session(_ identifier: String, _ caller: Caller) throws(ControlRefusal) -> Session {
+        let owner = caller.owner ?? caller.user
+        let found = sessions.values.first {
+            $0.record.identifier == identifier && $0.record.user == owner
+        }
+        guard let found, caller.mayUse(found.record) else {
+            throw ControlRefusal(
+                .notFound,
+                "user \(owner) has no session '\(identifier.prefix(256))' that you may use"
+            )
+        }
+        return found
+    }
+
+    /// The sessions that the caller sees, in the order in which they were made.
+    func sessions(_ caller: Caller) -> [Session] {
+        sessions.values.filter { caller.sees($0.record) }.sorted { $0.record.id < $1.record.id }
+    }
+
+    /// Reserves the place of a session that is to be written to the journal, or to get another configuration.
+    ///
+    /// - Throws: ``ControlRefusal`` if there is no place, or the session does not take the configuration.
+    mutating func reserveSession(
+        _ identifier: String,
+        _ wanted: SessionConfiguration,
+        of user: UInt32
+    ) throws(ControlRefusal) -> SessionReservation {
+        let own = sessions.values.filter { $0.record.user == user }
+        let known = own.first { $0.record.identifier == identifier }
+        let reserved = reservations.filter { $0.user == user }
+        let same = reserved.first { $0.identifier == identifier }
+        let isTransient = known?.record.configuration.isTransient ?? same?.isTransient
+        guard isTransient ?? wanted.isTransient == wanted.isTransient else {
+            throw ControlRefusal(.invalid, "'isTransient' of a session does not change")
+        }
+        if let known, known.isEnding { throw ControlRefusal.sessionEnds }
+        if isTransient == nil {
+            guard own.count + reserved.count < RequestLimits.sessionsPerUser else {
+                throw ControlRefusal(
+                    .quota,
+                    "one user may have \(RequestLimits.sessionsPerUser) sessions: remove some"
+                )
+            }
+            guard sessions.count + reservations.count < RequestLimits.sessions else {
+                throw ControlRefusal(.unavailable, "all users together have too many sessions")
+            }
+        }
+        let reservation = SessionReservation(
+            user: user,
+            identifier: identifier,
+            isTransient: wanted.isTransient
+        )
+        if known == nil { reservations.append(reservation) }
+        return reservation
+    }
+
+    /// Ends a reservation, with the session if that is in the journal.
+    mutating func endReservation(_ reservation: SessionReservation, _ record: SessionRecord?) {
+        if let index = reservations.firstIndex(of: reservation) { reservations.remove(at: index) }
+        guard let record else { return }
+        if sessions[record.id] == nil {
+            sessions[record.id] = Session(record: record)
+        } else {
+            // The state of launches may not be in the journal yet.
+            sessions[record.id]?.record.configuration = record.configuration
+            sessions[record.id]?.record.rights = record.rights
+            sessions[record.id]?.record.group = record.group
+        }
+    }
+
+    /// Begins the removal of a session.
+    ///
+    /// - Returns: Its tasks that have not ended: each is to be forgotten, and its attempt waited for.
+    mutating func beginRemoval(of id: Int64) -> [Int64] {
+        sessions[id]?.isEnding = true
+        return scheduler.items.filter { $0.value.session == id }.map(\.key)
+            + ending.filter { $0.value == id }.map(\.key)
+    }
+
+    /// Goes on with a session that could not be removed.
+    mutating func abandonRemoval(of id: Int64) { sessions[id]?.isEnding = false }
+
+    /// Forgets a session that is not in the journal any more.
+    ///
+    /// - Returns: The attempts that end, of tasks that were made meanwhile.
+    mutating func removed(_ id: Int64, at now: Date) -> [Effect] {
+        var effects: [Effect] = []
+        for (task, item) in scheduler.items where item.session == id {
+            if attempts.contains(task) { effects.append(.stop(task)) }
+            forget(task, at: now)
+        }
+        for (task, session) in ending where session == id { forget(task, at: now) }
+        sessions[id] = nil
+        return effects
+    }
+
+    /// Attaches a client to a session; `launch` is the token of the launch that started it.
+    ///
+    /// - Returns: The session, and whether its launches are to be written down.
+    mutating func attach(
+        _ identifier: String,
+        launch: String?,
+        _ caller: Caller,
+        at now: Date
+    ) throws(ControlRefusal) -> (session: Session, hasLaunchChange: Bool) {
+        let session = try self.session(identifier, caller)
+        let id = session.record.id
+        guard !session.isEnding else { throw ControlRefusal.sessionEnds }
+        guard !session.isAttached else {
+            throw ControlRefusal(.conflict, "another process takes the events of this session in")
+        }
+        sessions[id]?.isAttached = true
+        if session.record.configuration.isTransient {
+            for (task, item) in scheduler.items where item.session == id { assign(task, at: now) }
+        }
+        guard launch == nil else { return (session, false) }
+        endWaits(of: id, at: now)
+        let relaunch = session.record.relaunch
+        guard relaunch.penalty > 0 || relaunch.failures > 0 else { return (session, false) }
+        sessions[id]?.record.relaunch.attachedByItself()
+        return (session, true)
+    }
+
+    /// Detaches the client of a session.
+    mutating func detach(_ id: Int64, at now: Date) -> [Effect] {
+        sessions[id]?.isAttached = false
+        return handToWorkers(id, at: now)
+    }
+
+    /// Checks what a client acknowledges; the handler of a launch has then done what it was started for.
+    ///
+    /// - Returns: The session, and whether its launches are to be written down, too.
+    mutating func acknowledge(
+        _ message: Acknowledgement,
+        of identifier: String,
+        _ caller: Caller
+    ) throws(ControlRefusal) -> (session: SessionRecord, hasLaunchChange: Bool) {
+        let session = try self.session(identifier, caller).record
+        guard message.sequence <= session.last else {
+            throw ControlRefusal(
+                .invalid,
+                "the session has \(session.last) events, not \(message.sequence)"
+            )
+        }
+        guard let token = message.launch, token == session.relaunch.lease else {
+            return (session, false)
+        }
+        sessions[session.id]?.record.relaunch.acknowledged(token)
+        return (session, true)
+    }
+}
+
+extension TransferState.Session {
+    /// Notes a durable event.
+    mutating func saw(_ event: SessionEvent) {
+        record.last = max(record.last, event.sequence ?? 0)
+    }
+
+    /// Notes an acknowledgement that is on disk.
+    mutating func acknowledged(_ sequence: Int64) {
+        record.acknowledged = max(record.acknowledged, sequence)
+    }
+
+    /// The session as a client sees it: secrets are its user's alone.
+    func status(for caller: Caller) -> SessionStatus {
+        var configuration = record.configuration
+        if caller.user != record.user {
+            configuration.headers = configuration.headers.mapValues { _ in "(not shown)" }
+            configuration.handler?.environment?.removeAll()
+        }
+        var status = SessionStatus(
+            identifier: record.identifier,
+            user: record.user,
+            configuration: configuration
+        )
+        status.number = record.id
+        status.unfinishedTasks = unfinished
+        status.lastEvent = record.last
+        status.acknowledgedEvent = record.acknowledged
+        status.isAttached = isAttached
+        status.launchPenalty = record.relaunch.penalty
+        status.failedLaunches = record.relaunch.failures
+        return status
+    }
+}
+
+extension ControlRefusal {
+    /// The refusal of a request to a session that is being removed.
+    static let sessionEnds = ControlRefusal(.conflict, "the session is being removed")
+}

@@ -1,0 +1,263 @@
+import FoundationEssentials
+import StageControl
+import StageModel
+import StageSystem
+import StageTesting
+import Testing
+
+@testable import StageDaemon
+
+struct TransferStateTests {
+    private let now = Date(timeIntervalSince1970: 1_800_000_000)
+    private let owner = Caller(identity: .init(user: 1, group: 1, groups: [1]), process: 1)
+
+    /// A state with one session, of the number 1.
+    private func state(
+        _ change: (inout SessionConfiguration) -> Void = { _ in }
+    ) -> TransferState {
+        var state = TransferState(configuration: DaemonConfiguration(), at: now)
+        state.sessions[1] = TransferState.Session(record: SessionRecord(1, change))
+        return state
+    }
+
+    /// Hands tasks over as the journal has made them.
+    private func create(_ tasks: [FullTask], in state: inout TransferState) throws {
+        try state.reserve(tasks.map(\.request), in: 1)
+        state.created(tasks.map { ($0.record, true, $0.request) }, in: 1, nil, at: now)
+    }
+
+    /// Has the attempt of a task complete.
+    private func receive(_ task: FullTask, in state: inout TransferState) {
+        #expect(state.endAttempt(of: task.record.id) == true)
+        #expect(state.succeed(task, at: now) == true)
+    }
+
+    @Test(arguments: 1...100 as ClosedRange<UInt64>)
+    func whateverHappensInWhateverOrderEachTaskEndsOnce(seed: UInt64) {
+        var world = TransferStateWorld(seed: seed)
+        for _ in 0..<300 where world.faults.isEmpty { world.step() }
+        world.finish()
+        #expect(world.faults == [])
+    }
+
+    // MARK: Content that is the same
+
+    @Test func aTaskForContentThatIsBeingPlacedLeadsAlone() throws {
+        var state = state()
+        let tasks = (1...4).map { FullTask($0, digest: "x") }
+        try create([tasks[0]], in: &state)
+        #expect(state.turn(at: now).count == 1)
+        receive(tasks[0], in: &state)
+        // While the first gets its place, others come; its end does not change who leads these.
+        try create(Array(tasks[1...2]), in: &state)
+        state.ended([1], [], at: now)
+        #expect(state.sharing.leader(of: 2) == 2)
+        #expect(state.sharing.leader(of: 3) == 2)
+        try create([tasks[3]], in: &state)
+        #expect(state.turn(at: now) == [.start(2, session: 1, takesAnyAnswer: false)])
+        #expect(state.sharing.followers(of: 2) == [3, 4])
+    }
+
+    @Test func contentThatCouldNotBePlacedIsFetchedByOneTaskAgain() throws {
+        var state = state()
+        let tasks = (1...2).map { FullTask($0, digest: "x") }
+        try create(tasks, in: &state)
+        _ = state.turn(at: now)
+        receive(tasks[0], in: &state)
+        #expect(state.followersToServe(by: 1, at: now) == [2])
+        #expect(state.serve(2) == true)
+        for task in tasks { state.admit(task.record, task.request, at: now) }
+        #expect(
+            state.turn(at: now) == [.start(1, session: 1, takesAnyAnswer: false)]
+        )
+    }
+
+    @Test func whichTaskFetchesContentIsNotWrittenDown() throws {
+        var state = state()
+        let tasks = (1...2).map { FullTask($0, digest: "x") }
+        try create(tasks, in: &state)
+        #expect(state.scheduler.items[2]?.blocks == .leader)
+        #expect(state.storedBlocks(of: 2) == [])
+        // One of an earlier daemon did.
+        var record = FullTask(3).record
+        record.blocks = [.leader, .client]
+        state.admit(record, at: now)
+        #expect(state.scheduler.items[3]?.blocks == .client)
+    }
+
+    // MARK: Requests that come at once
+
+    @Test func requestsThatComeAtOnceGetNoMoreTasksThanOneMayHave() throws {
+        var state = state { $0.isTransient = true }
+        let requests = (1...5).map { FullTask($0).request }
+        try state.reserve(requests, in: 1)
+        #expect(throws: ControlRefusal.self) { try state.reserve(requests, in: 1) }
+        // The session stays for them when its client detaches.
+        #expect(!state.isOver(1))
+        state.endReservation(of: 5, in: 1)
+        #expect(state.isOver(1))
+        try state.reserve(requests, in: 1)
+    }
+
+    @Test func requestsThatComeAtOnceGetNoMoreSessionsThanOneMayHave() throws {
+        var state = TransferState(configuration: DaemonConfiguration(), at: now)
+        var last: TransferState.SessionReservation?
+        for number in 0..<RequestLimits.sessionsPerUser {
+            last = try state.reserveSession("\(number)", SessionConfiguration(), of: 1)
+        }
+        #expect(throws: ControlRefusal.self) {
+            try state.reserveSession("more", SessionConfiguration(), of: 1)
+        }
+        state.endReservation(try #require(last), nil)
+        _ = try state.reserveSession("more", SessionConfiguration(), of: 1)
+        var transient = SessionConfiguration()
+        transient.isTransient = true
+        #expect(throws: ControlRefusal(.invalid, "'isTransient' of a session does not change")) {
+            try state.reserveSession("0", transient, of: 1)
+        }
+    }
+
+    // MARK: Launches
+
+    /// A state whose session has something to tell, and the launch that is to be written down.
+    private func launching() throws -> (TransferState, LaunchOrder) {
+        var state = state { $0.handler = LaunchHandler(command: ["/bin/true"]) }
+        state.sessions[1]?.record.last = 1
+        let order = state.decideLaunch(of: 1, token: "t", boot: "b", at: now)
+        return (state, try #require(order))
+    }
+
+    @Test func aLaunchThatIsOnDiskStarts() throws {
+        var (state, order) = try launching()
+        #expect(order.decided.penalty == 60)
+        #expect(state.launchRecorded(order, isOnDisk: true) == .start)
+        #expect(state.decideLaunch(of: 1, token: "u", boot: "b", at: now) == nil)
+        #expect(state.launchEnded("t", of: 1) == false)
+    }
+
+    @Test func noHandlerStartsForAClientThatHasComeMeanwhile() throws {
+        var (state, order) = try launching()
+        _ = try state.attach("s", launch: nil, owner, at: now)
+        #expect(state.launchRecorded(order, isOnDisk: true) == .withdraw)
+        #expect(state.sessions[1]?.record.relaunch.lease == nil)
+        #expect(state.sessions[1]?.record.relaunch.penalty == 0)
+        #expect(state.sessions[1]?.record.relaunch.failures == 0)
+        _ = state.detach(1, at: now)
+        #expect(state.decideLaunch(of: 1, token: "u", boot: "b", at: now) != nil)
+    }
+
+    @Test func noHandlerStartsForASessionThatIsRemovedMeanwhile() throws {
+        var (state, order) = try launching()
+        _ = state.beginRemoval(of: 1)
+        _ = state.removed(1, at: now)
+        #expect(state.launchRecorded(order, isOnDisk: true) == .none)
+    }
+
+    @Test func aLaunchThatCouldNotBeWrittenDownWasNone() throws {
+        var (state, order) = try launching()
+        #expect(state.launchRecorded(order, isOnDisk: false) == .none)
+        #expect(state.sessions[1]?.record.relaunch == Relaunch())
+        // A client that came meanwhile has ended the delay, and that stays so.
+        (state, order) = try launching()
+        _ = try state.attach("s", launch: nil, owner, at: now)
+        #expect(state.launchRecorded(order, isOnDisk: false) == .none)
+        #expect(state.sessions[1]?.record.relaunch.penalty == 0)
+        #expect(state.sessions[1]?.record.relaunch.lease == nil)
+    }
+
+    @Test func aChallengedTaskThatIsCancelledStartsNoHandler() throws {
+        var state = state { $0.handler = LaunchHandler(command: ["/bin/true"]) }
+        let tasks = [FullTask(1), FullTask(2)]
+        try create(tasks, in: &state)
+        _ = state.turn(at: now)
+        #expect(state.endAttempt(of: 1) == true)
+        let judgement = state.judge(.challenge, of: tasks[0], AttemptReport(), at: now)
+        #expect(judgement == .record(SessionEvent(.challenged, time: now)))
+        state.sessions[1]?.record.last = 1
+        #expect(state.launchable == [])
+        state.challengeRecorded(of: 1)
+        #expect(state.launchable == [1])
+        #expect(state.takeOut(1) == true)
+        state.ended([1], [(1, SessionEvent(.cancelled, time: now))], at: now)
+        #expect(state.launchable == [])
+    }
+
+    // MARK: Waits
+
+    @Test func bytesThatGoWhileATaskIsJudgedEndItsWait() throws {
+        var state = state()
+        let task = FullTask(1)
+        try create([task], in: &state)
+        _ = state.turn(at: now)
+        #expect(state.endAttempt(of: 1) == true)
+        let hold = Hold(.quota, until: now + TransferState.quotaWait)
+        #expect(state.judge(.again(hold), of: task, AttemptReport(), at: now) == .waitForQuota)
+        #expect(state.waitsForQuota(1))
+        state.endQuotaHolds(of: 1, at: now)
+        #expect(!state.waitsForQuota(1))
+        #expect(state.turn(at: now) == [.start(1, session: 1, takesAnyAnswer: false)])
+    }
+
+    @Test func aTaskThatCouldNotBeGivenUpIsGivenUpLater() throws {
+        var state = state()
+        try create([FullTask(1, deadline: now + 10)], in: &state)
+        #expect(state.expired(at: now + 9) == [])
+        #expect(state.expired(at: now + 10) == [1])
+        state.postponeExpiry(of: 1, at: now + 10)
+        #expect(state.expired(at: now + 10) == [])
+        #expect(state.expired(at: now + 10 + TransferState.diskWait) == [1])
+        #expect(state.takeOut(1) == true)
+        #expect(state.takeOut(1) == false)
+    }
+
+    @Test func aHaltedAttemptCountsNoMore() throws {
+        var state = state()
+        let task = FullTask(1)
+        try create([task], in: &state)
+        #expect(state.halt(1) == false)
+        _ = state.turn(at: now)
+        #expect(state.halt(1) == true)
+        guard case .none = state.begin(1, task, used: 0, at: now) else {
+            Issue.record("a halted attempt begins")
+            return
+        }
+        #expect(!state.attempts.contains(1))
+    }
+
+    @Test func fullSpaceIsLookedForAgainUntilThereIsMore() {
+        var state = state()
+        state.holdForSpace(free: .mebibytes(2), at: now)
+        #expect(!state.isSpaceDue(at: now + 14))
+        #expect(state.isSpaceDue(at: now + 15))
+        state.checkSpace(free: .mebibytes(2), at: now + 15)
+        #expect(state.nextDate(at: now) == now + 30)
+        state.checkSpace(free: .mebibytes(3), at: now + 30)
+        #expect(state.nextDate(at: now) == nil)
+    }
+}
+
+struct ContentSharingTests {
+    @Test func theFirstTaskLeadsAndTheNextFollowInOrder() {
+        var sharing = ContentSharing()
+        let waiting = (1...4).map { sharing.join($0, for: "x") }
+        #expect(waiting == [false, true, true, true])
+        #expect(sharing.followers(of: 1) == [2, 3, 4])
+        #expect(sharing.leave(2) == nil)
+        #expect(sharing.leave(1) == 3)
+        #expect(sharing.leader(of: 4) == 3)
+        sharing.handOver(from: 3, to: 4)
+        #expect(sharing.followers(of: 4) == [3])
+        #expect(sharing.leave(4) == 3)
+        #expect(sharing.leave(3) == nil)
+        #expect(sharing.leaders == [])
+        #expect(sharing.join(5, for: "x") == false)
+    }
+
+    @Test func aLeaderThatIsReplacedLeavesAlone() {
+        var sharing = ContentSharing()
+        for id in 1...2 as ClosedRange<Int64> { _ = sharing.join(id, for: "x") }
+        sharing.replaceLeader(for: "x", by: 3)
+        #expect(sharing.leave(1) == nil)
+        #expect(sharing.followers(of: 3) == [2])
+    }
+}
