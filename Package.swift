@@ -221,7 +221,8 @@ let package = Package(
         .executableTarget(
             name: "unpack-service",
             dependencies: [
-                "DecoderAttempts", "StageArchive", "StageModel", "StageSystem", logging, system,
+                "DecoderAttempts", "StageArchive", "StageEngine", "StageModel", "StageSystem",
+                "StagingService", logging, system,
             ],
             path: "Tests/UnpackServiceMain",
             swiftSettings: strict

@@ -1,22 +1,25 @@
-import StageModel
+package import StageModel
 import StageSystem
-import SystemPackage
+package import SystemPackage
 
 extension ExtensionHost {
     /// What the program may touch for a request.
     func sandbox(for request: ExtensionRequest, readable: [FilePath]) -> Sandbox {
-        let path = FilePath(program.path)
-        var executable = Self.systemPrograms + [path]
-        let folder = (path.resolved ?? path).removingLastComponent()
-        if Self.canBeOwn(folder) { executable.append(folder) }
-        return Sandbox(
+        Sandbox(
             readable: Self.systemFiles + [request.manifest] + readable,
-            executable: executable,
+            executable: Self.systemPrograms + Self.files(of: program),
             writable: [request.scratch, request.container],
             addressSpace: UInt64(clamping: limits.addressSpace.rawValue),
             fileSize: UInt64(clamping: limits.fileSize.rawValue),
             processorSeconds: UInt64(clamping: limits.processorSeconds)
         )
+    }
+
+    /// The program, and its folder where that can be its own.
+    package static func files(of program: Registration.Program) -> [FilePath] {
+        let path = FilePath(program.path)
+        let folder = (path.resolved ?? path).removingLastComponent()
+        return canBeOwn(folder) ? [path, folder] : [path]
     }
 
     /// Whether a folder can be a program's own, and no directory of the system that it was put into:
@@ -40,7 +43,7 @@ extension ExtensionHost {
     }
 
     /// Where the system's programs and libraries are.
-    private static let systemPrograms: [FilePath] = [
+    package static let systemPrograms: [FilePath] = [
         "/bin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/sbin", "/usr",
     ]
 
@@ -48,7 +51,7 @@ extension ExtensionHost {
     ///
     /// Of `/etc` only what no secret can be in: a host may run as root. `/proc` is added by the child
     /// itself, which may have one of its own (`stage_hide_processes`).
-    private static let systemFiles: [FilePath] = [
+    package static let systemFiles: [FilePath] = [
         "/etc/alternatives", "/etc/group", "/etc/ld.so.cache", "/etc/ld.so.conf",
         "/etc/ld.so.conf.d", "/etc/ld.so.preload", "/etc/locale.alias", "/etc/localtime",
         "/etc/nsswitch.conf", "/etc/os-release", "/etc/passwd", "/etc/perl", "/etc/python3",

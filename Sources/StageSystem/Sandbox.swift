@@ -91,14 +91,18 @@ public struct Sandbox: Equatable, Sendable {
 
     /// Makes the ruleset of the sandbox.
     ///
+    /// - Parameter allowsConnections: Whether TCP connections may be made; ports are never bound.
+    /// - Returns: The ruleset.
     /// - Throws: ``FileError`` if a directory of ``writable`` cannot be opened, or the kernel has
     ///   Landlock and refuses.
-    func ruleset() throws(FileError) -> Ruleset {
+    func ruleset(allowsConnections: Bool = false) throws(FileError) -> Ruleset {
         let version = Int(stage_landlock_version())
         guard version >= 1 else {
             return Ruleset(descriptor: -1, confinesSignals: false, files: 0)
         }
         var handled = Confinement.handled(version)
+        // LANDLOCK_ACCESS_NET_BIND_TCP alone.
+        if allowsConnections { handled.network &= 1 }
         let size = MemoryLayout<UInt64>.size * (version < 4 ? 1 : version < 6 ? 2 : 3)
         let ruleset = Ruleset(
             descriptor: try Directory.attempt("confine to", "sandbox") {
@@ -140,7 +144,8 @@ extension Sandbox.Ruleset {
         let file = unsafe path.withPlatformString { unsafe stage_open_path($0) }
         guard file >= 0 else {
             let error = Errno(rawValue: errno)
-            guard isRequired || error != .noSuchFileOrDirectory else {
+            // One that cannot be reached needs no right.
+            guard isRequired || !Self.absences.contains(error) else {
                 return
             }
             throw FileError("confine to", path, error)
@@ -154,6 +159,11 @@ extension Sandbox.Ruleset {
             stage_landlock_allow(descriptor, file, rights)
         }
     }
+
+    /// The errors of a path at which there is nothing for this user.
+    private static let absences: [Errno] = [
+        .noSuchFileOrDirectory, .permissionDenied, .notDirectory, .tooManySymbolicLinkLevels,
+    ]
 
     /// The rights that something other than a directory can have.
     private static let rightsOfFiles =

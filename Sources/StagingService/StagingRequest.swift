@@ -33,6 +33,8 @@ public struct StagingRequest: Sendable {
     /// It is not told of what its workers cannot know: credentials, proxies, allowed domains, and registrations
     /// that are not the machine's.
     public var usesDaemon = true
+    /// Whether a periodic run looks at network and power itself where no daemon does; a daemon's worker leaves that to it.
+    package var waitsForConditions = true
     /// The instant at which the caller cancels the task, if there is one: what is interrupted after it fails with
     /// ``StagingFailure/deadline(about:received:from:)``, but for the answer of a downloader extension.
     public var deadline: ContinuousClock.Instant?

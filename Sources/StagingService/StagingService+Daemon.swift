@@ -23,7 +23,7 @@ extension StagingService {
         let packs = plan.packsToStage
         guard !packs.isEmpty else { return await work(plan) }
         let isEssential = packs.map { planner.isEssential($0) }
-        guard selection.isPeriodic, isEssential.contains(false) else {
+        guard selection.isPeriodic, request.waitsForConditions, isEssential.contains(false) else {
             return await take(order, plan, work)
         }
         var patient = order

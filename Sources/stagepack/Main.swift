@@ -72,6 +72,10 @@ struct StagePackCommand: AsyncParsableCommand {
         signal(SIGPIPE, SIG_IGN)
         HeapMemory.shareHeaps()
         SystemShortage.endIfAny(isHook: isHook)
+        // Also before it: what confines a thread confines those that it starts.
+        if let worker = StagingWorker.startIfAsked() {
+            Glibc.exit(await worker.run().rawValue)
+        }
         endIfNotText(isHook: isHook)
         await main(nil)
     }

@@ -152,6 +152,24 @@ struct StagingWorld: Sendable {
         try await client.stage([pack], of: installed)
     }
 
+    /// The numbers of the processes that stage packs for the daemon of this world.
+    func workers() throws -> [pid_t] {
+        let place = "\(installed.world.directory.path)/"
+        return try Directory.open("/proc").entries().compactMap { entry in
+            let path = FilePath("/proc/\(entry.name)")
+            // A process that has ended meanwhile is none.
+            guard let process = pid_t(entry.name.string),
+                let words = try? text(of: path.appending("cmdline")).split(separator: "\0"),
+                words.last == "staging-worker",
+                let status = try? text(of: path.appending("status")),
+                let parent = status.firstMatch(of: #/PPid:\t(\d+)/#)?.output.1,
+                let daemon = try? text(of: FilePath("/proc/\(parent)/cmdline")),
+                daemon.contains(place)
+            else { return nil }
+            return process
+        }
+    }
+
     /// What lies in the container that is no pack: partial archives and areas.
     func litter() throws -> [String] {
         try ["downloads", "staging"].flatMap { name in

@@ -2,8 +2,10 @@ import DecoderAttempts
 import Glibc
 import Logging
 import StageArchive
+import StageEngine
 import StageModel
 import StageSystem
+import StagingService
 import Synchronization
 import SystemPackage
 
@@ -21,6 +23,8 @@ case "with-another-thread":
 case "attempts":
     try Attempts.make(on: MessageSocket(adopting: ChildProcess.channel))
     exit(0)
+case "worker":
+    try Worker.become(Array(CommandLine.arguments.dropFirst(2)))
 case "user-thread":
     try await UserThread.run(on: MessageSocket(adopting: ChildProcess.channel))
     exit(0)
@@ -109,5 +113,22 @@ enum UserThread {
             let state = text.contains("Seccomp:\t0") ? "free" : "confined"
             states.withLock { _ = $0.insert(state) }
         }
+    }
+}
+
+/// A worker of the daemon's that was taken over.
+enum Worker {
+    /// Confines the process as a worker for a container and a manifest does, and executes the rest of the arguments.
+    static func become(_ arguments: [String]) throws {
+        var target = StagingTarget(manifests: [arguments[1]], environment: [:])
+        target.container = FilePath(arguments[0])
+        let request = StagingRequest(.named([]), of: target, options: StagerOptions(now: { 0 }))
+        guard try request.sandbox().enter() == .all else { exit(3) }
+        var strings: [UnsafeMutablePointer<CChar>?] = unsafe arguments.dropFirst(2).map {
+            unsafe strdup($0)
+        }
+        unsafe strings.append(nil)
+        unsafe _ = execv(arguments[2], strings)
+        exit(4)
     }
 }

@@ -1,0 +1,81 @@
+import FoundationEssentials
+import Glibc
+import StageContainer
+import StageEngine
+import StageExtension
+import StageModel
+package import StageSystem
+import StageTransfer
+import SystemPackage
+
+extension StagingRequest {
+    /// The files that a process needs which carries the request out for the daemon; makes the container's directory.
+    ///
+    /// - Returns: The container to write; to read the registrations, the root and the local manifests that the
+    ///   request names, certificates, and what name resolution takes; to execute this program, the system's, and the
+    ///   application's downloader extension.
+    /// - Throws: ``FileError`` if the container is not known or cannot be made.
+    package func sandbox() throws(FileError) -> ProcessSandbox {
+        guard let container = target.knownContainer else {
+            throw FileError("confine to", "the container", .noSuchFileOrDirectory)
+        }
+        // As the container itself is made, of which this is the part outside of it.
+        _ =
+            try geteuid() == 0
+            ? Directory.make(container, exactly: .directory) : Directory.make(container)
+        var sandbox = ProcessSandbox(
+            readable: ExtensionHost.systemFiles + Self.systemFiles + target.files,
+            executable: ExtensionHost.systemPrograms + (try Self.mappedPrograms()),
+            writable: [container]
+        )
+        // Other users' secrets are there, and root may read them.
+        if geteuid() != 0 { sandbox.readable.append("/etc") }
+        if let authorities = options.transfer.certificateAuthorities {
+            sandbox.readable.append(authorities)
+        }
+        if let program = target.registration?.downloaderExtension {
+            sandbox.executable += ExtensionHost.files(of: program)
+        }
+        return sandbox
+    }
+
+    /// What libraries read for connections, in the places of all distributions.
+    private static let systemFiles: [FilePath] = [
+        "/etc/ca-certificates", "/etc/gai.conf", "/etc/host.conf", "/etc/hosts",
+        "/etc/pki/ca-trust",
+        "/etc/pki/tls/cert.pem", "/etc/pki/tls/certs", "/etc/pki/tls/openssl.cnf", "/etc/protocols",
+        "/etc/resolv.conf", "/etc/services", "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem",
+        "/etc/ssl/certs", "/proc", "/run/NetworkManager/no-stub-resolv.conf",
+        "/run/NetworkManager/resolv.conf", "/run/resolvconf", "/run/systemd/resolve",
+        "/var/lib/ca-certificates",
+    ]
+
+    /// This program with its loader and libraries, wherever they are: it starts itself to decode archives.
+    private static func mappedPrograms() throws(FileError) -> [FilePath] {
+        let maps = try File.open(reading: "/proc/self/maps").readAll(limit: 4 << 20)
+        var paths: Set<String> = []
+        for line in String(decoding: maps, as: UTF8.self).split(separator: "\n") {
+            guard let start = line.firstIndex(of: "/") else { continue }
+            paths.insert(String(line[start...]))
+        }
+        return paths.sorted().map { FilePath($0) }
+    }
+}
+
+extension StagingTarget {
+    /// The files that say what is staged: registrations, with those that links lead to, the root, and the folders of
+    /// local manifests, beside which their packs are.
+    fileprivate var files: [FilePath] {
+        let folders = RegistrationFolders(environment: environment).folders
+        // A folder that cannot be read has no registration.
+        let applications = (try? RegistrationLocations.applications(in: folders)) ?? []
+        var files = folders
+        for id in applications { files += RegistrationLocations.files(of: id, in: folders) }
+        if case .root(let path) = registration?.trust { files.append(FilePath(path)) }
+        for text in registration?.manifestURLs ?? manifests {
+            guard let url = URL(string: text), url.scheme?.lowercased() == "file" else { continue }
+            files.append(FilePath(url.path(percentEncoded: false)).removingLastComponent())
+        }
+        return files
+    }
+}
