@@ -52,6 +52,20 @@ public struct StagingEnd: Hashable, Codable, Sendable {
     }
 }
 
+/// The bytes of an attempt to carry out a ``StagingOrder``.
+public struct StagingBytes: Hashable, Codable, Sendable {
+    /// The bytes of the packs that are here.
+    public var received: ByteCount
+    /// The bytes of the packs in all.
+    public var expected: ByteCount
+
+    /// Creates the bytes of an attempt.
+    public init(received: ByteCount, expected: ByteCount) {
+        self.received = received
+        self.expected = expected
+    }
+}
+
 /// A message of a worker that carries out a ``StagingOrder``.
 public struct WorkerMessage: Hashable, Codable, Sendable {
     /// The bytes of the packs that are here.

@@ -239,6 +239,8 @@ public struct TransferChange: Hashable, Codable, Sendable {
     public var rejectsChallenge: Bool?
     /// The end of the attached client's attempt at a staging.
     public var stagingEnd: StagingEnd?
+    /// The bytes of the attached client's attempt at a staging.
+    public var stagingBytes: StagingBytes?
 
     /// Creates a change of nothing.
     public init() {}

@@ -214,6 +214,7 @@ extension Broker {
         await beginChange(of: id)
         defer { endChange(of: id) }
         let task = try await find(id, caller)
+        if change.stagingBytes != nil { return try note(change, of: task) }
         switch try state.begin(change, of: task, at: .now) {
         case .none: return describe(task)
         case .cancel: return try await cancel(task, change.producesResumeToken ?? false, caller)
@@ -234,6 +235,28 @@ extension Broker {
             turn()
         }
         return try await self.task(id, caller)
+    }
+
+    /// Takes in the bytes that a client says it has received; nothing is written down.
+    private func note(
+        _ change: TransferChange,
+        of task: FullTask
+    ) throws(ControlRefusal) -> TransferTask {
+        var rest = change
+        rest.stagingBytes = nil
+        guard let bytes = change.stagingBytes, rest == TransferChange() else {
+            throw ControlRefusal(.invalid, "'stagingBytes' changes nothing else")
+        }
+        try RequestLimits.check(bytes)
+        let id = task.record.id
+        guard state.scheduler.items[id]?.host == Scheduler.clientHost, let transfer = live[id] else {
+            throw ControlRefusal(.conflict, "task \(id) is no staging that its client carries out")
+        }
+        var message = WorkerMessage()
+        message.bytesReceived = bytes.received
+        message.bytesExpected = bytes.expected
+        transfer.take(message)
+        return describe(task)
     }
 
     /// Cancels a task that is out of the scheduler, and returns it as it is then.

@@ -54,6 +54,15 @@ extension RequestLimits {
         }
     }
 
+    /// Checks the bytes that a client says it has received.
+    static func check(_ bytes: StagingBytes) throws(ControlRefusal) {
+        let sizes = 0...size
+        guard sizes.contains(bytes.received.rawValue), sizes.contains(bytes.expected.rawValue)
+        else {
+            throw ControlRefusal(.invalid, "expected 'stagingBytes' of at most \(size) bytes")
+        }
+    }
+
     /// Checks how an attempt at a staging is said to have ended.
     static func check(_ end: StagingEnd) throws(ControlRefusal) {
         guard let failure = end.failure else {

@@ -84,6 +84,8 @@ struct DaemonTurn: Sendable {
             return holds.isEmpty
                 ? (await work(), .done(goesOn: nil)) : (StagedPacks(), .held(holds))
         }
+        let progress = TurnProgress(of: place.task, environment: environment)
+        defer { progress.end() }
         return await withTaskGroup(of: StagedPacks?.self) { group in
             group.addTask { [patience] in
                 // Cancelled: nothing waits for it any more.
@@ -93,7 +95,9 @@ struct DaemonTurn: Sendable {
             var state = State(isDiscretionary: order.conditions != nil)
             let outcome = await run(steps, &state) { stop in
                 group.addTask {
-                    let staged = await stop.run(work)
+                    let staged = await TurnProgress.$current.withValue(progress) {
+                        await stop.run(work)
+                    }
                     step.yield(.ended(staged))
                     return staged
                 }

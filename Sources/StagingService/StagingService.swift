@@ -1,5 +1,6 @@
 public import Logging
 import StageContainer
+import StageControl
 import StageEngine
 import StageModel
 import StageSystem
@@ -307,11 +308,15 @@ public struct StagingService: Sendable {
         staged.evicted = await makeRoom(plan.evictions, in: container)
         guard !plan.packsToStage.isEmpty else { return staged }
         let progress = Mutex(StagingProgress(plan))
+        let turn = TurnProgress.current
         let queue = UpdateQueue(report)
         queue.add(.began(plan))
         staged.outcomes = await stager.stage(plan, of: manifest, in: container) { id, event in
             progress.withLock { progress in
                 progress.apply(event, to: id)
+                turn?.tell {
+                    StagingBytes(received: progress.received, expected: progress.downloadSize)
+                }
                 queue.add(.pack(id, event))
             }
         }

@@ -139,6 +139,45 @@ struct WorkerTests {
         try await cancelAndEnd(id)
     }
 
+    @Test func whatAClientSaysOfItsBytesIsLimited() async throws {
+        try await start("deaf", permissions: Self.executable)
+        try await daemon.makeSession("stagepack/1/1") { $0.isTransient = true }
+        let events = try await daemon.client.events(of: "stagepack/1/1")
+        defer { events.close() }
+        let id = try await ask()
+        try await poll("it never runs") { try await daemon.client.task(id).state == .running }
+        func tell(
+            _ received: Int64,
+            _ expected: Int64,
+            priority: Double? = nil
+        ) async throws
+            -> TransferTask
+        {
+            var change = TransferChange()
+            change.stagingBytes = StagingBytes(
+                received: ByteCount(received),
+                expected: ByteCount(expected)
+            )
+            change.priority = priority
+            return try await daemon.client.change(id, change)
+        }
+        let task = try await tell(5, 7)
+        #expect(task.bytesReceived == ByteCount(Int64(5)))
+        #expect(task.bytesExpected == ByteCount(Int64(7)))
+        for (received, expected) in [(-1, 7), (5, -1), (1 << 50 + 1, 7), (5, .max)] {
+            await #expect(throws: ControlError.self) {
+                try await tell(Int64(received), Int64(expected))
+            }
+        }
+        await #expect(throws: ControlError.self) { try await tell(6, 7, priority: 1) }
+        #expect(try await daemon.client.task(id).bytesReceived == ByteCount(Int64(5)))
+        // A worker has it.
+        events.close()
+        try await poll("no worker starts") { starts() == 1 }
+        await #expect(throws: ControlError.self) { try await tell(6, 7) }
+        try await cancelAndEnd(id)
+    }
+
     @Test(arguments: ["flood", "deaf"])
     func aWorkerThatDoesNotEndIsEnded(_ mode: String) async throws {
         try await start(mode, permissions: Self.executable)

@@ -189,6 +189,34 @@ struct DaemonStagingTests {
     }
 
     @Test(arguments: StagingWorld.Kind.allCases)
+    func whatACommandReceivesIsShownWhileItRuns(_ kind: StagingWorld.Kind) async throws {
+        let world = try await StagingWorld(kind, rate: 1 << 20)
+        try await withDaemon(world) { client in
+            let program = world.installed.world.program
+            let arguments = ["load", world.pack, "--app", "net.example.wallpaper"]
+            let ending = try await program.run(arguments) { _ in
+                let watched = try await client.watch()
+                try await poll("no bytes are shown") {
+                    let list = try await world.installed.run("tasks", "--json")
+                    let tasks = try ControlFormat.decode(
+                        [TransferTask].self,
+                        from: Data(list.output.utf8)
+                    )
+                    guard let task = tasks.first, let size = task.bytesExpected else {
+                        return false
+                    }
+                    #expect(task.state == .running)
+                    return task.bytesReceived > .zero && task.bytesReceived < size
+                }
+                for try await event in watched where event.bytesReceived ?? .zero > .zero { break }
+                try world.speedUp()
+            }
+            #expect(ending.status == 0, "\(ending)")
+        }
+        #expect(try world.installed.staged() == [world.pack: 1])
+    }
+
+    @Test(arguments: StagingWorld.Kind.allCases)
     func aCommandTakesOverFromTheWorker(_ kind: StagingWorld.Kind) async throws {
         let world = try await StagingWorld(kind)
         try await withDaemon(world) { client in
