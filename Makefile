@@ -150,11 +150,17 @@ PARTS ?= both
 CUTS ?= 100
 POINTS ?= 200
 
-torture: ## Have disks lose power (CUTS) and system calls fail (POINTS), and check what is left (root).
+# Of processes that stage, for each kind of pack.
+KILLS ?= 100
+
+torture: ## Have disks lose power (CUTS), system calls fail (POINTS) and processes killed (KILLS), and check what is left (root).
 	Scripts/dependencies btrfs-progs e2fsprogs gcc libc6-dev mount python3 strace util-linux xfsprogs
 	swift build --product stagepack
 	swift build --product stagepackd
 	Tests/torture/run $(PARTS) --count $(CUTS) --points $(POINTS) $(if $(SEED),--seed $(SEED))
+	swift build --build-tests
+	STAGEPACK_TEST_KILLS=$(KILLS) $(if $(SEED),STAGEPACK_TEST_SEED=$(SEED)) swift test --skip-build \
+		--filter KilledStagingTests
 
 SECONDS_EACH ?= 600
 TARGETS ?=

@@ -297,41 +297,6 @@ struct DaemonStagingTests {
         }
         #expect(try installed.staged() == [:])
     }
-
-    @Test(arguments: StagingWorld.Kind.allCases)
-    func processesThatAreKilledAgainAndAgainStageOnce(_ kind: StagingWorld.Kind) async throws {
-        var random = SeededGenerator(seed: 23)
-        do {
-            let world = try await StagingWorld(kind, rate: 2 << 20)
-            var kills = 0
-            while try world.installed.staged() == [:], kills < 40 {
-                let moment = Duration.milliseconds(Int.random(in: 100..<900, using: &random))
-                let kill = Int.random(in: 0..<3, using: &random)
-                kills += 1
-                try await withDaemon(world, ending: kill == 0 ? SIGTERM : SIGKILL) { _ in
-                    if kill == 1 {
-                        // The daemon goes on with what an earlier command wanted.
-                        try await Task.sleep(for: moment)
-                    } else {
-                        _ = try await world.fetch { running in
-                            try await Task.sleep(for: moment)
-                            running.send(SIGKILL)
-                        }
-                    }
-                }
-            }
-            try await withDaemon(world) { client in
-                let ending = try await world.fetch()
-                #expect(ending.status == 0, "\(ending)")
-                try await poll("a task stays") { try await client.sessions().isEmpty }
-            }
-            #expect(try world.installed.staged() == [world.pack: 1])
-            #expect(world.bytesSent <= world.size + kills * lost, "\(world.bytesSent) \(kills)")
-            let litter = try world.litter()
-            #expect(litter == [])
-            print("\(kind): \(kills) kills, \(world.bytesSent) bytes of \(world.size)")
-        }
-    }
 }
 
 /// Runs a daemon beside `body`; with SIGKILL its workers are killed with it, as where a machine fails.

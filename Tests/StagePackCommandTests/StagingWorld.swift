@@ -20,7 +20,7 @@ struct StagingWorld: Sendable {
     /// The bytes that an installation takes.
     let size: Int
     private let publisher: IndexedPublisher
-    private let archives: [SamplePack]
+    private var archives: [SamplePack]
 
     /// How fast the server sends, in bytes a second for each request.
     private let rate: Int
@@ -33,16 +33,23 @@ struct StagingWorld: Sendable {
         installed.allowDaemon()
         self.installed = installed
         publisher = try IndexedPublisher(installed.world)
-        archives = try (1...2).map { version in
-            var pack = try SamplePack.large(.aurora, version: version, mebibytes: Self.mebibytes)
-            pack.pack.policy = .onDemand
-            return pack
-        }
+        archives = try (1...2).map(Self.archive)
         size = Self.mebibytes << 20
         try await publish(version: 1)
     }
 
     private static let mebibytes = 8
+
+    private static func archive(version: Int) throws -> SamplePack {
+        var pack = try SamplePack.large(.aurora, version: version, mebibytes: mebibytes)
+        pack.pack.policy = .onDemand
+        return pack
+    }
+
+    /// Makes the content of a version after the second one, where the versions before it were made.
+    mutating func make(version: Int) throws {
+        if version > archives.count { archives.append(try Self.archive(version: version)) }
+    }
 
     /// The pack.
     var pack: String { kind == .archive ? "aurora" : "levels" }
@@ -168,6 +175,12 @@ struct StagingWorld: Sendable {
             else { return nil }
             return process
         }
+    }
+
+    /// The names of the pack's generations.
+    func generations() throws -> [String] {
+        let path = installed.container.pushing("generations").appending(pack)
+        return try Directory.open(path).entries().map(\.name.string)
     }
 
     /// What lies in the container that is no pack: partial archives and areas.
