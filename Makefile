@@ -31,7 +31,7 @@ TIMED := StageConditionsTests|StageDaemonTests|StagePackCommandTests.DaemonTests
 # Tests that start the programs: run a second time against those that are shipped.
 STARTING := StagePackCommandTests|BackgroundAssetsTests.AssetPack|StageDaemonTests
 # Tests that interrupt what a daemon, its workers and commands stage: alone, so that none comes too late for that.
-STAGINGS := DaemonStagingTests|PatientStagingTests
+STAGINGS := (Daemon|Killed|Patient)StagingTests
 # Hundreds of misbehaving servers, which keep the processors busy together.
 SERVERS := StagePackCommandTests.Misbehav
 # Content of Debian's, some hundred megabytes of it.
@@ -158,9 +158,11 @@ torture: ## Have disks lose power (CUTS), system calls fail (POINTS) and process
 	swift build --product stagepack
 	swift build --product stagepackd
 	Tests/torture/run $(PARTS) --count $(CUTS) --points $(POINTS) $(if $(SEED),--seed $(SEED))
+ifneq ($(KILLS),0)
 	swift build --build-tests
 	STAGEPACK_TEST_KILLS=$(KILLS) $(if $(SEED),STAGEPACK_TEST_SEED=$(SEED)) swift test --skip-build \
-		--filter KilledStagingTests
+	    --filter KilledStagingTests
+endif
 
 SECONDS_EACH ?= 600
 TARGETS ?=
