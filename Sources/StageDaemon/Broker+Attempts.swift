@@ -362,17 +362,3 @@ extension Broker {
         )
     }
 }
-
-extension TransferStore {
-    /// Makes a copy of complete content.
-    fileprivate func copyPart(
-        _ source: FilePath.Component,
-        to file: FilePath.Component
-    ) throws(FileError) {
-        let copy = try parts.file(creating: FilePath(file), permissions: .privateFile)
-        guard let content = try parts.file(reading: FilePath(source)) else {
-            throw FileError("open", FilePath(source), .noSuchFileOrDirectory)
-        }
-        try copy.copyContent(of: content)
-    }
-}

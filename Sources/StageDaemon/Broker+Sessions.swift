@@ -180,7 +180,11 @@ extension Broker {
         let cursor = subscription.cursor
         if cursor < session.record.last {
             let kept = try await journal.events(of: session.record.id, after: cursor, limit: 256)
-            for event in kept { events.append(try await located(event, session.record.user)) }
+            let (store, user) = (store, session.record.user)
+            // On a thread that may block: the directory is the user's to make slow.
+            events += try await withBlockingThread { () throws(DaemonError) in
+                try store.located(kept, of: user)
+            }
             subscription.cursor = kept.last?.sequence ?? session.record.last
         }
         let current = state.sessions[subscription.session]
@@ -189,30 +193,6 @@ extension Broker {
             events.append(SessionEvent(.finishedEvents, time: .now))
         }
         return events
-    }
-
-    /// Adds where a finished download is, unless it was moved away already.
-    private func located(
-        _ event: SessionEvent,
-        _ user: UInt32
-    ) async throws(DaemonError) -> SessionEvent {
-        guard event.kind == .completed, event.bytesReceived != nil, let task = event.task else {
-            return event
-        }
-        var event = event
-        let store = store
-        do throws(FileError) {
-            // On a thread that may block: the directory is the user's to make slow.
-            let isStaged = try await withBlockingThread { () throws(FileError) in
-                try store.isStaged(task, user: user)
-            }
-            if isStaged {
-                event.location = store.location(of: task, user: user).string
-            }
-        } catch {
-            throw .file(error)
-        }
-        return event
     }
 
     /// Takes note of what a client has taken in.

@@ -16,7 +16,7 @@ extension Broker {
         let (id, user) = (session.record.id, session.record.user)
         let byteLimit = storage.limit(of: user).map { ByteCount($0) }
         try state.checkQuota(of: message.tasks, in: id, byteLimit: byteLimit)
-        try await checkConfinement(of: caller, message.tasks)
+        try await preparation.checkConfinement(of: caller, message.tasks)
         let mustCheckHandler = try state.checkStagings(
             message.tasks,
             in: session,
@@ -27,7 +27,7 @@ extension Broker {
         if message.tasks.contains(where: { $0.kind == .staging }) {
             await takeOver(for: session)
         }
-        let known = try await knownTokens(message.tasks, id)
+        let known = try await preparation.knownTokens(message.tasks, id)
         guard let record = state.sessions[id]?.record else { throw ControlRefusal.sessionEnds }
         var (tasks, reason) = try state.newTasks(
             message,
@@ -38,7 +38,7 @@ extension Broker {
         do throws(ControlRefusal) {
             // The file of a request that is repeated may be gone, and its resume token is used up.
             for index in tasks.indices where !known.contains(tasks[index].request.token) {
-                try await prepare(&tasks[index], caller, user)
+                try await preparation.prepare(&tasks[index], caller, user)
             }
             try state.reserve(message.tasks, in: id)
         } catch {
@@ -46,20 +46,6 @@ extension Broker {
             throw error
         }
         return try await insert(tasks, id, by: caller.user, reason)
-    }
-
-    /// The tokens among those of requests that need something prepared which the session has already.
-    private func knownTokens(
-        _ requests: [TransferRequest],
-        _ session: Int64
-    ) async throws(ControlRefusal) -> Set<String> {
-        let tokens = requests.filter { $0.kind == .upload || $0.resumeToken != nil }.map(\.token)
-        guard !tokens.isEmpty else { return [] }
-        do throws(DaemonError) {
-            return try await journal.known(tokens, in: session)
-        } catch {
-            throw ControlRefusal(.storage, "\(error)")
-        }
     }
 
     private func insert(
@@ -98,88 +84,6 @@ extension Broker {
         return CreatedTasks(created.map(\.record.id))
     }
 
-    /// Checks that the client's process is not confined: the daemon asks servers, and reads files to upload,
-    /// as the client's user and outside of what confines the process.
-    private func checkConfinement(
-        of caller: Caller,
-        _ tasks: [TransferRequest]
-    ) async throws(ControlRefusal) {
-        let hasUploads = tasks.contains { $0.kind == .upload }
-        let refusal = await withBlockingThread {
-            hasUploads
-                ? HandlerPolicy.restriction(of: caller)
-                : HandlerPolicy.networkRestriction(of: caller)
-        }
-        guard let refusal else { return }
-        throw ControlRefusal(
-            .forbidden,
-            "the client \(refusal), and the daemon does not: it transfers nothing for it"
-        )
-    }
-
-    /// Takes the copy of a file to upload, or takes over what an earlier download left.
-    private func prepare(
-        _ task: inout NewTask,
-        _ caller: Caller,
-        _ user: UInt32
-    ) async throws(ControlRefusal) {
-        if task.request.kind == .upload {
-            try await copy(&task, caller, user)
-        } else if let token = task.request.resumeToken {
-            let remnant: Remnant?
-            do throws(DaemonError) {
-                remnant = try await journal.remnant(token, of: caller.user)
-            } catch {
-                throw ControlRefusal(.storage, "\(error)")
-            }
-            guard let remnant else {
-                throw ControlRefusal(.invalid, "the resume token is used up, or too old")
-            }
-            guard remnant.url == task.request.url else {
-                throw ControlRefusal(.invalid, "the resume token is of another URL")
-            }
-            task.part = remnant.part
-            task.remnant = token
-        }
-    }
-
-    /// Takes the copy of a file to upload, which is counted before it is made; one that grows meanwhile
-    /// is not copied further.
-    private func copy(
-        _ task: inout NewTask,
-        _ caller: Caller,
-        _ user: UInt32
-    ) async throws(ControlRefusal) {
-        let (store, path) = (store, FilePath(task.request.file ?? ""))
-        let text = "upload-\(UUID().uuidString.lowercased())"
-        guard let name = FilePath.Component(text) else { return }
-        let size: Int64
-        do throws(FileError) {
-            size = try await withBlockingThread { () throws(FileError) in
-                try File.open(readingRegular: path, as: caller.identity).status().size
-            }
-        } catch {
-            throw ControlRefusal(error.isRefusedByLimit ? .unavailable : .invalid, "\(error)")
-        }
-        try await reserve(.part(text), size, of: user)
-        do throws(FileError) {
-            let count = try await withBlockingThread { () throws(FileError) in
-                try store.snapshot(
-                    path,
-                    as: name,
-                    for: caller.identity,
-                    limit: ByteCount(size)
-                )
-            }
-            task.part = text
-            task.request.size = ByteCount(count)
-        } catch {
-            release([.part(text)])
-            let passes: ControlRefusal.Code? = error.isRefusedByLimit ? .unavailable : nil
-            throw ControlRefusal(error.isOutOfSpace ? .storage : passes ?? .invalid, "\(error)")
-        }
-    }
-
     /// A task that the caller may use.
     func find(_ id: Int64, _ caller: Caller) async throws(ControlRefusal) -> FullTask {
         let task: FullTask?
@@ -211,6 +115,8 @@ extension Broker {
         _ change: TransferChange,
         _ caller: Caller
     ) async throws(ControlRefusal) -> TransferTask {
+        // A caller who may not use the task delays no change of it.
+        _ = try await find(id, caller)
         await beginChange(of: id)
         defer { endChange(of: id) }
         let task = try await find(id, caller)

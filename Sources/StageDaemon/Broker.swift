@@ -48,6 +48,14 @@ actor Broker {
     var live: [Int64: LiveTransfer] = [:]
     /// The launches that were started.
     var launches: [Int64: Launch] = [:]
+    /// The files of tasks that are about to be made.
+    lazy var preparation = TaskPreparation(
+        journal: journal,
+        store: store,
+        storage: storage,
+        releaseMoved: { [weak self] in await self?.releaseMoved(of: $0) ?? false },
+        release: { [weak self] in await self?.release($0) }
+    )
     /// The continuations of calls that wait until nothing writes to the files of a task.
     private var halting: [Int64: [CheckedContinuation<Void, Never>]] = [:]
     /// The changes of tasks that wait for the one before to be in the journal.

@@ -1,0 +1,138 @@
+import FoundationEssentials
+import StageControl
+import StageModel
+import StageSystem
+import SystemPackage
+
+/// Checks the processes that make tasks, and makes the files that tasks need before the journal has them.
+struct TaskPreparation: Sendable {
+    let journal: Journal
+    let store: TransferStore
+    let storage: UserStorage
+    /// Counts finished downloads no longer that their user has moved away; returns whether there were any.
+    let releaseMoved: @Sendable (UInt32) async -> Bool
+    /// Counts files no longer.
+    let release: @Sendable ([HeldBytes.Item]) async -> Void
+
+    /// Checks that the client's process is not confined: the daemon asks servers, and reads files to upload,
+    /// as the client's user and outside of what confines the process.
+    func checkConfinement(
+        of caller: Caller,
+        _ tasks: [TransferRequest]
+    ) async throws(ControlRefusal) {
+        let hasUploads = tasks.contains { $0.kind == .upload }
+        let refusal = await withBlockingThread {
+            hasUploads
+                ? HandlerPolicy.restriction(of: caller)
+                : HandlerPolicy.networkRestriction(of: caller)
+        }
+        guard let refusal else { return }
+        throw ControlRefusal(
+            .forbidden,
+            "the client \(refusal), and the daemon does not: it transfers nothing for it"
+        )
+    }
+
+    /// The tokens among those of requests that need something prepared which the session has already.
+    func knownTokens(
+        _ requests: [TransferRequest],
+        _ session: Int64
+    ) async throws(ControlRefusal) -> Set<String> {
+        let tokens = requests.filter { $0.kind == .upload || $0.resumeToken != nil }.map(\.token)
+        guard !tokens.isEmpty else { return [] }
+        do throws(DaemonError) {
+            return try await journal.known(tokens, in: session)
+        } catch {
+            throw ControlRefusal(.storage, "\(error)")
+        }
+    }
+
+    /// Takes the copy of a file to upload, or takes over what an earlier download left.
+    func prepare(
+        _ task: inout NewTask,
+        _ caller: Caller,
+        _ user: UInt32
+    ) async throws(ControlRefusal) {
+        if task.request.kind == .upload {
+            try await copy(&task, caller, user)
+        } else if let token = task.request.resumeToken {
+            let remnant: Remnant?
+            do throws(DaemonError) {
+                remnant = try await journal.remnant(token, of: caller.user)
+            } catch {
+                throw ControlRefusal(.storage, "\(error)")
+            }
+            guard let remnant else {
+                throw ControlRefusal(.invalid, "the resume token is used up, or too old")
+            }
+            guard remnant.url == task.request.url else {
+                throw ControlRefusal(.invalid, "the resume token is of another URL")
+            }
+            task.part = remnant.part
+            task.remnant = token
+        }
+    }
+
+    /// Takes the copy of a file to upload, which is counted before it is made; one that grows meanwhile
+    /// is not copied further.
+    private func copy(
+        _ task: inout NewTask,
+        _ caller: Caller,
+        _ user: UInt32
+    ) async throws(ControlRefusal) {
+        let (store, path) = (store, FilePath(task.request.file ?? ""))
+        let text = "upload-\(UUID().uuidString.lowercased())"
+        guard let name = FilePath.Component(text) else { return }
+        let size: Int64
+        do throws(FileError) {
+            size = try await withBlockingThread { () throws(FileError) in
+                try File.open(readingRegular: path, as: caller.identity).status().size
+            }
+        } catch {
+            throw ControlRefusal(error.isRefusedByLimit ? .unavailable : .invalid, "\(error)")
+        }
+        try await reserve(.part(text), size, of: user)
+        do throws(FileError) {
+            let count = try await withBlockingThread { () throws(FileError) in
+                try store.snapshot(
+                    path,
+                    as: name,
+                    for: caller.identity,
+                    limit: ByteCount(size)
+                )
+            }
+            task.part = text
+            task.request.size = ByteCount(count)
+        } catch {
+            await release([.part(text)])
+            let passes: ControlRefusal.Code? = error.isRefusedByLimit ? .unavailable : nil
+            throw ControlRefusal(error.isOutOfSpace ? .storage : passes ?? .invalid, "\(error)")
+        }
+    }
+
+    /// Counts a file before it is written.
+    ///
+    /// - Throws: ``ControlRefusal`` with ``ControlRefusal/Code/quota`` or ``ControlRefusal/Code/storage``.
+    private func reserve(
+        _ item: HeldBytes.Item,
+        _ size: Int64,
+        of user: UInt32
+    ) async throws(ControlRefusal) {
+        var verdict = storage.grow(item, to: size, of: user)
+        if verdict == .later, await releaseMoved(user) {
+            verdict = storage.grow(item, to: size, of: user)
+        }
+        switch verdict {
+        case .granted: return
+        case .later:
+            throw ControlRefusal(
+                .quota,
+                "your files in the daemon have too many bytes together: move finished downloads away"
+            )
+        case .never(let limit):
+            throw ControlRefusal(.quota, "one user may have \(ByteCount(limit)) in the daemon")
+        case .full:
+            throw ControlRefusal(.storage, "the disk is full: make room and repeat the request")
+        }
+    }
+}
