@@ -91,7 +91,7 @@ public struct AttemptMetrics: Hashable, Codable, Sendable {
 /// Why a task failed.
 public struct TransferFailure: Hashable, Codable, Sendable {
     /// The kinds of failures, which stay the same.
-    public enum Kind: String, Codable, Sendable {
+    public enum Kind: String, Codable, Sendable, CaseIterable {
         /// The server could not be reached in time.
         case unreachable
         /// The task did not end within the session's resource timeout.
@@ -135,7 +135,7 @@ public struct TransferFailure: Hashable, Codable, Sendable {
 /// that attaches: in order, at least once. The others tell of progress, and are gone once said.
 public struct SessionEvent: Hashable, Codable, Sendable {
     /// What happened.
-    public enum Kind: String, Codable, Sendable {
+    public enum Kind: String, Codable, Sendable, CaseIterable {
         /// The first line of a stream: the client is attached.
         case attached
         /// Nothing happened, and the stream is alive.

@@ -4,7 +4,7 @@ public import StageModel
 /// What a client asks to be transferred.
 public struct TransferRequest: Hashable, Codable, Sendable {
     /// The direction.
-    public enum Kind: String, Codable, Sendable {
+    public enum Kind: String, Codable, Sendable, CaseIterable {
         /// From a server into a file.
         case download
         /// From a file to a server.

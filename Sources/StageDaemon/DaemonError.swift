@@ -9,8 +9,8 @@ public indirect enum DaemonError: Error, Equatable, Sendable {
     case file(FileError)
     /// The journal cannot be read or written; the text is SQLite's.
     case journal(FilePath, String)
-    /// The journal has what a later version of the daemon wrote, and this one cannot read.
-    case journalOfLaterVersion(FilePath)
+    /// The journal has tables that another version of the daemon made, and this one cannot read.
+    case journalOfOtherVersion(FilePath)
     /// The socket cannot be listened on.
     case socket(FilePath, String)
     /// Another daemon works in the directory.
@@ -27,8 +27,8 @@ extension DaemonError: CustomStringConvertible {
         switch self {
         case .file(let error): "\(error)"
         case .journal(let path, let detail): "the journal '\(path)' cannot be used: \(detail)"
-        case .journalOfLaterVersion(let path):
-            "the journal '\(path)' was written by a later version of stagepackd"
+        case .journalOfOtherVersion(let path):
+            "the journal '\(path)' was written by another version of stagepackd"
         case .socket(let path, let detail): "cannot listen on '\(path)': \(detail)"
         case .alreadyRunning(let path): "another stagepackd works in '\(path)'"
         case .refused(let refusal): "\(refusal)"
@@ -39,7 +39,7 @@ extension DaemonError: CustomStringConvertible {
     /// The one thing to do about it, for a person, where that is not in the reason.
     public var hint: String? {
         switch self {
-        case .journalOfLaterVersion:
+        case .journalOfOtherVersion:
             "install that version again, or move the journal away: its transfers are forgotten then"
         default: isOutOfSpace ? "free some space, and start it again" : nil
         }

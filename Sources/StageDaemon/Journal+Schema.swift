@@ -8,7 +8,7 @@ extension Journal {
     /// daemon that is killed meanwhile takes it again.
     static var migrator: DatabaseMigrator {
         var migrator = DatabaseMigrator()
-        migrator.registerMigration("sessions, tasks and events") { database in
+        migrator.registerMigration("tables, and forms of version 1") { database in
             try database.execute(sql: tables)
             try database.execute(sql: usageSchema)
             // By them a client knows that a session is another one, even where all files of the daemon are gone.

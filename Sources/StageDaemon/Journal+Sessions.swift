@@ -6,10 +6,7 @@ import StageSystem
 extension Journal {
     /// All sessions.
     func sessions() async throws(DaemonError) -> [SessionRecord] {
-        try await read { database in
-            try Row.fetchAll(database, sql: "SELECT * FROM session ORDER BY id")
-                .map(SessionRecord.init)
-        }
+        try await read { try SessionRecord.order(SessionRecord.Columns.id).fetchAll($0) }
     }
 
     /// Makes a session, or gives one another configuration, unless its user then had more than `limit`
@@ -24,27 +21,22 @@ extension Journal {
         let rights = SessionRights(group: owner.group, groups: owner.groups)
         return try await write { database in
             try Self.write(for: user, limit: limit, database) {
-                try database.execute(
+                let record = try SessionRecord.fetchOne(
+                    database,
                     sql: """
                         INSERT INTO session (user, identifier, rights, configuration, relaunch)
                         VALUES (?, ?, ?, ?, ?)
                         ON CONFLICT (user, identifier) DO UPDATE
                         SET rights = excluded.rights, configuration = excluded.configuration
+                        RETURNING *
                         """,
                     arguments: [
-                        user, identifier, try ControlFormat.encode(rights),
-                        try ControlFormat.encode(configuration),
-                        try ControlFormat.encode(Relaunch()),
+                        user, identifier, try StoredForm.encode(rights),
+                        try StoredForm.encode(configuration), try StoredForm.encode(Relaunch()),
                     ]
                 )
-                guard
-                    let row = try Row.fetchOne(
-                        database,
-                        sql: "SELECT * FROM session WHERE user = ? AND identifier = ?",
-                        arguments: [user, identifier]
-                    )
-                else { throw DatabaseError(resultCode: .SQLITE_INTERNAL) }
-                return SessionRecord(row)
+                guard let record else { throw DatabaseError(resultCode: .SQLITE_INTERNAL) }
+                return record
             }
         }
     }
@@ -52,13 +44,9 @@ extension Journal {
     /// Forgets a session with its tasks and events, and returns what its tasks had.
     func removeSession(_ id: Int64) async throws(DaemonError) -> Removed {
         try await write { database in
-            let rows = try Row.fetchAll(
-                database,
-                sql: "SELECT id, part FROM task WHERE session = ?",
-                arguments: [id]
-            )
-            try database.execute(sql: "DELETE FROM session WHERE id = ?", arguments: [id])
-            return try Removed(rows, in: database)
+            let tasks = try TaskFiles.filter(TaskRecord.Columns.session == id).fetchAll(database)
+            try SessionRecord.deleteOne(database, key: id)
+            return try Removed(tasks, in: database)
         }
     }
 
@@ -69,29 +57,21 @@ extension Journal {
     /// may be there.
     func removeTasks(of session: Int64) async throws(DaemonError) -> Removed {
         try await write { database in
-            let more = try Int64.fetchOne(
-                database,
-                sql: "SELECT id FROM task WHERE session = ? LIMIT 1 OFFSET \(Self.stepCount)",
-                arguments: [session]
-            )
-            guard more != nil else { return Removed(tasks: [], parts: []) }
-            let rows = try Row.fetchAll(
-                database,
-                sql: """
-                    DELETE FROM task WHERE id IN
-                        (SELECT id FROM task WHERE session = ? ORDER BY id LIMIT \(Self.stepCount))
-                    RETURNING id, part
-                    """,
-                arguments: [session]
-            )
-            let tasks: [Int64] = rows.map { $0["id"] }
-            if let last = tasks.max() {
-                try database.execute(
-                    sql: "DELETE FROM event WHERE session = ? AND task <= ?",
-                    arguments: [session, last]
-                )
+            let all = TaskFiles.filter(TaskRecord.Columns.session == session)
+            guard try all.limit(1, offset: Self.stepCount).fetchOne(database) != nil else {
+                return Removed(tasks: [], parts: [])
             }
-            return try Removed(rows, in: database)
+            let first = all.order(TaskRecord.Columns.id).limit(Self.stepCount)
+            let removed =
+                try TaskFiles
+                .filter(first.select(TaskRecord.Columns.id).contains(TaskRecord.Columns.id))
+                .deleteAndFetchAll(database)
+            if let last = removed.map(\.id).max() {
+                try EventRecord.filter(EventRecord.Columns.session == session)
+                    .filter(EventRecord.Columns.task <= last)
+                    .deleteAll(database)
+            }
+            return try Removed(removed, in: database)
         }
     }
 
@@ -101,10 +81,11 @@ extension Journal {
     /// Writes down what is known of launches of a session's handler (P7, P10).
     func update(_ relaunch: Relaunch, of session: Int64) async throws(DaemonError) {
         try await write { database in
-            try database.execute(
-                sql: "UPDATE session SET relaunch = ? WHERE id = ?",
-                arguments: [try ControlFormat.encode(relaunch), session]
-            )
+            try SessionRecord.filter(key: session)
+                .updateAll(
+                    database,
+                    SessionRecord.Columns.relaunch.set(to: try StoredForm.encode(relaunch))
+                )
         }
     }
 
@@ -115,19 +96,16 @@ extension Journal {
         limit: Int
     ) async throws(DaemonError) -> [SessionEvent] {
         try await read { database in
-            let rows = try Row.fetchCursor(
-                database,
-                sql: """
-                    SELECT sequence, task, body FROM event WHERE session = ? AND sequence > ?
-                    ORDER BY sequence LIMIT ?
-                    """,
-                arguments: [session, sequence, limit]
-            )
+            let records = try EventRecord.filter(EventRecord.Columns.session == session)
+                .filter(EventRecord.Columns.sequence > sequence)
+                .order(EventRecord.Columns.sequence)
+                .limit(limit)
+                .fetchCursor(database)
             var events: [SessionEvent] = []
             var bytes = 0
-            while bytes < Self.pageBytes, let row = try rows.next() {
-                events.append(SessionEvent(row))
-                bytes += Self.size(row["body"])
+            while bytes < Self.pageBytes, let record = try records.next() {
+                events.append(record.event)
+                bytes += record.body.count
             }
             return events
         }
@@ -146,39 +124,20 @@ extension Journal {
                 arguments: [sequence, session]
             )
             if let relaunch {
-                try database.execute(
-                    sql: "UPDATE session SET relaunch = ? WHERE id = ?",
-                    arguments: [try ControlFormat.encode(relaunch), session]
-                )
+                try SessionRecord.filter(key: session)
+                    .updateAll(
+                        database,
+                        SessionRecord.Columns.relaunch.set(to: try StoredForm.encode(relaunch))
+                    )
             }
-            let rows = try Row.fetchAll(
-                database,
-                sql: """
-                    DELETE FROM task WHERE state = 2 AND id IN
-                        (SELECT task FROM event WHERE session = ? AND sequence <= ? AND final)
-                    RETURNING id, part
-                    """,
-                arguments: [session, sequence]
-            )
-            try database.execute(
-                sql: "DELETE FROM event WHERE session = ? AND sequence <= ?",
-                arguments: [session, sequence]
-            )
-            return try Removed(rows, in: database)
-        }
-    }
-}
-
-extension SessionEvent {
-    /// Reads a row; one that is damaged tells that its task was lost, so that those after it are told.
-    init(_ row: Row) {
-        if let event = row.json(SessionEvent.self, "body") {
-            self = event
-        } else {
-            self.init(.failed, time: .now)
-            sequence = row["sequence"]
-            task = row["task"]
-            failure = FullTask.loss
+            let events = EventRecord.filter(EventRecord.Columns.session == session)
+                .filter(EventRecord.Columns.sequence <= sequence)
+            let ends = events.filter(EventRecord.Columns.final).select(EventRecord.Columns.task)
+            let tasks = try TaskFiles.filter(TaskRecord.Columns.state == StoredState.ended)
+                .filter(ends.contains(TaskRecord.Columns.id))
+                .deleteAndFetchAll(database)
+            try events.deleteAll(database)
+            return try Removed(tasks, in: database)
         }
     }
 }

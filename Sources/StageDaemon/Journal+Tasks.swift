@@ -4,6 +4,8 @@ import StageControl
 import SystemPackage
 
 extension Journal {
+    private typealias Columns = TaskRecord.Columns
+
     /// Makes tasks, all or none, and returns their records in order (P1).
     ///
     /// A token that the session has already stands for the task that has it. Nothing is made that its
@@ -17,108 +19,61 @@ extension Journal {
     ) async throws(DaemonError) -> [(record: TaskRecord, isNew: Bool)] {
         let floor = floor
         return try await write { database in
-            let find = try database.cachedStatement(
-                sql: "SELECT \(TaskRecord.columns) FROM task WHERE session = ? AND token = ?"
-            )
             let user = try Self.user(of: session, database)
             return try Self.write(for: user, limit: limit, database) {
-                var first = try Self.lastNumber(database) < floor ? floor + 1 : nil
+                var last = max(try Self.lastNumber(database), floor)
+                var known = try Self.tasks(of: session, with: tasks.map(\.request.token), database)
                 return try tasks.map { task in
-                    let known = try Row.fetchOne(find, arguments: [session, task.request.token])
-                    if let row = known {
-                        return (TaskRecord(row), false)
+                    if let record = known[task.request.token] { return (record, false) }
+                    last += 1
+                    let made = FullTask(task, id: last, in: session, by: creator, created: created)
+                    try made.insert(database)
+                    if let token = task.remnant {
+                        // Two that go on with one file would write into it both.
+                        guard try Remnant.deleteOne(database, key: token) else {
+                            throw ControlRefusal(.invalid, "the resume token is used up")
+                        }
                     }
-                    // The numbers after it follow by themselves.
-                    defer { first = nil }
-                    return (
-                        try Self.insert(task, first, session, creator, created, database), true
-                    )
+                    known[task.request.token] = made.record
+                    return (made.record, true)
                 }
             }
         }
     }
 
-    /// Makes a task, of the number `id` or of the next one.
-    private static func insert(
-        _ task: NewTask,
-        _ id: Int64?,
-        _ session: Int64,
-        _ creator: UInt32,
-        _ created: Date,
+    /// The tasks of a session that have one of the tokens, by token.
+    private static func tasks(
+        of session: Int64,
+        with tokens: [String],
         _ database: Database
-    ) throws -> TaskRecord {
-        let statement = try database.cachedStatement(
-            sql: """
-                INSERT INTO task (id, session, creator, token, state, host, priority, needs, blocks, earliest,
-                    created, deadline, part, request)
-                VALUES (?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-                """
-        )
-        try statement.execute(arguments: [
-            id, session, creator, task.request.token, task.host, task.priority, task.needs.rawValue,
-            task.blocks.rawValue, task.earliest?.timeIntervalSince1970,
-            created.timeIntervalSince1970, task.deadline.timeIntervalSince1970, task.part ?? "",
-            try ControlFormat.encode(task.request),
-        ])
-        let id = database.lastInsertedRowID
-        let part = task.part ?? "task-\(id)"
-        if task.part == nil {
-            try database.cachedStatement(sql: "UPDATE task SET part = ? WHERE id = ?")
-                .execute(arguments: [part, id])
-        }
-        if let remnant = task.remnant {
-            try database.execute(sql: "DELETE FROM remnant WHERE token = ?", arguments: [remnant])
-            // Two that go on with one file would write into it both.
-            guard database.changesCount == 1 else {
-                throw ControlRefusal(.invalid, "the resume token is used up")
-            }
-        }
-        guard
-            let row = try Row.fetchOne(
-                try database.cachedStatement(
-                    sql: "SELECT \(TaskRecord.columns) FROM task WHERE id = ?"
-                ),
-                arguments: [id]
-            )
-        else { throw DatabaseError(resultCode: .SQLITE_INTERNAL) }
-        return TaskRecord(row)
+    ) throws -> [String: TaskRecord] {
+        let rows = try TaskRecord.select(TaskRecord.databaseSelection + [Columns.token])
+            .filter(Columns.session == session && tokens.contains(Columns.token))
+            .asRequest(of: Row.self)
+            .fetchCursor(database)
+        var tasks: [String: TaskRecord] = [:]
+        while let row = try rows.next() { tasks[row[Columns.token]] = TaskRecord(row: row) }
+        return tasks
     }
 
     /// Those of the tokens that a session's tasks have.
     func known(_ tokens: [String], in session: Int64) async throws(DaemonError) -> Set<String> {
         try await read { database in
-            let statement = try database.cachedStatement(
-                sql: "SELECT token FROM task WHERE session = ? AND token = ?"
-            )
-            return Set(
-                try tokens.compactMap { token in
-                    try String.fetchOne(statement, arguments: [session, token])
-                }
-            )
+            Set(try Self.tasks(of: session, with: tokens, database).keys)
         }
     }
 
     /// All tasks that have not ended, and those whose content waits for its place.
     func openTasks() async throws(DaemonError) -> [TaskRecord] {
         try await read { database in
-            let rows = try Row.fetchCursor(
-                database,
-                sql: "SELECT \(TaskRecord.columns) FROM task WHERE state < 2 ORDER BY id"
-            )
-            var records: [TaskRecord] = []
-            while let row = try rows.next() { records.append(TaskRecord(row)) }
-            return records
+            try TaskRecord.filter(Columns.state < StoredState.ended).order(Columns.id)
+                .fetchAll(database)
         }
     }
 
     /// A task with everything, or `nil` if there is none.
     func task(_ id: Int64) async throws(DaemonError) -> FullTask? {
-        try await read { database in
-            let find = try database.cachedStatement(
-                sql: "SELECT \(FullTask.columns) FROM task WHERE id = ?"
-            )
-            return try Row.fetchOne(find, arguments: [id]).map(FullTask.init)
-        }
+        try await read { try FullTask.fetchOne($0, key: id) }
     }
 
     /// The tasks of a session that come after one, in order: as many as a page holds.
@@ -127,18 +82,15 @@ extension Journal {
         after id: Int64
     ) async throws(DaemonError) -> (tasks: [FullTask], isLast: Bool) {
         try await read { database in
-            let rows = try Row.fetchCursor(
-                database,
-                sql: """
-                    SELECT \(FullTask.columns) FROM task WHERE session = ? AND id > ? ORDER BY id
-                    """,
-                arguments: [session, id]
-            )
+            let rows = try FullTask.filter(Columns.session == session && Columns.id > id)
+                .order(Columns.id)
+                .asRequest(of: Row.self)
+                .fetchCursor(database)
             var tasks: [FullTask] = []
             var bytes = 0
             while let row = try rows.next() {
-                tasks.append(FullTask(row))
-                bytes += Self.size(row["request"]) + Self.size(row["outcome"])
+                tasks.append(FullTask(row: row))
+                bytes += Self.size(row[Columns.request]) + Self.size(row[Columns.outcome])
                 if tasks.count >= Self.pageCount || bytes >= Self.pageBytes {
                     return (tasks, false)
                 }
@@ -151,25 +103,24 @@ extension Journal {
     /// than `limit` bytes.
     func update(_ task: FullTask, limit: Int64) async throws(DaemonError) {
         try await write { database in
-            let user = try Self.user(of: task.record.session, database)
-            try Self.write(for: user, limit: limit, database) {
-                try database.execute(
-                    sql: """
-                        UPDATE task
-                        SET priority = ?, needs = ?, blocks = ?, earliest = ?,
-                            request = coalesce(?, request)
-                        WHERE id = ? AND state = 0
-                        """,
-                    arguments: [
-                        task.record.priority, task.record.needs.rawValue,
-                        task.record.blocks.rawValue,
-                        task.record.earliest?.timeIntervalSince1970,
-                        task.isLost ? nil : try ControlFormat.encode(task.request),
-                        task.record.id,
-                    ]
-                )
+            let (user, record) = (try Self.user(of: task.record.session, database), task.record)
+            var changes = [
+                Columns.priority.set(to: record.priority), Columns.needs.set(to: record.needs),
+                Columns.blocks.set(to: record.blocks),
+                Columns.earliest.set(to: record.earliest?.timeIntervalSince1970),
+            ]
+            if !task.isLost {
+                changes.append(Columns.request.set(to: try StoredForm.encode(task.request)))
+            }
+            _ = try Self.write(for: user, limit: limit, database) {
+                try Self.active(record.id).updateAll(database, changes)
             }
         }
+    }
+
+    /// A task, unless its content is verified or it has ended.
+    private static func active(_ id: Int64) -> QueryInterfaceRequest<TaskRecord> {
+        TaskRecord.filter(Columns.id == id && Columns.state == StoredState.active)
     }
 
     /// Writes down that the content of tasks is good, in which files it is, and what will be said of it (P5).
@@ -177,12 +128,15 @@ extension Journal {
         try await write { database in
             let statement = try database.cachedStatement(
                 sql: """
-                    UPDATE task SET state = 1, file = ?, outcome = ? WHERE id = ? AND state = 0
+                    UPDATE task SET state = :verified, file = :file, outcome = :outcome
+                    WHERE id = :id AND state = :active
                     """
             )
             for item in items {
                 try statement.execute(arguments: [
-                    item.file.string, try ControlFormat.encode(item.event), item.task,
+                    "id": item.task, "file": item.file.string,
+                    "outcome": try StoredForm.encode(item.event),
+                    "active": StoredState.active, "verified": StoredState.verified,
                 ])
             }
         }
@@ -195,29 +149,18 @@ extension Journal {
         leaving remnants: [Remnant] = []
     ) async throws(DaemonError) -> [(session: Int64, event: SessionEvent)] {
         try await write { database in
+            let update = try database.cachedStatement(
+                sql: "UPDATE task SET state = ?, outcome = ? WHERE id = ?"
+            )
             var events: [(Int64, SessionEvent)] = []
             for outcome in outcomes {
-                let update = try database.cachedStatement(
-                    sql: "UPDATE task SET state = 2, outcome = ? WHERE id = ? AND state < 2"
-                )
-                let appended = try Self.append(
-                    outcome.event,
-                    of: outcome.id,
-                    isFinal: true,
-                    database
-                )
-                guard let appended else { continue }
-                try update.execute(arguments: [appended.body, outcome.id])
-                events.append((appended.session, appended.event))
+                let record = try Self.append(outcome.event, of: outcome.id, isFinal: true, database)
+                guard let record else { continue }
+                try update.execute(arguments: [StoredState.ended, record.body, outcome.id])
+                events.append((record.session, outcome.event.numbered(record)))
             }
-            for remnant in remnants where !events.isEmpty {
-                try database.execute(
-                    sql: "INSERT OR REPLACE INTO remnant VALUES (?, ?, ?, ?, ?)",
-                    arguments: [
-                        remnant.token, remnant.user, remnant.part, remnant.url,
-                        remnant.expires.timeIntervalSince1970,
-                    ]
-                )
+            if !events.isEmpty {
+                for remnant in remnants { try remnant.insert(database, onConflict: .replace) }
             }
             return events
         }
@@ -230,73 +173,57 @@ extension Journal {
         blocks: Scheduler.Blocks
     ) async throws(DaemonError) -> (session: Int64, event: SessionEvent)? {
         try await write { database in
-            let appended = try Self.append(event, of: task, isFinal: false, database)
-            guard let appended else { return nil }
-            try database.execute(
-                sql: "UPDATE task SET blocks = ? WHERE id = ?",
-                arguments: [blocks.rawValue, task]
-            )
-            return (appended.session, appended.event)
+            let record = try Self.append(event, of: task, isFinal: false, database)
+            guard let record else { return nil }
+            try TaskRecord.filter(key: task).updateAll(database, Columns.blocks.set(to: blocks))
+            return (record.session, event.numbered(record))
         }
     }
 
     /// The last challenge of a task that the client has not acknowledged.
     func challenge(of task: Int64) async throws(DaemonError) -> SessionEvent? {
         try await read { database in
-            try Row.fetchOne(
-                database,
-                sql: """
-                    SELECT sequence, task, body FROM event WHERE task = ? AND final = 0
-                    ORDER BY sequence DESC LIMIT 1
-                    """,
-                arguments: [task]
-            ).map(SessionEvent.init)
+            try EventRecord
+                .filter(EventRecord.Columns.task == task && !EventRecord.Columns.final)
+                .order(EventRecord.Columns.sequence.desc)
+                .fetchOne(database)?
+                .event
         }
     }
 
-    /// Gives an event the next number of its session; `body` is the event as it was written down.
+    /// Gives an event of a task that has not ended the next number of its session.
     private static func append(
         _ event: SessionEvent,
         of task: Int64,
         isFinal: Bool,
         _ database: Database
-    ) throws -> (session: Int64, event: SessionEvent, body: Data)? {
+    ) throws -> EventRecord? {
         let find = try database.cachedStatement(
             sql: """
                 UPDATE session SET last = last + 1
-                WHERE id = (SELECT session FROM task WHERE id = ? AND state < 2)
+                WHERE id = (SELECT session FROM task WHERE id = ? AND state < ?)
                 RETURNING id, last
                 """
         )
-        guard let row = try Row.fetchOne(find, arguments: [task]) else { return nil }
-        let session: Int64 = row["id"]
-        var event = event
-        event.sequence = row["last"]
-        event.task = task
-        let insert = try database.cachedStatement(
-            sql: "INSERT INTO event (session, sequence, task, final, body) VALUES (?, ?, ?, ?, ?)"
+        let row = try Row.fetchOne(find, arguments: [task, StoredState.ended])
+        guard let row else { return nil }
+        let record = EventRecord(
+            session: row[SessionRecord.Columns.id],
+            sequence: row[SessionRecord.Columns.last],
+            task: task,
+            final: isFinal,
+            body: try StoredForm.encode(event)
         )
-        let body = try ControlFormat.encode(event)
-        try insert.execute(arguments: [session, event.sequence, task, isFinal, body])
-        return (session, event, body)
+        try record.insert(database)
+        return record
     }
 
     /// What an earlier download left behind under a token, if it is this user's.
     func remnant(_ token: String, of user: UInt32) async throws(DaemonError) -> Remnant? {
         try await read { database in
-            try Row.fetchOne(
-                database,
-                sql: "SELECT * FROM remnant WHERE token = ? AND user = ? AND expires > ?",
-                arguments: [token, user, Date.now.timeIntervalSince1970]
-            ).map { row in
-                Remnant(
-                    token: row["token"],
-                    user: row["user"],
-                    part: row["part"],
-                    url: row["url"],
-                    expires: Date(timeIntervalSince1970: row["expires"])
-                )
-            }
+            try Remnant.filter(key: token).filter(Remnant.Columns.user == user)
+                .filter(Remnant.Columns.expires > Date.now.timeIntervalSince1970)
+                .fetchOne(database)
         }
     }
 
@@ -304,7 +231,7 @@ extension Journal {
     func taskNumbers() async throws(DaemonError) -> (tasks: Set<Int64>, last: Int64) {
         try await read { database in
             (
-                try Int64.fetchSet(database, sql: "SELECT id FROM task"),
+                try TaskRecord.select(Columns.id, as: Int64.self).fetchSet(database),
                 try Self.lastNumber(database)
             )
         }
@@ -313,43 +240,70 @@ extension Journal {
     /// Forgets what nobody went on with in time, and returns the names of its files.
     func removeExpiredRemnants(before now: Date) async throws(DaemonError) -> [String] {
         try await write { database in
-            try String.fetchAll(
-                database,
-                sql: "DELETE FROM remnant WHERE expires < ? RETURNING part",
-                arguments: [now.timeIntervalSince1970]
-            )
+            try Remnant.filter(Remnant.Columns.expires < now.timeIntervalSince1970)
+                .deleteAndFetchAll(database)
+                .map(\.part)
         }
     }
 
     /// The names of all files among the parts and the copies that are still in use.
     func filesInUse() async throws(DaemonError) -> Set<String> {
-        try await read { database in
-            try String.fetchSet(
-                database,
-                sql: "SELECT part FROM task WHERE state < 2 UNION SELECT part FROM remnant"
-            )
-        }
+        Set(try await partOwners().keys)
     }
-}
 
-extension Journal {
     /// Writes down the end that a task gets if the daemon ends before it has another one; `nil` for none.
     func setProvisionalEnd(_ event: SessionEvent?, of id: Int64) async throws(DaemonError) {
         try await write { database in
-            try database.execute(
-                sql: "UPDATE task SET outcome = ? WHERE id = ? AND state = 0",
-                arguments: [try event.map { try ControlFormat.encode($0) }, id]
-            )
+            let outcome = try event.map { try StoredForm.encode($0) }
+            try Self.active(id).updateAll(database, Columns.outcome.set(to: outcome))
         }
     }
 
     /// Makes a task active again whose content got lost after P5.
     func reopen(_ id: Int64) async throws(DaemonError) {
         try await write { database in
-            try database.execute(
-                sql: "UPDATE task SET state = 0, file = NULL, outcome = NULL WHERE id = ?",
-                arguments: [id]
+            try TaskRecord.filter(key: id).updateAll(
+                database,
+                Columns.state.set(to: StoredState.active),
+                Columns.file.set(to: nil),
+                Columns.outcome.set(to: nil)
             )
         }
+    }
+}
+
+extension FullTask {
+    /// The record of a task that is created.
+    fileprivate init(
+        _ task: NewTask,
+        id: Int64,
+        in session: Int64,
+        by creator: UInt32,
+        created: Date
+    ) {
+        record = TaskRecord(
+            id: id,
+            session: session,
+            creator: creator,
+            host: task.host,
+            priority: task.priority,
+            needs: task.needs,
+            blocks: task.blocks,
+            earliest: task.earliest,
+            created: created,
+            deadline: task.deadline,
+            part: task.part ?? TaskRecord.ownPart(of: id)
+        )
+        request = task.request
+    }
+}
+
+extension SessionEvent {
+    /// The event with the number that it has in the journal.
+    fileprivate func numbered(_ record: EventRecord) -> SessionEvent {
+        var event = self
+        event.sequence = record.sequence
+        event.task = record.task
+        return event
     }
 }

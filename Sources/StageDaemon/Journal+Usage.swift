@@ -77,8 +77,9 @@ extension Journal {
                 database,
                 sql: """
                     SELECT part, user FROM task JOIN session ON session.id = task.session
-                    WHERE state < 2 UNION SELECT part, user FROM remnant
-                    """
+                    WHERE state < ? UNION SELECT part, user FROM remnant
+                    """,
+                arguments: [StoredState.ended]
             )
             var owners: [String: UInt32] = [:]
             while let row = try rows.next() { owners[row["part"]] = row["user"] }
@@ -93,8 +94,9 @@ extension Journal {
                 database,
                 sql: """
                     SELECT user, task.id AS id FROM task JOIN session ON session.id = task.session
-                    WHERE state = 2
-                    """
+                    WHERE state = ?
+                    """,
+                arguments: [StoredState.ended]
             )
             var tasks: [UInt32: [Int64]] = [:]
             while let row = try rows.next() { tasks[row["user"], default: []].append(row["id"]) }

@@ -35,8 +35,8 @@ final class Journal: Sendable {
 
     /// Opens the journal at `path`, and makes it where it is missing.
     ///
-    /// One that is damaged is moved aside, so that the daemon can go on; one of a later version of the daemon
-    /// is not read, and this throws ``DaemonError/journalOfLaterVersion(_:)``. Numbers of tasks go on after the
+    /// One that is damaged is moved aside, so that the daemon can go on; one with tables that this version did not
+    /// make is not read, and this throws ``DaemonError/journalOfOtherVersion(_:)``. Numbers of tasks go on after the
     /// highest that an earlier journal may have given out. Before a journal is made, `forgetting` is called
     /// to move away files of earlier tasks, of which it knows nothing; it returns whether there were any.
     static func open(
@@ -134,13 +134,16 @@ final class Journal: Sendable {
         guard check == "ok" else { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
         // A journal that is complete is not written to: a disk that is full keeps no daemon from starting.
         let migrator = Self.migrator
-        let (isOfLaterVersion, isComplete) = try pool.read { database in
-            (
-                try migrator.hasBeenSuperseded(database),
+        let (isOfOtherVersion, isComplete) = try pool.read { database in
+            let hasOtherTables =
+                try migrator.appliedIdentifiers(database).isEmpty
+                && database.tableExists(SessionRecord.databaseTableName)
+            return (
+                try hasOtherTables || migrator.hasBeenSuperseded(database),
                 try migrator.hasCompletedMigrations(database)
             )
         }
-        guard !isOfLaterVersion else { throw DaemonError.journalOfLaterVersion(path) }
+        guard !isOfOtherVersion else { throw DaemonError.journalOfOtherVersion(path) }
         if !isComplete { try migrator.migrate(pool) }
     }
 
@@ -188,7 +191,7 @@ final class Journal: Sendable {
     }
 
     /// Writes, and returns once that is on disk; what `body` throws leaves nothing behind.
-    func write<Value: Sendable>(
+    @discardableResult func write<Value: Sendable>(
         _ body: @escaping @Sendable (Database) throws -> Value
     ) async throws(DaemonError) -> Value {
         let result: Result<Value, any Error> = await withCheckedContinuation { continuation in

@@ -4,21 +4,26 @@ import StageControl
 import StageSystem
 
 /// How far a task has got, as it is on disk; the rest is recomputed.
-enum StoredState: Int, Sendable {
+enum StoredState: Int, DatabaseValueConvertible, Sendable {
     /// It waits or runs.
     case active = 0
-    /// Its content is here and good, and its end is in ``TaskRecord/outcome``; what is left is to
+    /// Its content is here and good, and its end is in ``FullTask/outcome``; what is left is to
     /// give it its place (P5).
     case verified = 1
     /// It has ended, and so says an event (P6).
     case ended = 2
 }
 
+extension Needs: DatabaseValueConvertible {}
+extension Scheduler.Blocks: DatabaseValueConvertible {}
+
 /// What the scheduler has to know of a task.
 struct TaskRecord: Sendable {
     var id: Int64
     var session: Int64
-    var state: StoredState
+    /// The number of the user who created it: the session's, or a member of its group.
+    var creator: UInt32
+    var state = StoredState.active
     var host: String
     var priority: Int
     var needs: Needs
@@ -30,32 +35,48 @@ struct TaskRecord: Sendable {
     var part: String
     /// The name of the file with the content, once that is verified.
     var file: String?
-    /// The number of the user who created it: the session's, or a member of its group.
-    var creator: UInt32
     /// Whether an earlier attempt has sent what is not to be sent twice, and was not seen to its end.
-    var hasProvisionalEnd: Bool
+    var hasProvisionalEnd = false
+}
 
-    static let columns = """
-        id, session, state, host, priority, needs, blocks, earliest, created, deadline, part, file,
-        creator, outcome IS NOT NULL AS hasOutcome
-        """
+extension TaskRecord: FetchableRecord, TableRecord {
+    static let databaseTableName = "task"
 
-    init(_ row: Row) {
-        id = row["id"]
-        session = row["session"]
-        state = StoredState(rawValue: row["state"]) ?? .active
-        host = row["host"]
-        priority = row["priority"]
-        needs = Needs(rawValue: row["needs"])
-        blocks = Scheduler.Blocks(rawValue: row["blocks"])
-        earliest = (row["earliest"] as Double?).map(Date.init(timeIntervalSince1970:))
-        created = Date(timeIntervalSince1970: row["created"])
-        deadline = Date(timeIntervalSince1970: row["deadline"])
-        part = row["part"]
-        file = row["file"]
-        creator = row["creator"]
-        hasProvisionalEnd = state == .active && row["hasOutcome"]
+    enum Columns: String, ColumnExpression {
+        case id, session, creator, token, state, host, priority, needs, blocks, earliest, created
+        case deadline, part, file, request, outcome
+        /// Whether there is an outcome: a column of selections alone.
+        case hasOutcome
     }
+
+    static var databaseSelection: [any SQLSelectable] {
+        [
+            Columns.id, Columns.session, Columns.creator, Columns.state, Columns.host,
+            Columns.priority, Columns.needs, Columns.blocks, Columns.earliest, Columns.created,
+            Columns.deadline, Columns.part, Columns.file,
+            (Columns.outcome != nil).forKey(Columns.hasOutcome.rawValue),
+        ]
+    }
+
+    init(row: Row) {
+        id = row[Columns.id]
+        session = row[Columns.session]
+        creator = row[Columns.creator]
+        state = StoredState(rawValue: row[Columns.state]) ?? .active
+        host = row[Columns.host]
+        priority = row[Columns.priority]
+        needs = Needs(rawValue: row[Columns.needs])
+        blocks = Scheduler.Blocks(rawValue: row[Columns.blocks])
+        earliest = (row[Columns.earliest] as Double?).map(Date.init(timeIntervalSince1970:))
+        created = Date(timeIntervalSince1970: row[Columns.created])
+        deadline = Date(timeIntervalSince1970: row[Columns.deadline])
+        part = row[Columns.part]
+        file = row[Columns.file]
+        hasProvisionalEnd = state == .active && row[Columns.hasOutcome]
+    }
+
+    /// The name of the part file of a task that goes on with no other file.
+    static func ownPart(of id: Int64) -> String { "task-\(id)" }
 }
 
 /// A task with everything.
@@ -67,27 +88,54 @@ struct FullTask: Sendable {
     /// Whether ``request`` cannot be read any more; it then has the token alone.
     var isLost = false
 
-    static let columns = TaskRecord.columns + ", token, request, outcome"
-
-    /// Reads a row.
-    ///
-    /// What is damaged in it is the loss of one task, and of no listing.
-    init(_ row: Row) {
-        record = TaskRecord(row)
-        if let request = row.json(TransferRequest.self, "request") {
-            self.request = request
-        } else {
-            request = TransferRequest(token: row["token"], kind: .download, url: "")
-            isLost = true
-        }
-        outcome = row.json(SessionEvent.self, "outcome")
-    }
-
     /// The failure that a task ends in whose row is damaged.
     static let loss = TransferFailure(
         .lost,
         reason: "the daemon's record of the task is damaged; create the task again"
     )
+}
+
+extension FullTask: FetchableRecord, PersistableRecord {
+    static let databaseTableName = TaskRecord.databaseTableName
+    typealias Columns = TaskRecord.Columns
+
+    static var databaseSelection: [any SQLSelectable] {
+        TaskRecord.databaseSelection + [Columns.token, Columns.request, Columns.outcome]
+    }
+
+    /// Reads a row.
+    ///
+    /// What is damaged in it is the loss of one task, and of no listing.
+    init(row: Row) {
+        record = TaskRecord(row: row)
+        if let request = row.document(TransferRequest.self, Columns.request) {
+            self.request = request
+        } else {
+            request = TransferRequest(token: row[Columns.token], kind: .download, url: "")
+            isLost = true
+        }
+        outcome = row.document(SessionEvent.self, Columns.outcome)
+        outcome?.task = record.id
+    }
+
+    func encode(to container: inout PersistenceContainer) throws {
+        container[Columns.id] = record.id
+        container[Columns.session] = record.session
+        container[Columns.creator] = record.creator
+        container[Columns.token] = request.token
+        container[Columns.state] = record.state
+        container[Columns.host] = record.host
+        container[Columns.priority] = record.priority
+        container[Columns.needs] = record.needs
+        container[Columns.blocks] = record.blocks
+        container[Columns.earliest] = record.earliest?.timeIntervalSince1970
+        container[Columns.created] = record.created.timeIntervalSince1970
+        container[Columns.deadline] = record.deadline.timeIntervalSince1970
+        container[Columns.part] = record.part
+        container[Columns.file] = record.file
+        container[Columns.request] = try StoredForm.encode(request)
+        container[Columns.outcome] = try outcome.map { try StoredForm.encode($0) }
+    }
 }
 
 /// A task that is to be created.
@@ -106,7 +154,7 @@ struct NewTask: Sendable {
 }
 
 /// Groups that the process had which made a session; a handler gets no others.
-struct SessionRights: Codable, Equatable, Sendable {
+struct SessionRights: Equatable, Sendable {
     /// The number of its first group.
     var group: UInt32
     /// The numbers of all of its groups.
@@ -126,31 +174,103 @@ struct SessionRecord: Sendable {
     var relaunch: Relaunch
     var last: Int64
     var acknowledged: Int64
+}
+
+extension SessionRecord: FetchableRecord, TableRecord {
+    static let databaseTableName = "session"
+
+    enum Columns: String, ColumnExpression {
+        case id, user, identifier, rights, configuration, relaunch, last, acknowledged
+    }
 
     /// Reads a row; blocks the thread while the group database is asked.
     ///
     /// In place of what is damaged come defaults: no handler, no headers, no groups.
-    init(_ row: Row) {
-        id = row["id"]
-        user = row["user"]
-        identifier = row["identifier"]
-        rights = row.json(SessionRights.self, "rights") ?? SessionRights(group: .max, groups: [])
-        configuration =
-            row.json(SessionConfiguration.self, "configuration") ?? SessionConfiguration()
+    init(row: Row) {
+        id = row[Columns.id]
+        user = row[Columns.user]
+        identifier = row[Columns.identifier]
+        rights = row.document(SessionRights.self, Columns.rights) ?? .blank
+        configuration = row.document(SessionConfiguration.self, Columns.configuration) ?? .blank
         group = configuration.group.flatMap { UInt32.group(named: $0) }
-        relaunch = row.json(Relaunch.self, "relaunch") ?? Relaunch()
-        last = row["last"]
-        acknowledged = row["acknowledged"]
+        relaunch = row.document(Relaunch.self, Columns.relaunch) ?? .blank
+        last = row[Columns.last]
+        acknowledged = row[Columns.acknowledged]
+    }
+}
+
+/// An event that its client has not acknowledged.
+struct EventRecord: Codable, Sendable {
+    var session: Int64
+    var sequence: Int64
+    var task: Int64
+    /// Whether it is the end of the task.
+    var final: Bool
+    /// The event in its stored form.
+    var body: Data
+}
+
+extension EventRecord: FetchableRecord, PersistableRecord {
+    static let databaseTableName = "event"
+
+    enum Columns: String, ColumnExpression {
+        case session, sequence, task, final, body
+    }
+
+    /// The event; of one that is damaged, that its task was lost, so that those after it are told.
+    var event: SessionEvent {
+        var event: SessionEvent
+        do {
+            event = try StoredForm.decode(SessionEvent.self, from: body)
+        } catch {
+            event = SessionEvent(.failed, time: .now)
+            event.failure = FullTask.loss
+        }
+        event.sequence = sequence
+        event.task = task
+        return event
     }
 }
 
 /// What a cancelled or failed download left behind, for another one to go on with.
-struct Remnant: Sendable {
+struct Remnant: Codable, Sendable {
     var token: String
     var user: UInt32
     var part: String
     var url: String
     var expires: Date
+}
+
+extension Remnant: FetchableRecord, PersistableRecord {
+    static let databaseTableName = "remnant"
+
+    enum Columns: String, ColumnExpression {
+        case token, user, part, url, expires
+    }
+
+    static func databaseDateEncodingStrategy(for column: String) -> DatabaseDateEncodingStrategy {
+        .timeIntervalSince1970
+    }
+
+    static func databaseDateDecodingStrategy(for column: String) -> DatabaseDateDecodingStrategy {
+        .timeIntervalSince1970
+    }
+}
+
+/// The files of a task that is deleted.
+struct TaskFiles: FetchableRecord, TableRecord {
+    static let databaseTableName = TaskRecord.databaseTableName
+    static var databaseSelection: [any SQLSelectable] {
+        [TaskRecord.Columns.id, TaskRecord.Columns.part]
+    }
+
+    var id: Int64
+    var part: String
+
+    init(row: Row) {
+        id = row[TaskRecord.Columns.id]
+        part = row[TaskRecord.Columns.part]
+    }
 }
 
 /// What was removed with events that were acknowledged.
@@ -160,27 +280,28 @@ struct Removed: Sendable {
 }
 
 extension Removed {
-    /// Takes the rows of tasks that are deleted, without the files that a resume token keeps, or another task
-    /// goes on with.
-    init(_ rows: [Row], in database: Database) throws {
+    /// Takes tasks that are deleted, without the files that a resume token keeps, or another task goes on with.
+    init(_ deleted: [TaskFiles], in database: Database) throws {
         let users = try database.cachedStatement(
             sql: """
                 SELECT EXISTS (SELECT 1 FROM remnant WHERE part = ?1)
                     OR EXISTS (SELECT 1 FROM task WHERE part = ?1 AND part <> 'task-' || id)
                 """
         )
-        tasks = rows.map { $0["id"] }
-        parts = try rows.compactMap { row -> String? in
-            let part: String = row["part"]
-            return try Bool.fetchOne(users, arguments: [part]) == true ? nil : part
+        tasks = deleted.map(\.id)
+        parts = try deleted.map(\.part).filter {
+            try Bool.fetchOne(users, arguments: [$0]) != true
         }
     }
 }
 
 extension Row {
-    /// The value that a column has as JSON; `nil` if it has none, or none that can be read.
-    func json<Value: Decodable>(_ type: Value.Type, _ column: String) -> Value? {
+    /// The document that a column has; `nil` if it has none, or none that can be read.
+    func document<Document: StoredDocument>(
+        _ type: Document.Type,
+        _ column: some ColumnExpression
+    ) -> Document? {
         // Only the disk can have damaged it: the caller says what stands in its place.
-        (self[column] as Data?).flatMap { try? ControlFormat.decode(type, from: $0) }
+        (self[column] as Data?).flatMap { try? StoredForm.decode(type, from: $0) }
     }
 }

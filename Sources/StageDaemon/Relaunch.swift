@@ -6,7 +6,7 @@ import FoundationEssentials
 /// the doubling is on disk before the launch (transfers.md, P10), so that nothing that dies can evade
 /// it; a client that comes by itself, or a delay that passes without a launch, ends it (Apple's rate
 /// limiter, as Technical Support describes it in the forum thread 14854).
-struct Relaunch: Equatable, Codable, Sendable {
+struct Relaunch: Equatable, Sendable {
     /// How launches are limited.
     struct Policy: Equatable, Sendable {
         /// The delay after the first launch.
@@ -106,4 +106,16 @@ struct Relaunch: Equatable, Codable, Sendable {
     func earliestBegin(at now: Date) -> Date? {
         notBefore.flatMap { $0 > now ? min($0, now + penalty) : nil }
     }
+}
+
+extension Relaunch: StoredDocument {
+    static let blank = Relaunch()
+    static let storedMembers: [StoredMember<Self>] = [
+        .init("penalty", at: \.penalty),
+        .init("notBefore", at: \.notBefore),
+        .init("failures", at: \.failures),
+        .init("lease", at: \.lease),
+        .init("handlerVersion", at: \.version),
+        .init("boot", at: \.boot),
+    ]
 }

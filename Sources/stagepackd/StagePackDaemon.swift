@@ -164,7 +164,7 @@ extension DaemonError {
     /// What the program tells its caller when it ends (sysexits.h).
     fileprivate var status: Int32 {
         switch self {
-        case .configuration, .journalOfLaterVersion: 78
+        case .configuration, .journalOfOtherVersion: 78
         case .alreadyRunning: 75
         case .file, .journal, .refused: 74
         case .socket: 71

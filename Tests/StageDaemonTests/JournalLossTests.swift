@@ -90,22 +90,44 @@ struct JournalLossTests {
         #expect([next, last] == [4, 5])
     }
 
-    @Test func aJournalOfALaterVersionIsRefusedAndLosesNothing() async throws {
+    /// Ways to make a journal that of another version, and back.
+    static let versions = [
+        // A later one.
+        (
+            "INSERT INTO grdb_migrations VALUES ('later')",
+            "DELETE FROM grdb_migrations WHERE identifier = 'later'"
+        ),
+        // Requests and events were stored as the control protocol's JSON.
+        (
+            "UPDATE grdb_migrations SET identifier = 'sessions, tasks and events'",
+            "UPDATE grdb_migrations SET identifier = 'tables, and forms of version 1'"
+        ),
+        // No steps were recorded.
+        (
+            "ALTER TABLE grdb_migrations RENAME TO moved",
+            "ALTER TABLE moved RENAME TO grdb_migrations"
+        ),
+    ]
+
+    @Test(arguments: versions) func aJournalOfAnotherVersionIsRefusedAndLosesNothing(
+        _ change: String,
+        _ undo: String
+    ) async throws {
         try await daemon.start()
         try await daemon.makeSession()
         let task = try await daemon.download(server.url("/old")) { $0.isSuspended = true }
         #expect(try await daemon.kill(SIGTERM) == 0)
-        try await change("INSERT INTO grdb_migrations VALUES ('of a later version')")
+        try await self.change(change)
         let path = daemon.state.appending("journal.sqlite")
         try daemon.launch()
         #expect(try await daemon.end() == 78)
         let error = """
-            stagepackd: error: the journal '\(path)' was written by a later version of stagepackd
+            stagepackd: error: the journal '\(path)' was written by another version of stagepackd
             hint: install that version again, or move the journal away: its transfers are forgotten then
 
             """
         #expect(try daemon.said().hasSuffix(error))
-        try await change("DELETE FROM grdb_migrations WHERE identifier = 'of a later version'")
+        try await self.change(undo)
         try await daemon.start()
         #expect(try await daemon.client.tasks().map(\.id) == [task])
     }
