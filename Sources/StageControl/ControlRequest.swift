@@ -1,4 +1,5 @@
 import FoundationEssentials
+import StageModel
 
 /// A question to the daemon, with the type of its answer.
 public struct ControlRequest<Answer: Decodable & Sendable>: Sendable {
@@ -62,26 +63,26 @@ extension ControlRequest where Answer == SessionStatus {
         _ identifier: String,
         _ configuration: SessionConfiguration
     ) -> Self {
-        Self("PUT", "sessions/\(identifier.inPath)", configuration)
+        Self("PUT", "sessions/\(identifier.percentEncoded())", configuration)
     }
 
     /// Asks for a session.
     public static func session(_ identifier: String) -> Self {
-        Self("GET", "sessions/\(identifier.inPath)")
+        Self("GET", "sessions/\(identifier.percentEncoded())")
     }
 }
 
 extension ControlRequest where Answer == CreatedTasks {
     /// Asks to create tasks, all or none.
     public static func createTasks(_ tasks: NewTasks, in session: String) -> Self {
-        Self("POST", "sessions/\(session.inPath)/tasks", tasks)
+        Self("POST", "sessions/\(session.percentEncoded())/tasks", tasks)
     }
 }
 
 extension ControlRequest where Answer == TaskList {
     /// Asks for the tasks of a session.
     public static func tasks(in session: String) -> Self {
-        Self("GET", "sessions/\(session.inPath)/tasks")
+        Self("GET", "sessions/\(session.percentEncoded())/tasks")
     }
 
     /// Asks for the tasks of all sessions, of all users if the client may see them.
@@ -101,17 +102,17 @@ extension ControlRequest where Answer == TransferTask {
 extension ControlRequest where Answer == NoContent {
     /// Asks to cancel the tasks of a session and to forget it.
     public static func removeSession(_ identifier: String) -> Self {
-        Self("DELETE", "sessions/\(identifier.inPath)")
+        Self("DELETE", "sessions/\(identifier.percentEncoded())")
     }
 
     /// Says what the client has taken in.
     public static func acknowledge(_ acknowledgement: Acknowledgement, in session: String) -> Self {
-        Self("POST", "sessions/\(session.inPath)/acknowledge", acknowledgement)
+        Self("POST", "sessions/\(session.percentEncoded())/acknowledge", acknowledgement)
     }
 
     /// Asks for more time for a launched handler.
     public static func extend(_ session: String) -> Self {
-        Self("POST", "sessions/\(session.inPath)/extend")
+        Self("POST", "sessions/\(session.percentEncoded())/extend")
     }
 }
 
@@ -124,28 +125,10 @@ extension ControlRequest where Answer == SessionEvent {
         after sequence: Int64 = 0,
         launch: String? = nil
     ) -> Self {
-        let token = launch.map { "&launch=\($0.inPath)" } ?? ""
-        return Self("GET", "sessions/\(session.inPath)/events?after=\(sequence)\(token)")
+        let token = launch.map { "&launch=\($0.percentEncoded())" } ?? ""
+        return Self("GET", "sessions/\(session.percentEncoded())/events?after=\(sequence)\(token)")
     }
 
     /// Asks for what happens in all sessions, of all users if the client may see them.
     public static func watch(all: Bool = false) -> Self { Self("GET", "events", all: all) }
-}
-
-extension String {
-    /// The text as one component of a path (RFC 3986).
-    fileprivate var inPath: String {
-        let digits = Array("0123456789ABCDEF".utf8)
-        var bytes: [UInt8] = []
-        for byte in utf8 {
-            switch byte {
-            case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
-                UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"), UInt8(ascii: "."),
-                UInt8(ascii: "_"), UInt8(ascii: "~"):
-                bytes.append(byte)
-            default: bytes += [UInt8(ascii: "%"), digits[Int(byte >> 4)], digits[Int(byte & 15)]]
-            }
-        }
-        return String(decoding: bytes, as: UTF8.self)
-    }
 }

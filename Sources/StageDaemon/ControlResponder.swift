@@ -4,6 +4,7 @@ import HummingbirdCore
 import Logging
 import NIOCore
 import StageControl
+import StageModel
 import StageSystem
 
 /// Answers one request of a client.
@@ -101,7 +102,7 @@ struct ControlResponder: Sendable {
         guard path.first == ControlFormat.version else {
             throw ControlRefusal(.notFound, "expected a path below '/\(ControlFormat.version)/'")
         }
-        let names = path.dropFirst().map { $0.removingPercentEncoding ?? $0 }
+        let names = path.dropFirst().map { $0.percentDecoded ?? $0 }
         switch (request.method, names.first, names.count) {
         case (.get, nil, 0): return .encoding(await broker.status(caller, version))
         case (.get, "sessions", 1): return .sessions(await broker.sessions(caller))

@@ -1,3 +1,4 @@
+import StageModel
 import StageTrust
 
 /// The addresses of a repository's files, from the URL of its manifest.
@@ -19,25 +20,7 @@ struct RepositoryAddress {
         query = String(whole[path.endIndex...])
         directory = String(path[..<end])
         let name = String(path[end...])
-        target = TargetPath(Self.decoded(name))
-    }
-
-    /// The text with percent-encoded bytes decoded (RFC 3986, section 2.1); as it is if that is not UTF-8.
-    private static func decoded(_ text: String) -> String {
-        var bytes: [UInt8] = []
-        var rest = Array(text.utf8)[...]
-        while let byte = rest.popFirst() {
-            let digits = rest.prefix(2)
-            if byte == UInt8(ascii: "%"), digits.count == 2,
-                let value = UInt8(String(decoding: digits, as: UTF8.self), radix: 16)
-            {
-                bytes.append(value)
-                rest = rest.dropFirst(2)
-            } else {
-                bytes.append(byte)
-            }
-        }
-        return String(validating: bytes, as: UTF8.self) ?? text
+        target = TargetPath(name.percentDecoded ?? name)
     }
 
     /// The URL of a file of metadata, by its path.

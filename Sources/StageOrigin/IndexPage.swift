@@ -23,7 +23,7 @@ struct IndexPage: Sendable {
         let rows = sorted.map { line in
             let slash = line.isDirectory ? "/" : ""
             return Self.row(
-                href: "./" + ServedPath.encoded(line.name) + slash,
+                href: "./" + line.name.percentEncoded() + slash,
                 name: line.name + slash,
                 size: line.isDirectory ? "" : line.size.description,
                 date: line.modified.forTable

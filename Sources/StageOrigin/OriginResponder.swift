@@ -46,7 +46,7 @@ final class OriginResponder: Sendable {
             return try await answer(to: request, with: file, name: path.names.last ?? "")
         case .directory where !path.hasTrailingSlash:
             let name = path.names.last ?? ""
-            return .text(.movedPermanently, [.location: "./\(ServedPath.encoded(name))/"])
+            return .text(.movedPermanently, [.location: "./\(name.percentEncoded())/"])
         case .directory(let directory):
             return .page(try tree.index(of: directory, at: path).html)
         }

@@ -1,3 +1,4 @@
+import StageModel
 import Testing
 
 @testable import StageOrigin
@@ -29,6 +30,6 @@ struct ServedPathTests {
 
     @Test(arguments: ["a", "a b", "\u{E9}%", "<&\"'>", "a:b?c#d", "%2e"])
     func anEncodedNameIsDecodedToItself(name: String) {
-        #expect(ServedPath("/" + ServedPath.encoded(name))?.names == [name])
+        #expect(ServedPath("/" + name.percentEncoded())?.names == [name])
     }
 }

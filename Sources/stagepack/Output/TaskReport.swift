@@ -8,13 +8,13 @@ struct TaskReport: Encodable, CustomStringConvertible {
 
     func encode(to encoder: any Encoder) throws {
         var shown = task
-        shown.request.url = URLText.withoutUser(task.request.url)
+        shown.request.url = task.request.url.withoutUser
         try shown.encode(to: encoder)
     }
 
     var description: String {
         let what = task.request.description.map { " (\($0))" } ?? ""
-        let url = URLText.withoutUser(task.request.url)
+        let url = task.request.url.withoutUser
         var lines = ["\(task.id)  \(state)  \(amount)  \(url)\(what)"]
         lines += task.holds.map { "    waits: \($0.text)" }
         if let problem = task.lastProblem, !task.holds.contains(where: { $0.problem == problem }) {
@@ -66,17 +66,6 @@ extension HoldReason {
         case .clock: "the clock of this machine seems to be wrong"
         case .authentication: "the server wants to know who asks, and the application has to answer"
         }
-    }
-}
-
-/// URLs as they may be shown.
-enum URLText {
-    /// The URL without the name and password of a user.
-    static func withoutUser(_ text: String) -> String {
-        guard var parts = URLComponents(string: text), parts.user != nil else { return text }
-        parts.user = nil
-        parts.password = nil
-        return parts.string ?? text
     }
 }
 
