@@ -155,7 +155,8 @@ extension Broker {
         }
         try RequestLimits.check(bytes)
         let id = task.record.id
-        guard state.scheduler.items[id]?.host == Scheduler.clientHost, let transfer = live[id] else {
+        guard state.scheduler.items[id]?.host == Scheduler.clientHost, let transfer = live[id]
+        else {
             throw ControlRefusal(.conflict, "task \(id) is no staging that its client carries out")
         }
         var message = WorkerMessage()
