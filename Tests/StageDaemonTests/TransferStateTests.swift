@@ -157,12 +157,21 @@ struct TransferStateTests {
         var (state, order) = try launching()
         #expect(state.launchRecorded(order, isOnDisk: false) == .none)
         #expect(state.sessions[1]?.record.relaunch == Relaunch())
-        // A client that came meanwhile has ended the delay, and that stays so.
-        (state, order) = try launching()
-        _ = try state.attach("s", launch: nil, owner, at: now)
+    }
+
+    @Test func aClientThatHasComeEndsTheDelayAlsoOfALaunchThatCouldNotBeWrittenDown() throws {
+        var (state, order) = try launching()
+        #expect(state.launchRecorded(order, isOnDisk: true) == .start)
+        #expect(state.launchEnded("t", of: 1) == false)
+        let later = now + 61
+        let second = state.decideLaunch(of: 1, token: "u", boot: "b", at: later)
+        order = try #require(second)
+        _ = try state.attach("s", launch: nil, owner, at: later)
         #expect(state.launchRecorded(order, isOnDisk: false) == .none)
-        #expect(state.sessions[1]?.record.relaunch.penalty == 0)
-        #expect(state.sessions[1]?.record.relaunch.lease == nil)
+        let relaunch = state.sessions[1]?.record.relaunch
+        #expect(relaunch?.penalty == 0)
+        #expect(relaunch?.failures == 0)
+        #expect(relaunch?.lease == nil)
     }
 
     @Test func aChallengedTaskThatIsCancelledStartsNoHandler() throws {
