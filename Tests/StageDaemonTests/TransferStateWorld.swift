@@ -1,5 +1,4 @@
 import FoundationEssentials
-import GRDB
 import StageConditions
 import StageControl
 import StageModel
@@ -17,10 +16,14 @@ extension SessionRecord {
         _ change: (inout SessionConfiguration) -> Void = { _ in }
     ) {
         self.init(
-            Row([
-                "id": id, "user": user, "identifier": identifier, "rights": nil,
-                "configuration": nil, "relaunch": nil, "last": 0, "acknowledged": 0,
-            ])
+            id: id,
+            user: user,
+            identifier: identifier,
+            rights: .blank,
+            configuration: .blank,
+            relaunch: .blank,
+            last: 0,
+            acknowledged: 0
         )
         change(&configuration)
     }
@@ -37,16 +40,19 @@ extension FullTask {
     ) {
         var request = TransferRequest(token: "\(id)", kind: .download, url: "https://\(host)/")
         request.sha256 = digest
-        let json = try? ControlFormat.encode(request)
-        self.init(
-            Row([
-                "id": id, "session": session, "state": 0, "host": host, "priority": 50,
-                "needs": UInt8(0), "blocks": UInt8(0), "earliest": nil, "created": 0.0,
-                "deadline": deadline.timeIntervalSince1970, "part": "task-\(id)", "file": nil,
-                "creator": UInt32(1), "hasOutcome": false, "token": "\(id)", "request": json,
-                "outcome": nil,
-            ])
+        let record = TaskRecord(
+            id: id,
+            session: session,
+            creator: 1,
+            host: host,
+            priority: 50,
+            needs: [],
+            blocks: [],
+            created: Date(timeIntervalSince1970: 0),
+            deadline: deadline,
+            part: TaskRecord.ownPart(of: id)
         )
+        self.init(record: record, request: request)
     }
 }
 
