@@ -28,6 +28,8 @@ static const struct {
     // Also where an argument was checked and not found allowed.
     {SYS_socket, EAFNOSUPPORT},
     {SYS_socketpair, EACCES},
+    // Without a bound port, which Landlock sees, the kernel chooses one.
+    {SYS_listen, EACCES},
     {SYS_openat, EACCES},
     {SYS_mkdirat, EPERM},
     {SYS_fchmod, EPERM},
@@ -48,6 +50,9 @@ static const struct {
     {SYS_lsetxattr, EPERM},
     {SYS_removexattr, EPERM},
     {SYS_lremovexattr, EPERM},
+    // An access list changes the mode of an open file as fchmod(2) does, and rights of other users with it.
+    {SYS_fsetxattr, EOPNOTSUPP},
+    {SYS_fremovexattr, EOPNOTSUPP},
     {463 /* setxattrat, of Linux 6.13 */, EPERM},
     {466 /* removexattrat */, EPERM},
     {469 /* file_setattr, of Linux 6.17 */, EPERM},
@@ -61,6 +66,14 @@ static const struct {
     {SYS_process_madvise, EPERM},
     {SYS_pidfd_getfd, EPERM},
     {SYS_kcmp, EPERM},
+    // Limits and priorities: a process that may use no more time is killed.
+    {SYS_prlimit64, EPERM},
+    {SYS_setpriority, EPERM},
+    {SYS_ioprio_set, EPERM},
+    {SYS_sched_setaffinity, EPERM},
+    {SYS_sched_setparam, EPERM},
+    {SYS_sched_setscheduler, EPERM},
+    {SYS_sched_setattr, EPERM},
     {SYS_add_key, EPERM},
     {SYS_request_key, EPERM},
     {SYS_keyctl, EPERM},
@@ -124,10 +137,14 @@ static const struct stage_checked_call stage_worker_checked[] = {
     STAGE_IF_BOTH(SYS_socketpair, 0, STAGE_INT, AF_UNIX, 1, 0xf, SOCK_SEQPACKET),
     STAGE_IF_OPENING(SYS_openat, 2),
     STAGE_IF(SYS_mkdirat, 2, STAGE_SET_ID, 0),
-    STAGE_IF(SYS_fchmod, 1, STAGE_SET_ID, 0),
+    STAGE_IF(SYS_fchmod, 1, STAGE_SET_ID | S_IWGRP | S_IWOTH, 0),
     // Of an open file (futimens(3)).
     STAGE_IF(SYS_utimensat, 1, ~0ull, 0),
     STAGE_IF(SYS_unshare, 0, ~0ull, CLONE_FS),
+    // Of the calling process only.
+    STAGE_IF(SYS_prlimit64, 0, STAGE_INT, 0),
+    STAGE_IF(SYS_sched_setaffinity, 0, STAGE_INT, 0),
+    STAGE_IF_BOTH(SYS_setpriority, 0, STAGE_INT, PRIO_PROCESS, 1, STAGE_INT, 0),
     STAGE_IF(SYS_clone, 0, STAGE_WORKER_CLONE_REFUSED, 0),
 #ifdef __x86_64__
     STAGE_IF_OPENING(SYS_open, 1),

@@ -18,10 +18,21 @@ extension PrivateKey {
     /// - Throws: ``KeyError`` if the URI has a PIN or is none, if there is no provider, if no private key or
     ///   more than one fits, or if the key is of a kind that is not supported.
     public init(tokenURI uri: String, pin: @escaping () -> [UInt8]?) throws(KeyError) {
+        try self.init(tokenURI: uri, fetching: "provider=pkcs11", pin: pin)
+    }
+
+    /// Finds a key as ``init(tokenURI:pin:)`` does, in the stores that have `properties` (property(7) of OpenSSL).
+    ///
+    /// Without properties a file in the current directory, whose name is the URI, would come before the token.
+    package init(
+        tokenURI uri: String,
+        fetching properties: String?,
+        pin: @escaping () -> [UInt8]?
+    ) throws(KeyError) {
         try Self.check(uri)
         defer { ERR_clear_error() }
         let token = try TokenAccess(pin)
-        let keys = unsafe try Self.privateKeys(at: uri, in: token)
+        let keys = unsafe try Self.privateKeys(at: uri, fetching: properties, in: token)
         guard let key = unsafe keys.first else {
             if token.isPINRefused { throw .locked }
             let reason =
@@ -52,13 +63,14 @@ extension PrivateKey {
     /// Returns the private keys that a URI fits; their owner is the caller.
     private static func privateKeys(
         at uri: String,
+        fetching properties: String?,
         in token: TokenAccess
     ) throws(KeyError) -> [OpaquePointer] {
         token.answersQuestions()
         let store = unsafe OSSL_STORE_open_ex(
             uri,
             token.context,
-            nil,
+            properties,
             UI_get_default_method(),
             nil,
             nil,

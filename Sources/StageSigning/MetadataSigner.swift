@@ -47,6 +47,8 @@ public final class PrivateKeySigner: MetadataSigner {
         do throws(KeyError) {
             key = try PrivateKey(tokenURI: uri, pin: pin)
         } catch {
+            // A URI that is refused may have a PIN in it.
+            if case .tokenURI = error { throw .key(source: PrivateKey.tokenScheme, error) }
             throw .key(source: uri, error)
         }
         try self.init(key, source: uri)

@@ -46,7 +46,8 @@ extension StagingRequest {
         "/etc/pki/tls/cert.pem", "/etc/pki/tls/certs", "/etc/pki/tls/openssl.cnf", "/etc/protocols",
         "/etc/resolv.conf", "/etc/services", "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem",
         "/etc/ssl/certs", "/proc", "/run/NetworkManager/no-stub-resolv.conf",
-        "/run/NetworkManager/resolv.conf", "/run/resolvconf", "/run/systemd/resolve",
+        "/run/NetworkManager/resolv.conf", "/run/connman", "/run/netconfig", "/run/resolvconf",
+        "/run/systemd/resolve",
         "/var/lib/ca-certificates",
     ]
 

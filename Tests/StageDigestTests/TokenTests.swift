@@ -33,7 +33,7 @@ struct TokenTests {
 
     private func error(_ uri: String, pin: String?) -> KeyError? {
         do throws(KeyError) {
-            _ = try PrivateKey(tokenURI: uri) { pin.map { Array($0.utf8) } }
+            _ = try PrivateKey(tokenURI: uri, fetching: nil) { pin.map { Array($0.utf8) } }
             return nil
         } catch {
             return error
@@ -57,7 +57,7 @@ struct TokenTests {
         #expect(Self.isRegistered)
         let (uri, text) = try write(scheme, "key.pem")
         var questions = 0
-        let key = try PrivateKey(tokenURI: uri) {
+        let key = try PrivateKey(tokenURI: uri, fetching: nil) {
             questions += 1
             return Array("1234".utf8)
         }
@@ -69,6 +69,34 @@ struct TokenTests {
         let ofFile = try PublicKey(text, scheme: scheme)
         #expect(ofFile.verifies(signature: signature, of: [1, 2, 3]) == true)
         #expect(publicKey.verifies(signature: signature, of: [1, 2]) == false)
+    }
+
+    /// OpenSSL takes a URI without slashes for the path of a file first.
+    @Test func aFileWhoseNameIsTheURIIsNotTakenForTheToken() throws {
+        #expect(Self.isRegistered)
+        let uri = "pkcs11:token=\(UInt64.random(in: 0 ... .max))"
+        let key = try PrivateKey(generating: .ed25519)
+        let here = try Directory.open(".")
+        let name = try #require(FilePath.Component(uri))
+        try here.write(
+            Array(try key.unencryptedPEM().utf8),
+            to: name,
+            durably: false,
+            exactly: .privateFile
+        )
+        defer { _ = try? here.remove(name) }
+        #expect(error(uri, pin: "1234") == nil)
+        var questions = 0
+        do throws(KeyError) {
+            _ = try PrivateKey(tokenURI: uri) {
+                questions += 1
+                return Array("1234".utf8)
+            }
+            Issue.record("the file was taken for the token")
+        } catch {
+            #expect(error == .token(reason: "the PIN is wrong, or no key fits the URI"))
+        }
+        #expect(questions == 1)
     }
 
     @Test func whatIsWrongIsSaid() throws {

@@ -69,8 +69,7 @@ struct KilledStagingTests {
         while try world.installed.staged() == [world.pack: version - 1], kills < min(count, 40) {
             let moment = Duration.milliseconds(Int.random(in: 50..<700, using: &random))
             let victim = try #require(Victim.allCases.randomElement(using: &random))
-            let isAttended = Bool.random(using: &random)
-            try await kill(victim, in: world, isAttended: isAttended, after: moment)
+            try await kill(victim, in: world, after: moment)
             kills += 1
             // Whole, and one of the two.
             let staged = try world.installed.staged()[world.pack] ?? 0
@@ -101,16 +100,19 @@ struct KilledStagingTests {
     private static func kill(
         _ victim: Victim,
         in world: StagingWorld,
-        isAttended: Bool,
         after moment: Duration
     ) async throws {
         let ending = [.daemon, .machine].contains(victim) ? SIGKILL : SIGTERM
         let sparesWorkers = victim == .daemon
         try await withDaemon(world, ending: ending, sparesWorkers: sparesWorkers) { client in
-            guard isAttended || victim == .command else {
+            guard victim == .command else {
                 if try await client.tasks().isEmpty { _ = try await world.ask(client) }
                 try await Task.sleep(for: moment)
                 if victim == .worker {
+                    try await poll("there is no worker") {
+                        let tasks = try await client.tasks()
+                        return try !world.workers().isEmpty || tasks.isEmpty
+                    }
                     for worker in try world.workers() { Glibc.kill(worker, SIGKILL) }
                 }
                 return

@@ -117,6 +117,7 @@ struct SigningTests {
         let refused = try await run("keys show pkcs11:object=a?pin-value=1234")
         #expect(refused.status == 31)
         #expect(refused.error.contains("expected a URI without 'pin-value'"), "\(refused.error)")
+        #expect(!refused.error.contains("1234"), "\(refused.error)")
         #expect(try directory.status("metadata") == nil)
     }
 

@@ -42,7 +42,7 @@ struct WorkerSandboxTests {
 
     /// The attempts of the attacker.
     private static let attacker = """
-        import ctypes, errno, os, socket, subprocess, sys
+        import ctypes, errno, os, resource, socket, struct, subprocess, sys
         place, version, outer, port = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
         libc = ctypes.CDLL(None, use_errno=True)
         x86 = os.uname().machine == 'x86_64'
@@ -73,6 +73,14 @@ struct WorkerSandboxTests {
         refused(lambda: os.fchmod(file, 0o4755), errno.EPERM)
         refused(lambda: os.open('made', os.O_CREAT | os.O_WRONLY, 0o4755))
         refused(lambda: os.mkdir('made', 0o2755), errno.EPERM)
+        # The flags and mode of openat2(2) are in memory, so it makes the bit; nothing makes the file executable then.
+        how = struct.pack('QQQ', os.O_CREAT | os.O_RDWR, 0o2705, 0)
+        assert call(437, -100, b'set-group', how, len(how)) == 0
+        group = os.open('set-group', os.O_RDWR)
+        access = struct.pack('<I' + 'HHI' * 3, 2, 1, 7, 0xffffffff, 4, 5, 0xffffffff, 32, 5, 0xffffffff)
+        refused(lambda: os.setxattr(group, 'system.posix_acl_access', access), errno.EOPNOTSUPP)
+        refused(lambda: os.fchmod(group, 0o2755), errno.EPERM)
+        os.remove('set-group')
         refused(lambda: os.mknod('made'), errno.EPERM)
         open('own', 'w').write('#!/bin/sh\\n')
         os.fchmod(os.open('own', os.O_RDONLY), 0o755)
@@ -100,7 +108,15 @@ struct WorkerSandboxTests {
         # A file that it may read is not emptied.
         for flags in [os.O_TRUNC, 3, os.O_WRONLY]:
             refused(lambda: os.open(place + '/manifests/manifest.json', flags))
+        # Others are let write nothing: neither of its own, nor of what it reads.
+        for path in ['own', place + '/manifests/manifest.json']:
+            for mode in [0o666, 0o664, 0o777]:
+                refused(lambda: os.fchmod(os.open(path, os.O_RDONLY), mode), errno.EPERM)
         # Processes of its user.
+        refused(lambda: resource.prlimit(outer, resource.RLIMIT_CPU, (1, 1)), errno.EPERM)
+        refused(lambda: os.setpriority(os.PRIO_PROCESS, outer, 19), errno.EPERM)
+        refused(lambda: os.sched_setaffinity(outer, {0}), errno.EPERM)
+        resource.prlimit(0, resource.RLIMIT_CORE, (0, 0))
         refused(lambda: open('/proc/%d/mem' % outer, 'r+b'))
         refused(lambda: open('/proc/%d/environ' % outer, 'rb'))
         assert call(101 if x86 else 117, 16, outer, 0, 0) == errno.EPERM
@@ -124,6 +140,7 @@ struct WorkerSandboxTests {
         # Servers.
         socket.create_connection(('127.0.0.1', port)).close()
         if version >= 4: refused(lambda: socket.create_server(('127.0.0.1', 0)))
+        refused(lambda: socket.socket().listen(), errno.EACCES)
         # Keys, namespaces, mounts.
         assert call(250 if x86 else 219, 0, -4, 0) == errno.EPERM
         assert call(272 if x86 else 97, 0x10000000) == errno.EPERM
