@@ -274,6 +274,33 @@ static inline void stage_emit(struct stage_filter *filter, struct sock_filter in
     filter->length += 1;
 }
 
+/// Begins a filter: calls of other architectures answer that there is none, and the number of the call is loaded.
+static inline void stage_begin_filter(struct stage_filter *filter) {
+    const struct sock_filter head[] = {
+        STAGE_LOAD(arch),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, STAGE_AUDIT_ARCH, 1, 0),
+        STAGE_ANSWER(ENOSYS),
+        STAGE_LOAD(nr),
+#ifdef __x86_64__
+        // The calls of the x32 interface, each a second name of another one.
+        BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 0x40000000, 0, 1),
+        STAGE_ANSWER(ENOSYS),
+#endif
+    };
+    filter->length = 0;
+    for (size_t index = 0; index < STAGE_COUNT(head); index++) stage_emit(filter, head[index]);
+}
+
+/// Sets the filter for the calling thread, and for the threads and processes that it makes from now on (seccomp(2)).
+STAGE_CHECKED static inline int stage_set_filter(struct stage_filter *filter) {
+    if (filter->length > STAGE_COUNT(filter->code)) {
+        errno = E2BIG;
+        return -1;
+    }
+    struct sock_fprog program = {.len = filter->length, .filter = filter->code};
+    return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0);
+}
+
 /// Appends `answer` for a call.
 static inline void stage_emit_call(struct stage_filter *filter, uint32_t call, uint32_t answer) {
     stage_emit(filter, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1));
@@ -339,20 +366,8 @@ static inline void stage_emit_signals(struct stage_filter *filter, int are_confi
 /// all that it starts. `signals_are_confined` tells that Landlock keeps signals within the sandbox.
 STAGE_CHECKED static inline int stage_filter_calls(int signals_are_confined) {
 #ifdef STAGE_AUDIT_ARCH
-    const struct sock_filter head[] = {
-        STAGE_LOAD(arch),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, STAGE_AUDIT_ARCH, 1, 0),
-        STAGE_ANSWER(ENOSYS),
-        STAGE_LOAD(nr),
-#ifdef __x86_64__
-        // The calls of the x32 interface, each a second name of one of the tables.
-        BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 0x40000000, 0, 1),
-        STAGE_ANSWER(ENOSYS),
-#endif
-    };
     struct stage_filter filter;
-    filter.length = 0;
-    for (size_t index = 0; index < STAGE_COUNT(head); index++) stage_emit(&filter, head[index]);
+    stage_begin_filter(&filter);
     for (size_t index = 0; index < STAGE_COUNT(stage_allowed_calls); index++)
         stage_emit_call(&filter, stage_allowed_calls[index], SECCOMP_RET_ALLOW);
     for (size_t index = 0; index < STAGE_COUNT(stage_checked_calls); index++)
@@ -363,12 +378,7 @@ STAGE_CHECKED static inline int stage_filter_calls(int signals_are_confined) {
             &filter, stage_answered_calls[index].call,
             SECCOMP_RET_ERRNO | stage_answered_calls[index].error);
     stage_emit(&filter, (struct sock_filter)STAGE_ANSWER(ENOSYS));
-    if (filter.length > STAGE_COUNT(filter.code)) {
-        errno = E2BIG;
-        return -1;
-    }
-    struct sock_fprog program = {.len = filter.length, .filter = filter.code};
-    return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0);
+    return stage_set_filter(&filter);
 #else
     (void)signals_are_confined;
     errno = ENOSYS;

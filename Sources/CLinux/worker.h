@@ -158,20 +158,8 @@ static const struct stage_checked_call stage_worker_checked[] = {
 /// (seccomp(2)). All others stay as they are.
 STAGE_CHECKED static inline int stage_filter_worker(void) {
 #ifdef STAGE_AUDIT_ARCH
-    const struct sock_filter head[] = {
-        STAGE_LOAD(arch),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, STAGE_AUDIT_ARCH, 1, 0),
-        STAGE_ANSWER(ENOSYS),
-        STAGE_LOAD(nr),
-#ifdef __x86_64__
-        // The calls of the x32 interface, each a second name.
-        BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 0x40000000, 0, 1),
-        STAGE_ANSWER(ENOSYS),
-#endif
-    };
     struct stage_filter filter;
-    filter.length = 0;
-    for (size_t index = 0; index < STAGE_COUNT(head); index++) stage_emit(&filter, head[index]);
+    stage_begin_filter(&filter);
     for (size_t index = 0; index < STAGE_COUNT(stage_worker_checked); index++)
         stage_emit_checked(&filter, &stage_worker_checked[index]);
     for (size_t index = 0; index < STAGE_COUNT(stage_worker_refused); index++)
@@ -179,12 +167,7 @@ STAGE_CHECKED static inline int stage_filter_worker(void) {
             &filter, stage_worker_refused[index].call,
             SECCOMP_RET_ERRNO | stage_worker_refused[index].error);
     stage_emit(&filter, (struct sock_filter)STAGE_TAKE);
-    if (filter.length > STAGE_COUNT(filter.code)) {
-        errno = E2BIG;
-        return -1;
-    }
-    struct sock_fprog program = {.len = filter.length, .filter = filter.code};
-    return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0);
+    return stage_set_filter(&filter);
 #else
     errno = ENOSYS;
     return -1;
