@@ -21,6 +21,7 @@ extension Broker {
             logger.error("A task could not be read", metadata: ["error": "\(error)"])
             state.postpone(id, Hold(.backoff, until: .now + 60), at: .now)
             endHandle(of: id)
+            turn()
             return nil
         }
         if case .run(let attempt) = beginning { return attempt }
@@ -174,13 +175,17 @@ extension Broker {
     /// Makes copies of complete content for the tasks that wait for it.
     private func copies(for item: Finisher.Item) async -> [Finisher.Item] {
         var copies: [Finisher.Item] = []
-        for id in state.followersToServe(by: item.task, at: .now) {
+        for id in state.followersToServe(by: item.task, at: .now) where state.serve(id) {
             let (name, store) = ("task-\(id)", store)
             guard let file = FilePath.Component("\(name).part.1"),
                 let size = item.event.bytesReceived?.rawValue,
-                // One that has no room now fetches for itself, later.
                 storage.grow(.part(name), to: size, of: item.user) == .granted
-            else { continue }
+            else {
+                // One that has no room now fetches for itself, later.
+                endPlacing(of: id)
+                await readmit(id)
+                continue
+            }
             do throws(FileError) {
                 try await withBlockingThread { () throws(FileError) in
                     try store.copyPart(item.file, to: file)
@@ -189,10 +194,8 @@ extension Broker {
                 // It fetches for itself, then.
                 logger.warning("Content was not shared", metadata: ["error": "\(error)"])
                 removeFiles([name])
-                continue
-            }
-            guard state.serve(id) else {
-                removeFiles([name])
+                endPlacing(of: id)
+                await readmit(id)
                 continue
             }
             var copy = item
@@ -200,6 +203,13 @@ extension Broker {
             copies.append(copy)
         }
         return copies
+    }
+
+    /// Tries again to hand tasks to the scheduler that could not be read.
+    func readmitAll() async {
+        let tasks = unadmitted.sorted()
+        unadmitted = []
+        for id in tasks { await readmit(id) }
     }
 
     /// Hands a task to the scheduler once more whose content could not be given its place.
@@ -212,8 +222,8 @@ extension Broker {
             if task.record.state == .verified { try await journal.reopen(id) }
             state.admit(task.record, task.request, at: .now)
         } catch {
-            // It is taken up at the next start.
             logger.error("A task could not be read", metadata: ["error": "\(error)"])
+            unadmitted.insert(id)
         }
         state.waitForDisk(id, at: .now)
         turn()

@@ -93,6 +93,7 @@ extension Broker {
         } catch {
             state.abandonRemoval(of: id)
             for task in tasks { await readmit(task) }
+            await considerLaunch(id)
             throw ControlRefusal(.storage, "\(error)")
         }
         distribute(SessionEvent(.invalidated, time: .now), id)

@@ -37,7 +37,8 @@ extension Broker {
         )
         do throws(ControlRefusal) {
             // The file of a request that is repeated may be gone, and its resume token is used up.
-            for index in tasks.indices where !known.contains(tasks[index].request.token) {
+            for index in tasks.indices where !known.contains(Array(tasks[index].request.token.utf8))
+            {
                 try await preparation.prepare(&tasks[index], caller, user)
             }
             try state.reserve(message.tasks, in: id)
@@ -67,6 +68,7 @@ extension Broker {
         } catch {
             state.endReservation(of: tasks.count, in: session)
             removeFiles(tasks.compactMap(\.copy))
+            await considerLaunch(session)
             await removeIfOver(session)
             throw ControlRefusal(error)
         }
@@ -79,6 +81,11 @@ extension Broker {
         )
         removeFiles(pairs.filter { !$0.isNew && $1.copy != $0.record.part }.compactMap(\.1.copy))
         guard state.sessions[session] != nil else { throw .sessionEnds }
+        if !created.contains(where: \.isNew) {
+            // While the tasks were reserved, others may have ended, and nothing followed from that.
+            await considerLaunch(session)
+            await removeIfOver(session)
+        }
         turn()
         for (record, isNew) in created where isNew { tellHolds(of: record.id) }
         return CreatedTasks(created.map(\.record.id))

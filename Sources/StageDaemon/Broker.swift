@@ -62,6 +62,10 @@ actor Broker {
     private var changes: [Int64: [CheckedContinuation<Void, Never>]] = [:]
     /// Ends that could not be written down yet.
     var unrecorded: [Ending] = []
+    /// The tasks that are to go on and could not be read from the journal yet.
+    var unadmitted: Set<Int64> = []
+    /// Whether the daemon ends, and no attempt runs any more.
+    private var hasAbandonedHalts = false
     private var hasStarted = false
     /// Before then the scheduler is not asked again.
     private var nextTurn = ContinuousClock.now
@@ -94,6 +98,7 @@ actor Broker {
     func watchClock() async {
         for await _ in alarms {
             await recordEndings()
+            await readmitAll()
             await sweepRemnants()
             if state.isSpaceDue(at: .now) { state.checkSpace(free: freeSpace, at: .now) }
             await expire()
@@ -175,7 +180,9 @@ actor Broker {
     /// Sets the clock to the next moment at which something changes by itself.
     func setTimer() {
         var dates = [state.nextDate(at: .now)]
-        if !unrecorded.isEmpty { dates.append(.now + TransferState.diskWait) }
+        if !unrecorded.isEmpty || !unadmitted.isEmpty {
+            dates.append(.now + TransferState.diskWait)
+        }
         timer.set(dates.compactMap(\.self).min())
     }
 
@@ -194,6 +201,7 @@ extension Broker {
     ///
     /// What it comes to does not count. Content that is being given its place gets it before this returns.
     func halt(_ id: Int64) async {
+        guard !hasAbandonedHalts else { return }
         if state.halt(id) {
             live[id]?.switchOff.stop()
         } else if !state.placing.contains(id) {
@@ -211,6 +219,7 @@ extension Broker {
 
     /// Lets nobody wait any more for attempts that were never begun: the daemon ends.
     func abandonHalts() {
+        hasAbandonedHalts = true
         for id in Array(halting.keys) { _ = endAttempt(of: id) }
     }
 

@@ -24,7 +24,7 @@ extension Journal {
                 var last = max(try Self.lastNumber(database), floor)
                 var known = try Self.tasks(of: session, with: tasks.map(\.request.token), database)
                 return try tasks.map { task in
-                    if let record = known[task.request.token] { return (record, false) }
+                    if let record = known[Array(task.request.token.utf8)] { return (record, false) }
                     last += 1
                     let made = FullTask(task, id: last, in: session, by: creator, created: created)
                     try made.insert(database)
@@ -34,30 +34,33 @@ extension Journal {
                             throw ControlRefusal(.invalid, "the resume token is used up")
                         }
                     }
-                    known[task.request.token] = made.record
+                    known[Array(task.request.token.utf8)] = made.record
                     return (made.record, true)
                 }
             }
         }
     }
 
-    /// The tasks of a session that have one of the tokens, by token.
+    /// The tasks of a session that have one of the tokens, by the token's bytes: strings that Unicode holds
+    /// equivalent are different tokens.
     private static func tasks(
         of session: Int64,
         with tokens: [String],
         _ database: Database
-    ) throws -> [String: TaskRecord] {
+    ) throws -> [[UInt8]: TaskRecord] {
         let rows = try TaskRecord.select(TaskRecord.databaseSelection + [Columns.token])
             .filter(Columns.session == session && tokens.contains(Columns.token))
             .asRequest(of: Row.self)
             .fetchCursor(database)
-        var tasks: [String: TaskRecord] = [:]
-        while let row = try rows.next() { tasks[row[Columns.token]] = TaskRecord(row: row) }
+        var tasks: [[UInt8]: TaskRecord] = [:]
+        while let row = try rows.next() {
+            tasks[Array((row[Columns.token] as String).utf8)] = TaskRecord(row: row)
+        }
         return tasks
     }
 
-    /// Those of the tokens that a session's tasks have.
-    func known(_ tokens: [String], in session: Int64) async throws(DaemonError) -> Set<String> {
+    /// The bytes of those of the tokens that a session's tasks have.
+    func known(_ tokens: [String], in session: Int64) async throws(DaemonError) -> Set<[UInt8]> {
         try await read { database in
             Set(try Self.tasks(of: session, with: tokens, database).keys)
         }

@@ -33,11 +33,11 @@ struct TaskPreparation: Sendable {
         )
     }
 
-    /// The tokens among those of requests that need something prepared which the session has already.
+    /// The bytes of the tokens among those of requests that need something prepared which the session has already.
     func knownTokens(
         _ requests: [TransferRequest],
         _ session: Int64
-    ) async throws(ControlRefusal) -> Set<String> {
+    ) async throws(ControlRefusal) -> Set<[UInt8]> {
         let tokens = requests.filter { $0.kind == .upload || $0.resumeToken != nil }.map(\.token)
         guard !tokens.isEmpty else { return [] }
         do throws(DaemonError) {

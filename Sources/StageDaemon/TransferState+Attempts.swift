@@ -194,6 +194,8 @@ extension TransferState {
 
     /// Has a task go on whose challenge could not be recorded: asked again, the server asks again.
     mutating func challengeNotRecorded(of id: Int64, at now: Date) {
+        // A change that came first may have set it going.
+        guard scheduler.items[id]?.blocks.contains(.authentication) == true else { return }
         scheduler.change(id, at: now) { $0.blocks.remove(.authentication) }
         waitForDisk(id, at: now)
     }
