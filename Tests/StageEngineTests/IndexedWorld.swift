@@ -132,7 +132,7 @@ final class IndexedWorld {
             options.transfer.retry.maximumAttempts = 2
             // On a thread of the tests' process root decodes nothing.
             options.unpacking = .process(
-                try BuiltProgram.path(of: "unpack-service"),
+                try BuiltProgram.path(ofTestProgram: "unpack-service"),
                 arguments: ["unpack-service"]
             )
             return options

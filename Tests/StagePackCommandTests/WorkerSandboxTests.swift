@@ -163,7 +163,7 @@ struct WorkerSandboxTests {
         let process = try StartedProcess(
             kernel.wrapper(in: directory) + [
                 "/usr/bin/python3", "-c", Self.bystander,
-                try BuiltProgram.path(of: "unpack-service").string, place, "\(version)",
+                try BuiltProgram.path(ofTestProgram: "unpack-service").string, place, "\(version)",
                 Self.attacker,
             ],
             log: directory.path.appending("log")

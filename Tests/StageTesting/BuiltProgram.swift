@@ -14,14 +14,22 @@ public enum BuiltProgram {
     ///
     /// - Throws: An issue of the test if the program is not there.
     public static func path(of name: FilePath.Component) throws -> FilePath {
-        let folder: FilePath
-        if let named = ProcessInfo.processInfo.environment[variable] {
-            folder = try #require(FilePath(named).resolved, "there is no directory '\(named)'")
-        } else {
-            let link = try Directory.open("/proc/self").link("exe")
-            folder = FilePath(try #require(link)).removingLastComponent()
+        guard let named = ProcessInfo.processInfo.environment[variable] else {
+            return try path(ofTestProgram: name)
         }
-        let path = folder.appending(name)
+        let folder = try #require(FilePath(named).resolved, "there is no directory '\(named)'")
+        return try executable(folder.appending(name))
+    }
+
+    /// Returns the path of a program that is not shipped, which is always beside the bundle that holds the tests.
+    ///
+    /// - Throws: An issue of the test if the program is not there.
+    public static func path(ofTestProgram name: FilePath.Component) throws -> FilePath {
+        let link = try Directory.open("/proc/self").link("exe")
+        return try executable(FilePath(try #require(link)).removingLastComponent().appending(name))
+    }
+
+    private static func executable(_ path: FilePath) throws -> FilePath {
         try #require(FileStatus.isExecutable(path), "the program '\(path)' is not built")
         return path
     }
