@@ -266,7 +266,7 @@ extension Broker {
         }
     }
 
-    /// What another task may go on with, if there is anything.
+    /// The received content that another task may go on with; `nil` if there is none.
     func remnant(of task: FullTask) -> Remnant? {
         guard task.request.kind == .download,
             let user = state.sessions[task.record.session]?.record.user,
@@ -338,7 +338,7 @@ extension Broker {
         }
     }
 
-    /// Removes, once a day, what cancelled downloads left and nobody went on with.
+    /// Removes, once a day, resume data that has expired.
     func sweepRemnants() async {
         guard state.isSweepDue(at: .now) else { return }
         do throws(DaemonError) {

@@ -12,7 +12,7 @@ import SystemPackage
 /// It decides nothing itself. What a client was promised is in the ``Journal`` before it is said. Attempts and handlers
 /// are started by others, to whom ``Command``s go out; what came of them comes back by calls.
 actor Broker {
-    /// What is to be started.
+    /// Work to start.
     enum Command: Sendable {
         /// Carry out an attempt of a task.
         case run(Int64, LiveTransfer)
@@ -142,7 +142,7 @@ actor Broker {
         guard start >= nextTurn else {
             isTurnPutOff = true
             Task {
-                // Cancelled by nobody; a daemon that ends decides nothing more.
+                // Nothing cancels it; a daemon that ends decides nothing more.
                 try? await Task.sleep(until: nextTurn, clock: .continuous)
                 isTurnPutOff = false
                 self.turn()
@@ -177,7 +177,7 @@ actor Broker {
         }
     }
 
-    /// Sets the clock to the next moment at which something changes by itself.
+    /// Sets the timer to the next date at which a task or session changes by time alone.
     func setTimer() {
         var dates = [state.nextDate(at: .now)]
         if !unrecorded.isEmpty || !unadmitted.isEmpty {
@@ -199,7 +199,7 @@ actor Broker {
 extension Broker {
     /// Ends an attempt of a task, if one runs, and returns once nothing more is written by it.
     ///
-    /// What it comes to does not count. Content that is being given its place gets it before this returns.
+    /// Its outcome does not count. Content that is being given its place gets it before this returns.
     func halt(_ id: Int64) async {
         guard !hasAbandonedHalts else { return }
         if state.halt(id) {
@@ -267,7 +267,7 @@ extension Broker {
         for await (event, session) in feed.progress { distribute(event, session) }
     }
 
-    /// Tells the clients of a session, and watchers, of something that is not kept.
+    /// Tells the clients of a session, and watchers, of an event that is not kept.
     func distribute(_ event: SessionEvent, _ session: Int64) {
         guard let record = state.sessions[session]?.record else { return }
         feed.send(event, of: record)

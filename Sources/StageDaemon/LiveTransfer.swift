@@ -207,7 +207,7 @@ final class LiveTransfer: Sendable {
 }
 
 extension LiveTransfer.State {
-    /// What there is to say of the attempt, which ends at a date.
+    /// The report of the attempt, which ends at a date.
     func report(ended: Date) -> AttemptReport {
         var report = AttemptReport()
         report.received = received

@@ -33,7 +33,7 @@ struct TaskPreparation: Sendable {
         )
     }
 
-    /// The bytes of the tokens among those of requests that need something prepared which the session has already.
+    /// The bytes of the tokens that the session has already, of requests that need a file or resume data prepared.
     func knownTokens(
         _ requests: [TransferRequest],
         _ session: Int64

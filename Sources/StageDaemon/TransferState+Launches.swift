@@ -22,7 +22,7 @@ extension TransferState {
         case none
     }
 
-    /// Whether a session has something to tell that a handler would be started for.
+    /// Whether a session has events that a handler would be started for.
     private func hasNews(_ session: Session) -> Bool {
         let isPending = session.record.acknowledged < session.record.last
         return isPending

@@ -3,7 +3,7 @@ import HeapModule
 import StageControl
 import StageModel
 
-/// Where tasks are, and the content that they share.
+/// The places of tasks, and the content that they share.
 extension TransferState {
     /// Hands a task to the scheduler.
     ///
@@ -154,7 +154,7 @@ extension TransferState {
         scheduler.change(next, at: now) { $0.blocks.remove(.leader) }
     }
 
-    /// Whether a task is held by something that may last, and does not hold all others too.
+    /// Whether a task is held for a reason that may last, and does not hold all others too.
     private func isHeld(_ id: Int64, at now: Date) -> Bool {
         scheduler.holds(of: id, at: now).contains { hold in
             switch hold.reason {

@@ -89,7 +89,7 @@ struct TransferState {
 
     /// The longest wait of a task whose user has no bytes left.
     static let quotaWait = 60.0
-    /// How long nothing runs when the disk was found full, until it is looked at again.
+    /// The seconds for which nothing runs after the disk was found full, until it is looked at again.
     static let diskWait = 15.0
 
     /// Decides which attempts begin and end.

@@ -39,7 +39,7 @@ extension StagingRequest {
         return sandbox
     }
 
-    /// What libraries read for connections, in the places of all distributions.
+    /// The files that libraries read for connections, in the places of all distributions.
     private static let systemFiles: [FilePath] = [
         "/etc/ca-certificates", "/etc/gai.conf", "/etc/host.conf", "/etc/hosts",
         "/etc/pki/ca-trust",

@@ -135,7 +135,7 @@ struct JournalFormTests {
         return metrics
     }()
 
-    /// What each kind of document is on disk; lines are joined without their ends.
+    /// The bytes of each kind of document on disk; lines are joined without their ends.
     private enum Golden {
         static let rights = #"{"group":100,"groups":[100,27],"version":1}"#
         static let relaunch = #"""
