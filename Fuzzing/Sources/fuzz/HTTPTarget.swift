@@ -207,7 +207,7 @@ enum HTTPTarget: FuzzTarget {
                 "a name is one"
             )
         }
-        let encoded = path.names.map { "/" + ServedPath.encoded($0) }.joined()
+        let encoded = path.names.map { "/" + $0.percentEncoded() }.joined()
         let again = ServedPath(encoded + (path.hasTrailingSlash ? "/" : ""))
         require(again == path, "a path is written as it was read")
     }
