@@ -40,9 +40,9 @@ final class UnchangedClientTests {
             attributes: [.posixPermissions: 0o755]
         )
         let tests = try #require(FilePath("/proc/self/exe").resolved)
-        try FileManager.default.copyItem(
-            atPath: tests.removingLastComponent().appending("background-downloads").string,
-            toPath: programs.appending("application").string
+        try ProgramFile.copy(
+            from: tests.removingLastComponent().appending("background-downloads"),
+            to: programs.appending("application")
         )
         self.programs = programs
         try give(home)
@@ -119,9 +119,9 @@ final class UnchangedClientTests {
 
     @Test func anExecutableThatAnotherUserCouldReplaceIsNotLaunched() async throws {
         let folder = try Directory.open(daemon.directory).makeDirectory("open").path
-        try FileManager.default.copyItem(
-            atPath: programs.appending("application").string,
-            toPath: folder.appending("application").string
+        try ProgramFile.copy(
+            from: programs.appending("application"),
+            to: folder.appending("application")
         )
         let status = unsafe chmod(folder.string, 0o1777)
         try #require(status == 0)
@@ -143,7 +143,7 @@ final class UnchangedClientTests {
         #expect(first.command == [path.string])
         // An update of the program: another file under its name.
         try FileManager.default.moveItem(atPath: path.string, toPath: "\(path).old")
-        try FileManager.default.copyItem(atPath: "\(path).old", toPath: path.string)
+        try ProgramFile.copy(from: FilePath("\(path).old"), to: path)
         #expect(try await run("list") == 0)
         let second = try #require(try await session().configuration.handler)
         #expect(second.command == first.command && second.version != first.version)

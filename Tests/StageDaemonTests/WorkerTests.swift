@@ -72,7 +72,7 @@ struct WorkerTests {
     /// Starts the daemon with the program in place of the command.
     private func start(_ mode: String, permissions: FilePermissions) async throws {
         let place = try Directory.open(daemon.directory).makeDirectory("programs")
-        try place.write(Array(Self.program.utf8), to: "stagepack", durably: false)
+        try ProgramFile.write(Self.program, to: place.path.appending("stagepack"))
         try place.changeMode(of: "stagepack", to: permissions)
         try place.write(Array(mode.utf8), to: "mode", durably: false)
         let copy = place.path.appending("stagepackd").string

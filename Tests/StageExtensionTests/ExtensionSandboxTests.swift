@@ -165,10 +165,8 @@ struct ExtensionSandboxTests {
         let bench = try Bench(.install)
         _ = try bench.root.makeDirectory("program")
         let text = "#!/bin/sh\ncat \"$(dirname \"$0\")/answer\"\n"
-        let program = try bench.root.file(
-            creating: "program/choose",
-            permissions: .executable
-        ).written(text)
+        let program = bench.root.path.pushing("program/choose")
+        try ProgramFile.write(text, to: program)
         _ = try bench.root.file(creating: "program/answer").written(#"{"downloads":[]}"#)
         #expect(await bench.outcome(Bench.host(program.string)) == .success([]))
     }

@@ -345,7 +345,8 @@ struct SystemCallTests {
             ls /var/tmp >/dev/null 2>&1 && exit 4
             echo '{"downloads":[]}'
             """
-        let path = try folder.file(creating: name, permissions: .executable).written(script)
+        let path = folder.path.pushing(name)
+        try ProgramFile.write(script, to: path)
         let outcome = await bench.outcome(Bench.host(path.string))
         _ = try folder.remove(try #require(name.lastComponent))
         #expect(outcome == .success([]))

@@ -39,11 +39,9 @@ struct ExtensionAbuseTests {
             \(text)
             json.dump(answer, sys.stdout)
             """
-        let mode = FilePermissions(rawValue: 0o755)
-        try folder.file(creating: "choose", permissions: mode).write(Array(script.utf8).span, at: 0)
-        installed.registration.downloaderExtension = .init(
-            path: folder.path.appending("choose").string
-        )
+        let path = folder.path.appending("choose")
+        try ProgramFile.write(script, to: path)
+        installed.registration.downloaderExtension = .init(path: path.string)
         try installed.install()
         return installed
     }
@@ -424,11 +422,8 @@ struct ExtensionAbuseTests {
             *) printf '{"protocol":1,"downloads":[]}' ;;
             esac
             """
-        let folder = try Directory.open(installed.world.directory.path.appending("program"))
-        try folder.remove("choose")
-        let mode = FilePermissions(rawValue: 0o755)
-        try folder.file(creating: "choose", permissions: mode)
-            .write(Array(program.utf8).span, at: 0)
+        let path = installed.world.directory.path.pushing("program/choose")
+        try ProgramFile.write(program, to: path)
         let ending = try await installed.run(
             "prefetch",
             "--all",

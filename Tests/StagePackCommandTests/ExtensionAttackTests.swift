@@ -44,11 +44,9 @@ struct ExtensionAttackTests {
             \(text)
             json.dump({"protocol": 1, "downloads": []}, sys.stdout)
             """
-        let mode = FilePermissions(rawValue: 0o755)
-        try folder.file(creating: "choose", permissions: mode).write(Array(script.utf8).span, at: 0)
-        installed.registration.downloaderExtension = .init(
-            path: folder.path.appending("choose").string
-        )
+        let path = folder.path.appending("choose")
+        try ProgramFile.write(script, to: path)
+        installed.registration.downloaderExtension = .init(path: path.string)
         try installed.install()
         if let kernel { try installed.move(to: kernel) }
         return installed

@@ -35,10 +35,6 @@ struct ExtensionTests {
     private func extend(_ installed: inout Installed, with text: String) throws {
         let folder = try installed.world.directory.makeDirectory("program")
         let path = folder.path.appending("choose")
-        let file = try folder.file(
-            creating: "choose",
-            permissions: FilePermissions(rawValue: 0o755)
-        )
         let script = """
             #!/usr/bin/python3
             import json, os, sys, time
@@ -47,7 +43,7 @@ struct ExtensionTests {
             \(text)
             json.dump(answer, sys.stdout)
             """
-        try file.write(Array(script.utf8).span, at: 0)
+        try ProgramFile.write(script, to: path)
         installed.registration.downloaderExtension = .init(path: path.string)
         try installed.install()
     }

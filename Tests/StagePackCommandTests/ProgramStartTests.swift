@@ -25,11 +25,8 @@ struct ProgramStartTests {
     func aCrashAtTheStartRunsNoProgramOfTheCallers(name: FilePath.Component) async throws {
         let directory = try TemporaryDirectory.required()
         let mark = directory.path.appending("mark")
-        let mode = FilePermissions(rawValue: 0o755)
-        let script = "#!/bin/sh\nid > '\(mark)'\n"
-        try directory.file(creating: "debugger", permissions: mode)
-            .write(Array(script.utf8).span, at: 0)
         let path = directory.path.appending("debugger")
+        try ProgramFile.write("#!/bin/sh\nid > '\(mark)'\n", to: path)
         let program = Program(
             environment: ["SWIFT_BACKTRACE": "enable=yes,swift-backtrace=\(path)"],
             wrapper: [

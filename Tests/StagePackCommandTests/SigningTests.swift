@@ -42,9 +42,9 @@ struct SigningTests {
         var drafts: [Draft]
     }
 
-    private func write(_ name: String, _ text: String, mode: FilePermissions = .file) throws {
+    private func write(_ name: String, _ text: String) throws {
         let component = try #require(FilePath.Component(name))
-        try directory.write(Array(text.utf8), to: component, durably: false, exactly: mode)
+        try directory.write(Array(text.utf8), to: component, durably: false)
     }
 
     private func run(_ arguments: String) async throws -> Program.Ending {
@@ -262,7 +262,7 @@ struct SigningTests {
     @Test func aProgramSigns() async throws {
         try await createManifest()
         try await succeed("keys generate ../k.pem --unencrypted --type ecdsa-p256")
-        try write("signer", Self.signer, mode: .executable)
+        try ProgramFile.write(Self.signer, to: directory.path.appending("signer"))
         let begun = try await state("keys init manifest.json --key exec:./signer")
         #expect(begun.roles.count == 4)
         try await succeed("manifest lint manifest.json")
@@ -277,7 +277,10 @@ struct SigningTests {
     @Test func aProgramThatStaysAfterItsWorkIsKilled() async throws {
         try await createManifest()
         try await succeed("keys generate ../k.pem --unencrypted --type ecdsa-p256")
-        try write("signer", Self.signer + "\nimport time\ntime.sleep(1000)\n", mode: .executable)
+        try ProgramFile.write(
+            Self.signer + "\nimport time\ntime.sleep(1000)\n",
+            to: directory.path.appending("signer")
+        )
         let ending = try await run("keys init manifest.json --key exec:./signer")
         #expect(ending.status == 0)
         #expect(
@@ -314,7 +317,7 @@ struct SigningTests {
     ])
     func aProgramThatDoesNotSignIsNamed(script: String, message: String) async throws {
         try await createManifest()
-        try write("signer", "#!/bin/sh\n\(script)\n", mode: .executable)
+        try ProgramFile.write("#!/bin/sh\n\(script)\n", to: directory.path.appending("signer"))
         let patience = message.contains("1 second") ? 1 : message.contains("5 seconds") ? 5 : 60
         let ending = try await run(
             "keys init manifest.json --key exec:./signer --signer-timeout \(patience)"

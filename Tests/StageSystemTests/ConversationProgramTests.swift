@@ -13,14 +13,10 @@ struct ConversationProgramTests {
 
     /// Starts a shell's script, which finds the directory of the test in `$D`.
     private func start(_ script: String) throws -> ConversationProgram {
-        try directory.write(
-            Array("#!/bin/sh\n\(script)\n".utf8),
-            to: "program",
-            durably: false,
-            exactly: .executable
-        )
+        let program = directory.path.appending("program")
+        try ProgramFile.write("#!/bin/sh\n\(script)\n", to: program)
         return try ConversationProgram(
-            directory.path.appending("program"),
+            program,
             environment: ["D": directory.path.string, "PATH": "/usr/bin:/bin"]
         )
     }

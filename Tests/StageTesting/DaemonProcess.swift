@@ -207,6 +207,13 @@ public final class StartedProcess: Sendable {
     /// The exit status, or 1,000 and the signal's number; `nil` while it runs.
     public var status: Int32? { ending.withLock { $0 } ?? reap(WNOHANG) }
 
+    /// Blocks the thread until the process has ended, and returns its ``status``.
+    public func end() -> Int32 {
+        while true {
+            if let status = reap(0) { return status }
+        }
+    }
+
     private func reap(_ options: CInt) -> Int32? {
         ending.withLock { ending in
             if let ending { return ending }
