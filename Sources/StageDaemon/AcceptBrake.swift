@@ -21,17 +21,22 @@ final class AcceptBrake: ChannelDuplexHandler {
         }
         guard !isBraking else { return }
         isBraking = true
-        do {
-            // A read that failed stays pending, and the channel tries it for as long as the kernel says that
-            // there is a connection. Reading by itself, once switched off, ends that.
-            try context.channel.syncOptions?.setOption(.autoRead, value: true)
-            try context.channel.syncOptions?.setOption(.autoRead, value: false)
-        } catch {
-            context.fireErrorCaught(error)
-        }
+        // A read that failed stays pending, and the channel repeats it for as long as the kernel reports a
+        // connection. Switching automatic reads off ends that.
+        setAutomaticReads(to: false, of: context)
         context.eventLoop.assumeIsolated().scheduleTask(in: Self.pause) {
             self.isBraking = false
-            context.read()
+            // This reads at once. Without automatic reads the channel would accept one batch of connections and
+            // then none.
+            self.setAutomaticReads(to: true, of: context)
+        }
+    }
+
+    private func setAutomaticReads(to value: Bool, of context: ChannelHandlerContext) {
+        do {
+            try context.channel.syncOptions?.setOption(.autoRead, value: value)
+        } catch {
+            context.fireErrorCaught(error)
         }
     }
 

@@ -413,7 +413,8 @@ struct ConnectionLimitTests {
         #expect(try processorTime() - before < 50)
         for client in clients { client.shutDown() }
         clients = []
-        _ = try await daemon.client.status()
+        // Each of these is accepted by a read of its own.
+        for _ in 0..<20 { _ = try await daemon.client.status() }
     }
 
     /// The time that the daemon took of processors, in hundredths of a second.
