@@ -16,29 +16,6 @@ PROGRAMS := stagepack stagepackd
 LIB := $(DESTDIR)$(PREFIX)/lib
 PACKAGES := .build/deploy
 
-# The tests of a group that are under way at once: where all of them are, those that keep a thread leave none to a
-# test that watches a program, which then reaches its own deadline first.
-export SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH ?= $(shell echo $$((4 * $$(nproc))))
-
-# Tests that wait for servers and processes, apart from those that keep every processor busy.
-WAITING := StagePackCommandTests|StageOriginTests
-# More of them, apart so that none waits for too many others.
-FURTHER := StagePackCommandTests.(DiskLimitTests|ExtensionAbuseTests|IndexedTests|PackageTests|RollbackTests|EvictionTests)|BackgroundAssetsTests.AssetPack
-# Tests of clients that block their threads until a daemon answers, which others would wait for.
-CLIENTS := BackgroundTransferTests|BackgroundAssetsTests
-# Tests that say within which time something happens, or kill in time: one after the other.
-TIMED := StageConditionsTests|StageDaemonTests|StagePackCommandTests.DaemonTests|Hook(Guard)?Tests|ShortageTests|PublisherLockTests|ClosedStreamTests|nobodyWhoHoldsALock|theDeadlineOfAHook|aDeadlineIs|aSilentDaemonHoldsNothingUp|InterruptionTests|ExtensionZooTests|whatArrivesIsMadeDurable
-# Tests that start the programs: run a second time against those that are shipped.
-STARTING := StagePackCommandTests|BackgroundAssetsTests.AssetPack|StageDaemonTests
-# Tests that interrupt what a daemon, its workers and commands stage: alone, so that none comes too late for that.
-STAGINGS := (Daemon|Killed|Patient)StagingTests
-# Hundreds of misbehaving servers, which keep the processors busy together.
-SERVERS := StagePackCommandTests.Misbehav
-# Content of Debian's, some hundred megabytes of it.
-LARGE := RealContentTests
-# Tests that keep the processors busy, so that those of time beside them would wait for them.
-BUSY := StageIndexTests|StageEngineTests.Indexed|UserProgramTests|StageContainerTests|StagePublishTests|StageSigningTests|StageTrustTests
-
 .PHONY: help demo test build bench bench-daemon bench-updates bench-signatures format check install install-service \
     uninstall dependencies deb sample-deb test-deploy test-release load torture fuzz
 
@@ -51,15 +28,7 @@ demo: dependencies ## Stage sample packs from an origin on this machine.
 test: dependencies ## Build and run the tests.
 	Scripts/dependencies dbus-daemon libarchive-tools python3-dbusmock strace
 	swift build --build-tests
-	swift test --skip-build --skip '$(WAITING)|$(FURTHER)|$(TIMED)|$(BUSY)|$(CLIENTS)'
-	swift test --skip-build --filter '$(CLIENTS)' --skip '$(FURTHER)|$(TIMED)'
-	swift test --skip-build --filter '$(BUSY)' --skip '$(TIMED)'
-	swift test --skip-build --filter '$(WAITING)' --skip '$(FURTHER)|$(LARGE)|$(TIMED)|$(SERVERS)|$(STAGINGS)'
-	swift test --skip-build --filter '$(SERVERS)'
-	swift test --skip-build --filter '$(STAGINGS)'
-	swift test --skip-build --filter '$(FURTHER)'
-	swift test --skip-build --no-parallel --filter '$(TIMED)'
-	swift test --skip-build --filter '$(LARGE)'
+	Scripts/test
 
 build: dependencies ## Build the programs for use.
 	swift build -c release --product stagepack $(RELEASE_FLAGS)
@@ -134,10 +103,7 @@ test-deploy: deb ## Check what deploy/ has, and install the packages where every
 test-release: deb ## Run the tests that start programs against the optimised ones of the package.
 	Scripts/dependencies dbus-daemon libarchive-tools python3-dbusmock strace
 	swift build --build-tests
-	STAGEPACK_TEST_PROGRAMS=$(RELEASE) swift test --skip-build --filter '$(STARTING)' --skip '$(FURTHER)|$(LARGE)|$(TIMED)|$(SERVERS)|$(STAGINGS)'
-	STAGEPACK_TEST_PROGRAMS=$(RELEASE) swift test --skip-build --filter '$(FURTHER)'
-	STAGEPACK_TEST_PROGRAMS=$(RELEASE) swift test --skip-build --filter '$(STAGINGS)'
-	STAGEPACK_TEST_PROGRAMS=$(RELEASE) swift test --skip-build --no-parallel --filter 'StageDaemonTests|DaemonTests|Hook(Guard)?Tests|InterruptionTests|aDeadlineIs|aSilentDaemonHoldsNothingUp'
+	STAGEPACK_TEST_PROGRAMS=$(RELEASE) Scripts/test StagePackCommandTests StageDaemonTests BackgroundAssetsTests
 
 SECONDS_OF_LOAD ?= 600
 

@@ -260,7 +260,7 @@ let package = Package(
             swiftSettings: strict
         ),
 
-        tests("StageModel", ["StageModel"]),
+        tests("StageModel", ["StageModel", "StageTesting"]),
         tests("StageOrigin", ["StageOrigin", "StageModel", "StageSystem", logging, system]),
         tests(
             "StagePublish",
@@ -282,7 +282,10 @@ let package = Package(
             ]
         ),
         tests("StageTrust", ["StageDigest", "StageModel", "StageTesting", "StageTrust"]),
-        tests("StageIndex", ["StageIndex", "StageModel", "StageDigest", "StageFrame"]),
+        tests(
+            "StageIndex",
+            ["StageDigest", "StageFrame", "StageIndex", "StageModel", "StageTesting"]
+        ),
         tests(
             "StageDigest",
             [

@@ -7,7 +7,7 @@ import SystemPackage
 import Testing
 
 /// Bad extensions: none stops the host, and none leaves anything behind.
-@Suite(.directory) struct ExtensionZooTests {
+@Suite(.alone, .directory) struct ExtensionZooTests {
     private static let sh = "/bin/sh"
     private static let short = ExtensionLimits(deadline: .milliseconds(300))
     private static let empty = #"echo '{"downloads":[]}'"#

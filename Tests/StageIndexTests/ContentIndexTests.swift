@@ -1,6 +1,7 @@
 import StageDigest
 import StageFrame
 import StageModel
+import StageTesting
 import Testing
 
 @testable import StageIndex
@@ -197,8 +198,7 @@ struct FrameTests {
     }
 
     @Test func aFrameAfterAPrefixIsSmallAndNeedsIt() throws {
-        var generator = SystemRandomNumberGenerator()
-        let old = (0..<3_000_000).map { _ in UInt8.random(in: .min ... .max, using: &generator) }
+        let old = noise(3_000_000)
         let new = Array(old[..<1_000_000]) + text + Array(old[1_000_000...])
         var compressor = FrameCompressor(level: 19)
         var decompressor = FrameDecompressor()

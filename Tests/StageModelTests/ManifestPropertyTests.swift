@@ -1,5 +1,6 @@
 import FoundationEssentials
 import StageModel
+import StageTesting
 import Testing
 
 @Suite struct ManifestPropertyTests {
@@ -26,8 +27,8 @@ import Testing
         #expect(try Registration(json: registration.json()) == registration)
     }
 
-    @Test func everyManifestIsReadAsItWasWritten() throws {
-        var random = SystemRandomNumberGenerator()
+    @Test(arguments: [1, 2, 3]) func everyManifestIsReadAsItWasWritten(seed: UInt64) throws {
+        var random = SeededGenerator(seed: seed)
         for _ in 0..<50 {
             let manifest = try Self.manifest(&random)
             #expect(try Manifest(json: manifest.json()) == manifest)

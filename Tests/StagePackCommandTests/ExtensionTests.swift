@@ -186,7 +186,7 @@ struct ExtensionTests {
         #expect(hook.output.split(separator: "\n").count == 1)
     }
 
-    @Test func theDeadlineOfAHookEndsAnExtensionThatHangs() async throws {
+    @Test(.alone) func theDeadlineOfAHookEndsAnExtensionThatHangs() async throws {
         var installed = try await Installed()
         try installed.world.publish(try packs())
         try extend(&installed, with: "time.sleep(1000)")

@@ -5,7 +5,7 @@ import SystemPackage
 import Testing
 
 /// Other processes that hold on to what a publisher works with.
-@Suite(.server, .directory)
+@Suite(.alone, .server, .directory)
 struct PublisherLockTests {
     private let world: World
 

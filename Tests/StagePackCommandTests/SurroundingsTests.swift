@@ -162,7 +162,7 @@ struct FalseDaemonTests {
         #expect(try text(of: notes) == "ready\n0\n0\n")
     }
 
-    @Test(arguments: SilentDaemon.Silence.allCases)
+    @Test(.alone, arguments: SilentDaemon.Silence.allCases)
     func aSilentDaemonHoldsNothingUp(_ silence: SilentDaemon.Silence) async throws {
         let (installed, _) = try await installed()
         let daemon = try SilentDaemon(at: installed.socket.string, silence)

@@ -231,7 +231,7 @@ import Testing
     }
 
     /// A transfer that does not end shows what is made safe meanwhile.
-    @Test func whatArrivesIsMadeDurableMeanwhile() async throws {
+    @Test(.alone) func whatArrivesIsMadeDurableMeanwhile() async throws {
         let content = noise(1 << 20)
         server.answer("/pack", with: .content(content).stalled(after: 1 << 19))
         var configuration = TransferConfiguration.impatient

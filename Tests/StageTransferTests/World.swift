@@ -126,17 +126,3 @@ func failure(
         return error as? TransferError
     }
 }
-
-/// Content that looks like nothing else, different for each seed and at each place.
-func noise(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
-    var numbers = JitterGenerator(seed: seed)
-    var block = (0..<4093).map { _ in UInt8.random(in: 0...255, using: &numbers) }
-    var content: [UInt8] = []
-    content.reserveCapacity(count + block.count)
-    while content.count < count {
-        block[0] &+= 1
-        if block[0] == 0 { block[1] &+= 1 }
-        content += block
-    }
-    return Array(content[..<count])
-}

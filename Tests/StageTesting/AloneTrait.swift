@@ -1,0 +1,61 @@
+import Synchronization
+public import Testing
+
+/// Runs tests one after the other.
+///
+/// For tests that expect an event within a time, or that kill a process at a moment of its work: beside others they
+/// would measure the load of the machine. `make test` runs these tests after all others
+/// (`Scripts/tests-with` finds them by this trait). A plain `swift test` runs one of them at a time.
+public struct AloneTrait: TestTrait, SuiteTrait, TestScoping {
+    /// Whether the tests of a suite inherit the trait.
+    public let isRecursive = true
+
+    /// Waits for the tests with this trait that are under way, and runs the test.
+    public func provideScope(
+        for test: Test,
+        testCase: Test.Case?,
+        performing function: @concurrent @Sendable () async throws -> Void
+    ) async throws {
+        guard testCase != nil else { return try await function() }
+        await Turns.shared.begin()
+        defer { Turns.shared.end() }
+        try await function()
+    }
+}
+
+extension Trait where Self == AloneTrait {
+    /// Runs no other test with this trait at the same time.
+    public static var alone: Self { Self() }
+}
+
+/// Lets one test run at a time, in the order in which they come.
+private final class Turns: Sendable {
+    static let shared = Turns()
+
+    private struct State {
+        var isTaken = false
+        var waiting: [CheckedContinuation<Void, Never>] = []
+    }
+
+    private let state = Mutex(State())
+
+    func begin() async {
+        await withCheckedContinuation { continuation in
+            let isFree = state.withLock { state in
+                if state.isTaken { state.waiting.append(continuation) }
+                defer { state.isTaken = true }
+                return !state.isTaken
+            }
+            if isFree { continuation.resume() }
+        }
+    }
+
+    func end() {
+        let next = state.withLock { state -> CheckedContinuation<Void, Never>? in
+            guard state.waiting.isEmpty else { return state.waiting.removeFirst() }
+            state.isTaken = false
+            return nil
+        }
+        next?.resume()
+    }
+}
