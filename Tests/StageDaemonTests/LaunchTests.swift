@@ -36,9 +36,17 @@ struct LaunchTests {
         try await daemon.makeSession { $0.handler = handler }
     }
 
-    /// Waits for longer than the next launch would take to come.
-    private func wait(_ seconds: Double) async throws {
-        try await Task.sleep(for: .seconds(seconds))
+    /// Waits until the daemon begins a task of another session that is not to begin for so many seconds.
+    ///
+    /// By then it has started each handler that was due. The task fails, so that it leaves no file.
+    private func waitForTimers(dueIn seconds: Double) async throws {
+        let path = "/timer-\(Date.now.timeIntervalSince1970)"
+        server.answer(path, with: .status(404))
+        try await daemon.makeSession("timers")
+        try await daemon.download(server.url(path), in: "timers") {
+            $0.earliestBegin = Date.now + seconds
+        }
+        try await poll("the task does not begin") { !server.requests(for: path).isEmpty }
     }
 
     /// Whether a process runs; one that nobody has reaped does not.
@@ -66,7 +74,7 @@ struct LaunchTests {
         let notes = try peer.notes("acknowledged")
         #expect(notes.map(\.sequences) == [[1, 2, 3]])
         #expect(notes[0].session == "s")
-        try await wait(1)
+        try await waitForTimers(dueIn: 1)
         // The client, and one handler.
         #expect(try peer.notes("started").map { $0.launch != nil } == [false, true])
         let session = try await daemon.client.session("s")
@@ -88,9 +96,9 @@ struct LaunchTests {
             try await daemon.client.session("s").failedLaunches == 5
         }
         // The time of a sixth launch passes, and nothing comes of it.
-        try await wait(4)
+        try await waitForTimers(dueIn: 4)
         let before = try processorTime()
-        try await wait(2)
+        try await waitForTimers(dueIn: 2)
         #expect(try peer.notes("started").count == 5)
         let spent = try processorTime() - before
         #expect(spent < 0.3, "a daemon that waits has work to do: \(spent) s of 2")
@@ -134,11 +142,7 @@ struct LaunchTests {
         #expect(processes.allSatisfy(isAlive))
         try await peer.wait(for: "asked")
         let asked = try #require(try peer.notes("asked").first).time
-        let deadline = ContinuousClock.now + .seconds(120)
-        while processes.contains(where: isAlive), ContinuousClock.now < deadline {
-            try await wait(0.05)
-        }
-        #expect(!processes.contains(where: isAlive))
+        try await poll("the handler is not ended") { !processes.contains(where: isAlive) }
         #expect(Date.now.timeIntervalSince1970 - asked > 9)
         try await poll("the failure is not counted") {
             try await daemon.client.session("s").failedLaunches == 1
@@ -150,7 +154,7 @@ struct LaunchTests {
         try await start(lease: 0.7, handler: peer.handler("extend", "2"))
         try await daemon.download(server.url("/a"))
         try await peer.wait(for: "acknowledged")
-        try await wait(0.5)
+        try await waitForTimers(dueIn: 0.5)
         #expect(try peer.notes("started").count == 1)
         #expect(try await daemon.client.session("s").failedLaunches == 0)
     }
@@ -182,11 +186,11 @@ struct LaunchTests {
         #expect(try await daemon.client.session("s").failedLaunches == 1)
         // Whoever attaches in time keeps a second one from being started.
         let stream = try await daemon.attach(launch: "of the launch before")
-        try await wait(4)
+        try await waitForTimers(dueIn: 4)
         #expect(try peer.notes("started").count == 1)
         try await daemon.client.acknowledge(Acknowledgement(sequence: 1), in: "s")
         stream.close()
-        try await wait(0.5)
+        try await waitForTimers(dueIn: 0.5)
         #expect(try peer.notes("started").count == 1)
     }
 
@@ -198,7 +202,7 @@ struct LaunchTests {
         for _ in 0..<12 {
             try await daemon.kill()
             try await daemon.start()
-            try await wait(0.1)
+            try await waitForTimers(dueIn: 0.1)
         }
         let most = 1 + Int(log2(Date.now.timeIntervalSince(began) / 0.5 + 1))
         let notes = try peer.notes("started")
@@ -217,7 +221,7 @@ struct LaunchTests {
         let id = try await daemon.download(server.url("/a"))
         try await peer.wait(for: "acknowledged")
         try await daemon.wait(for: [.authentication], of: id)
-        try await wait(0.5)
+        try await waitForTimers(dueIn: 0.5)
         #expect(try peer.notes("started").count == 1)
         var change = TransferChange()
         change.authorization = "Basic eDp5"
