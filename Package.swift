@@ -92,6 +92,7 @@ let package = Package(
         cLibrary("CCrypto", "libcrypto", "libssl-dev"),
         cLibrary("CCurl", "libcurl", "libcurl4-openssl-dev"),
         cLibrary("CSystemd", "libsystemd", "libsystemd-dev"),
+        cLibrary("CZlib", "zlib", "zlib1g-dev"),
         cLibrary("CZstd", "libzstd", "libzstd-dev"),
 
         // 1: values, and the file system
@@ -107,6 +108,7 @@ let package = Package(
         library("StageTransfer", ["CCurl", "StageModel", "StageSystem", logging, system]),
 
         library("StageFrame", ["CZstd"]),
+        library("StageWebSocket", ["CZlib"]),
 
         // 3: the shared directory, indexed packs, and signed metadata
         library("StageIndex", ["StageModel"]),
@@ -366,6 +368,7 @@ let package = Package(
                 "StageSystem", "StageTesting", system,
             ]
         ),
+        tests("StageWebSocket", ["StageWebSocket", "StageTesting"]),
         tests("StageContainer", ["StageContainer", "StageModel", "StageSystem", system]),
         tests(
             "StagePackCommand",

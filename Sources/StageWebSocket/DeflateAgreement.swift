@@ -1,0 +1,192 @@
+/// Compression of one direction of a connection.
+public struct DeflateDirection: Hashable, Sendable {
+    /// Logarithm to base 2 of the window, 8 to 15.
+    public var windowBits: Int
+    /// Whether a message may refer to the ones before it.
+    public var keepsContext: Bool
+
+    /// Creates the compression of a direction; by default with the largest window, and with context takeover.
+    public init(windowBits: Int = 15, keepsContext: Bool = true) {
+        self.windowBits = windowBits
+        self.keepsContext = keepsContext
+    }
+}
+
+/// Parameters of permessage-deflate that client and server agreed on (RFC 7692, section 7.1).
+public struct DeflateAgreement: Hashable, Sendable {
+    /// Messages that the client sends.
+    public var client: DeflateDirection
+    /// Messages that the server sends.
+    public var server: DeflateDirection
+
+    /// Creates an agreement; by default with the largest windows, and with context takeover.
+    public init(
+        client: DeflateDirection = DeflateDirection(),
+        server: DeflateDirection = DeflateDirection()
+    ) {
+        self.client = client
+        self.server = server
+    }
+
+    static let name = "permessage-deflate"
+
+    /// Value of the `Sec-WebSocket-Extensions` field by which a client offers at most this.
+    ///
+    /// The window of the client is the server's to limit in any case.
+    var offer: String {
+        var parameters = [Self.name]
+        if !server.keepsContext { parameters.append("server_no_context_takeover") }
+        if !client.keepsContext { parameters.append("client_no_context_takeover") }
+        if server.windowBits < 15 {
+            parameters.append("server_max_window_bits=\(server.windowBits)")
+        }
+        let bits = client.windowBits < 15 ? "=\(client.windowBits)" : ""
+        parameters.append("client_max_window_bits\(bits)")
+        return parameters.joined(separator: "; ")
+    }
+
+    /// Reads the answer of a server to ``offer``; `nil` for no extension.
+    static func read(
+        answer: HTTPHead,
+        to offer: DeflateAgreement?
+    ) throws(WebSocketError) -> DeflateAgreement? {
+        let extensions = try ExtensionElement.read(answer.values(of: "Sec-WebSocket-Extensions"))
+        guard let element = extensions.first else { return nil }
+        guard let offer, extensions.count == 1, element.name == name,
+            let parameters = DeflateParameters(element)
+        else { throw .handshake(.extensions) }
+        var agreement = offer
+        if parameters.serverForgets { agreement.server.keepsContext = false }
+        if parameters.clientForgets { agreement.client.keepsContext = false }
+        // What the client requires of the server, the answer has to confirm (RFC 7692, sections 7.1.1.1 and 7.1.2.1).
+        guard offer.server.keepsContext || parameters.serverForgets else {
+            throw .handshake(.extensions)
+        }
+        switch parameters.serverBits {
+        case .value(let bits):
+            guard bits <= offer.server.windowBits else { throw .handshake(.extensions) }
+            agreement.server.windowBits = bits
+        case .bare: throw .handshake(.extensions)
+        case nil:
+            guard offer.server.windowBits == 15 else { throw .handshake(.extensions) }
+        }
+        switch parameters.clientBits {
+        case .value(let bits): agreement.client.windowBits = min(bits, offer.client.windowBits)
+        case .bare: throw .handshake(.extensions)
+        case nil: break
+        }
+        return agreement
+    }
+
+    /// Accepts the first offer of a client that can be met, and returns it with the value of the answer's field; the
+    /// server uses at most `preference`, and the values of `offers` have to be lists of extensions.
+    static func accept(
+        offers: [String],
+        preference: DeflateAgreement
+    ) throws(WebSocketError) -> (DeflateAgreement, answer: String)? {
+        for element in try ExtensionElement.read(offers) where element.name == name {
+            guard let parameters = DeflateParameters(element) else { continue }
+            var agreement = preference
+            var answer = [name]
+            if parameters.serverForgets || !preference.server.keepsContext {
+                agreement.server.keepsContext = false
+                answer.append("server_no_context_takeover")
+            }
+            if parameters.clientForgets || !preference.client.keepsContext {
+                agreement.client.keepsContext = false
+                answer.append("client_no_context_takeover")
+            }
+            if case .bare = parameters.serverBits { continue }
+            if case .value(let bits) = parameters.serverBits {
+                agreement.server.windowBits = min(bits, preference.server.windowBits)
+            }
+            if agreement.server.windowBits < 15 {
+                answer.append("server_max_window_bits=\(agreement.server.windowBits)")
+            }
+            switch parameters.clientBits {
+            case nil: agreement.client.windowBits = 15
+            case .bare: break
+            case .value(let bits):
+                agreement.client.windowBits = min(bits, preference.client.windowBits)
+            }
+            if parameters.clientBits != nil, agreement.client.windowBits < 15 {
+                answer.append("client_max_window_bits=\(agreement.client.windowBits)")
+            }
+            return (agreement, answer.joined(separator: "; "))
+        }
+        return nil
+    }
+}
+
+/// Parameters of one offer or answer of permessage-deflate.
+private struct DeflateParameters {
+    enum Bits {
+        case bare
+        case value(Int)
+    }
+
+    var serverForgets = false
+    var clientForgets = false
+    var serverBits: Bits?
+    var clientBits: Bits?
+
+    /// Reads the parameters, or returns `nil` if one is unknown, repeated or has a wrong value.
+    init?(_ element: ExtensionElement) {
+        var names: Set<String> = []
+        for (name, value) in element.parameters {
+            guard names.insert(name).inserted else { return nil }
+            switch name {
+            case "server_no_context_takeover" where value == nil: serverForgets = true
+            case "client_no_context_takeover" where value == nil: clientForgets = true
+            case "server_max_window_bits", "client_max_window_bits":
+                var bits = Bits.bare
+                if let value {
+                    guard value.count <= 2, value.first != "0", let number = Int(value),
+                        (8...15).contains(number)
+                    else { return nil }
+                    bits = .value(number)
+                }
+                if name.hasPrefix("server") { serverBits = bits } else { clientBits = bits }
+            default: return nil
+            }
+        }
+    }
+}
+
+/// One element of a `Sec-WebSocket-Extensions` field (RFC 6455, section 9.1).
+private struct ExtensionElement {
+    var name: String
+    var parameters: [(name: String, value: String?)] = []
+
+    /// Reads all elements of the values of a field.
+    static func read(_ values: [String]) throws(WebSocketError) -> [ExtensionElement] {
+        var elements: [ExtensionElement] = []
+        for value in values {
+            for text in value.split(separator: ",") where !text.trimmingSpaces.isEmpty {
+                let parts = text.split(separator: ";", omittingEmptySubsequences: false)
+                    .map { $0.trimmingSpaces }
+                guard parts[0].isToken else { throw .handshake(.extensions) }
+                var element = ExtensionElement(name: parts[0].lowercased())
+                for part in parts.dropFirst() { element.parameters.append(try parameter(part)) }
+                elements.append(element)
+            }
+        }
+        return elements
+    }
+
+    private static func parameter(
+        _ text: Substring
+    ) throws(WebSocketError) -> (name: String, value: String?) {
+        let sides = text.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+            .map { $0.trimmingSpaces }
+        guard let name = sides.first, name.isToken else { throw .handshake(.extensions) }
+        guard sides.count == 2 else { return (name.lowercased(), nil) }
+        var value = sides[1]
+        if value.count >= 2, value.hasPrefix("\""), value.hasSuffix("\"") {
+            value = value.dropFirst().dropLast()
+        }
+        // A quoted value has to be a token, too.
+        guard value.isToken else { throw .handshake(.extensions) }
+        return (name.lowercased(), String(value))
+    }
+}

@@ -1,0 +1,320 @@
+/// Frames and messages of one WebSocket connection after its opening handshake (RFC 6455, RFC 7692).
+///
+/// Bytes go in with ``receive(_:)``, events come out of ``nextEvent()``, and bytes to send out of ``takeOutput()``. It does
+/// no I/O and knows no clock. The result is the same whatever pieces the bytes arrive in.
+///
+/// Memory is bounded by one message, one piece of input and the output that was not taken: an event is looked for only
+/// when ``nextEvent()`` is called, so a caller that sends the output after each event holds one pong or one close
+/// frame of it.
+public struct WebSocketMachine: ~Copyable {
+    /// The side of the connection that the machine is.
+    public enum Role: Sendable {
+        /// The client, with a source of masking keys that no attacker can predict (RFC 6455, section 10.3).
+        case client(maskingKey: @Sendable () -> UInt32)
+        /// The server.
+        case server
+    }
+
+    private let role: Role
+    private let limits: WebSocketLimits
+    private var input: [UInt8] = []
+    private var position = 0
+    private var output: [UInt8] = []
+    private var frame: FrameHeader?
+    /// Bytes of the payload of `frame` that were read.
+    private var offset = 0
+    private var control: [UInt8] = []
+    private var message: PartialMessage?
+    private var inflater: Inflater?
+    private var deflater: Deflater?
+    private var hasFailed = false
+
+    /// Whether a close frame was sent: no message can be sent any more.
+    public private(set) var hasSentClose = false
+    /// Whether a close frame was received: no event follows.
+    public private(set) var hasReceivedClose = false
+
+    /// Creates the machine of one side, with the compression that the handshake agreed on.
+    public init(
+        role: Role,
+        compression: DeflateAgreement? = nil,
+        limits: WebSocketLimits = WebSocketLimits()
+    ) {
+        self.role = role
+        self.limits = limits
+        guard let compression else { return }
+        var (sending, receiving) = (compression.server, compression.client)
+        if case .client = role { swap(&sending, &receiving) }
+        inflater = Inflater(windowBits: receiving.windowBits, resets: !receiving.keepsContext)
+        // zlib compresses with 9 bits at least: with 8, messages are sent as they are.
+        if sending.windowBits >= 9 {
+            deflater = Deflater(windowBits: sending.windowBits, resets: !sending.keepsContext)
+        }
+    }
+
+    /// Whether the connection is to be closed once the output was sent: both close frames were exchanged, or the peer
+    /// broke the rules.
+    public var isFinished: Bool { hasFailed || hasSentClose && hasReceivedClose }
+
+    /// Takes bytes that the peer sent; ``nextEvent()`` finds the events in them.
+    public mutating func receive(_ bytes: Span<UInt8>) {
+        guard !hasFailed, !hasReceivedClose else { return }
+        if position > 0 {
+            input.removeFirst(position)
+            position = 0
+        }
+        unsafe bytes.withUnsafeBufferPointer { unsafe input.append(contentsOf: $0) }
+    }
+
+    /// Returns the bytes to send that were not taken yet.
+    public mutating func takeOutput() -> [UInt8] {
+        var bytes: [UInt8] = []
+        swap(&bytes, &output)
+        return bytes
+    }
+
+    /// Returns the next event in what was received, or `nil` if more bytes are needed.
+    public mutating func nextEvent() -> WebSocketEvent? {
+        guard !hasFailed, !hasReceivedClose else { return nil }
+        do throws(WebSocketError) {
+            while true {
+                if frame == nil, try !beginFrame() { return nil }
+                if let event = try readPayload() { return event }
+                if frame != nil { return nil }
+            }
+        } catch {
+            fail(error)
+            return .failure(error)
+        }
+    }
+
+    /// Queues a message as one frame.
+    ///
+    /// - Throws: ``WebSocketError/closed`` if a close frame was sent or received, or the peer broke the rules.
+    public mutating func send(_ message: WebSocketMessage) throws(WebSocketError) {
+        guard !hasSentClose, !hasReceivedClose, !hasFailed else { throw .closed }
+        switch message {
+        case .text(var text):
+            text.withUTF8 { unsafe send(.text, UnsafeRawBufferPointer($0)) }
+        case .binary(let bytes):
+            unsafe bytes.withUnsafeBytes { unsafe send(.binary, $0) }
+        }
+    }
+
+    /// Queues a ping with a payload of at most 125 bytes.
+    ///
+    /// - Throws: ``WebSocketError/closed`` as ``send(_:)`` does.
+    public mutating func ping(_ payload: [UInt8] = []) throws(WebSocketError) {
+        guard !hasSentClose, !hasReceivedClose, !hasFailed else { throw .closed }
+        sendControl(.ping, payload)
+    }
+
+    /// Queues a close frame, unless one was sent; the peer answers with its own.
+    ///
+    /// A code that must not be sent is replaced by none, and a reason is cut to 123 bytes.
+    public mutating func close(_ close: WebSocketClose) {
+        guard !hasSentClose else { return }
+        hasSentClose = true
+        var payload: [UInt8] = []
+        if let code = close.code, code.mayBeSent {
+            payload = [UInt8(code.rawValue >> 8), UInt8(code.rawValue & 0xFF)]
+            for character in close.reason.unicodeScalars {
+                let bytes = Array(String(character).utf8)
+                guard payload.count + bytes.count <= FrameHeader.controlLimit else { break }
+                payload += bytes
+            }
+        }
+        sendControl(.close, payload)
+    }
+}
+
+extension WebSocketMachine {
+    private mutating func fail(_ error: WebSocketError) {
+        close(WebSocketClose(code: error.closeCode, reason: "\(error)"))
+        hasFailed = true
+        input = []
+        position = 0
+        message = nil
+    }
+
+    /// Reads the header of the next frame, and returns whether it was complete.
+    private mutating func beginFrame() throws(WebSocketError) -> Bool {
+        guard let (header, count) = try FrameHeader.read(input[position...]) else { return false }
+        switch role {
+        case .client: guard header.mask == nil else { throw .frame(.unexpectedMask) }
+        case .server: guard header.mask != nil else { throw .frame(.missingMask) }
+        }
+        if !header.opcode.isControl { try beginData(header) }
+        position += count
+        frame = header
+        offset = 0
+        return true
+    }
+
+    private mutating func beginData(_ header: FrameHeader) throws(WebSocketError) {
+        if header.opcode == .continuation {
+            guard message != nil else { throw .frame(.unexpectedContinuation) }
+            guard !header.isCompressed else { throw .frame(.reservedBits) }
+        } else {
+            guard message == nil else { throw .frame(.interruptedMessage) }
+            guard !header.isCompressed || inflater != nil else { throw .frame(.reservedBits) }
+            message = PartialMessage(
+                isText: header.opcode == .text,
+                isCompressed: header.isCompressed
+            )
+        }
+        guard header.length <= limits.frameSize else { throw .tooLarge(limit: limits.frameSize) }
+        let held = message?.bytes.count ?? 0
+        if message?.isCompressed == false, header.length > limits.messageSize - held {
+            throw .tooLarge(limit: limits.messageSize)
+        }
+        if header.length == 0, !header.isFinal {
+            message?.emptyFragments += 1
+            if message?.emptyFragments ?? 0 > limits.emptyFragments {
+                throw .tooManyEmptyFragments(limit: limits.emptyFragments)
+            }
+        }
+    }
+
+    /// Reads what is here of the payload of the current frame, and returns the event that its end makes.
+    private mutating func readPayload() throws(WebSocketError) -> WebSocketEvent? {
+        guard let header = frame else { return nil }
+        let count = min(header.length - offset, input.count - position)
+        let range = position..<position + count
+        if let mask = header.mask {
+            FrameHeader.apply(mask, to: &input, in: range, from: offset)
+        }
+        position += count
+        offset += count
+        let isComplete = offset == header.length
+        if header.opcode.isControl {
+            control += input[range]
+            guard isComplete else { return nil }
+            frame = nil
+            let payload = control
+            control = []
+            return try handle(header.opcode, payload)
+        }
+        try take(range)
+        guard isComplete else { return nil }
+        frame = nil
+        guard header.isFinal else { return nil }
+        return .message(try finishMessage())
+    }
+
+    private mutating func take(_ range: Range<Int>) throws(WebSocketError) {
+        // Taken out, so that nothing is copied while it changes; a failure drops both.
+        guard !range.isEmpty, var message = self.message.take() else { return }
+        let start = message.bytes.count
+        if message.isCompressed {
+            var input: [UInt8] = []
+            swap(&input, &self.input)
+            try inflater?.inflate(
+                input.span.extracting(range),
+                into: &message.bytes,
+                limits: limits
+            )
+            self.input = input
+        } else {
+            message.bytes += input[range]
+        }
+        try message.check(from: start)
+        self.message = message
+    }
+
+    private mutating func finishMessage() throws(WebSocketError) -> WebSocketMessage {
+        guard var message = self.message.take() else { return .binary([]) }
+        if message.isCompressed {
+            let start = message.bytes.count
+            try inflater?.finish(into: &message.bytes, limits: limits)
+            try message.check(from: start)
+        }
+        guard message.isText else { return .binary(message.bytes) }
+        guard message.utf8.isComplete else { throw .invalidText }
+        return .text(String(decoding: message.bytes, as: UTF8.self))
+    }
+
+    private mutating func handle(
+        _ opcode: Opcode,
+        _ payload: [UInt8]
+    ) throws(WebSocketError) -> WebSocketEvent {
+        switch opcode {
+        case .ping:
+            if !hasSentClose { sendControl(.pong, payload) }
+            return .ping(payload)
+        case .pong: return .pong(payload)
+        default:
+            let content = try Self.closeContent(payload)
+            close(WebSocketClose(code: content.code))
+            hasReceivedClose = true
+            input = []
+            position = 0
+            return .close(content)
+        }
+    }
+
+    private static func closeContent(_ payload: [UInt8]) throws(WebSocketError) -> WebSocketClose {
+        if payload.isEmpty { return WebSocketClose() }
+        guard payload.count >= 2 else { throw .frame(.closePayload) }
+        let code = CloseCode(rawValue: UInt16(payload[0]) << 8 | UInt16(payload[1]))
+        guard code.mayBeSent else { throw .frame(.closeCode(code.rawValue)) }
+        guard let reason = String(validating: payload[2...], as: UTF8.self) else {
+            throw .invalidText
+        }
+        return WebSocketClose(code: code, reason: reason)
+    }
+
+    private mutating func sendControl(_ opcode: Opcode, _ payload: [UInt8]) {
+        precondition(payload.count <= FrameHeader.controlLimit, "expected at most 125 bytes")
+        unsafe payload.withUnsafeBytes { unsafe append(opcode, isCompressed: false, $0) }
+    }
+
+    private mutating func send(_ opcode: Opcode, _ payload: UnsafeRawBufferPointer) {
+        guard deflater != nil, unsafe !payload.isEmpty else {
+            return unsafe append(opcode, isCompressed: false, payload)
+        }
+        let compressed = unsafe deflater?.deflate(payload) ?? []
+        unsafe compressed.withUnsafeBytes { unsafe append(opcode, isCompressed: true, $0) }
+    }
+
+    private mutating func append(
+        _ opcode: Opcode,
+        isCompressed: Bool,
+        _ payload: UnsafeRawBufferPointer
+    ) {
+        var mask: [UInt8]?
+        if case .client(let maskingKey) = role {
+            let key = maskingKey()
+            mask = (0..<4).map { UInt8(truncatingIfNeeded: key >> ($0 * 8)) }
+        }
+        let header = FrameHeader(
+            opcode: opcode,
+            isCompressed: isCompressed,
+            mask: mask,
+            length: payload.count
+        )
+        output.reserveCapacity(output.count + payload.count + 14)
+        header.write(to: &output)
+        let start = output.count
+        unsafe output.append(contentsOf: payload)
+        if let mask {
+            FrameHeader.apply(mask, to: &output, in: start..<output.count, from: 0)
+        }
+    }
+}
+
+/// A message whose last frame did not come yet.
+private struct PartialMessage {
+    let isText: Bool
+    let isCompressed: Bool
+    var bytes: [UInt8] = []
+    var utf8 = UTF8Check()
+    var emptyFragments = 0
+
+    /// Checks the bytes of a text from an index on.
+    mutating func check(from start: Int) throws(WebSocketError) {
+        guard isText else { return }
+        let isValid = unsafe bytes[start...].withUnsafeBytes { unsafe utf8.take($0) }
+        guard isValid else { throw .invalidText }
+    }
+}
