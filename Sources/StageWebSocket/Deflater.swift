@@ -14,7 +14,8 @@ import CZlib
         unsafe stream = .allocate(capacity: 1)
         unsafe stream.initialize(to: z_stream())
         self.resets = resets
-        let code = unsafe stage_deflate_init(stream, Z_DEFAULT_COMPRESSION, CInt(windowBits))
+        // Messages are compressed while their sender waits: the fastest level.
+        let code = unsafe stage_deflate_init(stream, Z_BEST_SPEED, CInt(windowBits))
         precondition(code == Z_OK, "zlib refused to compress")
     }
 

@@ -22,9 +22,9 @@ public enum WebSocketEvent: Equatable, Sendable {
     case ping([UInt8])
     /// A pong came.
     case pong([UInt8])
-    /// The peer sent a close frame; the answer is in the output already, if none was sent before.
+    /// The peer sent a close frame; the next look for an event answers it, if none was sent before.
     case close(WebSocketClose)
-    /// The peer broke the rules; the close frame that says so is in the output already. No event follows.
+    /// The peer broke the rules; the next look for an event queues the close frame that says so. No event follows.
     case failure(WebSocketError)
 }
 

@@ -28,6 +28,8 @@ public struct WebSocketMachine: ~Copyable {
     private var inflater: Inflater?
     private var deflater: Deflater?
     private var hasFailed = false
+    /// The close frame that answers the last event, until the caller is done with that.
+    private var answer: WebSocketClose?
 
     /// Whether a close frame was sent: no message can be sent any more.
     public private(set) var hasSentClose = false
@@ -53,8 +55,11 @@ public struct WebSocketMachine: ~Copyable {
     }
 
     /// Whether the connection is to be closed once the output was sent: both close frames were exchanged, or the peer
-    /// broke the rules.
-    public var isFinished: Bool { hasFailed || hasSentClose && hasReceivedClose }
+    /// broke the rules and was told so.
+    public var isFinished: Bool { hasSentClose && (hasFailed || hasReceivedClose) }
+
+    /// Whether there are bytes to send that were not taken yet.
+    public var hasOutput: Bool { !output.isEmpty }
 
     /// Takes bytes that the peer sent; ``nextEvent()`` finds the events in them.
     public mutating func receive(_ bytes: Span<UInt8>) {
@@ -74,7 +79,11 @@ public struct WebSocketMachine: ~Copyable {
     }
 
     /// Returns the next event in what was received, or `nil` if more bytes are needed.
+    ///
+    /// After ``WebSocketEvent/close(_:)`` and ``WebSocketEvent/failure(_:)`` messages can still be sent, such as answers to
+    /// earlier ones; the next call queues the close frame, and returns `nil`.
     public mutating func nextEvent() -> WebSocketEvent? {
+        if let answer = answer.take() { close(answer) }
         guard !hasFailed, !hasReceivedClose else { return nil }
         do throws(WebSocketError) {
             while true {
@@ -90,9 +99,9 @@ public struct WebSocketMachine: ~Copyable {
 
     /// Queues a message as one frame.
     ///
-    /// - Throws: ``WebSocketError/closed`` if a close frame was sent or received, or the peer broke the rules.
+    /// - Throws: ``WebSocketError/closed`` if a close frame was sent.
     public mutating func send(_ message: WebSocketMessage) throws(WebSocketError) {
-        guard !hasSentClose, !hasReceivedClose, !hasFailed else { throw .closed }
+        guard !hasSentClose else { throw .closed }
         switch message {
         case .text(var text):
             text.withUTF8 { unsafe send(.text, UnsafeRawBufferPointer($0)) }
@@ -105,7 +114,7 @@ public struct WebSocketMachine: ~Copyable {
     ///
     /// - Throws: ``WebSocketError/closed`` as ``send(_:)`` does.
     public mutating func ping(_ payload: [UInt8] = []) throws(WebSocketError) {
-        guard !hasSentClose, !hasReceivedClose, !hasFailed else { throw .closed }
+        guard !hasSentClose else { throw .closed }
         sendControl(.ping, payload)
     }
 
@@ -130,7 +139,7 @@ public struct WebSocketMachine: ~Copyable {
 
 extension WebSocketMachine {
     private mutating func fail(_ error: WebSocketError) {
-        close(WebSocketClose(code: error.closeCode, reason: "\(error)"))
+        answer = WebSocketClose(code: error.closeCode, reason: "\(error)")
         hasFailed = true
         input = []
         position = 0
@@ -245,7 +254,7 @@ extension WebSocketMachine {
         case .pong: return .pong(payload)
         default:
             let content = try Self.closeContent(payload)
-            close(WebSocketClose(code: content.code))
+            answer = WebSocketClose(code: content.code)
             hasReceivedClose = true
             input = []
             position = 0

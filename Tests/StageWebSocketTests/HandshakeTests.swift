@@ -127,6 +127,7 @@ import Testing
         ),
         ("Folded: a\r\n b\r\n", .handshake(.head)),
         ("No field\r\n", .handshake(.head)),
+        ("Control: a\u{1}\r\n", .handshake(.head)),
     ]
 
     @Test(arguments: answers)

@@ -36,6 +36,7 @@ import Testing
 
     static let faults: [([UInt8], WebSocketError)] = [
         ([0xA1, 0x80, 0, 0, 0, 0], .frame(.reservedBits)),
+        ([0x91, 0x80, 0, 0, 0, 0], .frame(.reservedBits)),
         ([0xC1, 0x80, 0, 0, 0, 0], .frame(.reservedBits)),
         ([0xC9, 0x80, 0, 0, 0, 0], .frame(.reservedBits)),
         ([0x83, 0x80, 0, 0, 0, 0], .frame(.reservedOpcode(3))),
@@ -82,6 +83,9 @@ import Testing
     @Test func aCharacterMayBeCutByFragments() {
         let bytes = frame(0x01, [0xE2, 0x82]) + frame(0x00) + frame(0x80, [0xAC])
         #expect(outcome(of: [bytes]).events == [.message(.text("€"))])
+        // The first characters of three and of four bytes, whose second byte has the narrowest range.
+        let first = frame(0x81, [0xE0, 0xA0, 0x80, 0xF0, 0x90, 0x80, 0x80])
+        #expect(outcome(of: [first]).events == [.message(.text("\u{800}\u{10000}"))])
     }
 
     @Test func aCloseIsAnsweredAndEndsTheEvents() {
