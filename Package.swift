@@ -149,7 +149,10 @@ let package = Package(
         // 6: the reader as an application uses it, the development origin, the daemon, and staging
         library(
             "StageOrigin",
-            ["StageDigest", "StageModel", "StageSystem", hummingbird, logging, system]
+            [
+                "StageDigest", "StageModel", "StageSystem", "StageWebSocket", hummingbird,
+                httpServer, logging, nio, nioCore, system,
+            ]
         ),
         library(
             "StageDaemon",

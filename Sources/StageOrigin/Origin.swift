@@ -1,4 +1,5 @@
 import Hummingbird
+import HummingbirdCore
 public import Logging
 import StageSystem
 public import SystemPackage
@@ -7,7 +8,8 @@ public import SystemPackage
 /// on request.
 ///
 /// Files and directories whose names begin with a dot are not served, nor is anything that a
-/// symbolic link outside the directory would have to be followed for.
+/// symbolic link outside the directory would have to be followed for. At `/.stagepack/echo` is a WebSocket (RFC 6455)
+/// that sends each message back, with permessage-deflate where a client offers it.
 public struct Origin: Sendable {
     private let responder: OriginResponder
     private let configuration: OriginConfiguration
@@ -44,6 +46,13 @@ public struct Origin: Sendable {
         let application = Application(
             responder: CallbackResponder<BasicRequestContext> { [responder] request, _ in
                 await responder.respond(to: request)
+            },
+            server: HTTPServerBuilder { [configuration] responder in
+                EchoChannel(
+                    http: HTTP1Channel(responder: responder),
+                    idleLimit: configuration.echoIdleLimit,
+                    onAccess: configuration.onAccess
+                )
             },
             configuration: ApplicationConfiguration(
                 address: .hostname(host, port: port),

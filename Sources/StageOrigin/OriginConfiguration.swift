@@ -14,6 +14,8 @@ public struct OriginConfiguration: Sendable {
     ///
     /// The requests after the first are answered in full, so that resuming can be tried.
     public var dropAfter: ByteCount?
+    /// Time after which a WebSocket connection of the echo is closed if nothing moves on it.
+    public var echoIdleLimit = Duration.seconds(60)
     /// Called once for each request when its answer has been sent, or could not be.
     public var onAccess: (@Sendable (AccessRecord) -> Void)?
 

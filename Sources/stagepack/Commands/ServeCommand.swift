@@ -11,7 +11,8 @@ struct ServeCommand: StagePackSubcommand {
         abstract: "Serve a directory over HTTP, for development.",
         discussion: """
             Prints the URL of the directory when it can be reached, and a line for each request on \
-            standard error. Ends on an interrupt.
+            standard error. A WebSocket at '/.stagepack/echo' sends each message back. Ends on an \
+            interrupt.
             """
     )
 

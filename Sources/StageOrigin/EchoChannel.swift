@@ -1,0 +1,162 @@
+import HummingbirdCore
+import Logging
+import NIOCore
+import NIOPosix
+import StageModel
+import StageWebSocket
+
+/// A connection of the origin: HTTP, unless its first request is for the echo, which takes it over.
+struct EchoChannel: ServerChildChannel {
+    /// Protocol that the first request of a connection selected.
+    enum Selection: Sendable {
+        case http(HTTP1Channel.Value)
+        case echo(NIOAsyncChannel<ByteBuffer, ByteBuffer>, HTTPHead)
+    }
+
+    /// A connection whose first request may not have come yet.
+    struct Value: ServerChildChannelValue {
+        let channel: any Channel
+        let selection: EventLoopFuture<Selection>
+    }
+
+    let http: HTTP1Channel
+    let idleLimit: Duration
+    let onAccess: (@Sendable (AccessRecord) -> Void)?
+
+    func setup(channel: any Channel, logger: Logger) -> EventLoopFuture<Value> {
+        channel.eventLoop.makeCompletedFuture {
+            let promise = channel.eventLoop.makePromise(of: Selection.self)
+            let detector = EchoDetector(http: http, logger: logger, promise: promise)
+            try channel.pipeline.syncOperations.addHandler(detector)
+            return Value(channel: channel, selection: promise.futureResult)
+        }
+    }
+
+    func handle(value: Value, logger: Logger) async {
+        do {
+            let selection = try await withTaskCancellationHandler {
+                try await value.selection.get()
+            } onCancel: {
+                value.channel.close(promise: nil)
+            }
+            switch selection {
+            case .http(let channel):
+                await http.handle(value: channel, logger: logger)
+            case .echo(let channel, let request):
+                let connection = EchoConnection(idleLimit: idleLimit)
+                let record = await connection.run(over: channel, request: request)
+                onAccess?(record)
+            }
+        } catch {
+            // The connection ended before its first request.
+            logger.trace("no request", metadata: ["origin.reason": "\(error)"])
+        }
+    }
+}
+
+/// Reads the first request of a connection, and sets up the pipeline for it.
+///
+/// It holds no more than a head, and only of requests for the echo: the first byte that differs from those decides.
+final class EchoDetector: ChannelInboundHandler, RemovableChannelHandler {
+    typealias InboundIn = ByteBuffer
+    typealias InboundOut = ByteBuffer
+
+    private static let start = Array("GET /.stagepack/echo".utf8)
+
+    private let http: HTTP1Channel
+    private let logger: Logger
+    private let promise: EventLoopPromise<EchoChannel.Selection>
+    private var handshake = ServerHandshake()
+    private var input: [UInt8] = []
+    private var hasDecided = false
+
+    init(
+        http: HTTP1Channel,
+        logger: Logger,
+        promise: EventLoopPromise<EchoChannel.Selection>
+    ) {
+        self.http = http
+        self.logger = logger
+        self.promise = promise
+    }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        guard !hasDecided else { return context.fireChannelRead(data) }
+        let bytes = Array(unwrapInboundIn(data).readableBytesView)
+        let wasEcho = isForEcho == true
+        input += bytes
+        guard let isForEcho else { return }
+        guard isForEcho else { return selectHTTP(context) }
+        do throws(WebSocketError) {
+            let new = wasEcho ? bytes : input
+            guard let (head, rest) = try handshake.receive(new.span) else { return }
+            selectEcho(context, head, rest)
+        } catch {
+            // The HTTP server says what is wrong with a head.
+            selectHTTP(context)
+        }
+    }
+
+    func channelInactive(context: ChannelHandlerContext) {
+        end()
+        context.fireChannelInactive()
+    }
+
+    func handlerRemoved(context: ChannelHandlerContext) { end() }
+
+    func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+        // HTTP is told by its own handlers, which are there once this one is not.
+        if event is ChannelShouldQuiesceEvent { context.close(promise: nil) }
+        context.fireUserInboundEventTriggered(event)
+    }
+
+    /// Whether the request is for the echo; `nil` if too little of it has come.
+    private var isForEcho: Bool? {
+        let start = Self.start
+        guard input.count > start.count else {
+            return start.starts(with: input) ? nil : false
+        }
+        let next = input[start.count]
+        return input.starts(with: start)
+            && (next == UInt8(ascii: " ") || next == UInt8(ascii: "?"))
+    }
+
+    private func end() {
+        guard !hasDecided else { return }
+        hasDecided = true
+        promise.fail(ChannelError.eof)
+    }
+
+    private func selectHTTP(_ context: ChannelHandlerContext) {
+        hasDecided = true
+        let buffer = ByteBuffer(bytes: input)
+        input = []
+        promise.completeWith(
+            http.setup(channel: context.channel, logger: logger).map { .http($0) }
+        )
+        context.fireChannelRead(wrapInboundOut(buffer))
+        context.fireChannelReadComplete()
+        context.pipeline.syncOperations.removeHandler(context: context, promise: nil)
+    }
+
+    private func selectEcho(
+        _ context: ChannelHandlerContext,
+        _ head: HTTPHead,
+        _ rest: [UInt8]
+    ) {
+        hasDecided = true
+        input = []
+        do {
+            let channel = try NIOAsyncChannel<ByteBuffer, ByteBuffer>(
+                wrappingChannelSynchronously: context.channel,
+                configuration: .init(isOutboundHalfClosureEnabled: true)
+            )
+            promise.succeed(.echo(channel, head))
+        } catch {
+            return promise.fail(error)
+        }
+        guard !rest.isEmpty else { return }
+        context.fireChannelRead(wrapInboundOut(ByteBuffer(bytes: rest)))
+        context.fireChannelReadComplete()
+    }
+}

@@ -1,0 +1,158 @@
+import NIOCore
+import StageModel
+import StageWebSocket
+import Synchronization
+
+/// Sends each message of a WebSocket connection back.
+///
+/// At most a message of 16 MiB and its copy are in memory: nothing is read while a peer does not take what is sent to
+/// it. A connection on which nothing moves for ``idleLimit`` is closed, so a peer that is gone holds nothing for longer.
+struct EchoConnection {
+    typealias Inbound = NIOAsyncChannelInboundStream<ByteBuffer>
+    typealias Outbound = NIOAsyncChannelOutboundWriter<ByteBuffer>
+
+    let idleLimit: Duration
+
+    private static let limits = WebSocketLimits(messageSize: 16 << 20)
+    /// Time for which the last bytes of a peer are read past, so that it gets the close frame and no reset.
+    private static let lingering = Duration.seconds(2)
+    private static let pieceSize = 1 << 16
+
+    /// Answers the request, serves the connection until it ends, and returns the record of the access.
+    func run(
+        over channel: NIOAsyncChannel<ByteBuffer, ByteBuffer>,
+        request: HTTPHead
+    ) async -> AccessRecord {
+        let deadline = Deadline(limit: idleLimit)
+        let words = request.line.split(separator: " ", omittingEmptySubsequences: false)
+        let answer = ServerHandshake().answer(to: request)
+        await withTaskGroup(of: Void.self) { group in
+            group.addTask {
+                await deadline.passes()
+                channel.channel.close(promise: nil)
+            }
+            await withTaskCancellationHandler {
+                do {
+                    try await channel.executeThenClose { inbound, outbound in
+                        try await serve(inbound, outbound, answer: answer, until: deadline)
+                    }
+                } catch {
+                    // The connection broke, or nothing moved on it: the echo has nothing to save.
+                    deadline.touch()
+                }
+            } onCancel: {
+                channel.channel.close(promise: nil)
+            }
+            group.cancelAll()
+        }
+        return AccessRecord(
+            method: "GET",
+            path: words.count > 1 ? String(words[1]) : "",
+            status: answer.status,
+            bytes: ByteCount(deadline.sent)
+        )
+    }
+
+    private func serve(
+        _ inbound: Inbound,
+        _ outbound: Outbound,
+        answer: ServerHandshake.Answer,
+        until deadline: Deadline
+    ) async throws {
+        var machine: WebSocketMachine
+        switch answer {
+        case .refuse(let head):
+            return try await outbound.write(ByteBuffer(bytes: head.bytes))
+        case .accept(let head, _, let compression):
+            try await outbound.write(ByteBuffer(bytes: head.bytes))
+            machine = WebSocketMachine(
+                role: .server,
+                compression: compression,
+                limits: Self.limits
+            )
+        }
+        var iterator = inbound.makeAsyncIterator()
+        while !machine.isFinished, let buffer = try await iterator.next() {
+            deadline.touch()
+            let bytes = Array(buffer.readableBytesView)
+            machine.receive(bytes.span)
+            while let event = machine.nextEvent() {
+                if case .message(let message) = event { try machine.send(message) }
+                try await send(machine.takeOutput(), outbound, deadline)
+            }
+            try await send(machine.takeOutput(), outbound, deadline)
+        }
+        outbound.finish()
+        deadline.shorten(to: Self.lingering)
+        while try await iterator.next() != nil {}
+    }
+
+    private func send(
+        _ bytes: [UInt8],
+        _ outbound: Outbound,
+        _ deadline: Deadline
+    ) async throws {
+        var start = 0
+        while start < bytes.count {
+            let end = min(start + Self.pieceSize, bytes.count)
+            try await outbound.write(ByteBuffer(bytes: bytes[start..<end]))
+            deadline.touch(sent: end - start)
+            start = end
+        }
+    }
+}
+
+extension ServerHandshake.Answer {
+    /// Status of the answer.
+    fileprivate var status: Int {
+        switch self {
+        case .accept: 101
+        case .refuse(let head): Int(head.line.split(separator: " ")[1]) ?? 400
+        }
+    }
+}
+
+/// The moment until which something has to move on a connection.
+private final class Deadline: Sendable {
+    private struct State {
+        var limit: Duration
+        var last = ContinuousClock.now
+        var isFixed = false
+        var sent: Int64 = 0
+    }
+
+    private let state: Mutex<State>
+
+    init(limit: Duration) { state = Mutex(State(limit: limit)) }
+
+    /// Bytes that were sent.
+    var sent: Int64 { state.withLock { $0.sent } }
+
+    /// Notes that bytes moved.
+    func touch(sent: Int = 0) {
+        state.withLock { state in
+            state.sent += Int64(sent)
+            if !state.isFixed { state.last = .now }
+        }
+    }
+
+    /// Ends the connection after a time, whatever moves.
+    func shorten(to limit: Duration) {
+        state.withLock { state in
+            state.limit = min(limit, state.limit)
+            state.last = .now
+            state.isFixed = true
+        }
+    }
+
+    /// Waits until nothing has moved for the limit, or the task is cancelled.
+    func passes() async {
+        while !Task.isCancelled {
+            let (end, limit) = state.withLock { ($0.last + $0.limit, $0.limit) }
+            if end <= .now { return }
+            // Woken early enough for a limit that becomes shorter.
+            let wait = min(end - .now, max(limit / 4, .milliseconds(50)))
+            do { try await Task.sleep(for: wait) } catch { return }
+        }
+    }
+}
