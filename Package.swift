@@ -66,6 +66,10 @@ let package = Package(
             name: "StagingService",
             targets: ["StageContainer", "StageControl", "StageTransfer", "StagingService"]
         ),
+        .library(
+            name: "StageWebSocketClient",
+            targets: ["StageTransfer", "StageWebSocket", "StageWebSocketClient"]
+        ),
         .library(name: "WallpaperStore", targets: ["WallpaperStore"]),
         .executable(
             name: "sample-downloader-extension",
@@ -114,6 +118,7 @@ let package = Package(
         library("StageIndex", ["StageModel"]),
         library("StageTrust", ["StageDigest", "StageModel"]),
         library("StageContainer", ["StageModel", "StageSystem", system]),
+        library("StageWebSocketClient", ["StageTransfer", "StageWebSocket"]),
 
         // 4: planning and staging, and the programs that have a say in it
         library("StageConditions", ["CSystemd", "StageSystem", logging, system]),
@@ -369,6 +374,14 @@ let package = Package(
                 "StageContainer",
                 "StageControl", "StageDigest", "StageExtension", "StageModel", "StagePack",
                 "StageSystem", "StageTesting", system,
+            ]
+        ),
+        tests(
+            "StageWebSocketClient",
+            [
+                "StageModel", "StageOrigin", "StageSystem", "StageTesting", "StageTransfer",
+                "StageWebSocket",
+                "StageWebSocketClient", logging, system,
             ]
         ),
         tests("StageWebSocket", ["StageWebSocket", "StageTesting"]),

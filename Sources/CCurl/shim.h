@@ -83,6 +83,11 @@ STAGE_CURL_CHECKED static inline CURLcode stage_easy_offset(
     return curl_easy_getinfo(easy, item, value);
 }
 
+/// Gets the socket of a connection that was made for the caller to use (CURLINFO_ACTIVESOCKET(3)).
+STAGE_CURL_CHECKED static inline CURLcode stage_easy_socket(CURL *easy, curl_socket_t *value) {
+    return curl_easy_getinfo(easy, CURLINFO_ACTIVESOCKET, value);
+}
+
 /// Gets a text that a transfer leaves behind, which belongs to the handle (curl_easy_getinfo(3)).
 STAGE_CURL_CHECKED static inline CURLcode stage_easy_text(
     CURL *easy, CURLINFO item, const char **value) {

@@ -108,6 +108,22 @@ import SystemPackage
     }
 }
 
+extension EasyHandle {
+    /// Sets that a connection is made and left to the caller; returns libcurl's first complaint.
+    mutating func setConnectOnly(
+        to url: TransferURL,
+        _ configuration: TransferConfiguration
+    ) -> CURLcode {
+        var code = set(ExchangeRequest(url: url), configuration)
+        if code == CURLE_OK {
+            code = unsafe stage_easy_set_number(pointer, CURLOPT_CONNECT_ONLY, 1)
+        }
+        // A proxy is asked for a tunnel, also to a server without TLS.
+        guard code == CURLE_OK else { return code }
+        return unsafe stage_easy_set_number(pointer, CURLOPT_HTTPPROXYTUNNEL, 1)
+    }
+}
+
 /// What libcurl is told of a request.
 private struct Options {
     var numbers: [(CURLoption, Int)]

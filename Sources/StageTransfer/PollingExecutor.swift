@@ -30,9 +30,15 @@ import Synchronization
         var hasEnded = false
     }
 
+    /// Time for which there is nothing to do, and the sockets whose readiness ends it earlier.
+    struct Pause: Sendable {
+        var milliseconds: CInt
+        var sockets: [curl_waitfd] = []
+    }
+
     /// What the thread does when there may be work for libcurl: it is given the transfers that were
-    /// cancelled, and returns for how many milliseconds at most it has nothing to do.
-    typealias Drive = @Sendable ([Int]) -> CInt
+    /// cancelled, and returns for how long at most it has nothing to do.
+    typealias Drive = @Sendable ([Int]) -> Pause
 
     /// Makes the handle, which keeps so many connections open for later requests.
     init(connections: Int) {
@@ -121,7 +127,7 @@ import Synchronization
         }
     }
 
-    private func poll(for milliseconds: CInt) {
+    private func poll(for pause: Pause) {
         let mayPoll = state.withLock { state in
             state.isPolling =
                 state.jobs.isEmpty && state.cancelled.isEmpty && !state.isStopping
@@ -130,8 +136,13 @@ import Synchronization
         guard mayPoll else { return }
         // An error means that there is nothing to wait on; the loop goes on after the timeout or at
         // once, and the transfers themselves tell what is wrong.
-        let time = hasWakeup ? milliseconds : min(milliseconds, Self.longestSleepWithoutWakeup)
-        unsafe _ = curl_multi_poll(multi, nil, 0, time, nil)
+        let longest = hasWakeup ? pause.milliseconds : Self.longestSleepWithoutWakeup
+        let time = min(pause.milliseconds, longest)
+        var sockets = pause.sockets
+        unsafe sockets.withUnsafeMutableBufferPointer { sockets in
+            let count = UInt32(sockets.count)
+            unsafe _ = curl_multi_poll(multi, sockets.baseAddress, count, time, nil)
+        }
         state.withLock { $0.isPolling = false }
     }
 }

@@ -60,7 +60,7 @@ extension TransferEngine {
 
 extension DownloadMachine.Outcome {
     /// Why the attempt failed; `nil` if it did not.
-    fileprivate var error: TransferError? {
+    var error: TransferError? {
         switch self {
         case .transient(let error, _), .permanent(let error), .local(let error): error
         default: nil

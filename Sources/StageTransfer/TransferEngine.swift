@@ -22,6 +22,8 @@ public actor TransferEngine {
     var memory = MirrorMemory()
     var jitter = JitterGenerator(seed: .random(in: 0 ... .max))
     private var exchanges: [Int: Exchange] = [:]
+    /// Connections that callers use themselves.
+    private var lines: [Int: OpenLine] = [:]
     private var checkpoints: [ObjectIdentifier: Checkpointing] = [:]
     private var nextTag = 1
     private var slots: TransferSlots
@@ -54,12 +56,13 @@ public actor TransferEngine {
 
     fileprivate nonisolated func start() {
         executor.start { [weak self] cancelled in
-            self?.assumeIsolated { $0.drive(cancelled) } ?? 0
+            self?.assumeIsolated { $0.drive(cancelled) } ?? PollingExecutor.Pause(milliseconds: 0)
         }
     }
 
     fileprivate func shutDown() {
         for tag in Array(exchanges.keys) { finish(tag, nil) }
+        for tag in Array(lines.keys) { close(tag) }
     }
 
     fileprivate nonisolated func stop() async { await executor.stop() }
@@ -105,16 +108,22 @@ extension TransferEngine {
         if code != CURLE_OK { finish(tag, code) }
     }
 
-    /// Lets libcurl work, completes the exchanges that have ended, and returns for how many
-    /// milliseconds at most there is nothing to do.
-    private func drive(_ cancelled: [Int]) -> CInt {
-        for tag in cancelled { finish(tag, nil) }
-        guard !exchanges.isEmpty else { return 60_000 }
+    /// Lets libcurl work, completes the exchanges that have ended, and returns for how long at most there is nothing
+    /// to do.
+    private func drive(_ cancelled: [Int]) -> PollingExecutor.Pause {
+        for tag in cancelled {
+            finish(tag, nil)
+            close(tag)
+        }
+        guard !exchanges.isEmpty || !lines.isEmpty else {
+            return PollingExecutor.Pause(milliseconds: 60_000)
+        }
         var running: CInt = 0
         // A failure of one transfer is told by its message; one of the whole handle leaves nothing
         // that could go on.
         if unsafe curl_multi_perform(executor.multi, &running) != CURLM_OK { shutDown() }
         completeExchanges()
+        let sockets = lines.values.compactMap { $0.advance() }
         let now = clock.now
         let isThrottled = pausable > 0 && resumePaused(now)
         if now - lastTick >= tick {
@@ -122,7 +131,8 @@ extension TransferEngine {
             findStalled(now)
             startCheckpoints(now)
         }
-        return isThrottled ? 20 : CInt(tick.wholeMilliseconds)
+        let milliseconds = isThrottled ? 20 : CInt(tick.wholeMilliseconds)
+        return PollingExecutor.Pause(milliseconds: milliseconds, sockets: sockets)
     }
 
     private static func tick(for window: Duration) -> Duration {
@@ -138,7 +148,11 @@ extension TransferEngine {
             guard unsafe stage_easy_private(message.pointee.easy_handle, &tag) == CURLE_OK else {
                 continue
             }
-            finish(Int(bitPattern: tag), code)
+            if let line = lines[Int(bitPattern: tag)] {
+                line.didConnect(code)
+            } else {
+                finish(Int(bitPattern: tag), code)
+            }
         }
     }
 
@@ -184,6 +198,32 @@ extension TransferEngine {
         }
         return exchanges.values.contains { $0.isPaused }
     }
+}
+
+extension TransferEngine {
+    /// Adds a connection that the caller uses, and hands it to libcurl.
+    func add(_ line: OpenLine, tag: Int) {
+        lines[tag] = line
+        unsafe line.start(on: executor.multi, configuration, tag: tag)
+    }
+
+    /// Returns a number that no exchange and no connection has had.
+    func takeTag() -> Int {
+        defer { nextTag += 1 }
+        return nextTag
+    }
+
+    /// Returns a connection that the caller uses, unless it was closed.
+    func line(_ tag: Int) -> OpenLine? { lines[tag] }
+
+    /// Closes a connection that the caller uses, if it is open.
+    func close(_ tag: Int) {
+        guard let line = lines.removeValue(forKey: tag) else { return }
+        unsafe line.close(executor.multi)
+    }
+
+    /// Has the engine's thread close a connection, from whatever thread.
+    nonisolated func closeSoon(_ tag: Int) { executor.cancel(tag) }
 }
 
 /// A part file that is being filled, and when it was last made durable.

@@ -1,0 +1,101 @@
+import StageModel
+
+/// A connection to a server over which the caller speaks a protocol of its own.
+///
+/// The engine makes it as for a request over HTTP/1.1: through its proxies, with TLS verified against its authorities.
+/// Nothing is read ahead, so a caller that does not read holds the server up. It does not count against the limits of
+/// connections, and ends with the engine's scope at the latest.
+public final class ByteConnection: Sendable {
+    /// Value of a `Host` field for the URL.
+    public let host: String
+    /// Path and query of the URL, as a request line has them.
+    public let target: String
+    /// Value of an `Authorization` field for the URL, if the engine's configuration has credentials that may be sent
+    /// there.
+    public let authorization: String?
+
+    private let engine: TransferEngine
+    private let tag: Int
+
+    init(_ engine: TransferEngine, tag: Int, url: TransferURL) {
+        self.engine = engine
+        self.tag = tag
+        let rest = url.display.dropFirst(url.scheme.count + 3)
+        let slash = rest.firstIndex(of: "/") ?? rest.endIndex
+        host = String(rest[..<slash])
+        target = slash == rest.endIndex ? "/" : String(rest[slash...])
+        authorization = engine.configuration.authorization(for: url)
+    }
+
+    deinit { close() }
+
+    /// Returns the next bytes, at most 64 KiB; none once the server has ended its side.
+    ///
+    /// To be called by one task at a time.
+    ///
+    /// - Throws: ``TransferError``; ``TransferError/cancelled`` after ``close()`` and where the task is cancelled, which
+    ///   closes the connection.
+    public func receive() async throws(TransferError) -> [UInt8] {
+        try await engine.receive(tag)
+    }
+
+    /// Sends bytes, and returns when the system has taken them.
+    ///
+    /// To be called by one task at a time.
+    ///
+    /// - Throws: ``TransferError`` as ``receive()`` does.
+    public func send(_ bytes: [UInt8]) async throws(TransferError) {
+        try await engine.send(bytes, tag)
+    }
+
+    /// Closes the connection, without waiting for the server.
+    public func close() { engine.closeSoon(tag) }
+}
+
+extension TransferEngine {
+    /// Connects to the server of an http or https URL.
+    ///
+    /// - Throws: ``TransferError``, with ``TransferError/cancelled`` where the task is cancelled.
+    public func connect(to url: String) async throws(TransferError) -> ByteConnection {
+        let url = try TransferURL(url)
+        guard !url.isFile else { throw .unacceptable(url: url.display, .url) }
+        let tag = takeTag()
+        let result = await withTaskCancellationHandler {
+            await withCheckedContinuation { continuation in
+                add(OpenLine(url, opening: continuation), tag: tag)
+                if Task.isCancelled { close(tag) }
+            }
+        } onCancel: {
+            closeSoon(tag)
+        }
+        if case .failure = result { close(tag) }
+        try result.get()
+        return ByteConnection(self, tag: tag, url: url)
+    }
+
+    fileprivate func receive(_ tag: Int) async throws(TransferError) -> [UInt8] {
+        guard let line = line(tag) else { throw .cancelled }
+        let result = await withTaskCancellationHandler {
+            await withCheckedContinuation { continuation in
+                line.read(continuation)
+                if Task.isCancelled { close(tag) }
+            }
+        } onCancel: {
+            closeSoon(tag)
+        }
+        return try result.get()
+    }
+
+    fileprivate func send(_ bytes: [UInt8], _ tag: Int) async throws(TransferError) {
+        guard let line = line(tag) else { throw .cancelled }
+        let result = await withTaskCancellationHandler {
+            await withCheckedContinuation { continuation in
+                line.write(bytes, continuation)
+                if Task.isCancelled { close(tag) }
+            }
+        } onCancel: {
+            closeSoon(tag)
+        }
+        try result.get()
+    }
+}

@@ -1,0 +1,147 @@
+import CCurl
+import Glibc
+
+/// A connection that libcurl makes and the caller uses (`CURLOPT_CONNECT_ONLY`).
+///
+/// It belongs to the engine's thread. There is at most one read and one write at a time.
+@safe final class OpenLine {
+    typealias Reading = CheckedContinuation<Result<[UInt8], TransferError>, Never>
+    typealias Writing = CheckedContinuation<Result<Void, TransferError>, Never>
+
+    private let url: TransferURL
+    private var easy: EasyHandle?
+    private var opening: Writing?
+    private var reading: Reading?
+    private var writing: (bytes: [UInt8], start: Int, continuation: Writing)?
+    private var socket: curl_socket_t?
+    private var scratch = [UInt8](repeating: 0, count: 1 << 16)
+    private var isClosed = false
+
+    init(_ url: TransferURL, opening: Writing) {
+        self.url = url
+        self.opening = opening
+    }
+
+    /// Hands the connection to libcurl; a failure ends ``opening``.
+    func start(
+        on multi: UnsafeMutableRawPointer,
+        _ configuration: TransferConfiguration,
+        tag: Int
+    ) {
+        var easy = EasyHandle()
+        let context = unsafe Unmanaged.passUnretained(self).toOpaque()
+        var code = unsafe easy.prepare(for: tag, header: pass, body: pass, context)
+        if code == CURLE_OK { code = easy.setConnectOnly(to: url, configuration) }
+        if code == CURLE_OK, unsafe curl_multi_add_handle(multi, easy.pointer) != CURLM_OK {
+            code = CURLE_FAILED_INIT
+        }
+        self.easy = consume easy
+        if code != CURLE_OK { didConnect(code) }
+    }
+
+    /// Notes that libcurl has made the connection, or has not.
+    func didConnect(_ code: CURLcode) {
+        guard let opening else { return }
+        self.opening = nil
+        var socket: curl_socket_t = CURL_SOCKET_BAD
+        if code == CURLE_OK, let pointer = unsafe easy?.pointer,
+            unsafe stage_easy_socket(pointer, &socket) == CURLE_OK, socket != CURL_SOCKET_BAD
+        {
+            self.socket = socket
+            opening.resume(returning: .success(()))
+        } else {
+            opening.resume(returning: .failure(error(code)))
+        }
+    }
+
+    /// Reads the next bytes; none at the end of what the server sends.
+    func read(_ continuation: Reading) {
+        precondition(reading == nil, "a connection is read by one task at a time")
+        guard !isClosed else { return continuation.resume(returning: .failure(.cancelled)) }
+        reading = continuation
+    }
+
+    /// Writes bytes.
+    func write(_ bytes: [UInt8], _ continuation: Writing) {
+        precondition(writing == nil, "a connection is written by one task at a time")
+        guard !isClosed else { return continuation.resume(returning: .failure(.cancelled)) }
+        writing = (bytes, 0, continuation)
+    }
+
+    /// Moves what can be moved, and returns the socket with what is waited for, if anything is.
+    func advance() -> curl_waitfd? {
+        guard let socket else { return nil }
+        advanceReading()
+        advanceWriting()
+        let events =
+            (reading == nil ? 0 : CURL_WAIT_POLLIN) | (writing == nil ? 0 : CURL_WAIT_POLLOUT)
+        guard events != 0 else { return nil }
+        return curl_waitfd(fd: socket, events: Int16(events), revents: 0)
+    }
+
+    /// Takes the connection back from libcurl, which closes it; what waits for it is cancelled.
+    func close(_ multi: UnsafeMutableRawPointer) {
+        isClosed = true
+        socket = nil
+        opening.take()?.resume(returning: .failure(.cancelled))
+        reading.take()?.resume(returning: .failure(.cancelled))
+        writing.take()?.continuation.resume(returning: .failure(.cancelled))
+        guard let pointer = unsafe easy?.pointer else { return }
+        // A handle that was never added is none to complain of.
+        unsafe _ = curl_multi_remove_handle(multi, pointer)
+        easy = nil
+    }
+
+    private func advanceReading() {
+        guard let reading, let pointer = unsafe easy?.pointer else { return }
+        var count = 0
+        let code = unsafe scratch.withUnsafeMutableBytes { buffer in
+            unsafe curl_easy_recv(pointer, buffer.baseAddress, buffer.count, &count)
+        }
+        guard code != CURLE_AGAIN else { return }
+        self.reading = nil
+        reading.resume(
+            returning: code == CURLE_OK ? .success(Array(scratch[..<count])) : .failure(error(code))
+        )
+    }
+
+    private func advanceWriting() {
+        guard let (bytes, start, continuation) = writing, let pointer = unsafe easy?.pointer else {
+            return
+        }
+        var position = start
+        var code = CURLE_OK
+        while position < bytes.count, code == CURLE_OK {
+            var count = 0
+            unsafe code = bytes.withUnsafeBytes { buffer in
+                let rest = unsafe UnsafeRawBufferPointer(rebasing: buffer[position...])
+                return unsafe curl_easy_send(pointer, rest.baseAddress, rest.count, &count)
+            }
+            if code == CURLE_OK { position += count }
+        }
+        if code == CURLE_AGAIN {
+            writing = (bytes, position, continuation)
+            return
+        }
+        writing = nil
+        continuation.resume(returning: code == CURLE_OK ? .success(()) : .failure(error(code)))
+    }
+
+    private func error(_ code: CURLcode) -> TransferError {
+        var end = ExchangeEnd(code: code)
+        end.detail = easy?.words ?? ""
+        if end.detail.isEmpty { end.detail = unsafe String(cString: curl_easy_strerror(code)) }
+        end.certificate = easy?.certificateResult ?? 0
+        end.proxyStatus = easy?.proxyStatus ?? 0
+        return DownloadMachine.Outcome.failed(end, url: url.display).error
+            ?? .unreachable(url: url.display, detail: end.detail)
+    }
+}
+
+/// Passes over what a proxy says.
+private func pass(
+    _ bytes: UnsafeMutablePointer<CChar>?,
+    _ size: Int,
+    _ count: Int,
+    _ context: UnsafeMutableRawPointer?
+) -> Int { size * count }

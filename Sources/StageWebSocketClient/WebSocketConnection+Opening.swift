@@ -1,0 +1,68 @@
+import StageTransfer
+import StageWebSocket
+
+extension WebSocketConnection {
+    /// Connects, and makes the opening handshake.
+    static func open(
+        _ url: String,
+        over engine: TransferEngine,
+        _ options: WebSocketOptions
+    ) async throws -> WebSocketConnection {
+        let limit = options.handshakeLimit
+        let connection = try await withTimeLimit(limit) {
+            do {
+                return try await handshake(url, engine, options)
+            } catch let error as TransferError {
+                throw error == .cancelled
+                    ? WebSocketClientError.cancelled : .connection(error)
+            } catch let error as WebSocketError {
+                throw WebSocketClientError.webSocket(error)
+            }
+        }
+        if let connection { return connection }
+        throw Task.isCancelled ? WebSocketClientError.cancelled : .slowHandshake(limit: limit)
+    }
+
+    private static func handshake(
+        _ url: String,
+        _ engine: TransferEngine,
+        _ options: WebSocketOptions
+    ) async throws -> WebSocketConnection {
+        let bytes = try await engine.connect(to: httpURL(url))
+        do {
+            var fields = options.fields
+            let hasOwn = fields.contains { $0.name.lowercased() == "authorization" }
+            if let value = bytes.authorization, !hasOwn {
+                fields.append(WebSocketField(name: "Authorization", value: value))
+            }
+            var handshake = try ClientHandshake(
+                host: bytes.host,
+                target: bytes.target,
+                nonce: (0..<16).map { _ in UInt8.random(in: 0...255) },
+                subprotocols: options.subprotocols,
+                compression: options.compression,
+                fields: fields
+            )
+            try await bytes.send(handshake.request)
+            while true {
+                let piece = try await bytes.receive()
+                guard !piece.isEmpty else { throw WebSocketClientError.lost }
+                if let agreement = try handshake.receive(piece.span) {
+                    return WebSocketConnection(bytes, agreement, options)
+                }
+            }
+        } catch {
+            bytes.close()
+            throw error
+        }
+    }
+
+    /// The scheme that the engine knows for a WebSocket's.
+    private static func httpURL(_ url: String) -> String {
+        for (scheme, other) in [("wss://", "https://"), ("ws://", "http://")]
+        where url.lowercased().hasPrefix(scheme) {
+            return other + url.dropFirst(scheme.count)
+        }
+        return url
+    }
+}

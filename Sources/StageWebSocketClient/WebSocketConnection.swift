@@ -1,0 +1,398 @@
+import StageTransfer
+import StageWebSocket
+import Synchronization
+
+/// An open connection: a machine, the bytes below it, and the tasks that wait for either.
+final class WebSocketConnection: Sendable {
+    private typealias Turn = CheckedContinuation<Void, Never>
+    private typealias Reading = CheckedContinuation<
+        Result<WebSocketMessage?, WebSocketClientError>, Never
+    >
+    private typealias Pinging = CheckedContinuation<Result<Void, WebSocketClientError>, Never>
+
+    private enum End {
+        case closed
+        case failed(WebSocketClientError)
+    }
+
+    private enum Ping {
+        case sent
+        case answered
+        case awaited(Pinging)
+    }
+
+    private struct State: ~Copyable {
+        var machine: WebSocketMachine
+        /// Whether a task writes, and those that wait for their turn.
+        var isWriting = false
+        var turns: [Turn] = []
+        /// The message that was read ahead, and who waits for one or for its removal.
+        var inbox: WebSocketMessage?
+        var reading: Reading?
+        var emptying: Turn?
+        /// Who waits until a message is asked for.
+        var asking: Turn?
+        /// Whether messages are passed over, since the scope ends.
+        var isDiscarding = false
+        var pings: [[UInt8]: Ping] = [:]
+        var nextPing: UInt64 = 0
+        var received = 0
+        var peerClose: WebSocketClose?
+        var end: End?
+        var ending: [Turn] = []
+    }
+
+    let subprotocol: String?
+    private let bytes: ByteConnection
+    private let rest: [UInt8]
+    private let closeLimit: Duration
+    private let state: Mutex<State>
+
+    /// Creates the connection that a handshake ended with.
+    init(
+        _ bytes: ByteConnection,
+        _ agreement: ClientHandshake.Agreement,
+        _ options: WebSocketOptions
+    ) {
+        self.bytes = bytes
+        closeLimit = options.closeLimit
+        subprotocol = agreement.subprotocol
+        rest = agreement.rest
+        let machine = WebSocketMachine(
+            role: .client { UInt32.random(in: 0 ... .max) },
+            compression: agreement.compression,
+            limits: options.limits
+        )
+        state = Mutex(State(machine: machine))
+    }
+
+    /// Content of the server's close frame, once it has come.
+    var peerClose: WebSocketClose? { state.withLock { $0.peerClose } }
+}
+
+extension WebSocketConnection {
+    private var hasOutput: Bool { state.withLock { $0.machine.hasOutput } }
+
+    /// Reads until the connection ends, and hands each message over.
+    func pump() async {
+        do {
+            var piece = rest
+            while true {
+                let found = piece
+                state.withLock { state in
+                    state.received += found.count
+                    state.machine.receive(found.span)
+                }
+                var failure: WebSocketError?
+                while let event = state.withLock({ $0.machine.nextEvent() }) {
+                    if hasOutput { try await write { _ in } }
+                    await handle(event)
+                    if case .failure(let error) = event { failure = error }
+                }
+                if hasOutput { try await write { _ in } }
+                if let failure {
+                    await drain(within: min(closeLimit, .seconds(1)))
+                    throw WebSocketClientError.webSocket(failure)
+                }
+                if state.withLock({ $0.machine.isFinished }) { break }
+                piece = try await bytes.receive()
+                guard !piece.isEmpty else { throw WebSocketClientError.lost }
+            }
+            await drain(within: closeLimit)
+            finish(.closed)
+        } catch let error as WebSocketClientError {
+            finish(.failed(error))
+        } catch let error as TransferError {
+            finish(.failed(error == .cancelled ? .cancelled : .connection(error)))
+        } catch {
+            finish(.failed(.cancelled))
+        }
+    }
+
+    private func handle(_ event: WebSocketEvent) async {
+        switch event {
+        case .message(let message): await deliver(message)
+        case .pong(let payload):
+            let ping = state.withLock { state -> Ping? in
+                guard let ping = state.pings.removeValue(forKey: payload) else { return nil }
+                if case .sent = ping { state.pings[payload] = .answered }
+                return ping
+            }
+            if case .awaited(let pinging) = ping { pinging.resume(returning: .success(())) }
+        case .ping: break
+        case .close(let close):
+            state.withLock { $0.peerClose = close }
+            await letAnswer()
+        case .failure: await letAnswer()
+        }
+    }
+
+    /// Waits until the last message was answered, which is when the next one is asked for, for a time at most: nothing can
+    /// be sent after the close frame.
+    private func letAnswer() async {
+        _ = try? await withTimeLimit(closeLimit) { [self] in
+            await withTaskCancellationHandler {
+                await withCheckedContinuation { (continuation: Turn) in
+                    let mustWait = state.withLock { state in
+                        if state.reading != nil || state.isDiscarding || state.end != nil
+                            || state.machine.hasSentClose || Task.isCancelled
+                        {
+                            return false
+                        }
+                        state.asking = continuation
+                        return true
+                    }
+                    if !mustWait { continuation.resume() }
+                }
+            } onCancel: {
+                state.withLock { $0.asking.take() }?.resume()
+            }
+        }
+    }
+
+    /// Waits until the server has ended the connection, which is the server's to do (RFC 6455, section 7.1.1), for a time
+    /// at most.
+    private func drain(within limit: Duration) async {
+        // Beyond the limit, or where the connection breaks, it is closed from here.
+        _ = try? await withTimeLimit(limit) { [bytes] in
+            while try await !bytes.receive().isEmpty {}
+        }
+    }
+
+    /// Hands a message to who waits for it, or waits until it is taken.
+    private func deliver(_ message: WebSocketMessage) async {
+        await withCheckedContinuation { (continuation: Turn) in
+            let (reading, mustWait) = state.withLock { state -> (Reading?, Bool) in
+                guard !state.isDiscarding, state.end == nil else { return (nil, false) }
+                if let reading = state.reading.take() { return (reading, false) }
+                state.inbox = message
+                state.emptying = continuation
+                return (nil, true)
+            }
+            reading?.resume(returning: .success(message))
+            if !mustWait { continuation.resume() }
+        }
+    }
+
+    /// Waits for the next message.
+    func next() async throws(WebSocketClientError) -> WebSocketMessage? {
+        let result = await withTaskCancellationHandler {
+            await withCheckedContinuation { (continuation: Reading) in
+                let (result, turn) = state.withLock {
+                    state -> (Result<WebSocketMessage?, WebSocketClientError>?, Turn?) in
+                    if let message = state.inbox.take() {
+                        return (.success(message), state.emptying.take())
+                    }
+                    switch state.end {
+                    case .closed: return (.success(nil), nil)
+                    case .failed(let error): return (.failure(error), nil)
+                    case nil: break
+                    }
+                    if Task.isCancelled { return (.failure(.cancelled), nil) }
+                    precondition(state.reading == nil, "messages are read by one task at a time")
+                    state.reading = continuation
+                    return (nil, state.asking.take())
+                }
+                turn?.resume()
+                if let result { continuation.resume(returning: result) }
+            }
+        } onCancel: {
+            let reading = state.withLock { $0.reading.take() }
+            reading?.resume(returning: .failure(.cancelled))
+        }
+        return try result.get()
+    }
+
+    /// Sends a message.
+    func send(_ message: WebSocketMessage) async throws(WebSocketClientError) {
+        try await write { (machine) throws(WebSocketError) in try machine.send(message) }
+    }
+
+    /// Sends a close frame, if none was sent.
+    func close(_ close: WebSocketClose) async throws(WebSocketClientError) {
+        try await write { $0.close(close) }
+    }
+
+    /// Sends a ping, and waits for its pong.
+    func ping() async throws(WebSocketClientError) {
+        let number = state.withLock { state in
+            state.nextPing += 1
+            return state.nextPing
+        }
+        let payload = (0..<8).map { UInt8(truncatingIfNeeded: number >> ($0 * 8)) }
+        state.withLock { $0.pings[payload] = .sent }
+        defer { state.withLock { _ = $0.pings.removeValue(forKey: payload) } }
+        try await write { (machine) throws(WebSocketError) in try machine.ping(payload) }
+        let result = await withTaskCancellationHandler {
+            await withCheckedContinuation { (continuation: Pinging) in
+                let result = state.withLock { state -> Result<Void, WebSocketClientError>? in
+                    if case .answered = state.pings[payload] { return .success(()) }
+                    switch state.end {
+                    case .closed: return .failure(.webSocket(.closed))
+                    case .failed(let error): return .failure(error)
+                    case nil: break
+                    }
+                    if Task.isCancelled { return .failure(.cancelled) }
+                    state.pings[payload] = .awaited(continuation)
+                    return nil
+                }
+                if let result { continuation.resume(returning: result) }
+            }
+        } onCancel: {
+            let ping = state.withLock { $0.pings.removeValue(forKey: payload) }
+            if case .awaited(let pinging) = ping {
+                pinging.resume(returning: .failure(.cancelled))
+            }
+        }
+        try result.get()
+    }
+}
+
+extension WebSocketConnection {
+    /// Changes the machine in turn with others, and sends the bytes that come of it; a cancellation meanwhile ends the
+    /// connection for `cancelled`.
+    private func write(
+        cancelled: WebSocketClientError = .cancelled,
+        _ change: (inout WebSocketMachine) throws(WebSocketError) -> Void
+    ) async throws(WebSocketClientError) {
+        await withCheckedContinuation { (continuation: Turn) in
+            let isFree = state.withLock { state in
+                guard state.isWriting else {
+                    state.isWriting = true
+                    return true
+                }
+                state.turns.append(continuation)
+                return false
+            }
+            if isFree { continuation.resume() }
+        }
+        defer { endTurn() }
+        var output: [UInt8] = []
+        do throws(WebSocketError) {
+            output = try state.withLock { state throws(WebSocketError) in
+                if state.end != nil { throw .closed }
+                try change(&state.machine)
+                return state.machine.takeOutput()
+            }
+        } catch {
+            throw .webSocket(error)
+        }
+        guard !output.isEmpty else { return }
+        do throws(TransferError) {
+            try await bytes.send(output)
+        } catch {
+            let reason = error == .cancelled ? cancelled : .connection(error)
+            abort(reason)
+            throw reason
+        }
+    }
+
+    private func endTurn() {
+        let next = state.withLock { state -> Turn? in
+            guard !state.turns.isEmpty else {
+                state.isWriting = false
+                return nil
+            }
+            return state.turns.removeFirst()
+        }
+        next?.resume()
+    }
+
+    /// Sends a ping whenever nothing came for a time, and ends the connection if nothing comes in the next one either.
+    func keepAlive(every interval: Duration) async {
+        var last = 0
+        var isAsked = false
+        let silence = WebSocketClientError.silent(limit: interval * 2)
+        while true {
+            do { try await Task.sleep(for: interval) } catch { return }
+            let (received, isHeld, isOver, isWriting) = state.withLock {
+                ($0.received, $0.inbox != nil, $0.end != nil, $0.isWriting)
+            }
+            if isOver { return }
+            // A message that is not taken keeps the next bytes from being read.
+            if isHeld || received != last {
+                (last, isAsked) = (received, false)
+                continue
+            }
+            if isAsked { return abort(silence) }
+            isAsked = true
+            // A server that does not take what is being sent needs no ping to be silent.
+            if isWriting { continue }
+            _ = try? await withTimeLimit(interval) { [self] in
+                try await write(cancelled: silence) { (machine) throws(WebSocketError) in
+                    try machine.ping()
+                }
+            }
+        }
+    }
+
+    /// Makes the closing handshake, and closes the connection when it is done or the time is over.
+    func close(_ close: WebSocketClose, within limit: Duration) async {
+        let turns = state.withLock { state in
+            state.isDiscarding = true
+            state.inbox = nil
+            return [state.emptying.take(), state.asking.take()]
+        }
+        for turn in turns { turn?.resume() }
+        // Beyond the limit, or if that fails, the connection is closed as it is.
+        _ = try? await withTimeLimit(limit) { [self] in
+            try await self.close(close)
+            await ended()
+        }
+        abort(.cancelled)
+    }
+
+    private func ended() async {
+        await withTaskCancellationHandler {
+            await withCheckedContinuation { (continuation: Turn) in
+                let isOver = state.withLock { state in
+                    if state.end != nil || Task.isCancelled { return true }
+                    state.ending.append(continuation)
+                    return false
+                }
+                if isOver { continuation.resume() }
+            }
+        } onCancel: {
+            abort(.cancelled)
+        }
+    }
+
+    /// Closes the connection without a handshake.
+    func abort(_ reason: WebSocketClientError) { finish(.failed(reason)) }
+
+    private func finish(_ end: End) {
+        let waiting = state.withLock { state -> Waiting? in
+            guard state.end == nil else { return nil }
+            state.end = end
+            defer { state.ending = [] }
+            // What was read ahead is still there to take after a regular end.
+            return Waiting(
+                reading: state.reading.take(),
+                pings: state.pings.values.compactMap { ping in
+                    if case .awaited(let pinging) = ping { pinging } else { nil }
+                },
+                turns: state.ending
+                    + [state.emptying.take(), state.asking.take()].compactMap { $0 }
+            )
+        }
+        bytes.close()
+        guard let waiting else { return }
+        let result: Result<WebSocketMessage?, WebSocketClientError> =
+            switch end {
+            case .closed: .success(nil)
+            case .failed(let error): .failure(error)
+            }
+        waiting.reading?.resume(returning: result)
+        let pong: Result<Void, WebSocketClientError> = result.flatMap { _ in
+            .failure(.webSocket(.closed))
+        }
+        for ping in waiting.pings { ping.resume(returning: pong) }
+        for turn in waiting.turns { turn.resume() }
+    }
+
+    private struct Waiting {
+        var reading: Reading?
+        var pings: [Pinging]
+        var turns: [Turn]
+    }
+}

@@ -1,0 +1,189 @@
+import StageTesting
+import StageTransfer
+import StageWebSocket
+import StageWebSocketClient
+import Synchronization
+import Testing
+
+/// The client and servers that do what they are told.
+@Suite(.server) struct ClientTests {
+    /// Returns the head that accepts a handshake, without compression.
+    private static func accept(_ request: RequestHead) -> [UInt8] {
+        let head = HTTPHead(
+            line: "GET \(request.target) HTTP/1.1",
+            fields: ["host", "upgrade", "connection", "sec-websocket-key", "sec-websocket-version"]
+                .map { WebSocketField(name: $0, value: request[$0] ?? "") }
+        )
+        switch ServerHandshake().answer(to: head) {
+        case .accept(let head, _, _), .refuse(let head): return head.bytes
+        }
+    }
+
+    /// Sets the server to accept the handshake and then follow a script; returns the URL.
+    private static func serve(
+        _ target: String = "/socket",
+        _ script: @escaping @Sendable (Wire) -> Void
+    ) -> String {
+        TestServer.current.answer(
+            target,
+            with: .script { wire in
+                wire.send(accept(wire.request))
+                script(wire)
+            }
+        )
+        return "ws://127.0.0.1:\(TestServer.current.port)\(target)"
+    }
+
+    /// Reads all messages of a server.
+    private static func read(
+        _ url: String,
+        _ configuration: TransferConfiguration = TransferConfiguration(),
+        _ change: (inout WebSocketOptions) -> Void = { _ in }
+    ) async throws -> [WebSocketMessage] {
+        var options = WebSocketOptions()
+        change(&options)
+        let fixed = options
+        return try await withEngine(configuration) { engine in
+            try await WebSocket.withConnection(to: url, over: engine, options: fixed) {
+                messages,
+                _ in
+                var result: [WebSocketMessage] = []
+                for try await message in messages { result.append(message) }
+                return result
+            }
+        }
+    }
+
+    @Test func framesThatComeWithTheHandshakeAreRead() async throws {
+        TestServer.current.answer(
+            "/socket",
+            with: .script { wire in
+                wire.send(Self.accept(wire.request) + [0x81, 1, 0x61, 0x88, 2, 3, 0xE8])
+                wire.waitForEnd()
+            }
+        )
+        let url = "ws://127.0.0.1:\(TestServer.current.port)/socket"
+        #expect(try await Self.read(url) == [.text("a")])
+    }
+
+    @Test func anEndWithoutACloseFrameIsAnError() async throws {
+        let url = Self.serve { wire in wire.send([0x81, 1, 0x61]) }
+        await #expect(throws: WebSocketClientError.lost) { try await Self.read(url) }
+    }
+
+    @Test func aServerThatRefusesIsAnError() async throws {
+        TestServer.current.answer("/socket", with: .status(403))
+        let url = "ws://127.0.0.1:\(TestServer.current.port)/socket"
+        await #expect(throws: WebSocketClientError.webSocket(.refused(status: 403))) {
+            try await Self.read(url)
+        }
+    }
+
+    @Test func aHandshakeWithoutAnswerEndsAtItsLimit() async throws {
+        TestServer.current.answer("/socket", with: .script { $0.waitForEnd() })
+        let url = "ws://127.0.0.1:\(TestServer.current.port)/socket"
+        let limit = Duration.milliseconds(200)
+        await #expect(throws: WebSocketClientError.slowHandshake(limit: limit)) {
+            try await Self.read(url) { $0.handshakeLimit = limit }
+        }
+    }
+
+    @Test func aServerThatIsGoneIsFoundByPings() async throws {
+        // The connection stays open, and nothing comes.
+        let url = Self.serve { wire in wire.pause(milliseconds: 30_000) }
+        let interval = Duration.milliseconds(200)
+        await #expect(throws: WebSocketClientError.silent(limit: interval * 2)) {
+            try await Self.read(url) { $0.pingInterval = interval }
+        }
+    }
+
+    @Test func theCloseHandshakeEndsAtItsLimit() async throws {
+        let url = Self.serve { wire in wire.pause(milliseconds: 30_000) }
+        let start = ContinuousClock.now
+        try await withEngine { engine in
+            var options = WebSocketOptions()
+            options.closeLimit = .milliseconds(200)
+            try await WebSocket.withConnection(to: url, over: engine, options: options) { _, _ in }
+        }
+        #expect(ContinuousClock.now - start < .seconds(25))
+    }
+
+    @Test func cancellationEndsTheConnection() async throws {
+        let url = Self.serve { wire in
+            wire.send([0x81, 1, 0x61])
+            wire.waitForEnd()
+        }
+        let (begun, begin) = AsyncStream.makeStream(of: Void.self)
+        await #expect(throws: WebSocketClientError.cancelled) {
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                group.addTask {
+                    try await withEngine { engine in
+                        try await WebSocket.withConnection(to: url, over: engine) { messages, _ in
+                            for try await _ in messages { begin.yield() }
+                        }
+                    }
+                }
+                for await _ in begun { break }
+                group.cancelAll()
+                try await group.waitForAll()
+            }
+        }
+    }
+
+    @Test func aServerThatSendsWithoutEndIsHeldUp() async throws {
+        let sent = Mutex(0)
+        let url = Self.serve { wire in
+            let frame: [UInt8] = [0x82, 127, 0, 0, 0, 0, 0, 0x10, 0, 0]
+            let message = frame + [UInt8](repeating: 1, count: 1 << 20)
+            while wire.send(message) { sent.withLock { $0 += 1 } }
+        }
+        try await withEngine { engine in
+            var options = WebSocketOptions()
+            options.closeLimit = .milliseconds(100)
+            try await WebSocket.withConnection(to: url, over: engine, options: options) {
+                messages,
+                _ in
+                var iterator = messages.makeAsyncIterator()
+                _ = try await iterator.next()
+                // It can send until the buffers of the sockets are full, and no further.
+                var count = -1
+                try await poll {
+                    let now = sent.withLock { $0 }
+                    defer { count = now }
+                    if now == count { try await Task.sleep(for: .milliseconds(300)) }
+                    return now == count && sent.withLock { $0 } == now
+                }
+                #expect(sent.withLock { $0 } < 64)
+            }
+        }
+    }
+
+    @Test func credentialsAndFieldsAreSent() async throws {
+        let url = Self.serve("/socket?a=b%20c") { wire in
+            wire.send([0x88, 0])
+            wire.waitForEnd()
+        }
+        var configuration = TransferConfiguration()
+        configuration.bearerTokens["127.0.0.1"] = BearerToken("secret")
+        _ = try await Self.read(url, configuration) {
+            $0.fields = [WebSocketField(name: "Origin", value: "http://example.net")]
+        }
+        let head = try #require(TestServer.current.requests.first)
+        #expect(head.target == "/socket?a=b%20c")
+        #expect(head["authorization"] == "Bearer secret")
+        #expect(head["origin"] == "http://example.net")
+        #expect(head["host"] == "127.0.0.1:\(TestServer.current.port)")
+    }
+
+    @Test func theWordsOfAnErrorAreAPersons() {
+        let errors: [(WebSocketClientError, String)] = [
+            (.lost, "the server ended the connection without a close frame"),
+            (
+                .webSocket(.refused(status: 403)),
+                "the server answered with status 403, expected 101"
+            ),
+            (.silent(limit: .seconds(60)), "nothing came from the server in 60.0 seconds"),
+        ]
+        for (error, words) in errors { #expect("\(error)" == words) }
+    }
+}
