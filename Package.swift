@@ -246,6 +246,16 @@ let package = Package(
             swiftSettings: strict
         ),
 
+        // A client for conformance suites of WebSocket
+        .executableTarget(
+            name: "websocket-conformance-client",
+            dependencies: [
+                "StageTransfer", "StageWebSocket", "StageWebSocketClient", logging, system,
+            ],
+            path: "Tests/WebSocketConformanceClient",
+            swiftSettings: strict
+        ),
+
         // A sample of a manager of downloads
         .executableTarget(
             name: "background-downloads",
