@@ -36,11 +36,13 @@ let package = Package(
         .systemLibrary(name: "CArchive", pkgConfig: "libarchive"),
         .systemLibrary(name: "CCrypto", pkgConfig: "libcrypto"),
         .systemLibrary(name: "CCurl", pkgConfig: "libcurl"),
+        .systemLibrary(name: "CZlib", pkgConfig: "zlib"),
         .systemLibrary(name: "CZstd", pkgConfig: "libzstd"),
         module("StageModel", []),
         module("StageSystem", ["CLinux", system]),
         module("StageDigest", ["CCrypto", "StageModel", "StageSystem", system]),
         module("StageFrame", ["CZstd"]),
+        module("StageWebSocket", ["CZlib"]),
         module("StageIndex", ["StageModel"]),
         module("StageTrust", ["StageDigest", "StageModel"]),
         module("StageTransfer", ["CCurl", "StageModel", "StageSystem", logging, system]),
@@ -79,7 +81,8 @@ let package = Package(
             dependencies: [
                 "CFuzzer", "StageArchive", "StageControl", "StageDigest", "StageExtension",
                 "StageFrame", "StageIndex", "StageModel", "StageOrigin", "StagePublish",
-                "StageSystem", "StageTesting", "StageTransfer", "StageTrust", system,
+                "StageSystem", "StageTesting", "StageTransfer", "StageTrust", "StageWebSocket",
+                system,
             ],
             swiftSettings: fuzzed,
             // What libFuzzer is written with; its own archive is named by 'run', which finds it.

@@ -28,7 +28,8 @@ import CZlib
         unsafe stream.deallocate()
     }
 
-    /// Decompresses bytes of a message to the end of `message`, which never gets more than `limit` bytes.
+    /// Decompresses bytes of a message to the end of `message`, which never gets more bytes than the limit; on a failure it
+    /// has those before the fault.
     mutating func inflate(
         _ bytes: Span<UInt8>,
         into message: inout [UInt8],
@@ -79,10 +80,9 @@ import CZlib
                 let code = unsafe CZlib.inflate(stream, flush)
                 return (code, unsafe output.count - Int(stream.pointee.avail_out))
             }
-            guard message.count + count <= limits.messageSize else {
-                throw .tooLarge(limit: limits.messageSize)
-            }
-            message += scratch[..<count]
+            let room = limits.messageSize - message.count
+            message += scratch[..<min(count, room)]
+            guard count <= room else { throw .tooLarge(limit: limits.messageSize) }
             switch code {
             case Z_OK:
                 let isDone = unsafe stream.pointee.avail_in == 0 && stream.pointee.avail_out != 0

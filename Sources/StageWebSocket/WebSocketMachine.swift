@@ -218,11 +218,17 @@ extension WebSocketMachine {
         if message.isCompressed {
             var input: [UInt8] = []
             swap(&input, &self.input)
-            try inflater?.inflate(
-                input.span.extracting(range),
-                into: &message.bytes,
-                limits: limits
-            )
+            do throws(WebSocketError) {
+                try inflater?.inflate(
+                    input.span.extracting(range),
+                    into: &message.bytes,
+                    limits: limits
+                )
+            } catch {
+                // A fault of the text before it comes first, as it does where the bytes come one by one.
+                try message.check(from: start)
+                throw error
+            }
             self.input = input
         } else {
             message.bytes += input[range]
@@ -235,7 +241,12 @@ extension WebSocketMachine {
         guard var message = self.message.take() else { return .binary([]) }
         if message.isCompressed {
             let start = message.bytes.count
-            try inflater?.finish(into: &message.bytes, limits: limits)
+            do throws(WebSocketError) {
+                try inflater?.finish(into: &message.bytes, limits: limits)
+            } catch {
+                try message.check(from: start)
+                throw error
+            }
             try message.check(from: start)
         }
         guard message.isText else { return .binary(message.bytes) }

@@ -83,9 +83,11 @@ import Testing
         TestServer.current.answer("/socket", with: .script { $0.waitForEnd() })
         let url = "ws://127.0.0.1:\(TestServer.current.port)/socket"
         let limit = Duration.milliseconds(200)
+        let start = ContinuousClock.now
         await #expect(throws: WebSocketClientError.slowHandshake(limit: limit)) {
             try await Self.read(url) { $0.handshakeLimit = limit }
         }
+        #expect(ContinuousClock.now - start < .seconds(25))
     }
 
     @Test func aServerThatIsGoneIsFoundByPings() async throws {

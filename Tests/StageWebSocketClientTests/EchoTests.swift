@@ -70,6 +70,7 @@ import Testing
     }
 
     @Test func theEchoClosesAConnectionOnWhichNothingMoves() async throws {
+        let start = ContinuousClock.now
         try await withEcho(idleLimit: .milliseconds(200)) { engine, url in
             _ = await #expect(throws: WebSocketClientError.lost) {
                 try await WebSocket.withConnection(to: url, over: engine) { messages, _ in
@@ -77,6 +78,7 @@ import Testing
                 }
             }
         }
+        #expect(ContinuousClock.now - start < .seconds(25))
     }
 
     @Test func theEchoHoldsNoMoreThanAPeerTakes() async throws {

@@ -82,6 +82,8 @@ import Testing
         (frame(0x41, [0xF2]) + frame(0xC0), .frame(.reservedBits)),
         // "\xFF" in a block without compression.
         (frame(0xC1, [0x00, 0x01, 0x00, 0xFE, 0xFF, 0xFF, 0x00]), .invalidText),
+        // The same before a block of a type that there is none of: the first fault counts.
+        (frame(0xC1, [0x00, 0x01, 0x00, 0xFE, 0xFF, 0xFF, 0x07]), .invalidText),
     ]
 
     @Test(arguments: faults)

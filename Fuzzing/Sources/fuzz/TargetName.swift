@@ -7,6 +7,7 @@ enum TargetName: String, CaseIterable {
     case json
     case manifest
     case metadata
+    case websocket
 
     /// The parser, its properties and its seeds.
     var type: any FuzzTarget.Type {
@@ -18,6 +19,7 @@ enum TargetName: String, CaseIterable {
         case .json: JSONTarget.self
         case .manifest: ManifestTarget.self
         case .metadata: MetadataTarget.self
+        case .websocket: WebSocketTarget.self
         }
     }
 
@@ -31,6 +33,7 @@ enum TargetName: String, CaseIterable {
         case .json: { unsafe test(JSONTarget.self, $0, $1) }
         case .manifest: { unsafe test(ManifestTarget.self, $0, $1) }
         case .metadata: { unsafe test(MetadataTarget.self, $0, $1) }
+        case .websocket: { unsafe test(WebSocketTarget.self, $0, $1) }
         }
     }
 }
