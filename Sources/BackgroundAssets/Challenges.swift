@@ -2,6 +2,7 @@ import Foundation
 import FoundationNetworking
 import StageControl
 import StageExtension
+import StageModel
 import Synchronization
 
 extension URLAuthenticationChallenge {
@@ -33,8 +34,8 @@ extension URLAuthenticationChallenge {
 extension URLAuthenticationChallenge {
     /// Makes what Foundation has for a challenge of the daemon.
     convenience init(_ challenge: Challenge, failures: Int) {
-        let url = URLComponents(string: challenge.url)
-        let isSecure = url?.scheme?.lowercased() != "http"
+        let origin = challenge.origin
+        let isSecure = origin?.scheme != "http"
         let method =
             switch challenge.schemes.first {
             case _ where challenge.schemes.contains("basic"): NSURLAuthenticationMethodHTTPBasic
@@ -43,8 +44,8 @@ extension URLAuthenticationChallenge {
             }
         self.init(
             protectionSpace: URLProtectionSpace(
-                host: url?.host ?? "",
-                port: url?.port ?? (isSecure ? 443 : 80),
+                host: origin?.host ?? "",
+                port: Int(origin?.port ?? 443),
                 protocol: isSecure ? NSURLProtectionSpaceHTTPS : NSURLProtectionSpaceHTTP,
                 realm: challenge.realm,
                 authenticationMethod: method

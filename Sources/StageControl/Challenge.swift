@@ -1,4 +1,5 @@
 import FoundationEssentials
+package import StageModel
 
 /// What a server says when it wants to know who asks: the value of a `WWW-Authenticate` field (RFC 9110,
 /// section 11.6.1).
@@ -31,6 +32,9 @@ public struct Challenge: Equatable, Sendable {
         self.schemes = schemes
         realm = realms[schemes.contains("basic") ? "basic" : schemes.first ?? ""]
     }
+
+    /// The server that the question comes from; `nil` where the URL names none.
+    package var origin: URLOrigin? { URLReference(url).origin }
 
     /// The value of the `Authorization` field that answers with a name and password; `nil` if the server
     /// does not take those in the clear.

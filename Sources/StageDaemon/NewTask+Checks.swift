@@ -19,12 +19,11 @@ extension NewTask {
         if request.kind == .staging {
             host = Scheduler.workerHost
         } else {
-            guard let host = TransferAddress(request.url)?.authority else {
-                throw invalid(
-                    "expected an absolute http or https URL, found '\(request.url.prefix(256))'"
-                )
+            do throws(ControlRefusal) {
+                host = try RequestLimits.origin(of: request.url).description
+            } catch {
+                throw invalid(error.message)
             }
-            self.host = host
         }
         try RequestLimits.check(request, in: session)
         self.request = request
@@ -43,28 +42,4 @@ extension NewTask {
 
     /// The scheduler's number for a priority of 1, so large that values of usual sizes stay apart.
     static let highestPriority = 1_000_000_000
-}
-
-/// The parts of a URL that decide where a request goes.
-struct TransferAddress {
-    /// The host in lower case, with the port if one is given.
-    var authority: String
-
-    /// The URL without the name and password of a user.
-    static func withoutUser(_ text: String) -> String {
-        guard var parts = URLComponents(string: text), parts.user != nil else { return text }
-        (parts.user, parts.password) = (nil, nil)
-        return parts.string ?? ""
-    }
-
-    /// Reads an absolute http or https URL, or returns `nil` if the text is none.
-    init?(_ text: String) {
-        guard text.utf8.count <= 8192, let url = URL(string: text),
-            let scheme = url.scheme?.lowercased(),
-            scheme == "http" || scheme == "https", let host = url.host()?.lowercased(),
-            !host.isEmpty,
-            text.utf8.allSatisfy({ (0x21...0x7E).contains($0) })
-        else { return nil }
-        authority = "\(scheme)://\(host)" + (url.port.map { ":\($0)" } ?? "")
-    }
 }

@@ -10,7 +10,7 @@ import StageTransfer
 enum RequestLimits {
     /// URLs of one task besides its first.
     static let mirrors = 64
-    /// Bytes of a URL; ``TransferAddress`` sees to it.
+    /// Bytes of a URL.
     static let url = 8192
     /// Header fields of a session or a task, and their bytes.
     static let fields = (count: 100, bytes: 1 << 16)
@@ -158,11 +158,22 @@ enum RequestLimits {
                 "mirrors need a 'sha256', by which their content is known to be the same"
             )
         }
-        for url in [request.url] + mirrors where TransferAddress(url) == nil {
+        for url in [request.url] + mirrors { _ = try origin(of: url) }
+    }
+
+    /// Returns the server that an absolute http or https URL names.
+    static func origin(of url: String) throws(ControlRefusal) -> URLOrigin {
+        guard url.utf8.count <= Self.url, url.utf8.allSatisfy({ (0x21...0x7E).contains($0) })
+        else {
             throw ControlRefusal(
                 .invalid,
-                "expected an absolute http or https URL, found '\(url.prefix(256))'"
+                "expected an absolute http or https URL, found '\(url.withoutUser.prefix(256))'"
             )
+        }
+        do throws(ValueError) {
+            return try URLReference(url).checkOrigin()
+        } catch {
+            throw ControlRefusal(.invalid, "\(error)")
         }
     }
 
@@ -181,7 +192,7 @@ enum RequestLimits {
         }
         let allowed = AllowedDomains(domains)
         for url in [request.url] + (request.mirrors ?? []) {
-            guard let host = URL(string: url)?.host(), allowed.contains(host) else {
+            guard allowed.contains(try origin(of: url).host) else {
                 throw ControlRefusal(.invalid, "a URL is on none of the 'allowedDomains'")
             }
         }

@@ -140,7 +140,12 @@ struct TransferRunner: Sendable {
         download.failuresBefore = failures
         download.priority = task.record.priority
         download.permitSize = { [storage] size throws(TransferError) in
-            try storage.permit(file, size, of: user, url: TransferAddress.withoutUser(request.url))
+            try storage.permit(
+                file,
+                size,
+                of: user,
+                url: URLReference(request.url).withoutUser.text
+            )
         }
         // It has no body that could wait for this.
         if !download.isRepeatedSafely { try await remember(live, size: .zero) }
@@ -204,7 +209,7 @@ struct TransferRunner: Sendable {
             request.isOfOrigin(receipt.response)
         {
             live.keep(receipt.body)
-            throw .refused(url: TransferAddress.withoutUser(request.url), status: status)
+            throw .refused(url: URLReference(request.url).withoutUser.text, status: status)
         }
         return .sent(live.metrics(ended: .now), live.current.response, body: receipt.body)
     }
@@ -228,7 +233,8 @@ extension TransferRequest {
     /// client's, since its answer would be sent to the origin.
     fileprivate func isOfOrigin(_ answer: ResponseSummary?) -> Bool {
         guard let answer else { return true }
-        return TrustedOrigins.origin(of: answer.url) == TrustedOrigins.origin(of: url)
+        guard let origin = URLReference(url).origin else { return false }
+        return URLReference(answer.url).origin == origin
     }
 
     /// The header fields of the request, each as one line: its own, and those of the session that it

@@ -222,8 +222,8 @@ extension TransferState {
         )
         // Header fields are confidential between client and server.
         answer.request.headers = task.request.headers?.mapValues { _ in "(not shown)" }
-        answer.request.url = TransferAddress.withoutUser(task.request.url)
-        answer.request.mirrors = task.request.mirrors?.map(TransferAddress.withoutUser)
+        answer.request.url = URLReference(task.request.url).withoutUser.text
+        answer.request.mirrors = task.request.mirrors?.map { URLReference($0).withoutUser.text }
         let history = histories[record.id]
         // An attempt that has only begun has told of nothing yet.
         answer.bytesReceived = max(attempt?.received ?? .zero, history?.received ?? .zero)

@@ -126,7 +126,7 @@ extension ManifestSource {
     fileprivate func checkURLs() throws(StageError) {
         for url in urls where !ManifestTrust.isAcceptable(url, isSigned: trust != nil) {
             guard url.isPlainHTTP else {
-                throw .manifestUnavailable(.unacceptable(url: url.withoutUser, .url))
+                throw .manifestUnavailable(TransferError(unreadable: url))
             }
             throw .manifestRefused(url: url.withoutUser, .insecure)
         }
@@ -209,8 +209,8 @@ extension Stager {
 
 extension String {
     /// Whether it is an unencrypted URL.
-    fileprivate var isPlainHTTP: Bool { prefix(5).lowercased() == "http:" }
+    fileprivate var isPlainHTTP: Bool { URLReference(self).origin?.scheme == "http" }
 
     /// Whether it is the URL of a local file.
-    fileprivate var isLocal: Bool { prefix(5).lowercased() == "file:" }
+    fileprivate var isLocal: Bool { URLReference(self).schemeName == "file" }
 }

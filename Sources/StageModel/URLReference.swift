@@ -7,7 +7,7 @@ package struct URLReference: Equatable {
     var fragment: Substring?
 
     /// Takes a text apart.
-    init(_ text: String) {
+    package init(_ text: String) {
         var rest = Substring(text)
         if let hash = rest.utf8.firstIndex(of: UInt8(ascii: "#")) {
             fragment = Substring(rest.utf8[hash...].dropFirst())
@@ -32,7 +32,7 @@ package struct URLReference: Equatable {
     }
 
     /// The parts put together again (RFC 3986, section 5.3).
-    var text: String {
+    package var text: String {
         var text = ""
         if let scheme { text += "\(scheme):" }
         if let authority { text += "//\(authority)" }
@@ -72,7 +72,7 @@ package struct URLReference: Equatable {
 
     /// The path without `.` and `..` components, never leading above its root (RFC 3986, section
     /// 5.2.4).
-    private static func removingDotSegments(_ path: Substring) -> Substring {
+    static func removingDotSegments(_ path: Substring) -> Substring {
         let isAbsolute = path.utf8.first == UInt8(ascii: "/")
         let parts = path.utf8.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)
             .map { Substring($0) }
@@ -100,39 +100,6 @@ package struct URLReference: Equatable {
     }
 }
 
-/// A host, in brackets if it is an IPv6 address, and perhaps a port; never a user.
-struct URLAuthority: Equatable {
-    var host: String
-    var port: UInt16?
-
-    /// Takes an authority apart, or returns `nil` for one that names a user or breaks the syntax.
-    init?(_ text: Substring) {
-        guard !text.utf8.contains(UInt8(ascii: "@")) else { return nil }
-        var rest = text
-        if text.utf8.first == UInt8(ascii: "[") {
-            guard let end = text.utf8.firstIndex(of: UInt8(ascii: "]")) else { return nil }
-            host = String(text[...end])
-            rest = Substring(text.utf8[end...].dropFirst())
-            let inner = host.utf8.dropFirst().dropLast()
-            guard !inner.isEmpty,
-                inner.allSatisfy({ $0.isASCIIHexDigit || ":.".utf8.contains($0) })
-            else { return nil }
-        } else {
-            let end = text.utf8.firstIndex(of: UInt8(ascii: ":")) ?? text.endIndex
-            host = String(text[..<end])
-            rest = text[end...]
-            guard !host.utf8.contains(where: { "[]".utf8.contains($0) }) else { return nil }
-        }
-        // A colon without a port is one without a colon (RFC 3986, section 3.2.3).
-        guard !rest.isEmpty, rest != ":" else { return }
-        let digits = Substring(rest.utf8.dropFirst())
-        guard rest.utf8.first == UInt8(ascii: ":"), digits.utf8.allSatisfy(\.isASCIIDigit),
-            let port = UInt16(digits)
-        else { return nil }
-        self.port = port
-    }
-}
-
 extension URLReference {
     /// What a URL of a manifest or registration may be.
     package enum Form {
@@ -153,16 +120,15 @@ extension URLReference {
             throw ValueError(expected: "a URL without spaces and control characters", text: text)
         }
         let url = URLReference(text)
-        switch (url.scheme?.lowercased(), form) {
+        switch (url.schemeName, form) {
         case ("http", _), ("https", _):
-            guard let authority = url.authority, let host = URLAuthority(authority)?.host,
-                !host.isEmpty
-            else {
+            guard !url.hasUser else {
                 throw ValueError(
                     expected: "a URL with a host and without a user",
                     text: text.withoutUser
                 )
             }
+            _ = try url.checkOrigin()
         case ("file", _):
             guard ["", "localhost"].contains(url.authority), url.path.utf8.first == 0x2F else {
                 throw ValueError(expected: "a file URL such as 'file:///path'", text: text)
@@ -200,13 +166,5 @@ extension Unicode.Scalar {
         case "!"..."~": true
         default: !isUnsafeForDisplay && !properties.isWhitespace
         }
-    }
-}
-
-extension UInt8 {
-    fileprivate var isASCIILetter: Bool { (0x61...0x7A).contains(self | 0x20) }
-    fileprivate var isASCIIDigit: Bool { (0x30...0x39).contains(self) }
-    fileprivate var isASCIIHexDigit: Bool {
-        isASCIIDigit || (0x61...0x66).contains(self | 0x20)
     }
 }

@@ -174,13 +174,12 @@ extension ManifestLint {
     }
 
     private static func isPlainHTTP(_ url: String) -> Bool {
-        url.lowercased().hasPrefix("http:")
+        URLReference(url).schemeName == "http"
     }
 
     /// Whether a URL that keeps the rules of manifests is absolute.
     private static func isAbsolute(_ url: String) -> Bool {
-        let url = url.lowercased()
-        return ["http:", "https:", "file:"].contains { url.hasPrefix($0) }
+        URLReference(url).schemeName != nil
     }
 
     private static func path(of url: String) -> Substring {

@@ -7,7 +7,7 @@ public struct AllowedDomains: Equatable, Sendable {
 
     /// Creates the list from host names such as `example.com` and `*.cdn.example.com`.
     public init(_ patterns: [String]) {
-        self.patterns = patterns.map { $0.lowercased() }
+        self.patterns = patterns.map { URLOrigin.canonicalHost($0) ?? $0.lowercased() }
     }
 
     /// Whether content may come from `host`.

@@ -47,6 +47,8 @@ public indirect enum TransferError: Error, Equatable, Sendable {
     public enum Unacceptable: Equatable, Sendable {
         /// The text is not the absolute URL of an http, https or file resource.
         case url
+        /// Programs read the host in different ways.
+        case host
         /// There was no URL to try.
         case noMirror
         /// The host is none of the allowed domains.
@@ -166,6 +168,9 @@ extension TransferError.Unacceptable {
     fileprivate func description(of url: String) -> String {
         switch self {
         case .url: "expected an absolute http, https or file URL, found '\(url)'"
+        case .host:
+            "the host of '\(url)' can be read in more than one way: expected ASCII letters, digits, '-', '_' and '.', "
+                + "or an address such as '127.0.0.1' or '[::1]'"
         case .noMirror: "there is no URL to fetch from"
         case .domain(let host): "'\(url)' is on '\(host)', which is none of the allowed domains"
         case .thisMachine: "'\(url)' is on this machine or its link, where nothing may be asked for"

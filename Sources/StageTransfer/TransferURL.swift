@@ -1,7 +1,8 @@
 import CCurl
 import StageModel
 
-/// An absolute URL as libcurl reads it: one parser for every decision and for the request itself.
+/// An absolute URL that libcurl and ``URLReference``, by which everything else decides, read alike: what is judged is
+/// what is asked.
 @safe struct TransferURL: Hashable, Sendable {
     /// The whole URL.
     let text: String
@@ -9,7 +10,7 @@ import StageModel
     let display: String
     /// `http`, `https` or `file`.
     let scheme: String
-    /// The host in lower case; empty for a file.
+    /// The host as ``URLOrigin`` has it; empty for a file.
     let host: String
     /// The port, the scheme's own where none is given.
     let port: String
@@ -31,11 +32,11 @@ import StageModel
 
     /// Creates a URL from the text of an absolute one.
     ///
-    /// - Throws: ``TransferError/unacceptable(url:_:)`` if it is not http, https or file, and for a file
-    ///   whose path is relative.
+    /// - Throws: ``TransferError/unacceptable(url:_:)`` if it is not http, https or file, if the two parsers differ,
+    ///   and for a file whose path is relative.
     init(_ text: String) throws(TransferError) {
         guard let url = Self(reading: text, from: nil) else {
-            throw .unacceptable(url: text.withoutUser, .url)
+            throw TransferError(unreadable: text)
         }
         self = url
     }
@@ -81,20 +82,35 @@ import StageModel
             let scheme = part(CURLUPART_SCHEME),
             ["http", "https", "file"].contains(scheme)
         else { return nil }
-        let host = part(CURLUPART_HOST)?.lowercased() ?? ""
         let path = part(CURLUPART_PATH, CURLU_URLDECODE) ?? ""
-        // libcurl takes 'file:name', too, and shows it as 'file://name', which it refuses; of 'file:///',
-        // a directory, it makes 'file://(nil)'.
-        guard scheme == "file" ? path.hasPrefix("/") && path != "/" : !host.isEmpty else {
-            return nil
+        let text = base == nil ? whole ?? plain : plain
+        // Without a base the reference itself is what others judge; the other text is what libcurl reads again.
+        let readings = [URLReference(base == nil ? reference : text), URLReference(text)]
+        if scheme == "file" {
+            // libcurl takes 'file:name', too, and shows it as 'file://name', which it refuses; of 'file:///',
+            // a directory, it makes 'file://(nil)'.
+            guard path != "/", readings.allSatisfy({ $0.filePath == path }) else { return nil }
+            (host, port) = ("", "")
+        } else {
+            let origin = URLOrigin(
+                scheme: scheme,
+                host: part(CURLUPART_HOST) ?? "",
+                port: part(CURLUPART_PORT, CURLU_DEFAULT_PORT) ?? ""
+            )
+            guard let origin, readings.allSatisfy({ $0.origin == origin }) else { return nil }
+            (host, port) = (origin.host, "\(origin.port)")
         }
-        // libcurl decodes a host each time that it reads it: the one judged would not be the one asked.
-        guard !host.utf8.contains(UInt8(ascii: "%")) else { return nil }
-        self.text = base == nil ? whole ?? plain : plain
+        self.text = text
         self.display = plain
         self.scheme = scheme
-        self.host = host
-        self.port = part(CURLUPART_PORT, CURLU_DEFAULT_PORT) ?? ""
         self.path = path
+    }
+}
+
+extension TransferError {
+    /// The refusal of a text that is no URL to fetch from.
+    package init(unreadable text: String) {
+        let isAmbiguous = URLReference(text).hasAmbiguousHost
+        self = .unacceptable(url: text.withoutUser, isAmbiguous ? .host : .url)
     }
 }

@@ -8,12 +8,6 @@ public struct TrustedOrigins: Sendable {
         self.urls = urls.compactMap { try? TransferURL($0) }.filter { !$0.isFile }
     }
 
-    /// The origin of a URL, as a URL with its port; `nil` if it has none.
-    package static func origin(of url: String) -> String? {
-        guard let url = try? TransferURL(url), !url.isFile else { return nil }
-        return "\(url.scheme)://\(url.authority)"
-    }
-
     /// Whether a URL is of one of these origins.
     func contain(_ url: TransferURL) -> Bool {
         urls.contains { $0.hasSameOrigin(as: url) }

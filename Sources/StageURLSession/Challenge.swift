@@ -1,6 +1,7 @@
 import Foundation
 import FoundationNetworking
 import StageControl
+import StageModel
 import Synchronization
 
 extension Challenge {
@@ -29,11 +30,10 @@ extension Challenge {
 extension Challenge {
     /// Foundation's name of the place that asks.
     fileprivate var space: URLProtectionSpace {
-        let url = URLComponents(string: self.url)
-        let isSecure = url?.scheme?.lowercased() != "http"
+        let isSecure = origin?.scheme != "http"
         return URLProtectionSpace(
-            host: url?.host ?? "",
-            port: url?.port ?? (isSecure ? 443 : 80),
+            host: origin?.host ?? "",
+            port: Int(origin?.port ?? 443),
             protocol: isSecure ? NSURLProtectionSpaceHTTPS : NSURLProtectionSpaceHTTP,
             realm: realm,
             authenticationMethod: method

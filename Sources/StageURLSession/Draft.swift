@@ -93,11 +93,10 @@ struct Draft {
         self.request.method = kind == .upload && method == "GET" ? "POST" : method
         self.request.headers = request.allHTTPHeaderFields
         self.request.allowsExpensiveNetworkAccess = request.allowsCellularAccess ? nil : false
-        if !["http", "https"].contains(url?.scheme?.lowercased()) || url?.host == nil {
-            problem = URLError(
-                .unsupportedURL,
-                reason: "expected an http or https URL, found '\(self.request.url)'"
-            )
+        do throws(ValueError) {
+            _ = try URLReference(self.request.url).checkOrigin()
+        } catch {
+            problem = URLError(.unsupportedURL, reason: "\(error)")
         }
     }
 }

@@ -147,10 +147,8 @@ struct TaskRecord {
         guard var current = originalRequest else { return nil }
         current.httpMethod = request.method ?? current.httpMethod
         // The daemon names URLs without a user's name and password.
-        var asked = URLComponents(string: request.url)
-        asked?.user = nil
-        asked?.password = nil
-        if let url = response?.url, asked?.url != url { current.url = url }
+        let asked = URL(string: URLReference(request.url).withoutUser.text)
+        if let url = response?.url, asked != url { current.url = url }
         return current
     }
 

@@ -1,6 +1,7 @@
 import Foundation
 import FoundationNetworking
 import StageControl
+import StageModel
 
 extension URLSession {
     /// Adds the cookies of an answer to the session's storage, where the rules say so.
@@ -17,8 +18,8 @@ extension URLSession {
         }
         let first = task.originalRequest
         let page = first?.mainDocumentURL ?? first?.url
-        for cookie in cookies where url.host.map(cookie.isOf) ?? false {
-            let isOfPage = page?.host.map(cookie.isOf) ?? false
+        for cookie in cookies where url.isOf(cookie) {
+            let isOfPage = page?.isOf(cookie) ?? false
             if rules.httpCookieAcceptPolicy == .always || isOfPage { storage.setCookie(cookie) }
         }
     }
@@ -34,10 +35,17 @@ extension HTTPCookieStorage {
     func cookiesToSend(to url: URL) -> [HTTPCookie] {
         var bytes = 0
         return (cookies(for: url) ?? []).filter { cookie in
-            guard url.host.map(cookie.isOf) ?? false, cookie.isFor(url) else { return false }
+            guard url.isOf(cookie), cookie.isFor(url) else { return false }
             bytes += cookie.name.utf8.count + cookie.value.utf8.count + 3
             return bytes <= Self.mostBytes
         }
+    }
+}
+
+extension URL {
+    /// Whether the server that the daemon asks for the URL is of the cookie's domain.
+    fileprivate func isOf(_ cookie: HTTPCookie) -> Bool {
+        URLReference(absoluteString).origin.map { cookie.isOf($0.host) } ?? false
     }
 }
 
@@ -47,14 +55,13 @@ extension HTTPCookie {
     /// A domain of one label, such as `com`, is that host's alone.
     fileprivate func isOf(_ host: String) -> Bool {
         let domain = domain.drop { $0 == "." }.lowercased()
-        let host = host.lowercased()
         guard domain.contains(".") else { return host == domain }
         return host == domain || host.hasSuffix(".\(domain)")
     }
 
     /// Whether scheme, path and time allow the cookie to be sent, and a field can carry it.
     fileprivate func isFor(_ url: URL) -> Bool {
-        guard !isSecure || url.scheme?.lowercased() == "https",
+        guard !isSecure || URLReference(url.absoluteString).schemeName == "https",
             expiresDate ?? .distantFuture > .now,
             !(name + value).utf8.contains(where: { $0 < 0x20 || $0 == 0x7F })
         else { return false }

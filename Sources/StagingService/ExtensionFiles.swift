@@ -1,4 +1,3 @@
-import FoundationEssentials
 import Logging
 import StageContainer
 import StageEngine
@@ -100,7 +99,7 @@ struct ExtensionFiles: Sendable {
     ) async -> StagingFailure? {
         let size = ByteCount(file.fileSize)
         let refusal = budget?.refusal(
-            ofFileFrom: URL(string: file.url)?.host() ?? "",
+            ofFileFrom: URLReference(file.url).origin?.host ?? "",
             size: size,
             isEssential: file.isEssential
         )
@@ -137,8 +136,8 @@ struct ExtensionFiles: Sendable {
         let answer = await receive(file, fields: [])
         // A server that redirects is not sent the credential of the one that it leads to.
         guard case .failure(let error) = answer,
-            let server = error.challengedURL.flatMap(TrustedOrigins.origin),
-            server == TrustedOrigins.origin(of: file.url),
+            let server = error.challengedURL.flatMap({ URLReference($0).origin }),
+            server == URLReference(file.url).origin,
             let credential = await program.credential(for: .url(file), at: server)
         else { return answer }
         return await receive(file, fields: ["Authorization: \(credential.fieldValue)"])

@@ -131,10 +131,10 @@ struct ExtensionRounds: Sendable {
         var packs: Set<PackID> = []
         for (id, download) in choice.downloads.sorted(by: { $0.key < $1.key }) {
             guard case .failed(let error)? = staged.outcomes[id], !Task.isCancelled,
-                let server = error.challengedURL.flatMap(TrustedOrigins.origin),
+                let server = error.challengedURL.flatMap({ URLReference($0).origin }),
                 let credential = await program.credential(for: download, at: server)
             else { continue }
-            credentials[server] = credential
+            credentials[server.description] = credential
             packs.insert(id)
         }
         guard !packs.isEmpty else { return staged }

@@ -1,4 +1,3 @@
-import FoundationEssentials
 import Logging
 import StageContainer
 import StageEngine
@@ -24,9 +23,9 @@ struct ExtensionRun: Sendable {
     private let credentials: Credentials
 
     private final class Credentials: Sendable {
-        private let values = Mutex<[String: BasicCredential?]>([:])
+        private let values = Mutex<[URLOrigin: BasicCredential?]>([:])
 
-        func withLock<Value>(_ body: (inout [String: BasicCredential?]) -> Value) -> Value {
+        func withLock<Value>(_ body: (inout [URLOrigin: BasicCredential?]) -> Value) -> Value {
             values.withLock { body(&$0) }
         }
     }
@@ -205,7 +204,7 @@ struct ExtensionRun: Sendable {
     /// - Returns: The credential, for this origin alone.
     func credential(
         for download: ExtensionDownload,
-        at server: String
+        at server: URLOrigin
     ) async -> BasicCredential? {
         if let known = credentials.withLock({ $0[server] }) { return known }
         let credential = await askForCredential(download, server)
@@ -215,10 +214,9 @@ struct ExtensionRun: Sendable {
 
     private func askForCredential(
         _ download: ExtensionDownload,
-        _ server: String
+        _ server: URLOrigin
     ) async -> BasicCredential? {
-        let name = URL(string: server)?.host() ?? ""
-        let challenge = ExtensionChallenge(method: "basic", host: name)
+        let challenge = ExtensionChallenge(method: "basic", host: server.host)
         do throws(ExtensionError) {
             let answer = try await host.answer(to: challenge, for: download, of: request)
             guard case .useCredential(let user, let password) = answer else { return nil }

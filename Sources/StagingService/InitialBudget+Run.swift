@@ -1,4 +1,3 @@
-import FoundationEssentials
 import StageContainer
 import StageEngine
 import StageModel
@@ -29,7 +28,7 @@ extension InitialBudget {
             otherFiles: other,
             hosts: { pack in
                 pack.urls.prefix(1).flatMap { offered.urls(for: $0, manifestURL: url) }
-                    .compactMap { URL(string: $0)?.host() }
+                    .compactMap { URLReference($0).origin?.host }
             }
         )
     }

@@ -147,7 +147,7 @@ extension StagingFailure {
 
     private static func advice(for reason: TransferError.Unacceptable) -> StagingAdvice? {
         switch reason {
-        case .url: .checkURL
+        case .url, .host: .checkURL
         case .noMirror, .domain, .thisMachine, .redirect, .redirects, .ranges, .size:
             .tellPublisherOfServer
         case .contentEncoding: .tellPublisherOfEncoding

@@ -1,4 +1,3 @@
-import FoundationEssentials
 import Glibc
 import StageContainer
 import StageEngine
@@ -74,8 +73,8 @@ extension StagingTarget {
         for id in applications { files += RegistrationLocations.files(of: id, in: folders) }
         if case .root(let path) = registration?.trust { files.append(FilePath(path)) }
         for text in registration?.manifestURLs ?? manifests {
-            guard let url = URL(string: text), url.scheme?.lowercased() == "file" else { continue }
-            files.append(FilePath(url.path(percentEncoded: false)).removingLastComponent())
+            guard let path = URLReference(text).filePath else { continue }
+            files.append(FilePath(path).removingLastComponent())
         }
         return files
     }

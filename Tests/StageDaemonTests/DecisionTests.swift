@@ -10,6 +10,29 @@ import Testing
 
 @testable import StageDaemon
 
+struct RequestAddressTests {
+    @Test(arguments: HostileURL.all)
+    func aTaskIsJudgedByTheServerThatIsAsked(url: HostileURL) throws {
+        let origin = URLReference(url.text).origin
+        var request = TransferRequest(token: "a", kind: .download, url: url.text)
+        let host = origin?.host ?? "h"
+        // A list has names without the dot at their end.
+        request.allowedDomains = [host.hasSuffix(".") ? String(host.dropLast()) : host]
+        guard let expected = url.origin else {
+            let refusal = #expect(throws: ControlRefusal.self) {
+                try NewTask(request, SessionConfiguration(), at: .distantPast)
+            }
+            #expect(refusal?.code == .invalid)
+            return
+        }
+        #expect(try NewTask(request, SessionConfiguration(), at: .distantPast).host == expected)
+        request.allowedDomains = ["other.example"]
+        #expect(throws: ControlRefusal.self) {
+            try RequestLimits.check(request, in: SessionConfiguration())
+        }
+    }
+}
+
 struct UserQueueTests {
     private func item(_ host: String = "a", priority: Int = 50) -> Scheduler.Item {
         Scheduler.Item(
