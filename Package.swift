@@ -397,6 +397,13 @@ let package = Package(
         tests("StageWebSocket", ["StageWebSocket", "StageTesting"]),
         tests("StageContainer", ["StageContainer", "StageModel", "StageSystem", system]),
         tests(
+            "StagePack",
+            [
+                "StageContainer", "StageDigest", "StageModel", "StagePack", "StageSystem",
+                "StageTesting", "WallpaperStore", system,
+            ]
+        ),
+        tests(
             "StagePackCommand",
             [
                 "stagepack", "stagepackd", "StageContainer", "StageControl", "StageDigest",

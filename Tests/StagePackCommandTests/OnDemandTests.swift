@@ -10,7 +10,6 @@ import StageTransfer
 import StagingService
 import SystemPackage
 import Testing
-import WallpaperStore
 
 @Suite(.server, .directory)
 struct OnDemandTests {
@@ -99,16 +98,6 @@ struct OnDemandTests {
         #expect(starts.last ?? 0 > 1 << 20)
     }
 
-    @Test func anOfflineStoreFetchesNothing() async throws {
-        var world = try World()
-        try world.publish(try .small(.aurora))
-        let store = try store(world)
-        let options = PackStore.LoadOptions(isOffline: true)
-        let error = await failure { try await store.loadPack("aurora", options: options) }
-        #expect(error == .notStaged(try .aurora))
-        #expect(world.server.requests.isEmpty)
-    }
-
     @Test func aFetchThatFailsSaysWhatTheCommandSaid() async throws {
         var world = try World()
         let pack = try SamplePack.small(.aurora)
@@ -181,27 +170,6 @@ struct OnDemandTests {
         #expect(failure.kind == obstacle.kind, "\(failure)")
     }
 
-    @Test func nothingIsFetchedIntoAnotherContainerThanOneThatIsNotUTF8() async throws {
-        var world = try World()
-        try world.publish(try .small(.aurora))
-        let name: [CChar] = [0x2F, -0x17, 0]
-        let text = world.container.removingLastComponent().string.utf8CString.dropLast() + name
-        let path = unsafe FilePath(platformString: Array(text))
-        let fetcher = CommandFetcher(
-            source: .manifest(url: world.manifestURL),
-            command: try Program.path
-        )
-        let store = PackStore(containers: [path], fetcher: fetcher)
-        let error = await failure { try await store.loadPack("aurora") }
-        let words = FetchFailure(
-            .containerUnusable,
-            reason: "the path of the container is not UTF-8",
-            retry: .never
-        )
-        #expect(error == .fetchFailed(try .aurora, words))
-        #expect(world.server.requests.isEmpty)
-    }
-
     @Test func aPackOfTheStoredManifestIsLoadedWhileTheManifestIsNotToBeHad() async throws {
         var world = try World()
         let pack = try SamplePack.small(.aurora, policy: .onDemand)
@@ -264,16 +232,5 @@ struct OnDemandTests {
         #expect(try store.stagedPacks() == [])
         // The store holds it as long as it lives.
         #expect(try StagedFiles(FilePath(url.path)) == StagedFiles(try .small(.aurora)))
-    }
-
-    @Test func wallpapersAreLoadedThroughTheStoreOfTheApplication() async throws {
-        var world = try World()
-        let pack = try SamplePack.small(.aurora)
-        try world.publish(pack)
-        WallpaperStore.configure(try store(world))
-        #expect(try WallpaperStore.localURL(for: "aurora") == nil)
-        let url = try await WallpaperStore.loadPack("aurora")
-        #expect(try StagedFiles(FilePath(url.path)) == StagedFiles(pack))
-        #expect(try WallpaperStore.localURL(for: "aurora") == url)
     }
 }

@@ -1,0 +1,256 @@
+import FoundationEssentials
+import StageContainer
+import StageModel
+import StagePack
+import StageTesting
+import Synchronization
+import SystemPackage
+import Testing
+import WallpaperStore
+
+/// Packs that a fetcher of the test's brings.
+@Suite(.directory) struct FetchingTests {
+    let container: SampleContainer
+
+    init() throws { container = try SampleContainer() }
+
+    /// A store whose fetcher publishes the pack, its fetches counted.
+    private func publishingStore(_ count: Count = Count()) -> PackStore {
+        let fetcher = SampleFetcher { [container] id, path, report in
+            #expect(path == container.path)
+            let version = count.increment()
+            for part in 1...3 { report(.sample(part)) }
+            try container.publish(id, version: version, ["sky": "version \(version)"])
+        }
+        return PackStore(containers: [container.path, "/nowhere"], fetcher: fetcher)
+    }
+
+    /// A number that tasks count.
+    private final class Count: Sendable {
+        private let value = Mutex(0)
+
+        var current: Int { value.withLock { $0 } }
+
+        func increment() -> Int {
+            value.withLock {
+                $0 += 1
+                return $0
+            }
+        }
+    }
+
+    private func failing(_ error: any Error) -> PackStore {
+        PackStore(containers: [container.path], fetcher: SampleFetcher { _, _, _ in throw error })
+    }
+
+    @Test func aPackThatIsNotStagedIsFetchedOnce() async throws {
+        let count = Count()
+        let store = publishingStore(count)
+        let url = try await store.loadPack("aurora")
+        #expect(try text("sky", in: url) == "version 1")
+        #expect(try await store.loadPack("aurora") == url)
+        #expect(count.current == 1)
+        let reported = Mutex<[FetchProgress]>([])
+        let new = try await store.updatePack(.aurora) { progress in
+            reported.withLock { $0.append(progress) }
+        }
+        #expect(try text("sky", in: new) == "version 2")
+        #expect(try text("sky", in: url) == "version 1")
+        #expect(reported.withLock { $0 } == (1...3).map(FetchProgress.sample))
+    }
+
+    @Test func listenersAreToldEachStep() async throws {
+        let store = publishingStore()
+        let listeners = [store.updates, store.updates]
+        _ = try await store.loadPack("aurora")
+        for updates in listeners {
+            var seen: [PackUpdate] = []
+            for await update in updates {
+                seen.append(update)
+                if case .finished = update { break }
+            }
+            let steps = (1...3).map { PackUpdate.downloading(.aurora, .sample($0)) }
+            #expect(seen == [.began(.aurora)] + steps + [.finished(.aurora)])
+            #expect(seen.allSatisfy { $0.id == .aurora })
+        }
+    }
+
+    @Test func manyCallersGetTheOnePackThatIsPublished() async throws {
+        let count = Count()
+        let fetcher = SampleFetcher { [container] id, _, _ in
+            // Of concurrent fetches the lock of the pack lets one publish, as those of the engine do.
+            guard count.increment() == 1 else {
+                while try ContainerReader.open(container.path)?.currentGeneration(of: id) == nil {
+                    await Task.yield()
+                }
+                return
+            }
+            try container.publish(id, version: 1, ["sky": "blue"])
+        }
+        let store = PackStore(containers: [container.path], fetcher: fetcher)
+        let urls = try await withThrowingTaskGroup(of: URL.self) { group in
+            for _ in 0..<20 { group.addTask { try await store.loadPack("aurora") } }
+            return try await group.reduce(into: Set<URL>()) { $0.insert($1) }
+        }
+        #expect(urls.count == 1)
+        let before = count.current
+        _ = try await store.loadPack("aurora")
+        #expect(count.current == before)
+    }
+
+    /// What a fetcher throws, and what the application is told.
+    @Test(arguments: [RetryAdvice.now, .later, .never])
+    func aFailureIsToldWithItsAdvice(advice: RetryAdvice) async throws {
+        let failure = FetchFailure(.refused, reason: "status 403", retry: advice)
+        let store = failing(failure)
+        let updates = store.updates
+        let error = await #expect(throws: PackStoreError.self) {
+            try await store.loadPack("aurora")
+        }
+        #expect(error == .fetchFailed(.aurora, failure))
+        #expect(error?.retryAdvice == advice)
+        #expect(error?.description == "pack 'aurora': status 403")
+        var seen: [PackUpdate] = []
+        for await update in updates {
+            seen.append(update)
+            if seen.count == 2 { break }
+        }
+        #expect(seen == [.began(.aurora), .failed(.aurora, .fetchFailed(.aurora, failure))])
+        #expect(try store.localURL(for: "aurora") == nil)
+    }
+
+    @Test func anotherErrorIsOneToTryAgainLater() async throws {
+        let error = await #expect(throws: PackStoreError.self) {
+            try await failing(Errno.ioError).loadPack("aurora")
+        }
+        let failure = FetchFailure(reason: "\(Errno.ioError)", retry: .later)
+        #expect(error == .fetchFailed(.aurora, failure))
+    }
+
+    @Test func aFetchThatPublishesNothingIsNoSuccess() async throws {
+        let store = PackStore(containers: [container.path], fetcher: SampleFetcher { _, _, _ in })
+        let error = await #expect(throws: PackStoreError.self) {
+            try await store.loadPack("aurora")
+        }
+        #expect(error == .notStaged(.aurora))
+    }
+
+    @Test func aDeadlineEndsTheFetch() async throws {
+        let wasCancelled = Count()
+        let fetcher = SampleFetcher { _, _, _ in
+            do { try await waitForCancellation() } catch {
+                _ = wasCancelled.increment()
+                throw error
+            }
+        }
+        let store = PackStore(containers: [container.path], fetcher: fetcher)
+        let options = PackStore.LoadOptions(deadline: .milliseconds(20))
+        let error = await #expect(throws: PackStoreError.self) {
+            try await store.loadPack("aurora", options: options)
+        }
+        #expect(error == .deadlineExceeded(.aurora, after: .milliseconds(20)))
+        #expect(error?.retryAdvice == .now)
+        #expect(wasCancelled.current == 1)
+    }
+
+    @Test func aCancelledTaskEndsTheFetch() async throws {
+        let (began, beginning) = AsyncStream.makeStream(of: Void.self)
+        let fetcher = SampleFetcher { _, _, _ in
+            beginning.finish()
+            try await waitForCancellation()
+        }
+        let store = PackStore(containers: [container.path], fetcher: fetcher)
+        let error = await withTaskGroup(of: PackStoreError?.self) { group in
+            group.addTask {
+                do throws(PackStoreError) {
+                    _ = try await store.loadPack("aurora")
+                    return nil
+                } catch {
+                    return error
+                }
+            }
+            for await _ in began {}
+            group.cancelAll()
+            return await group.next() ?? nil
+        }
+        #expect(error == .cancelled)
+        #expect(error?.retryAdvice == .now)
+    }
+
+    @Test func aFileIsFetchedByItself() async throws {
+        var fetcher = SampleFetcher { _, _, _ in Issue.record("a pack was asked for") }
+        fetcher.onFile = { [container] path, id, place in
+            #expect(path.text == "map" && place == container.path)
+            try container.keepSingleFiles(of: id, ["map": "text"])
+        }
+        let store = PackStore(containers: [container.path], fetcher: fetcher)
+        #expect(try await Array(store.contents(at: "map", inPack: .levels)) == Array("text".utf8))
+        try await store.descriptor(for: "map", inPack: .levels).close()
+        #expect(try store.stagedPacks() == [])
+        await #expect(throws: PackStoreError.fileNotFound("../map")) {
+            try await store.url(for: "../map", inPack: .levels)
+        }
+    }
+
+    @Test func aFileThatThePackDoesNotHaveIsNotFound() async throws {
+        var fetcher = SampleFetcher { _, _, _ in }
+        fetcher.onFile = { path, _, _ in throw PackStoreError.fileNotFound(path.text) }
+        let store = PackStore(containers: [container.path], fetcher: fetcher)
+        await #expect(throws: PackStoreError.fileNotFound("none")) {
+            try await store.url(for: "none", inPack: .levels)
+        }
+    }
+
+    @Test func theManifestIsAskedForWithoutAPack() async throws {
+        var fetcher = SampleFetcher { _, _, _ in Issue.record("a pack was asked for") }
+        try await PackStore(containers: [container.path], fetcher: fetcher).fetchManifest()
+        let failure = FetchFailure(.unreachable, reason: "no answer", retry: .later)
+        fetcher.onManifest = { throw failure }
+        let store = PackStore(containers: [container.path], fetcher: fetcher)
+        let error = await #expect(throws: PackStoreError.self) { try await store.fetchManifest() }
+        #expect(error == .manifestUnavailable(failure))
+        #expect(error?.retryAdvice == .later)
+        #expect(try store.storedManifests().isEmpty)
+        try container.keepSingleFiles(of: .levels, [:])
+        #expect(try store.storedManifests().keys.map(\.text) == ["net.example"])
+    }
+
+    @Test func wallpapersAreLoadedThroughTheStoreOfTheApplication() async throws {
+        #expect(PackStoreError.notConfigured.retryAdvice == .never)
+        WallpaperStore.configure(publishingStore())
+        #expect(try WallpaperStore.localURL(for: "aurora") == nil)
+        let updates = try WallpaperStore.updates()
+        let url = try await WallpaperStore.loadPack("aurora")
+        #expect(try text("sky", in: url) == "version 1")
+        #expect(try WallpaperStore.localURL(for: "aurora") == url)
+        #expect(await updates.first { _ in true } == .began(.aurora))
+    }
+
+    @Test func aContainerThatIsNotUTF8IsNotFetchedInto() async throws {
+        let name: [CChar] = [0x2F, -0x17, 0]
+        let text = container.path.string.utf8CString.dropLast() + name
+        let path = unsafe FilePath(platformString: Array(text))
+        let fetcher = CommandFetcher(command: "/nonexistent")
+        let store = PackStore(containers: [path], fetcher: fetcher)
+        let error = await #expect(throws: PackStoreError.self) {
+            try await store.loadPack("aurora")
+        }
+        let words = FetchFailure(
+            .containerUnusable,
+            reason: "the path of the container is not UTF-8",
+            retry: .never
+        )
+        #expect(error == .fetchFailed(.aurora, words))
+    }
+}
+
+extension FetchProgress {
+    fileprivate static func sample(_ part: Int) -> FetchProgress {
+        FetchProgress(
+            received: .kibibytes(Int64(part)),
+            downloadSize: .kibibytes(3),
+            unpacked: .zero,
+            installedSize: .kibibytes(9)
+        )
+    }
+}

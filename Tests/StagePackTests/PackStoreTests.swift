@@ -1,0 +1,172 @@
+import FoundationEssentials
+import StageContainer
+import StageModel
+import StagePack
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+/// Staged packs as a store reads them, without a fetcher.
+@Suite(.directory) struct PackStoreTests {
+    let container: SampleContainer
+    let store: PackStore
+
+    init() throws {
+        container = try SampleContainer()
+        store = PackStore(containers: [container.path])
+    }
+
+    @Test func aPackIsThereAsSoonAsItIsPublished() async throws {
+        #expect(try store.localURL(for: "aurora") == nil)
+        #expect(try store.stagedPacks() == [])
+        try container.publish(.aurora, version: 1, ["sky": "blue"])
+        let url = try #require(try store.localURL(for: "aurora"))
+        #expect(try text("sky", in: url) == "blue")
+        #expect(url.hasDirectoryPath)
+        #expect(try store.localURL(for: .aurora) == url)
+        #expect(try await store.loadPack("aurora") == url)
+        #expect(try store.stagedPacks() == [.aurora])
+        #expect(try store.record(of: .aurora)?.version == 1)
+    }
+
+    @Test(arguments: ["", "..", "a/b", "-a", String(repeating: "a", count: 129)])
+    func anIDThatNoPackHasIsRefused(id: String) async throws {
+        let fault = try #require(throws: ValueError.self) { try PackID(id) }
+        let error = PackStoreError.invalidID(fault)
+        #expect(error.retryAdvice == .never)
+        #expect(throws: error) { try store.localURL(for: id) }
+        await #expect(throws: error) { try await store.loadPack(id) }
+    }
+
+    @Test func anUpdateLeavesTheFilesThatAreHandedOut() throws {
+        try container.publish(.aurora, version: 1, ["sky": "blue"])
+        let old = try #require(try store.localURL(for: "aurora"))
+        try container.publish(.aurora, version: 2, ["sky": "red"])
+        let new = try #require(try store.localURL(for: "aurora"))
+        #expect(old != new)
+        #expect(try text("sky", in: new) == "red")
+        #expect(try container.removeObsoleteGenerations(of: .aurora) == 0)
+        #expect(try text("sky", in: old) == "blue")
+        store.release(.aurora)
+        #expect(try container.removeObsoleteGenerations(of: .aurora) == 1)
+        #expect(!FileStatus.exists(FilePath(old.path)))
+        #expect(try text("sky", in: store.localURL(for: "aurora")) == "red")
+    }
+
+    @Test func aRemovedPackStaysForTheStoreThatHandedItOut() async throws {
+        try container.publish(.aurora, version: 1, ["sky": "blue"])
+        let url = try #require(try store.localURL(for: "aurora"))
+        let other = PackStore(containers: [container.path])
+        #expect(try await other.remove(.aurora))
+        #expect(try store.localURL(for: "aurora") == nil)
+        #expect(try text("sky", in: url) == "blue")
+        #expect(try await !other.remove(.aurora))
+        #expect(try store.stagedPacks() == [])
+    }
+
+    @Test func aPackThatIsBeingStagedIsNotRemoved() async throws {
+        try container.publish(.aurora, version: 1, ["sky": "blue"])
+        let lock = try #require(try Container.make(container.path).attemptLock(.aurora))
+        let error = await #expect(throws: PackStoreError.self) {
+            try await store.remove(.aurora)
+        }
+        #expect(error == .container(.busy(.aurora)))
+        #expect(error?.retryAdvice == .never)
+        withExtendedLifetime(lock) {}
+    }
+
+    @Test func theFirstContainerWithAPackWins() throws {
+        let second = try SampleContainer("second")
+        let store = PackStore(containers: [container.path, second.path])
+        try second.publish(.aurora, version: 5, ["sky": "second"])
+        #expect(try text("sky", in: store.localURL(for: "aurora")) == "second")
+        try container.publish(.aurora, version: 1, ["sky": "first"])
+        #expect(try text("sky", in: store.localURL(for: "aurora")) == "first")
+        try second.publish(.levels, version: 1, [:])
+        #expect(try store.stagedPacks() == [.aurora, .levels])
+        #expect(try store.record(of: .aurora)?.version == 1)
+    }
+
+    @Test(arguments: [([], "aurora"), (["levels"], "levels"), (["x", "levels"], "levels")])
+    func theFirstPackWithAPathWins(precedence: [String], winner: String) throws {
+        let store = PackStore(
+            containers: [container.path],
+            precedence: try precedence.map { try PackID($0) }
+        )
+        try container.publish(.levels, version: 1, ["map": "levels", "own": "own"])
+        try container.publish(.aurora, version: 1, ["map": "aurora"])
+        #expect(try Array(store.contents(at: "map")) == Array(winner.utf8))
+        #expect(try Array(store.contents(at: "own")) == Array("own".utf8))
+        #expect(
+            try Array(store.contents(at: "map", searchingInPack: .levels)) == Array("levels".utf8)
+        )
+        #expect(try store.stagedPacks().first?.text == winner)
+        let descriptor = try store.descriptor(for: "map")
+        try descriptor.close()
+    }
+
+    @Test(arguments: ["none", "../map", "/map", "a/../map", ".", "sky/x"])
+    func aPathThatNoPackHasIsNotFound(path: String) throws {
+        try container.publish(.aurora, version: 1, ["sky": "blue"])
+        for id in [nil, PackID.aurora] {
+            #expect(throws: PackStoreError.fileNotFound(path)) {
+                try store.url(for: path, searchingInPack: id)
+            }
+        }
+        #expect(PackStoreError.fileNotFound(path).retryAdvice == .never)
+    }
+
+    @Test func aDirectoryIsNoFileToRead() throws {
+        try container.publish(.aurora, version: 1, ["sky": "blue"])
+        let url = try #require(try store.localURL(for: "aurora"))
+        _ = try Directory.open(FilePath(url.path)).makeDirectory("folder")
+        #expect(throws: PackStoreError.unreadable(FilePath(url.path).appending("folder"), .ioError))
+        {
+            try store.contents(at: "folder")
+        }
+    }
+
+    @Test func anOfflineStoreFetchesNothing() async throws {
+        let fetcher = SampleFetcher { _, _, _ in Issue.record("a fetcher was asked") }
+        let store = PackStore(containers: [container.path], fetcher: fetcher)
+        let options = PackStore.LoadOptions(isOffline: true)
+        let error = await #expect(throws: PackStoreError.self) {
+            try await store.loadPack("aurora", options: options)
+        }
+        #expect(error == .notStaged(.aurora))
+        #expect(error?.retryAdvice == .later)
+        try container.publish(.aurora, version: 1, ["sky": "blue"])
+        #expect(try await text("sky", in: store.loadPack("aurora", options: options)) == "blue")
+    }
+
+    // MARK: Single files
+
+    @Test func aSingleFileIsReadWithoutItsPack() async throws {
+        try container.keepSingleFiles(of: .levels, ["map": "text"])
+        #expect(try store.localURL(for: .levels) == nil)
+        let url = try #require(try store.localURL(for: "map", inPack: .levels))
+        #expect(try Array(Data(contentsOf: url)) == Array("text".utf8))
+        #expect(try await store.url(for: "map", inPack: .levels) == url)
+        #expect(try await Array(store.contents(at: "map", inPack: .levels)) == Array("text".utf8))
+        #expect(try store.localURL(for: "none", inPack: .levels) == nil)
+        await #expect(throws: PackStoreError.notStaged(.levels)) {
+            try await store.url(for: "none", inPack: .levels)
+        }
+        let other = try Container.make(container.path)
+        #expect(try other.removePartialContent { _ in false }.inUse == 1)
+        store.release(.levels)
+        #expect(try other.removePartialContent { _ in false }.leftovers == 1)
+        #expect(!FileStatus.exists(FilePath(url.path)))
+    }
+
+    @Test func aStagedPackIsReadBeforeSingleFiles() throws {
+        try container.keepSingleFiles(of: .levels, ["map": "single", "more": "single"])
+        try container.publish(.levels, version: 1, ["map": "staged"])
+        let url = try #require(try store.localURL(for: "map", inPack: .levels))
+        #expect(try Array(Data(contentsOf: url)) == Array("staged".utf8))
+        #expect(throws: PackStoreError.fileNotFound("more")) {
+            try store.localURL(for: "more", inPack: .levels)
+        }
+    }
+}
