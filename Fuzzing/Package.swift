@@ -58,7 +58,7 @@ let package = Package(
             "StageOrigin",
             ["StageModel", system],
             only: [
-                "EntityTag.swift", "HTTPDate.swift", "Preconditions.swift", "RangeSelection.swift",
+                "EntityTag.swift", "Preconditions.swift", "RangeSelection.swift",
                 "ServedPath.swift",
             ]
         ),

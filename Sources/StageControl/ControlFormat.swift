@@ -1,4 +1,5 @@
 public import FoundationEssentials
+import StageModel
 
 /// How messages between the daemon and its clients are written: JSON whose dates are RFC 3339 with
 /// milliseconds and whose members a reader passes over where it does not know them.
@@ -21,7 +22,7 @@ public enum ControlFormat {
         encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
         encoder.dateEncodingStrategy = .custom { date, encoder in
             var container = encoder.singleValueContainer()
-            try container.encode(date.formatted(dateStyle))
+            try container.encode(InternetTime(date).textWithMilliseconds)
         }
         return try encoder.encode(value)
     }
@@ -32,13 +33,8 @@ public enum ControlFormat {
         let decoder = JSONDecoder()
         decoder.dateDecodingStrategy = .custom { decoder in
             let container = try decoder.singleValueContainer()
-            let text = try container.decode(String.self)
-            // People write whole seconds.
-            if let date = try? Date(text, strategy: dateStyle) { return date }
-            return try Date(text, strategy: Date.ISO8601FormatStyle())
+            return try InternetTime(try container.decode(String.self)).date
         }
         return try decoder.decode(type, from: data)
     }
-
-    private static let dateStyle = Date.ISO8601FormatStyle(includingFractionalSeconds: true)
 }

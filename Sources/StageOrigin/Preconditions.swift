@@ -1,3 +1,5 @@
+import StageModel
+
 /// What a representation is compared by.
 struct Validators: Equatable, Sendable {
     /// The tag of its bytes, which is strong.

@@ -1,3 +1,5 @@
+import StageModel
+
 /// What matters of the status line and the header fields of an answer.
 struct ResponseHead: Equatable, Sendable {
     var status: Int
@@ -62,9 +64,9 @@ struct ResponseHead: Equatable, Sendable {
         guard let retryAfter else { return nil }
         let day: Int64 = 24 * 60 * 60
         if let seconds = Int64(retryAfter) { return .seconds(min(max(seconds, 0), day)) }
-        guard let until = HTTPDate.seconds(retryAfter), let date, let now = HTTPDate.seconds(date)
+        guard let until = HTTPDate(retryAfter), let date, let now = HTTPDate(date)
         else { return nil }
-        return .seconds(min(max(until - now, 0), day))
+        return .seconds(min(max(until.seconds - now.seconds, 0), day))
     }
 
     /// Reads one line of the head; all are kept, and few of them matter here.

@@ -1,4 +1,4 @@
-import CCurl
+import StageModel
 
 /// What tells two versions of a resource apart, byte for byte (RFC 9110, section 8.8.1).
 enum Validator: Hashable, Sendable, Codable {
@@ -56,18 +56,9 @@ enum Validator: Hashable, Sendable, Codable {
 extension ResponseHead {
     /// Whether the content last changed before the second of the answer; `nil` where a date is missing.
     fileprivate var isOlderThanAnswer: Bool? {
-        guard let lastModified, let date, let changed = HTTPDate.seconds(lastModified),
-            let answered = HTTPDate.seconds(date)
+        guard let lastModified, let date, let changed = HTTPDate(lastModified),
+            let answered = HTTPDate(date)
         else { return nil }
         return answered > changed
-    }
-}
-
-/// Dates as HTTP writes them.
-enum HTTPDate {
-    /// The seconds since 1970 of a date, or `nil` if the text is none.
-    static func seconds(_ text: String) -> Int64? {
-        let time = unsafe curl_getdate(text, nil)
-        return time < 0 ? nil : Int64(time)
     }
 }

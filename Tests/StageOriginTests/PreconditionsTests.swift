@@ -1,3 +1,4 @@
+import StageModel
 import Testing
 
 @testable import StageOrigin

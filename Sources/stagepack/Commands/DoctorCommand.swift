@@ -181,16 +181,16 @@ extension DoctorReport {
             add(
                 .problem,
                 subject,
-                "stale since \(since.formatted(.iso8601)): what is staged stays in use, nothing new is staged",
+                "stale since \(InternetTime(since)): what is staged stays in use, nothing new is staged",
                 renewal
             )
         } else {
             let root = trust.rootVersion.map(String.init) ?? "-"
-            let since = trust.verified.map { ", verified \($0.formatted(.iso8601))" } ?? ""
+            let since = trust.verified.map { ", verified \(InternetTime($0))" } ?? ""
             add(.good, subject, "root version \(root)\(since)")
         }
         for role in trust.roles where role.expiresSoon && trust.staleSince == nil {
-            let date = role.expires.formatted(.iso8601)
+            let date = InternetTime(role.expires)
             add(.note, subject, "the \(role.name) metadata expires soon: \(date)", renewal)
         }
     }

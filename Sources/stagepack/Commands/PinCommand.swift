@@ -85,7 +85,7 @@ struct PinStatus: Codable, CustomStringConvertible {
         "\(Planner.PinnedVersion(version: version, rolledBackFrom: rolledBackFrom))"
     }
 
-    var description: String { "\(pack): \(text), since \(since.formatted(.iso8601))" }
+    var description: String { "\(pack): \(text), since \(InternetTime(since))" }
 }
 
 /// What `pin --release` prints.

@@ -225,7 +225,7 @@ extension HistoryReport: CustomStringConvertible {
         if let lastRun {
             let event = request.map { " for '\($0.rawValue)'" } ?? " for packs by name"
             let only = isEssentialOnly ? ", essential packs only" : ""
-            lines.append("  last run: \(lastRun.formatted(.iso8601))\(event)\(only)")
+            lines.append("  last run: \(InternetTime(lastRun))\(event)\(only)")
         }
         if let problem {
             lines.append("  problem: \(problem.message)")
@@ -249,11 +249,11 @@ extension HistoryReport.Entry: CustomStringConvertible {
     var description: String {
         var lines = [
             "\(id), version \(version): \(outcome), \(reason)",
-            "  decided: \(decided.formatted(.iso8601)), \(rule)",
+            "  decided: \(InternetTime(decided)), \(rule)",
         ]
         if let source { lines.append("  from: \(source)") }
         if let pin {
-            lines.append("  held: \(pin.text), since \(pin.since.formatted(.iso8601))")
+            lines.append("  held: \(pin.text), since \(InternetTime(pin.since))")
             lines.append("  to do: 'stagepack pin --release \(id)' lets it be updated")
         }
         if let problem {

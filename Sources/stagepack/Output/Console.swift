@@ -1,5 +1,6 @@
 import FoundationEssentials
 import Glibc
+import StageModel
 import StageSystem
 import Synchronization
 import SystemPackage
@@ -39,7 +40,10 @@ enum Console {
     /// The value as JSON, members in a fixed order.
     static func json(_ value: some Encodable, pretty: Bool = true) -> String {
         let encoder = JSONEncoder()
-        encoder.dateEncodingStrategy = .iso8601
+        encoder.dateEncodingStrategy = .custom { date, encoder in
+            var container = encoder.singleValueContainer()
+            try container.encode(InternetTime(date).description)
+        }
         encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
         if pretty { encoder.outputFormatting.insert(.prettyPrinted) }
         do {

@@ -42,7 +42,7 @@ struct EvictionReport: Codable, CustomStringConvertible {
 extension EvictionReason {
     /// The reason for a person, as a fragment; `lastUsed` is in seconds since 1970.
     func text(_ lastUsed: Int64) -> String {
-        let date = Date(timeIntervalSince1970: Double(lastUsed)).formatted(.iso8601)
+        let date = InternetTime(secondsSince1970: Int64(lastUsed))
         return switch self {
         case .obsolete: "an obsolete generation"
         case .previous: "the previous generation"

@@ -37,7 +37,7 @@ struct TaskReport: Encodable, CustomStringConvertible {
 extension Hold {
     /// The reason, when it is looked at again, and the failure that it comes of, for a person.
     var text: String {
-        let time = until.map { ", until \($0.formatted(.iso8601))" } ?? ""
+        let time = until.map { ", until \(InternetTime($0))" } ?? ""
         let failure = problem.map { ": \($0)" } ?? ""
         return "\(reason.text)\(time)\(failure)"
     }

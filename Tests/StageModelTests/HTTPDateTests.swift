@@ -1,6 +1,6 @@
 import Testing
 
-@testable import StageOrigin
+@testable import StageModel
 
 @Suite
 struct HTTPDateTests {
@@ -11,10 +11,21 @@ struct HTTPDateTests {
         (1_772_323_199, "Sat, 28 Feb 2026 23:59:59 GMT"),
         (4_107_542_400, "Mon, 01 Mar 2100 00:00:00 GMT"),
         (-1, "Wed, 31 Dec 1969 23:59:59 GMT"),
+        (-62_167_219_200, "Sat, 01 Jan 0000 00:00:00 GMT"),
+        (253_402_300_799, "Fri, 31 Dec 9999 23:59:59 GMT"),
     ])
     func aDateIsWrittenAndReadBack(seconds: Int64, text: String) {
         #expect(HTTPDate(seconds: seconds).description == text)
         #expect(HTTPDate(text) == HTTPDate(seconds: seconds))
+    }
+
+    /// A leap second is the one after it, and two digits of a year are of the years 1970 to 2069.
+    @Test(arguments: [
+        ("Sat, 31 Dec 2016 23:59:60 GMT", 1_483_228_800),
+        ("Thursday, 01-Jan-70 00:00:00 GMT", 0), ("Tuesday, 01-Jan-69 00:00:00 GMT", 3_124_224_000),
+    ])
+    func anOddDateIsRead(text: String, seconds: Int64) {
+        #expect(HTTPDate(text)?.seconds == seconds)
     }
 
     @Test(arguments: ["Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994"])
@@ -26,7 +37,11 @@ struct HTTPDateTests {
         "", "now", "Sun, 06 Nov 1994", "Sun, 06 Nov 1994 08:49:37 CET",
         "Sun, 32 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 24:00:00 GMT",
         "Sun, 06 Foo 1994 08:49:37 GMT", "Sun, +6 Nov 1994 08:49:37 GMT",
-        "Sun, 06 Nov 1994 08:49 GMT",
+        "Sun, 06 Nov 1994 08:49 GMT", "Sun, 31 Apr 1994 08:49:37 GMT",
+        "Sun, 00 Nov 1994 08:49:37 GMT",
+        "Mon, 29 Feb 2100 00:00:00 GMT", "Sun, 06 Nov 1994 08:49:61 GMT",
+        "Sun, 06 Nov 1994 08:60:37 GMT", "Sun, 06 Nov 11994 08:49:37 GMT",
+        "1994-11-06T08:49:37Z", "784111777",
     ])
     func anythingElseIsNoDate(text: String) {
         #expect(HTTPDate(text) == nil)
