@@ -107,34 +107,42 @@ STAGE_CHECKED static inline ssize_t stage_write_pipe(int pipe, const void *bytes
     return written;
 }
 
+/// Spawns `path` with `actions` for its descriptors and, of `flags`, those of posix_spawnattr_setflags(3) besides the
+/// signals, which are as a program expects them. Returns an error number, 0 for success.
+STAGE_CHECKED static inline int stage_spawn_with_actions(
+    pid_t *child, const char *path, char *const arguments[], char *const environment[],
+    const posix_spawn_file_actions_t *actions, short flags) {
+    posix_spawnattr_t attributes;
+    sigset_t none, all;
+    sigemptyset(&none);
+    sigfillset(&all);
+    int status = posix_spawnattr_init(&attributes);
+    if (status != 0) return status;
+    status = posix_spawnattr_setsigmask(&attributes, &none);
+    if (status == 0) status = posix_spawnattr_setsigdefault(&attributes, &all);
+    if (status == 0) status = posix_spawnattr_setpgroup(&attributes, 0);
+    if (status == 0)
+        status = posix_spawnattr_setflags(
+            &attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | flags);
+    if (status == 0)
+        status = posix_spawn(child, path, actions, &attributes, arguments, environment);
+    posix_spawnattr_destroy(&attributes);
+    return status;
+}
+
 /// Spawns `path` with these standard streams, standard error inherited, in the caller's process group, so that it
 /// may ask at the terminal; signals are as a program expects them. Returns an error number, 0 for success.
 STAGE_CHECKED static inline int stage_spawn_conversation(
     pid_t *child, const char *path, char *const arguments[], char *const environment[], int input,
     int output) {
     posix_spawn_file_actions_t actions;
-    posix_spawnattr_t attributes;
-    sigset_t none, all;
-    sigemptyset(&none);
-    sigfillset(&all);
     int status = posix_spawn_file_actions_init(&actions);
     if (status != 0) return status;
-    status = posix_spawnattr_init(&attributes);
-    if (status != 0) {
-        posix_spawn_file_actions_destroy(&actions);
-        return status;
-    }
     status = posix_spawn_file_actions_adddup2(&actions, input, 0);
     if (status == 0) status = posix_spawn_file_actions_adddup2(&actions, output, 1);
     if (status == 0) status = posix_spawn_file_actions_addclosefrom_np(&actions, 3);
-    if (status == 0) status = posix_spawnattr_setsigmask(&attributes, &none);
-    if (status == 0) status = posix_spawnattr_setsigdefault(&attributes, &all);
     if (status == 0)
-        status = posix_spawnattr_setflags(
-            &attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-    if (status == 0)
-        status = posix_spawn(child, path, &actions, &attributes, arguments, environment);
-    posix_spawnattr_destroy(&attributes);
+        status = stage_spawn_with_actions(child, path, arguments, environment, &actions, 0);
     posix_spawn_file_actions_destroy(&actions);
     return status;
 }
@@ -144,32 +152,17 @@ STAGE_CHECKED static inline int stage_spawn_conversation(
 STAGE_CHECKED static inline int stage_spawn(
     pid_t *child, const char *path, char *const arguments[], int channel) {
     posix_spawn_file_actions_t actions;
-    posix_spawnattr_t attributes;
     char *environment[] = {NULL};
-    sigset_t none, all;
-    sigemptyset(&none);
-    sigfillset(&all);
     int status = posix_spawn_file_actions_init(&actions);
     if (status != 0) return status;
-    status = posix_spawnattr_init(&attributes);
-    if (status != 0) {
-        posix_spawn_file_actions_destroy(&actions);
-        return status;
-    }
     status = posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDWR, 0);
     if (status == 0) status = posix_spawn_file_actions_adddup2(&actions, 0, 1);
     if (status == 0) status = posix_spawn_file_actions_adddup2(&actions, channel, 3);
     if (status == 0) status = posix_spawn_file_actions_addclosefrom_np(&actions, 4);
-    if (status == 0) status = posix_spawnattr_setsigmask(&attributes, &none);
-    if (status == 0) status = posix_spawnattr_setsigdefault(&attributes, &all);
     // A group of its own: Ctrl-C at a terminal is for the parent to act on.
-    if (status == 0) status = posix_spawnattr_setpgroup(&attributes, 0);
     if (status == 0)
-        status = posix_spawnattr_setflags(
-            &attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
-    if (status == 0)
-        status = posix_spawn(child, path, &actions, &attributes, arguments, environment);
-    posix_spawnattr_destroy(&attributes);
+        status = stage_spawn_with_actions(
+            child, path, arguments, environment, &actions, POSIX_SPAWN_SETPGROUP);
     posix_spawn_file_actions_destroy(&actions);
     return status;
 }

@@ -80,7 +80,7 @@ public struct ArchiveInventory: Hashable, Sendable, Codable {
         var sizes: [String: ByteCount] = [:]
         var reader = try ArchiveReader.open(file.descriptor, format: format)
         while let header = try reader.nextEntry() {
-            guard let entry = try Self.judge(header) else { continue }
+            guard let entry = try header.judge() else { continue }
             switch entry.kind {
             case .directory:
                 continue
@@ -105,19 +105,5 @@ public struct ArchiveInventory: Hashable, Sendable, Codable {
             }
         }
         if let (path, fault) = links.firstFault() { throw .notAllowed(entry: path, fault) }
-    }
-
-    private static func judge(
-        _ header: ArchiveReader.Header
-    ) throws(ArchiveError) -> ContentEntry? {
-        do {
-            return try ContentEntry.judge(
-                name: header.name,
-                claim: header.claim,
-                mode: header.mode
-            )
-        } catch {
-            throw .notAllowed(entry: header.name.clipped, error)
-        }
     }
 }

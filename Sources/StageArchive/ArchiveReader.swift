@@ -209,3 +209,16 @@ import SystemPackage
         .damaged(entry: lastName, unsafe words(of: handle))
     }
 }
+
+extension ArchiveReader.Header {
+    /// Returns the entry that the header describes, or `nil` for the root of the archive.
+    ///
+    /// - Throws: ``ArchiveError/notAllowed(entry:_:)`` for an entry that no pack may have.
+    func judge() throws(ArchiveError) -> ContentEntry? {
+        do {
+            return try ContentEntry.judge(name: name, claim: claim, mode: mode)
+        } catch {
+            throw .notAllowed(entry: name.clipped, error)
+        }
+    }
+}

@@ -82,7 +82,7 @@ private struct Unpacking: ~Copyable {
         _ header: ArchiveReader.Header,
         from reader: inout ArchiveReader
     ) throws(ArchiveError) {
-        guard let entry = try judge(header) else {
+        guard let entry = try header.judge() else {
             try countDirectory(header.name)
             return
         }
@@ -106,18 +106,6 @@ private struct Unpacking: ~Copyable {
                 )
             }
             try copy(original.text, to: path)
-        }
-    }
-
-    private func judge(_ header: ArchiveReader.Header) throws(ArchiveError) -> ContentEntry? {
-        do {
-            return try ContentEntry.judge(
-                name: header.name,
-                claim: header.claim,
-                mode: header.mode
-            )
-        } catch {
-            throw .notAllowed(entry: header.name.clipped, error)
         }
     }
 
@@ -175,7 +163,7 @@ private struct Unpacking: ~Copyable {
     private mutating func copySingleFile() throws(ArchiveError) {
         let name = request.fileName ?? ""
         let header = ArchiveReader.Header(name: name, claim: .file, mode: 0o644, size: nil)
-        guard let path = try judge(header)?.path.text else { return }
+        guard let path = try header.judge()?.path.text else { return }
         try countEntry(path)
         guard let status = FileStatus(of: request.archive), status.kind == .file else {
             throw .damaged(entry: nil, "not a regular file")
