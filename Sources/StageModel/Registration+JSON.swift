@@ -158,6 +158,7 @@ extension Registration.Trust {
         static let expected = "'transport' or an object"
 
         private enum Key: String, CodingKey { case root }
+        private enum RootKey: String, CodingKey { case signatures, signed }
 
         init(trust: Registration.Trust) { self.trust = trust }
 
@@ -169,14 +170,41 @@ extension Registration.Trust {
                 throw node.fault(ValueError(expected: Self.expected, text: text))
             case .object:
                 let members = try JSONMembers(node, keyedBy: Key.self)
-                trust = .root(
-                    path: try members.text(.root) { text throws(ValueError) in
-                        try Registration.checkFile(text)
-                        return text
-                    }
-                )
+                trust = try Self.root(members)
             default:
                 throw node.fault(ValueError(expected: Self.expected, found: node.value.noun))
+            }
+        }
+
+        private static func root(
+            _ members: JSONMembers<Key>
+        ) throws(ManifestError) -> Registration.Trust {
+            let node = try members.node(.root, expected: "the path of a file, or root metadata")
+            switch node.value {
+            case .string(let path):
+                do throws(ValueError) {
+                    try Registration.checkFile(path)
+                } catch {
+                    throw node.fault(error)
+                }
+                return .root(path: path)
+            case .object:
+                let root = try JSONMembers(node, keyedBy: RootKey.self)
+                let signatures = try root.node(.signatures, expected: "an array")
+                guard signatures.elements != nil else {
+                    throw signatures.fault(
+                        ValueError(expected: "an array", found: signatures.value.noun)
+                    )
+                }
+                _ = try JSONMembers(root.node(.signed, expected: "an object"), keyedBy: Key.self)
+                return .inlineRoot(json: node.value.text)
+            default:
+                throw node.fault(
+                    ValueError(
+                        expected: "the path of a file, or root metadata",
+                        found: node.value.noun
+                    )
+                )
             }
         }
 
@@ -188,6 +216,9 @@ extension Registration.Trust {
             case .root(let path):
                 var container = encoder.container(keyedBy: Key.self)
                 try container.encode(path, forKey: .root)
+            case .inlineRoot(let json):
+                var container = encoder.container(keyedBy: Key.self)
+                try container.encode(JSONValue(text: json) ?? .null, forKey: .root)
             }
         }
     }

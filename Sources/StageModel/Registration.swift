@@ -58,6 +58,10 @@ public struct Registration: Hashable, Sendable {
         /// In a registration the path may be relative to the registration's directory; of one that was
         /// read from a file it is absolute.
         case root(path: String)
+        /// Because keys that root metadata in the registration itself names have signed it.
+        ///
+        /// `json` is the signed metadata as compact JSON, members sorted by name. It is not verified yet.
+        case inlineRoot(json: String)
     }
 
     /// What may be spent on an application's packs, under the names of Apple's property list.

@@ -15,24 +15,35 @@ extension Registration {
     ///
     /// - Throws: ``StagingFailure/registration(_:)`` if the root cannot be read, or is not valid.
     func ledger(_ reader: ContainerReader?) throws(StagingFailure) -> TrustLedger? {
-        guard case .root(let path) = trust else { return nil }
-        return try .reading(
-            try RootFile(FilePath(path)).bytes(refusingWriters: true),
-            stored: reader,
-            of: application
-        )
+        guard let root = try root(refusingWriters: true) else { return nil }
+        return try .reading(root, stored: reader, of: application)
     }
-}
 
-extension Registration {
-    /// Reads the root that the registration names, if it names one.
+    /// The root metadata that the registration names or holds; `nil` where it does neither.
+    private func root(refusingWriters: Bool) throws(StagingFailure) -> [UInt8]? {
+        switch trust {
+        case .transport: return nil
+        case .root(let path):
+            return try RootFile(FilePath(path)).bytes(refusingWriters: refusingWriters)
+        case .inlineRoot(let json):
+            // Whoever may change the registration was looked at when it was read.
+            let bytes = Array(json.utf8)
+            do throws(TrustError) {
+                _ = try RootMetadata(trusted: bytes)
+            } catch {
+                throw .registration("root metadata in the registration: \(error)")
+            }
+            return bytes
+        }
+    }
+
+    /// Reads the root that the registration names or holds, if it does.
     ///
     /// Its owner and mode do not count: the registration need not be installed yet.
     ///
     /// - Throws: ``StagingFailure/registration(_:)`` if the root cannot be read, or is not valid.
     package func checkRoot() throws(StagingFailure) {
-        guard case .root(let path) = trust else { return }
-        _ = try RootFile(FilePath(path)).bytes(refusingWriters: false)
+        _ = try root(refusingWriters: false)
     }
 }
 
@@ -148,13 +159,13 @@ extension StagingTarget {
         return try reader.hasTrust(for: application)
     }
 
-    /// The file of the root that an application is registered with for a container.
+    /// The root that an application is registered with for a container; `nil` if there is none.
     ///
     /// - Throws: ``StageError/manifestRefused(url:_:)`` if its registration cannot be used.
     private func registeredRoot(
         of application: ApplicationID,
         for path: FilePath
-    ) throws(StageError) -> FilePath? {
+    ) throws(StageError) -> RegisteredRoot? {
         let found: Registration?
         do throws(StagingFailure) {
             found = try registration(of: application)
@@ -162,11 +173,10 @@ extension StagingTarget {
             let refusal = ManifestRefusal.unusableRegistration("\(error)")
             throw .manifestRefused(url: firstURL(of: application), refusal)
         }
-        guard let registered = found,
-            case .root(let root) = registered.trust,
+        guard let registered = found, let root = RegisteredRoot(registered.trust),
             container(of: registered.group).isSamePlace(as: path)
         else { return nil }
-        return FilePath(root)
+        return root
     }
 
     /// Refuses the target's own root for an application that is registered with another one for the same
@@ -175,11 +185,7 @@ extension StagingTarget {
         guard registration == nil, let root, let path = container(of: application),
             let registered = try registeredRoot(of: application, for: path)
         else { return }
-        let limit = Int(TrustLimits().rootLength.rawValue)
-        let files = [root, registered].map { path in
-            try? File.open(readingRegular: path).readAll(limit: limit)
-        }
-        guard files[0] != files[1] else { return }
+        guard RegisteredRoot.file(root).text != registered.text else { return }
         throw .manifestRefused(url: firstURL(of: application), .otherRoot(application))
     }
 
@@ -215,6 +221,34 @@ extension FilePath {
             missing.insert(last, at: 0)
             path.removeLastComponent()
             if path.isEmpty { path = "." }
+        }
+    }
+}
+
+/// Root metadata that a registration names or holds, or a command names.
+private enum RegisteredRoot {
+    case file(FilePath)
+    case inline(json: String)
+
+    init?(_ trust: Registration.Trust) {
+        switch trust {
+        case .transport: return nil
+        case .root(let path): self = .file(FilePath(path))
+        case .inlineRoot(let json): self = .inline(json: json)
+        }
+    }
+
+    /// The metadata as compact JSON, members sorted by name; `nil` if it cannot be read.
+    var text: String? {
+        switch self {
+        case .file(let path):
+            let limit = Int(TrustLimits().rootLength.rawValue)
+            // The caller's own was read before: a registered one that cannot be read is not the same.
+            guard let bytes = try? File.open(readingRegular: path).readAll(limit: limit) else {
+                return nil
+            }
+            return try? JSONNode(json: bytes).value.text
+        case .inline(let json): return json
         }
     }
 }
