@@ -112,6 +112,8 @@ public enum StagingAdvice: String, Codable, Sendable, CaseIterable {
     case renewMetadata
     /// Have the publisher compare what the server has with what was signed.
     case distrustServer
+    /// Compare the root with the publisher's; have the publisher compare what the server has with what was signed.
+    case compareRoot
     /// Run again with the network: what is stored of the manifest is replaced then.
     case fetchManifestAnew
     /// Name the registered application, or the file of its root metadata.

@@ -65,6 +65,7 @@ extension StagingFailure {
         case .manifestInvalid: (.manifestInvalid, .checkManifest, .never)
         case .manifestRefused(_, let refusal): (.manifestRefused, advice(for: refusal), .never)
         case .untrusted(_, .expired(_, _, _, _)): (.manifestUntrusted, .renewMetadata, .later)
+        case .untrusted(_, .unsigned(_, _, _)): (.manifestUntrusted, .compareRoot, .later)
         case .untrusted: (.manifestUntrusted, .distrustServer, .later)
         case .storedUntrusted: (.manifestUntrusted, .fetchManifestAnew, .later)
         case .unknownPack: (.unknownPack, .listPacks, .never)

@@ -70,6 +70,9 @@ extension StagingAdvice {
                 + "metadata. What is staged stays in use"
         case .distrustServer:
             "tell the publisher: the server does not have what was signed. What is staged stays in use"
+        case .compareRoot:
+            "compare the root with the publisher's; if it is the same, tell the publisher that the server has what "
+                + "its keys did not sign. What is staged stays in use"
         case .fetchManifestAnew:
             "run again with the network, which replaces the stored manifest. What is staged stays in use"
         case .nameRoot: "pass --app ID, or --root FILE"
