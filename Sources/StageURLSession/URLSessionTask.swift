@@ -7,8 +7,8 @@ import Synchronization
 /// A transfer of a session, in the shape of Apple's class.
 ///
 /// It is on the daemon's disk when the method that makes it returns, and goes on without this object and
-/// without the process. What is set before ``resume()`` is told the daemon by that call, later changes
-/// at once. Calls wait for the daemon where there is one, and are made up for later where there is none.
+/// without the process, a task that was never resumed with all that was set. Calls wait for the daemon where there is
+/// one, and are made up for later where there is none.
 ///
 /// Unchecked, since there is nothing in it but constants and a lock; so must be what a subclass adds.
 open class URLSessionTask: NSObject, ProgressReporting, @unchecked Sendable {
@@ -30,6 +30,9 @@ open class URLSessionTask: NSObject, ProgressReporting, @unchecked Sendable {
     public static let lowPriority: Float = 0.25
     /// A priority above the others.
     public static let highPriority: Float = 0.75
+
+    /// The date that the daemon is told in the place of none.
+    private static let noDate = Date(timeIntervalSince1970: 0)
 
     let session: URLSession
     let record: Mutex<TaskRecord>
@@ -108,7 +111,7 @@ open class URLSessionTask: NSObject, ProgressReporting, @unchecked Sendable {
 
     /// A text of the application's, kept with the task.
     open var taskDescription: String? {
-        get { record.withLock { $0.request.description } }
+        get { record.withLock { $0.request.description.flatMap { $0.isEmpty ? nil : $0 } } }
         set {
             var change = TransferChange()
             change.description = newValue ?? ""
@@ -118,10 +121,12 @@ open class URLSessionTask: NSObject, ProgressReporting, @unchecked Sendable {
 
     /// The task is not started before.
     open var earliestBeginDate: Date? {
-        get { record.withLock { $0.request.earliestBegin } }
+        get {
+            record.withLock { $0.request.earliestBegin.flatMap { $0 > Self.noDate ? $0 : nil } }
+        }
         set {
             var change = TransferChange()
-            change.earliestBegin = newValue ?? Date(timeIntervalSince1970: 0)
+            change.earliestBegin = newValue ?? Self.noDate
             make(change)
         }
     }
@@ -198,13 +203,10 @@ open class URLSessionTask: NSObject, ProgressReporting, @unchecked Sendable {
         session.tell(self)
     }
 
-    /// Changes the task, and tells the daemon unless ``resume()`` is going to.
+    /// Changes the task, and tells the daemon, which keeps a task that was never resumed for the next process, too.
     private func make(_ change: TransferChange) {
-        let isUnderWay = record.withLock { record in
-            record.change(change)
-            return !record.isSuspended
-        }
-        if isUnderWay { session.tell(self) }
+        record.withLock { $0.change(change) }
+        session.tell(self)
     }
 }
 

@@ -1,0 +1,45 @@
+import BackgroundTransfer
+import Foundation
+import StageControl
+import StageModel
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+/// Tasks that a process creates and never resumes.
+@Suite(.directory, .daemon, .server)
+struct UnresumedTaskTests {
+    @Test func aTaskThatWasNeverResumedOutlivesItsProcessWithAllThatWasSet() async throws {
+        let world = try await World()
+        let (socket, name) = (world.daemon.socket.string, world.identifier)
+        let url = world.server.url("/file")
+        let exit = await #expect(processExitsWith: .success) {
+            [socket = socket as String, name = name as String, url = url as String] in
+            let configuration = URLSessionConfiguration.background(withIdentifier: name)
+            configuration.serviceSocketPath = socket
+            let session = URLSession(configuration: configuration)
+            let task = session.downloadTask(with: try URL(text: url))
+            task.taskDescription = "target"
+            task.priority = URLSessionTask.highPriority
+            task.earliestBeginDate = Date(timeIntervalSince1970: 4_000_000_000)
+            task.countOfBytesClientExpectsToReceive = 7_000
+            task.countOfBytesClientExpectsToSend = 200
+        }
+        #expect(exit != nil)
+        let session = world.session()
+        let task = try #require(await session.allTasks.first)
+        #expect(task.state == .suspended)
+        #expect(task.taskDescription == "target")
+        #expect(task.priority == URLSessionTask.highPriority)
+        #expect(task.earliestBeginDate == Date(timeIntervalSince1970: 4_000_000_000))
+        #expect(task.countOfBytesClientExpectsToReceive == 7_000)
+        #expect(task.countOfBytesClientExpectsToSend == 200)
+        task.earliestBeginDate = nil
+        task.taskDescription = nil
+        task.resume()
+        try await poll { task.state == .completed }
+        #expect(task.error == nil && task.taskDescription == nil && task.earliestBeginDate == nil)
+        try await world.end(session)
+    }
+}
