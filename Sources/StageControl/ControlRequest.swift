@@ -79,6 +79,13 @@ extension ControlRequest where Answer == CreatedTasks {
     }
 }
 
+extension ControlRequest where Answer == ChangedTasks {
+    /// Asks to change tasks of a session.
+    static func changeTasks(_ changes: TaskChanges, in session: String) -> Self {
+        Self("PATCH", "sessions/\(session.percentEncoded())/tasks", changes)
+    }
+}
+
 extension ControlRequest where Answer == TaskList {
     /// Asks for the tasks of a session.
     public static func tasks(in session: String) -> Self {

@@ -150,6 +150,46 @@ extension Broker {
         return try await self.task(id, caller)
     }
 
+    /// Changes tasks of a session, each by itself, and returns which changes were refused once the others are on disk.
+    func change(
+        _ message: TaskChanges,
+        in identifier: String,
+        _ caller: Caller
+    ) async throws(ControlRefusal) -> ChangedTasks {
+        try RequestLimits.check(message)
+        let session = try state.session(identifier, caller).record.id
+        // Some at a time: their commits share a write to the disk, and no more of them block threads.
+        let refusals = await withTaskGroup(of: ChangedTasks.Refusal?.self) { group in
+            var refusals: [ChangedTasks.Refusal?] = []
+            for (index, item) in message.changes.enumerated() {
+                if index >= Self.changesAtOnce { refusals.append(await group.next() ?? nil) }
+                group.addTask { await self.refusal(of: item, in: session, caller) }
+            }
+            for await refusal in group { refusals.append(refusal) }
+            return refusals.compactMap(\.self)
+        }
+        return ChangedTasks(refusals)
+    }
+
+    private static let changesAtOnce = 64
+
+    /// Makes one of several changes; returns its refusal.
+    private func refusal(
+        of item: TaskChange,
+        in session: Int64,
+        _ caller: Caller
+    ) async -> ChangedTasks.Refusal? {
+        do throws(ControlRefusal) {
+            guard try await find(item.task, caller).record.session == session else {
+                throw ControlRefusal(.notFound, "the session has no task \(item.task)")
+            }
+            _ = try await change(item.task, item.change, caller)
+            return nil
+        } catch {
+            return ChangedTasks.Refusal(item.task, error)
+        }
+    }
+
     /// Takes in the bytes that a client says it has received; nothing is written down.
     private func note(
         _ change: TransferChange,

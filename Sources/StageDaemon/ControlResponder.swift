@@ -169,6 +169,9 @@ struct ControlResponder: Sendable {
         case (.post, "tasks"):
             let message = try await body(NewTasks.self, of: request, client)
             return .encoding(try await broker.create(message, in: id, caller))
+        case (.patch, "tasks"):
+            let message = try await body(TaskChanges.self, of: request, client)
+            return .encoding(try await broker.change(message, in: id, caller))
         case (.get, "tasks"): return try await tasks(of: id, caller)
         case (.get, "events"):
             let query = request.uri.queryParameters

@@ -44,24 +44,18 @@ extension URLSession {
     }
 
     private func task(numbered number: Int64) throws(ControlError) -> URLSessionTask? {
-        func known() -> (task: URLSessionTask?, hasEnded: Bool) {
-            state.withLock { ($0.byNumber[number], $0.ended.contains(number)) }
+        let (known, hasEnded) = state.withLock {
+            ($0.byNumber[number], $0.ended.contains(number))
         }
-        let first = known()
-        if first.hasEnded || first.task != nil { return first.task }
-        // An event may come before the answer to the request that made its task.
-        return try link.whileNothingIsTold { () throws(ControlError) in
-            let second = known()
-            if second.hasEnded || second.task != nil { return second.task }
-            // Made by another member of the group.
-            do throws(ControlError) {
-                return adopt(try link.ask(.task(number)))
-            } catch {
-                // What the daemon does not know, or cannot tell of, would be so the next time: the events
-                // behind it are not to wait for it.
-                guard error.mayPass else { return nil }
-                throw error
-            }
+        if hasEnded || known != nil { return known }
+        // Another member of the group has created it, or the answer to the request that created it has not come.
+        do throws(ControlError) {
+            return adopt(try link.ask(.task(number)))
+        } catch {
+            // What the daemon does not know, or cannot tell of, would be so the next time: the events
+            // behind it are not to wait for it.
+            guard error.mayPass else { return nil }
+            throw error
         }
     }
 
@@ -261,6 +255,7 @@ extension URLSession {
         }
         state.withLock { state in
             state.tasks[ObjectIdentifier(task)] = nil
+            state.byToken[task.token] = nil
             if let number = task.record.withLock({ $0.number }) {
                 state.byNumber[number] = nil
                 state.ended.insert(number)

@@ -1,0 +1,178 @@
+import BackgroundTransfer
+import Foundation
+import StageControl
+import StageModel
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+@testable import StageURLSession
+
+/// Tasks by the thousand, and calls that do not wait for a daemon.
+@Suite(.directory, .daemon, .server)
+struct ManyTasksTests {
+    @Test func thousandsOfTasksThatAreResumedOneByOneAreAllStored() async throws {
+        let world = try await World()
+        let session = world.session()
+        let url = try world.url("/late")
+        let tasks = (0..<3_000)
+            .map { _ in
+                let task = session.downloadTask(with: url)
+                task.resume()
+                return task
+            }
+        await session.flush()
+        #expect(tasks.allSatisfy { $0.isStored && $0.state == .running })
+        #expect(Set(tasks.map(\.taskIdentifier)).count == 3_000)
+        let known = try await world.tasks()
+        #expect(known.map(\.id) == tasks.map(\.daemonTaskNumber))
+        #expect(known.allSatisfy { $0.state != .suspended })
+        try await world.end(session)
+    }
+
+    @Test func tasksThatAreChangedTogetherAreAllChanged() async throws {
+        let world = try await World()
+        let session = world.session()
+        let url = try world.url("/late")
+        let tasks = (0..<300).map { _ in session.downloadTask(with: url) }
+        await session.flush()
+        #expect(try await world.tasks().allSatisfy { $0.state == .suspended })
+        for (index, task) in tasks.enumerated() {
+            task.taskDescription = "task \(index)"
+            task.resume()
+        }
+        await session.flush()
+        let known = try await world.tasks()
+        #expect(known.map(\.request.description) == (0..<300).map { "task \($0)" })
+        #expect(known.allSatisfy { $0.state != .suspended })
+        try await world.end(session)
+    }
+
+    @Test func eachOfSeveralChangesIsMadeOrRefusedByItself() async throws {
+        let world = try await World()
+        let client = world.daemon.client
+        for name in [world.identifier, "other"] {
+            try await client.makeSession(name, configuration: SessionConfiguration())
+        }
+        var request = TransferRequest(token: "t", kind: .download, url: world.server.url("/late"))
+        request.isSuspended = true
+        let own = try await client.createTasks([request], in: world.identifier)
+        let foreign = try await client.createTasks([request], in: "other")
+        let requests = SessionClient(
+            world.identifier,
+            configuration: SessionConfiguration(),
+            environment: ["STAGEPACK_SOCKET": world.daemon.socket.string]
+        )
+        var change = TransferChange()
+        change.priority = 0.75
+        let changes = [own[0], foreign[0], 99].map { TaskChange($0, change) }
+        let refusals = try requests.changeTasks(changes)
+        #expect(refusals.mapValues(\.code) == [foreign[0]: .notFound, 99: .notFound])
+        #expect(try await client.task(own[0]).request.priority == 0.75)
+        #expect(try await client.task(foreign[0]).request.priority == nil)
+        let limit = ControlFormat.taskLimit
+        let codes = [[own[0], own[0]], Array(1...Int64(limit + 1))]
+            .map { numbers in
+                do throws(ControlError) {
+                    _ = try requests.changeTasks(numbers.map { TaskChange($0, change) })
+                    return nil as ControlRefusal.Code?
+                } catch {
+                    guard case .refused(let refusal) = error else { return nil }
+                    return refusal.code
+                }
+            }
+        #expect(codes == [.invalid, .tooLarge])
+    }
+
+    @Test func noCallWaitsForADaemonThatStandsStill() async throws {
+        let world = try await World()
+        let session = world.session()
+        try await world.attach()
+        let process = try #require(world.daemon.process)
+        #expect(kill(process, SIGSTOP) == 0)
+        let url = try world.url("/late")
+        let file = URL(fileURLWithPath: world.daemon.directory.appending("file").string)
+        try Data("content".utf8).write(to: file)
+        let tasks: [URLSessionTask] = [
+            session.downloadTask(with: url), session.downloadTask(with: url),
+            session.uploadTask(with: URLRequest(url: url), fromFile: file),
+        ]
+        for task in tasks { task.resume() }
+        tasks[0].priority = URLSessionTask.lowPriority
+        tasks[1].suspend()
+        #expect(tasks.map(\.isStored) == [false, false, false])
+        #expect(kill(process, SIGCONT) == 0)
+        try await poll { tasks.allSatisfy(\.isStored) }
+        let known = try await world.tasks().sorted { $0.request.token < $1.request.token }
+        #expect(known.map { $0.state == .suspended } == [false, true, false])
+        #expect(known.map(\.request.priority) == [0.25, nil, nil])
+        try await world.end(session)
+    }
+}
+
+/// The requests that a session makes of its tasks.
+@Suite(.directory)
+struct TaskRequestTests {
+    @Test func whatIsAskedForDuringARequestGoesIntoTheNextOne() async throws {
+        let world = try ScriptedWorld()
+        let session = world.session()
+        try await world.attach()
+        let line = "POST /v1/sessions/\(world.identifier)/tasks"
+        func requests() -> Int { world.daemon.requests.count { $0.line == line } }
+        world.daemon.hold(line)
+        let url = try URL(text: "http://host/file")
+        let first = session.downloadTask(with: url)
+        try await poll { requests() == 1 }
+        first.resume()
+        let tasks = (0..<500)
+            .map { _ in
+                let task = session.downloadTask(with: url)
+                task.resume()
+                return task
+            }
+        tasks[0].cancel()
+        tasks[1].suspend()
+        world.daemon.release()
+        await session.flush()
+        #expect(requests() == 2)
+        #expect(world.daemon.tasks.count == 500)
+        #expect(world.daemon.tasks.count { $0.state == .suspended } == 1)
+        #expect(first.isStored && world.daemon.tasks.first?.state == .waiting)
+        #expect(tasks[0].daemonTaskNumber == nil)
+        try await world.end(session)
+    }
+
+    @Test func aTaskIsTakenOnceAndInOneThreadsHands() {
+        final class Item {}
+        let items = (0..<3).map { _ in Item() }
+        var outbox = TaskOutbox<Item>()
+        #expect(outbox.isIdle)
+        let additions: [(Int, TaskOutbox<Item>.Lane)] = [
+            (0, .requests), (0, .requests), (1, .requests), (2, .uploads),
+        ]
+        let starts = additions.map { outbox.add(items[$0], to: $1) }
+        #expect(starts == [true, false, false, true])
+        let taken = outbox.take(.requests, atMost: 1)
+        #expect(taken.map(ObjectIdentifier.init) == [ObjectIdentifier(items[0])])
+        let isStarted = outbox.add(items[0], to: .requests)
+        #expect(!isStarted, "it is in work")
+        let again = outbox.finish(taken)
+        #expect(again.count == 1, "and is to be told of once more")
+        let uploads = [outbox.take(.uploads, atMost: 1), outbox.take(.uploads, atMost: 1)]
+        #expect(uploads.map(\.count) == [1, 0] && !outbox.isIdle)
+        outbox.drop()
+        let rest = outbox.take(.requests, atMost: 9)
+        #expect(rest.isEmpty && outbox.isIdle)
+    }
+
+    @Test func aTokenCarriesTheIdentifierOfItsTask() {
+        let (first, second) = (TaskIdentity(at: .now), TaskIdentity(at: .distantPast))
+        #expect(first.number > 0 && second.number > first.number)
+        #expect(TaskIdentity(token: first.newToken) == first)
+        #expect(first.newToken != first.newToken)
+        for token in ["t", "", "urlsession-", "urlsession-0-a", "urlsession--1-a", "x-1-a"] {
+            #expect(TaskIdentity(token: token) == nil, "\(token)")
+        }
+    }
+}
