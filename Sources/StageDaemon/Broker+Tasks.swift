@@ -107,13 +107,17 @@ extension Broker {
 
     /// A task as clients see it.
     func task(_ id: Int64, _ caller: Caller) async throws(ControlRefusal) -> TransferTask {
-        describe(try await find(id, caller))
+        describe(try await find(id, caller), for: caller)
     }
 
-    func describe(_ task: FullTask) -> TransferTask {
+    func describe(_ task: FullTask, for caller: Caller) -> TransferTask {
         let now = Date.now
         let attempt = live[task.record.id]?.current.report(ended: now)
-        return state.describe(task, attempt, at: now)
+        var answer = state.describe(task, attempt, at: now)
+        if caller.readsHeaders, task.record.creator == caller.user {
+            answer.request.headers = task.request.headers
+        }
+        return answer
     }
 
     /// Changes a task, and returns it as it is then.
@@ -127,9 +131,9 @@ extension Broker {
         await beginChange(of: id)
         defer { endChange(of: id) }
         let task = try await find(id, caller)
-        if change.stagingBytes != nil { return try note(change, of: task) }
+        if change.stagingBytes != nil { return try note(change, of: task, caller) }
         switch try state.begin(change, of: task, at: .now) {
-        case .none: return describe(task)
+        case .none: return describe(task, for: caller)
         case .cancel: return try await cancel(task, change.producesResumeToken ?? false, caller)
         case .endStaging(let end):
             await halt(id)
@@ -193,7 +197,8 @@ extension Broker {
     /// Takes in the bytes that a client says it has received; nothing is written down.
     private func note(
         _ change: TransferChange,
-        of task: FullTask
+        of task: FullTask,
+        _ caller: Caller
     ) throws(ControlRefusal) -> TransferTask {
         var rest = change
         rest.stagingBytes = nil
@@ -210,7 +215,7 @@ extension Broker {
         message.bytesReceived = bytes.received
         message.bytesExpected = bytes.expected
         transfer.take(message)
-        return describe(task)
+        return describe(task, for: caller)
     }
 
     /// Cancels a task that is out of the scheduler, and returns it as it is then.
@@ -219,7 +224,7 @@ extension Broker {
         _ keepsContent: Bool,
         _ caller: Caller
     ) async throws(ControlRefusal) -> TransferTask {
-        var answer = describe(task)
+        var answer = describe(task, for: caller)
         let id = task.record.id
         await stop(id)
         let remnant = keepsContent ? remnant(of: task) : nil
@@ -246,9 +251,13 @@ extension Broker {
         _ caller: Caller
     ) throws(ControlRefusal) -> TaskListing {
         if let identifier {
-            return TaskListing(sessions: [try state.session(identifier, caller).record.id])
+            let session = try state.session(identifier, caller).record.id
+            return TaskListing(caller: caller, sessions: [session])
         }
-        return TaskListing(sessions: state.sessions(caller).map(\.record.id)[...])
+        return TaskListing(
+            caller: caller,
+            sessions: state.sessions(caller).map(\.record.id)[...]
+        )
     }
 
     /// The next tasks of a list, and what is left of it; `nil` if nothing is.
@@ -270,7 +279,8 @@ extension Broker {
                 listing.last = 0
             }
             guard tasks.isEmpty else {
-                return (tasks.map(describe), listing.sessions.isEmpty ? nil : listing)
+                let described = tasks.map { describe($0, for: listing.caller) }
+                return (described, listing.sessions.isEmpty ? nil : listing)
             }
         }
         return ([], nil)
@@ -279,6 +289,8 @@ extension Broker {
 
 /// The part of a list of tasks that was not sent yet.
 struct TaskListing: Sendable {
+    /// The client that is told.
+    fileprivate let caller: Caller
     /// The sessions that are left, the one that is being told first.
     fileprivate var sessions: ArraySlice<Int64>
     /// The last task that was told.

@@ -92,6 +92,10 @@ struct ControlResponder: Sendable {
             }
             caller.wantsAll = true
         }
+        if query["headers"] == "1", request.method == .get {
+            caller.peer = await client.process()
+            caller.readsHeaders = await mayReadHeaders(caller)
+        }
         if let owner = query["user"] {
             guard let user = UInt32(owner) else {
                 throw ControlRefusal(.malformed, "expected the number of a user")
@@ -125,6 +129,11 @@ struct ControlResponder: Sendable {
             )
         default: throw .noResource(request)
         }
+    }
+
+    /// Whether a client is told header fields: they may be credentials, which a confined process may be kept from.
+    private func mayReadHeaders(_ caller: Caller) async -> Bool {
+        await withBlockingThread { HandlerPolicy.restriction(of: caller) == nil }
     }
 
     private func tasks(

@@ -76,7 +76,8 @@ final class SessionLink: Sendable {
         }
         // A task that is created meanwhile may be one that the list does not have.
         let earlier = session.numbers
-        session.reconcile(with: try ask(.tasks(in: identifier)).tasks, earlier: earlier)
+        let list = try ask(.tasks(in: identifier, headers: true)).tasks
+        session.reconcile(with: list, earlier: earlier)
     }
 }
 

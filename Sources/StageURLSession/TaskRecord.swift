@@ -67,8 +67,8 @@ struct TaskRecord {
     /// Creates the record of a task that the daemon has.
     init(_ task: TransferTask) {
         request = task.request
-        // The daemon does not tell the values, and a placeholder is not to be sent.
-        request.headers = nil
+        // A placeholder is not to be sent.
+        request.headers = request.headers?.filter { $0.value != TransferTask.hiddenValue }
         created = task.created
         number = task.id
         identifier = TaskIdentity.number(of: task)

@@ -50,7 +50,7 @@ extension URLSession {
         if hasEnded || known != nil { return known }
         // Another member of the group has created it, or the answer to the request that created it has not come.
         do throws(ControlError) {
-            return adopt(try link.ask(.task(number)))
+            return adopt(try link.ask(.task(number, headers: true)))
         } catch {
             // What the daemon does not know, or cannot tell of, would be so the next time: the events
             // behind it are not to wait for it.

@@ -86,7 +86,8 @@ open class URLSessionTask: NSObject, ProgressReporting, @unchecked Sendable {
 
     /// The request that the task was created with, without the body of an upload, which is its file.
     ///
-    /// A task of an earlier process has its URL and method: the daemon does not tell the header fields.
+    /// A task of an earlier process has the header fields that were sent, cookies included. It has none where this process
+    /// is confined, or where another member of the session's group created the task: the daemon does not tell them then.
     open var originalRequest: URLRequest? { record.withLock { $0.originalRequest } }
 
     /// The request with the URL that has answered, after redirects.
@@ -264,5 +265,6 @@ extension URLRequest {
         self.init(url: url)
         httpMethod = request.method ?? (request.kind == .upload ? "POST" : "GET")
         for (name, value) in request.headers ?? [:] { setValue(value, forHTTPHeaderField: name) }
+        allowsCellularAccess = request.allowsExpensiveNetworkAccess ?? true
     }
 }
