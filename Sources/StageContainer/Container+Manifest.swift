@@ -14,6 +14,8 @@ public struct StoredManifest: Hashable, Sendable, Codable {
     public var receivedAt: Int64
     /// The manifest's text, as it was received.
     public var text: String
+    /// The application, of a manifest in a format of the application's own; `nil` for StagePack's format.
+    public var ownFormatOf: ApplicationID?
 
     /// Creates the record of a manifest.
     public init(
@@ -21,13 +23,15 @@ public struct StoredManifest: Hashable, Sendable, Codable {
         resolvedURL: String,
         entityTag: String?,
         receivedAt: Int64,
-        text: String
+        text: String,
+        ownFormatOf: ApplicationID? = nil
     ) {
         self.url = url
         self.resolvedURL = resolvedURL
         self.entityTag = entityTag
         self.receivedAt = receivedAt
         self.text = text
+        self.ownFormatOf = ownFormatOf
     }
 }
 
