@@ -53,6 +53,10 @@ final class SessionLink: Sendable {
     /// Takes in that everything was done for an event.
     func finish(_ sequence: Int64?) { connection.finish(sequence) }
 
+    /// Takes in that the delegate has handled an event, which is acknowledged once the daemon has the tasks that the
+    /// delegate created meanwhile: a process that is killed then finds the event, or these.
+    func finish(afterTelling sequence: Int64?) { whenTold { [self] in finish(sequence) } }
+
     /// Whether a finished download at this place is the daemon's to give.
     func accepts(_ location: String) -> Bool { client.accepts(location) }
 

@@ -76,7 +76,7 @@ extension URLSession {
             feed.add { [self] in
                 tellEnd(event, task)
                 // From here on the daemon may forget the event and remove the file.
-                if relay == nil { link.finish(event.sequence) }
+                if relay == nil { link.finish(afterTelling: event.sequence) }
                 endIfDone()
             }
         default:
@@ -228,7 +228,9 @@ extension URLSession {
                 .urlSession(self, task: task, didFinishCollecting: metrics)
         }
         complete(task, error, resumeData)
-        relay?.add(.completed(task, metrics, error)) { [self] in link.finish(event.sequence) }
+        relay?.add(.completed(task, metrics, error)) { [self] in
+            link.finish(afterTelling: event.sequence)
+        }
     }
 
     /// Ends a task that the daemon has nothing to say of.

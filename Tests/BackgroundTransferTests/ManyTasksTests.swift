@@ -4,6 +4,7 @@ import StageControl
 import StageModel
 import StageSystem
 import StageTesting
+import Synchronization
 import SystemPackage
 import Testing
 
@@ -140,6 +141,29 @@ struct TaskRequestTests {
         #expect(world.daemon.tasks.count { $0.state == .suspended } == 1)
         #expect(first.isStored && world.daemon.tasks.first?.state == .waiting)
         #expect(tasks[0].daemonTaskNumber == nil)
+        try await world.end(session)
+    }
+
+    @Test func anEventIsAcknowledgedAfterTheTasksThatItsDelegateCreated() async throws {
+        let world = try ScriptedWorld()
+        let session = world.session()
+        try await world.attach()
+        let url = try URL(text: "http://host/file")
+        let tasks = [session.downloadTask(with: url), session.downloadTask(with: url)]
+        await session.flush()
+        let line = "POST /v1/sessions/\(world.identifier)/tasks"
+        world.daemon.hold(line)
+        world.recorder.state.withLock {
+            $0.block = { session.downloadTask(with: url).resume() }
+        }
+        world.emit(.completed, tasks[0]) { $0.location = "/staged/1" }
+        try await poll { world.daemon.requests.count { $0.line == line } == 2 }
+        world.emit(.progress, tasks[1]) { $0.bytesReceived = ByteCount(5) }
+        try await poll { world.recorder.lines.contains { $0.hasPrefix("wrote") } }
+        #expect(world.recorder.lines.contains("completed 1: well"))
+        #expect(!world.daemon.requests.contains { $0.line.hasSuffix("/acknowledge") })
+        world.daemon.release()
+        try await world.acknowledged(1)
         try await world.end(session)
     }
 
