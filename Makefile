@@ -6,6 +6,8 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 # For example '--static-swift-stdlib': a program that needs no Swift on the machine it is installed on.
 SWIFT_FLAGS ?=
+# The command that runs the compiler, with its arguments.
+RUN ?=
 # The programs name no folder of the machine that they were built on.
 RELEASE_FLAGS = -Xcc '-ffile-prefix-map=$(CURDIR)=.' $(SWIFT_FLAGS)
 BIN := $(DESTDIR)$(PREFIX)/bin
@@ -31,8 +33,8 @@ test: dependencies ## Build and run the tests.
 	Scripts/test
 
 build: dependencies ## Build the programs for use.
-	swift build -c release --product stagepack $(RELEASE_FLAGS)
-	swift build -c release --product stagepackd $(RELEASE_FLAGS)
+	$(RUN) swift build -c release --product stagepack $(RELEASE_FLAGS)
+	$(RUN) swift build -c release --product stagepackd $(RELEASE_FLAGS)
 
 bench: build ## Measure against curl, aria2 and wget2 with bsdtar (some 15 GB of disk).
 	swift build -c release --product LoadPackBenchmark $(RELEASE_FLAGS)
@@ -89,8 +91,15 @@ uninstall: ## Remove what 'make install' installed.
 	        $(SHARE)/zsh/site-functions/_$$program $(SHARE)/fish/vendor_completions.d/$$program.fish; \
 	done
 
-deb: ## Make the Debian package, which needs no Swift where it is installed.
-	$(MAKE) build SWIFT_FLAGS='--static-swift-stdlib -Xlinker -z -Xlinker now'
+# The compiler orders some code by the addresses of its own objects, which the size of its environment moves, and by the seed of its
+# hash tables. Debug information, which is stripped from the package, has the times of headers.
+SAME_EACH_TIME := env --ignore-environment PATH='$(PATH)' HOME='$(HOME)' LC_ALL=C.UTF-8 SWIFT_DETERMINISTIC_HASHING=1 \
+    $(shell setarch --addr-no-randomize true 2>/dev/null && echo setarch --addr-no-randomize)
+
+deb: dependencies ## Make the Debian package, which needs no Swift where it is installed.
+	swift package resolve
+	$(MAKE) build RUN="$(SAME_EACH_TIME)" \
+	    SWIFT_FLAGS='--static-swift-stdlib -debug-info-format none -Xlinker -z -Xlinker now'
 	Scripts/dependencies binutils dpkg-dev
 	deploy/debian/build '$(PACKAGES)'
 
