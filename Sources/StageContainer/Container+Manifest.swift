@@ -14,8 +14,6 @@ public struct StoredManifest: Hashable, Sendable, Codable {
     public var receivedAt: Int64
     /// The manifest's text, as it was received.
     public var text: String
-    /// The application, of a manifest in a format of the application's own; `nil` for StagePack's format.
-    public var ownFormatOf: ApplicationID?
 
     /// Creates the record of a manifest.
     public init(
@@ -23,15 +21,13 @@ public struct StoredManifest: Hashable, Sendable, Codable {
         resolvedURL: String,
         entityTag: String?,
         receivedAt: Int64,
-        text: String,
-        ownFormatOf: ApplicationID? = nil
+        text: String
     ) {
         self.url = url
         self.resolvedURL = resolvedURL
         self.entityTag = entityTag
         self.receivedAt = receivedAt
         self.text = text
-        self.ownFormatOf = ownFormatOf
     }
 }
 

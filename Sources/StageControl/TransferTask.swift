@@ -149,9 +149,6 @@ public struct TransferTask: Hashable, Codable, Sendable {
         case cancelled
     }
 
-    /// The value of a header field that the daemon does not tell.
-    public static let hiddenValue = "(not shown)"
-
     /// The number of the task, which no other task of this daemon ever gets.
     public var id: Int64
     /// The session.

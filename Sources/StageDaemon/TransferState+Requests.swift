@@ -221,9 +221,7 @@ extension TransferState {
             created: record.created
         )
         // Header fields are confidential between client and server.
-        answer.request.headers = task.request.headers?.mapValues { _ in
-            TransferTask.hiddenValue
-        }
+        answer.request.headers = task.request.headers?.mapValues { _ in "(not shown)" }
         answer.request.url = URLReference(task.request.url).withoutUser.text
         answer.request.mirrors = task.request.mirrors?.map { URLReference($0).withoutUser.text }
         let history = histories[record.id]

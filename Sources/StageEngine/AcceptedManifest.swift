@@ -12,9 +12,6 @@ public struct ManifestSource: Equatable, Sendable {
     public var applicationVersion: String?
     /// The signed metadata that it is verified with; `nil` believes it for its transport.
     public var trust: TrustLedger?
-    /// The application, of a manifest in a format of the application's own, which is not read here and offers no packs;
-    /// `nil` for StagePack's format.
-    public var ownFormatOf: ApplicationID?
 
     /// Creates a source from its parts.
     public init(
@@ -27,7 +24,6 @@ public struct ManifestSource: Equatable, Sendable {
         self.application = application
         self.applicationVersion = applicationVersion
         self.trust = trust
-        ownFormatOf = nil
     }
 }
 
@@ -65,12 +61,6 @@ public struct AcceptedManifest: Equatable, Sendable {
         for source: ManifestSource,
         at time: Int64? = nil
     ) throws(StageError) {
-        guard record.ownFormatOf == source.ownFormatOf else {
-            throw .manifestInvalid(
-                url: record.url,
-                .notJSON("expected the format that the registration names, found another")
-            )
-        }
         try source.trust?.verify(record, from: source.urls, at: time)
         try self.init(record, isUnchanged: true, isSigned: source.trust != nil)
         try check(source, after: nil)
@@ -96,15 +86,10 @@ public struct AcceptedManifest: Equatable, Sendable {
         isUnchanged: Bool,
         isSigned: Bool = false
     ) throws(StageError) {
-        if let application = record.ownFormatOf {
-            // Publishers count in their own way: each text takes the place of the one before.
-            manifest = Manifest(application: application, revision: 1, packs: [])
-        } else {
-            do throws(ManifestError) {
-                manifest = try Manifest(json: Array(record.text.utf8))
-            } catch {
-                throw .manifestInvalid(url: record.url, error)
-            }
+        do throws(ManifestError) {
+            manifest = try Manifest(json: Array(record.text.utf8))
+        } catch {
+            throw .manifestInvalid(url: record.url, error)
         }
         self.record = record
         self.isUnchanged = isUnchanged
@@ -172,8 +157,7 @@ extension Stager {
             let visits = RepositoryVisits(self, source: source, trust: trust, report: report)
             return try await visits.manifest(stored: stored)
         }
-        // A stored manifest that cannot be read any more, or has another format, is asked for anew.
-        let stored = stored?.ownFormatOf == source.ownFormatOf ? stored : nil
+        // A stored manifest that cannot be read any more is asked for anew.
         let before = stored.flatMap { try? AcceptedManifest(stored: $0) }
         var request = ContentFetch(mirrors: source.urls, limit: ByteCount(ManifestLimits.byteCount))
         request.needsTrust = true
@@ -198,8 +182,7 @@ extension Stager {
                 resolvedURL: document.url,
                 entityTag: document.entityTag,
                 receivedAt: options.now(),
-                text: text,
-                ownFormatOf: source.ownFormatOf
+                text: text
             )
             guard ManifestTrust.isAcceptable(document.url) else {
                 throw .manifestRefused(url: document.url.withoutUser, .insecure)

@@ -48,7 +48,6 @@ final class RepositoryVisits {
                     trust: trust,
                     time: time
                 )
-                visit.ownFormatOf = source.ownFormatOf
                 visit.isTriedOnce = isTriedOnce
                 visit.metadataBefore = metadataBefore
                 visit.report = report
@@ -101,8 +100,6 @@ private final class RepositoryVisit {
     /// The state that was stored before any repository was visited.
     var metadataBefore = StoredTrust()
     var isTriedOnce = false
-    /// The application, of a manifest in a format of the application's own.
-    var ownFormatOf: ApplicationID?
     var report: @Sendable (StagingEvent) -> Void = { _ in }
 
     init(
@@ -328,8 +325,7 @@ extension RepositoryVisit {
             resolvedURL: document.url,
             entityTag: nil,
             receivedAt: time.secondsSince1970,
-            text: text,
-            ownFormatOf: ownFormatOf
+            text: text
         )
         return try AcceptedManifest(record, isUnchanged: false, isSigned: true)
     }

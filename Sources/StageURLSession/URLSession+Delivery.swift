@@ -44,18 +44,24 @@ extension URLSession {
     }
 
     private func task(numbered number: Int64) throws(ControlError) -> URLSessionTask? {
-        let (known, hasEnded) = state.withLock {
-            ($0.byNumber[number], $0.ended.contains(number))
+        func known() -> (task: URLSessionTask?, hasEnded: Bool) {
+            state.withLock { ($0.byNumber[number], $0.ended.contains(number)) }
         }
-        if hasEnded || known != nil { return known }
-        // Another member of the group has created it, or the answer to the request that created it has not come.
-        do throws(ControlError) {
-            return adopt(try link.ask(.task(number, headers: true)))
-        } catch {
-            // What the daemon does not know, or cannot tell of, would be so the next time: the events
-            // behind it are not to wait for it.
-            guard error.mayPass else { return nil }
-            throw error
+        let first = known()
+        if first.hasEnded || first.task != nil { return first.task }
+        // An event may come before the answer to the request that made its task.
+        return try link.whileNothingIsTold { () throws(ControlError) in
+            let second = known()
+            if second.hasEnded || second.task != nil { return second.task }
+            // Made by another member of the group.
+            do throws(ControlError) {
+                return adopt(try link.ask(.task(number)))
+            } catch {
+                // What the daemon does not know, or cannot tell of, would be so the next time: the events
+                // behind it are not to wait for it.
+                guard error.mayPass else { return nil }
+                throw error
+            }
         }
     }
 
@@ -76,7 +82,7 @@ extension URLSession {
             feed.add { [self] in
                 tellEnd(event, task)
                 // From here on the daemon may forget the event and remove the file.
-                if relay == nil { link.finish(afterTelling: event.sequence) }
+                if relay == nil { link.finish(event.sequence) }
                 endIfDone()
             }
         default:
@@ -228,9 +234,7 @@ extension URLSession {
                 .urlSession(self, task: task, didFinishCollecting: metrics)
         }
         complete(task, error, resumeData)
-        relay?.add(.completed(task, metrics, error)) { [self] in
-            link.finish(afterTelling: event.sequence)
-        }
+        relay?.add(.completed(task, metrics, error)) { [self] in link.finish(event.sequence) }
     }
 
     /// Ends a task that the daemon has nothing to say of.
@@ -257,7 +261,6 @@ extension URLSession {
         }
         state.withLock { state in
             state.tasks[ObjectIdentifier(task)] = nil
-            state.byToken[task.token] = nil
             if let number = task.record.withLock({ $0.number }) {
                 state.byNumber[number] = nil
                 state.ended.insert(number)

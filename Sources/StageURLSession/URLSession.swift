@@ -35,7 +35,6 @@ open class URLSession: NSObject, @unchecked Sendable {
         var delegate: (any URLSessionDelegate)?
         var tasks: [ObjectIdentifier: URLSessionTask] = [:]
         var byNumber: [Int64: URLSessionTask] = [:]
-        var byToken: [String: URLSessionTask] = [:]
         /// Tasks that have ended, as long as the daemon has not forgotten them.
         var ended: Set<Int64> = []
         var attachments = 0
@@ -43,6 +42,7 @@ open class URLSession: NSObject, @unchecked Sendable {
         var isOver = false
         /// The reason why the session could not begin.
         var failure: URLError?
+        var lastProvisional = 0
         var description: String?
     }
 
@@ -124,7 +124,7 @@ open class URLSession: NSObject, @unchecked Sendable {
         downloadTasks(with: [request])[0]
     }
 
-    /// Creates downloads, suspended.
+    /// Creates downloads, suspended, all at once: thousands take as long as one.
     ///
     /// Not of Apple's class.
     open func downloadTasks(with requests: [URLRequest]) -> [URLSessionDownloadTask] {
@@ -143,9 +143,7 @@ open class URLSession: NSObject, @unchecked Sendable {
         }[0]
     }
 
-    /// Creates an upload of a file, suspended.
-    ///
-    /// The daemon takes a copy of the file, which must stay as it is until then: see ``URLSessionTask/isStored``.
+    /// Creates an upload of a file, suspended; the daemon has a copy of the file when this returns.
     open func uploadTask(with request: URLRequest, fromFile file: URL) -> URLSessionUploadTask {
         make([Draft(upload: request, file: file, rules: configuration)]) {
             URLSessionUploadTask($0, session: self)
@@ -203,31 +201,20 @@ open class URLSession: NSObject, @unchecked Sendable {
 
     /// Cancels all tasks and ends the session.
     ///
-    /// The delegate is told that the session is invalid once the daemon has ended its tasks.
+    /// Does not wait for the daemon, which is told on another thread. The delegate is told that the session is invalid
+    /// once the daemon has ended its tasks.
     open func invalidateAndCancel() {
         invalidate()
-        tell(
-            unfinished.filter { task in
-                task.record.withLock { $0.cancel(producingResumeData: false) }
-            }
-        )
-    }
-
-    /// Calls `handler` once the daemon has on its disk all tasks that were created so far, with all that was changed
-    /// about them, or could not be told of them: ``URLSessionTask/isStored`` says which of these holds.
-    ///
-    /// The delegate has then been told all that was there to tell before. A process that ends by `exit` or by returning
-    /// from its main function does this by itself, and waits three seconds at most.
-    open func flush(completionHandler handler: @escaping @Sendable () -> Void) {
-        link.whenTold { [self] in feed.add(handler) }
-    }
-
-    /// Returns once the daemon has on its disk all tasks that were created so far, with all that was changed about them,
-    /// or could not be told of them.
-    open func flush() async {
-        await withCheckedContinuation { continuation in
-            flush(completionHandler: { continuation.resume() })
+        let tasks = unfinished.filter { task in
+            task.record.withLock { $0.cancel(producingResumeData: false) }
         }
+        guard !tasks.isEmpty else { return }
+        link.withoutWaiting { [self] in tell(tasks) }
+    }
+
+    /// Calls `handler` after everything that was there to tell so far; nothing else is kept in memory.
+    open func flush(completionHandler handler: @escaping @Sendable () -> Void) {
+        feed.add(handler)
     }
 
     /// Removes the cookies of the configuration's storage, and calls `handler`.
@@ -238,11 +225,9 @@ open class URLSession: NSObject, @unchecked Sendable {
         feed.add(handler)
     }
 
-    /// The tasks whose end the delegate has not been told of, in the order of their identifiers.
+    /// The tasks whose end the delegate has not been told of, in the order of their numbers.
     var unfinished: [URLSessionTask] {
         state.withLock { Array($0.tasks.values) }
-            .map { (number: $0.taskIdentifier, task: $0) }
-            .sorted { $0.number < $1.number }
-            .map(\.task)
+            .sorted { $0.taskIdentifier < $1.taskIdentifier }
     }
 }

@@ -69,9 +69,8 @@ extension StagingTarget {
         _ reader: ContainerReader
     ) throws(StagingFailure) -> ManifestSource {
         var source = ManifestSource(urls: [record.url], applicationVersion: applicationVersion)
-        source.ownFormatOf = record.ownFormatOf
         // A manifest that cannot be read is asked for anew, and looked at then.
-        guard let manifest = try? AcceptedManifest(stored: record).manifest else { return source }
+        guard let manifest = try? Manifest(json: Array(record.text.utf8)) else { return source }
         if let root {
             source.application = manifest.application
             source.trust = try .reading(

@@ -91,16 +91,14 @@ extension StagingTarget {
     /// The manifests to ask for: that of the target, or those that the container knows.
     func sources(_ reader: ContainerReader?) throws(StagingFailure) -> [ManifestSource] {
         if let registration {
-            var source = ManifestSource(
-                urls: registration.manifestURLs,
-                application: registration.application,
-                applicationVersion: installedVersion,
-                trust: try registration.ledger(reader)
-            )
-            if registration.manifestFormat == .application {
-                source.ownFormatOf = registration.application
-            }
-            return [source]
+            return [
+                ManifestSource(
+                    urls: registration.manifestURLs,
+                    application: registration.application,
+                    applicationVersion: installedVersion,
+                    trust: try registration.ledger(reader)
+                )
+            ]
         }
         if !manifests.isEmpty {
             return [

@@ -12,7 +12,6 @@ final class Recorder: NSObject, URLSessionDownloadDelegate, URLSessionDataDelega
     struct State {
         var lines: [String] = []
         var errors: [Int: URLError?] = [:]
-        var numbers: [Int: Int] = [:]
         var credential: URLCredential?
         var block: (@Sendable () -> Void)?
         var challengeAnswer: (@Sendable () -> Void)?
@@ -28,19 +27,10 @@ final class Recorder: NSObject, URLSessionDownloadDelegate, URLSessionDataDelega
         state.withLock { $0.errors[task.taskIdentifier] }
     }
 
-    /// The number of a task in the lines: tasks are counted as the delegate hears of them.
-    private func number(of task: URLSessionTask) -> Int {
-        state.withLock { state in
-            let number = state.numbers[task.taskIdentifier] ?? state.numbers.count + 1
-            state.numbers[task.taskIdentifier] = number
-            return number
-        }
-    }
-
     private func add(_ line: String) { state.withLock { $0.lines.append(line) } }
 
     func urlSession(_ session: URLSession, didCreateTask task: URLSessionTask) {
-        add("created \(number(of: task))")
+        add("created \(task.taskIdentifier)")
     }
 
     func urlSession(
@@ -50,7 +40,7 @@ final class Recorder: NSObject, URLSessionDownloadDelegate, URLSessionDataDelega
         totalBytesWritten: Int64,
         totalBytesExpectedToWrite: Int64
     ) {
-        let id = number(of: downloadTask)
+        let id = downloadTask.taskIdentifier
         add("wrote \(id): \(bytesWritten), \(totalBytesWritten) of \(totalBytesExpectedToWrite)")
     }
 
@@ -60,7 +50,7 @@ final class Recorder: NSObject, URLSessionDownloadDelegate, URLSessionDataDelega
         didResumeAtOffset fileOffset: Int64,
         expectedTotalBytes: Int64
     ) {
-        add("resumed \(number(of: downloadTask)): \(fileOffset) of \(expectedTotalBytes)")
+        add("resumed \(downloadTask.taskIdentifier): \(fileOffset) of \(expectedTotalBytes)")
     }
 
     func urlSession(
@@ -68,7 +58,7 @@ final class Recorder: NSObject, URLSessionDownloadDelegate, URLSessionDataDelega
         downloadTask: URLSessionDownloadTask,
         didFinishDownloadingTo location: URL
     ) {
-        add("finished \(number(of: downloadTask)): \(location.path)")
+        add("finished \(downloadTask.taskIdentifier): \(location.path)")
         state.withLock { $0.block }?()
     }
 
@@ -79,7 +69,7 @@ final class Recorder: NSObject, URLSessionDownloadDelegate, URLSessionDataDelega
         totalBytesSent: Int64,
         totalBytesExpectedToSend: Int64
     ) {
-        let id = number(of: task)
+        let id = task.taskIdentifier
         add("sent \(id): \(bytesSent), \(totalBytesSent) of \(totalBytesExpectedToSend)")
     }
 
@@ -92,7 +82,7 @@ final class Recorder: NSObject, URLSessionDownloadDelegate, URLSessionDataDelega
     ) {
         let space = challenge.protectionSpace
         add(
-            "challenged \(number(of: task)): \(space.host):\(space.port) \(space.realm ?? "-")"
+            "challenged \(task.taskIdentifier): \(space.host):\(space.port) \(space.realm ?? "-")"
                 + " \(challenge.previousFailureCount)"
         )
         let credential = state.withLock { $0.credential }
@@ -111,7 +101,7 @@ final class Recorder: NSObject, URLSessionDownloadDelegate, URLSessionDataDelega
         task: URLSessionTask,
         didFinishCollecting metrics: URLSessionTaskMetrics
     ) {
-        add("metrics \(number(of: task)): \(metrics.redirectCount)")
+        add("metrics \(task.taskIdentifier): \(metrics.redirectCount)")
     }
 
     func urlSession(
@@ -121,11 +111,11 @@ final class Recorder: NSObject, URLSessionDownloadDelegate, URLSessionDataDelega
     ) {
         let error = error as? URLError
         state.withLock { $0.errors[task.taskIdentifier] = .some(error) }
-        add("completed \(number(of: task)): \(error.map { "\($0.code.rawValue)" } ?? "well")")
+        add("completed \(task.taskIdentifier): \(error.map { "\($0.code.rawValue)" } ?? "well")")
     }
 
     func urlSession(_ session: URLSession, dataTask: URLSessionDataTask, didReceive data: Data) {
-        add("answered \(number(of: dataTask)): \(String(decoding: data, as: UTF8.self))")
+        add("answered \(dataTask.taskIdentifier): \(String(decoding: data, as: UTF8.self))")
     }
 
     func urlSessionDidFinishEvents(forBackgroundURLSession session: URLSession) {

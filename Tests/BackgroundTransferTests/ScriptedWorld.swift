@@ -41,10 +41,7 @@ struct ScriptedWorld {
         _ change: (inout SessionEvent) -> Void = { _ in }
     ) -> SessionEvent {
         var event = SessionEvent(kind, time: .now)
-        if let task {
-            while task.daemonTaskNumber == nil { usleep(500) }
-            event.task = task.daemonTaskNumber
-        }
+        event.task = task.map { Int64($0.taskIdentifier) }
         change(&event)
         return daemon.emit(event, in: identifier)
     }

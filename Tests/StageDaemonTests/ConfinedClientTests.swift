@@ -69,38 +69,6 @@ struct ConfinedClientTests {
         #expect(try await ask(within: ["--mount"], task("download")).hasPrefix("200"))
     }
 
-    @Test func headerFieldsAreToldToTheirUserWhereNothingConfinesTheClient() async throws {
-        _ = try await peer.ask(as: user, 2, "PUT", "/v1/sessions/s", #"{"group": "bin"}"#)
-        func new(_ value: String) -> String {
-            #"{"tasks": [{"token": "t", "kind": "download", "url": "\#(server.url("/a"))","#
-                + #" "isSuspended": true, "headers": {"Authorization": "\#(value)"}}]}"#
-        }
-        let made = try await peer.ask(as: user, 2, "POST", path, new("secret"))
-        #expect(made.status == 200, "\(made)")
-        func read(
-            _ path: String,
-            by user: UInt32 = 1,
-            _ privileges: [String] = []
-        ) async throws -> Bool {
-            let answer = try await peer.ask(
-                as: user,
-                2,
-                "GET",
-                path,
-                "",
-                privileges: ["--clear-groups"] + privileges
-            )
-            #expect(answer.status == 200 && answer.body.contains("Authorization"), "\(answer)")
-            return answer.body.contains("secret")
-        }
-        #expect(try await read("\(path)?headers=1"))
-        #expect(try await read("/v1/tasks/1?headers=1"))
-        #expect(try await !read(path))
-        #expect(try await !read("\(path)?headers=1", ["--no-new-privs"]))
-        #expect(try await !read("\(path)?headers=1&user=1", by: 4), "a member of the group")
-        #expect(try await !read("/v1/tasks?headers=1&all=1", by: 0))
-    }
-
     @Test func whoIsKeptFromTheNetworkHasNothingTransferred() async throws {
         _ = try await peer.ask(as: user, user, "PUT", "/v1/sessions/s", "{}")
         for kind in ["download", "upload"] {

@@ -75,46 +75,6 @@ struct ExtensionTests {
         )
     }
 
-    @Test func aManifestOfTheApplicationsOwnFormatIsReadByItsExtension() async throws {
-        var installed = try await Installed()
-        try installed.world.publish([])
-        let server = installed.world.server
-        server.answer("/news", with: .content(Array("news of the day\n".utf8)))
-        let text = "news \(server.url("/news")) 16"
-        server.answer("/manifest.json", with: .content(Array(text.utf8)))
-        installed.registration.manifestFormat = .application
-        try extend(
-            &installed,
-            with: """
-                print("the manifest is read", file=sys.stderr)
-                if message["kind"] == "downloads":
-                    name, url, size = open(message["manifest"]).read().split()
-                    answer["downloads"] = [{
-                        "identifier": name, "url": url, "fileSize": int(size),
-                        "applicationGroup": message["applicationGroup"]}]
-                elif message["kind"] == "finished":
-                    os.rename(message["file"], os.path.join(message["container"], "news.txt"))
-                """
-        )
-        for round in 1...2 {
-            let ending = try await installed.run("prefetch", "--all", "--event", "periodic")
-            #expect(ending.status == 0, "\(ending)")
-            #expect(ending.output.contains("1 of 1 files"), "\(round): \(ending)")
-            let program = try #require(installed.registration.downloaderExtension?.path)
-            #expect(ending.error.contains("the manifest is read"))
-            #expect(ending.error.contains("extension.program=\(program)"))
-        }
-        let shared = try Directory.open(installed.container.appending("shared"))
-        #expect(try shared.file(reading: "news.txt")?.readAll(limit: 100).count == 16)
-        let status = try await installed.run("status", "--container", installed.container.string)
-        #expect(status.status == 0, "\(status)")
-        // A manifest that has been taken over in the one format is not one of the other.
-        installed.registration.manifestFormat = .stagepack
-        try installed.install()
-        let other = try await installed.run("prefetch", "--all", "--event", "periodic")
-        #expect(other.status == 11, "\(other)")
-    }
-
     @Test func aFileIsHandedToTheExtensionWhichKeepsIt() async throws {
         var installed = try await Installed()
         try installed.world.publish(try packs())
