@@ -105,8 +105,10 @@ final class EchoDetector: ChannelInboundHandler, RemovableChannelHandler {
     func handlerRemoved(context: ChannelHandlerContext) { end() }
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
-        // HTTP is told by its own handlers, which are there once this one is not.
-        if event is ChannelShouldQuiesceEvent { context.close(promise: nil) }
+        // HTTP is told by its own handlers, which are there once this one is not. A client that sends nothing more before it
+        // has asked for anything gets no answer, and nothing else would close its connection.
+        let hasEnded = !hasDecided && event as? ChannelEvent == .inputClosed
+        if event is ChannelShouldQuiesceEvent || hasEnded { context.close(promise: nil) }
         context.fireUserInboundEventTriggered(event)
     }
 

@@ -56,9 +56,10 @@ enum Validator: Hashable, Sendable, Codable {
 extension ResponseHead {
     /// Whether the content last changed before the second of the answer; `nil` where a date is missing.
     fileprivate var isOlderThanAnswer: Bool? {
-        guard let lastModified, let date, let changed = HTTPDate(lastModified),
-            let answered = HTTPDate(date)
-        else { return nil }
+        guard let lastModified, let date else { return nil }
+        guard let changed = HTTPDate(lastModified), let answered = HTTPDate(date) else {
+            return false
+        }
         return answered > changed
     }
 }

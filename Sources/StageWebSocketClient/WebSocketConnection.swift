@@ -115,7 +115,10 @@ extension WebSocketConnection {
         case .pong(let payload):
             let ping = state.withLock { state -> Ping? in
                 guard let ping = state.pings.removeValue(forKey: payload) else { return nil }
-                if case .sent = ping { state.pings[payload] = .answered }
+                switch ping {
+                case .sent, .answered: state.pings[payload] = .answered
+                case .awaited: break
+                }
                 return ping
             }
             if case .awaited(let pinging) = ping { pinging.resume(returning: .success(())) }
@@ -319,8 +322,13 @@ extension WebSocketConnection {
             // A server that does not take what is being sent needs no ping to be silent.
             if isWriting { continue }
             _ = try? await withTimeLimit(interval) { [self] in
-                try await write(cancelled: silence) { (machine) throws(WebSocketError) in
-                    try machine.ping()
+                try await withTaskCancellationHandler {
+                    try await write(cancelled: silence) { (machine) throws(WebSocketError) in
+                        try machine.ping()
+                    }
+                } onCancel: {
+                    // A task that waits for its turn to write hears of no cancellation.
+                    abort(silence)
                 }
             }
         }
@@ -336,8 +344,14 @@ extension WebSocketConnection {
         for turn in turns { turn?.resume() }
         // Beyond the limit, or if that fails, the connection is closed as it is.
         _ = try? await withTimeLimit(limit) { [self] in
-            try await self.close(close)
-            await ended()
+            try await withTaskCancellationHandler {
+                try await self.close(close)
+                await ended()
+            } onCancel: {
+                // A task that waits for its turn to write, behind one that a server's full buffers hold, hears of no
+                // cancellation.
+                abort(.cancelled)
+            }
         }
         abort(.cancelled)
     }
