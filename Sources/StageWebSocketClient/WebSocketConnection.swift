@@ -254,7 +254,7 @@ extension WebSocketConnection {
 extension WebSocketConnection {
     /// Changes the machine in turn with others, and sends the bytes that come of it; a cancellation meanwhile ends the
     /// connection for `cancelled`.
-    private func write(
+    func write(
         cancelled: WebSocketClientError = .cancelled,
         _ change: (inout WebSocketMachine) throws(WebSocketError) -> Void
     ) async throws(WebSocketClientError) {
@@ -301,36 +301,15 @@ extension WebSocketConnection {
         next?.resume()
     }
 
-    /// Sends a ping whenever nothing came for a time, and ends the connection if nothing comes in the next one either.
-    func keepAlive(every interval: Duration) async {
-        var last = 0
-        var isAsked = false
-        let silence = WebSocketClientError.silent(limit: interval * 2)
-        while true {
-            do { try await Task.sleep(for: interval) } catch { return }
-            let (received, isHeld, isOver, isWriting) = state.withLock {
-                ($0.received, $0.inbox != nil, $0.end != nil, $0.isWriting)
-            }
-            if isOver { return }
-            // A message that is not taken keeps the next bytes from being read.
-            if isHeld || received != last {
-                (last, isAsked) = (received, false)
-                continue
-            }
-            if isAsked { return abort(silence) }
-            isAsked = true
-            // A server that does not take what is being sent needs no ping to be silent.
-            if isWriting { continue }
-            _ = try? await withTimeLimit(interval) { [self] in
-                try await withTaskCancellationHandler {
-                    try await write(cancelled: silence) { (machine) throws(WebSocketError) in
-                        try machine.ping()
-                    }
-                } onCancel: {
-                    // A task that waits for its turn to write hears of no cancellation.
-                    abort(silence)
-                }
-            }
+    /// Whether bytes move, and why none can.
+    var activity: Activity {
+        state.withLock { state in
+            Activity(
+                received: state.received,
+                isHeld: state.inbox != nil,
+                isOver: state.end != nil,
+                isWriting: state.isWriting
+            )
         }
     }
 

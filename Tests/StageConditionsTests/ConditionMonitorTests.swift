@@ -63,7 +63,7 @@ import Testing
         #expect(await monitor.settled() == expected)
     }
 
-    @Test func changesAreSeenWithinASecond() async throws {
+    @Test(.alone) func changesAreSeenWithinASecond() async throws {
         for object in [.networkManager, .power, .powerProfiles] as [MockBus.Object] {
             try bus.start(object)
         }
@@ -137,7 +137,7 @@ import Testing
         try await wait(monitor, "there") { $0.connectivity == .full }
     }
 
-    @Test func aBusThatDoesNotAnswerKeepsNobodyWaiting() async throws {
+    @Test(.alone) func aBusThatDoesNotAnswerKeepsNobodyWaiting() async throws {
         try bus.start(.networkManager)
         try bus.freeze()
         let start = ContinuousClock.now

@@ -5,7 +5,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-@Suite(.directory, .daemon, .server, .mockBus)
+@Suite(.alone, .directory, .daemon, .server, .mockBus)
 struct ConditionTests {
     private let daemon: DaemonProcess
     private let server = TestServer.current

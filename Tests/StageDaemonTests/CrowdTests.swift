@@ -27,7 +27,7 @@ struct CrowdTests {
         }
     }
 
-    @Test func othersAreAnsweredWhileThousandsOfTasksAreForgotten() async throws {
+    @Test(.alone) func othersAreAnsweredWhileThousandsOfTasksAreForgotten() async throws {
         try await create(3000) { number in
             var request = TransferRequest(token: "\(number)", kind: .download, url: "http://a/")
             request.isSuspended = true
@@ -50,7 +50,7 @@ struct CrowdTests {
         #expect(try await daemon.client.tasks().isEmpty)
     }
 
-    @Test func othersAreAnsweredBesideTensOfThousandsOfHosts() async throws {
+    @Test(.alone) func othersAreAnsweredBesideTensOfThousandsOfHosts() async throws {
         try await create(30_000) { number in
             let host = "127.\(1 + number / 62_500).\(number / 250 % 250).\(1 + number % 250)"
             return TransferRequest(token: "\(number)", kind: .download, url: "http://\(host):9/")
