@@ -8,7 +8,7 @@ import SystemPackage
 import Testing
 
 /// Stagings that a daemon knows of: whoever goes on with one goes on where the other ended.
-@Suite(.alone, .server, .directory, .timeLimit(.minutes(10)))
+@Suite(.apart, .server, .directory, .timeLimit(.minutes(10)))
 struct DaemonStagingTests {
     /// Who fetches a part of a pack.
     enum Fetcher: CaseIterable, Sendable {
@@ -319,7 +319,7 @@ func withDaemon(
 }
 
 /// Stagings that wait for network and power.
-@Suite(.alone, .server, .directory, .mockBus, .timeLimit(.minutes(5)))
+@Suite(.apart, .server, .directory, .mockBus, .timeLimit(.minutes(5)))
 struct PatientStagingTests {
     private let bus: MockBus
 

@@ -9,7 +9,7 @@ import Testing
 /// Commands, workers and daemons that are killed at random moments while they stage.
 ///
 /// `STAGEPACK_TEST_KILLS` is the number of kills for each kind of pack, `STAGEPACK_TEST_SEED` the seed.
-@Suite(.alone, .server, .directory, .timeLimit(.minutes(60)))
+@Suite(.apart, .server, .directory, .timeLimit(.minutes(60)))
 struct KilledStagingTests {
     /// The process that is killed.
     enum Victim: CaseIterable, Sendable {
