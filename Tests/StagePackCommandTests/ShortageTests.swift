@@ -240,6 +240,7 @@ struct ShortageTests {
 
     @Test(
         .enabled("takes strace") { FileStatus.isExecutable("/usr/bin/strace") },
+        .enabled("the moments are those of the debug build's loader") { !BuiltProgram.isNamed },
         arguments: Array(stride(from: 4, through: 60, by: 4))
     )
     func aHookThatGetsNoMemoryCannotHurt(_ beyond: Int) async throws {

@@ -9,6 +9,11 @@ public enum BuiltProgram {
     /// with those of the optimiser.
     public static let variable = "STAGEPACK_TEST_PROGRAMS"
 
+    /// Whether ``variable`` names the directory of the programs.
+    public static var isNamed: Bool {
+        ProcessInfo.processInfo.environment[variable] != nil
+    }
+
     /// Returns the path of a program: in the directory that ``variable`` names, or else beside the bundle
     /// that holds the tests.
     ///
