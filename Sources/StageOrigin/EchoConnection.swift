@@ -112,7 +112,7 @@ extension ServerHandshake.Answer {
     }
 }
 
-/// The moment until which something has to move on a connection.
+/// The moment until which bytes have to move on a connection.
 private final class Deadline: Sendable {
     private struct State {
         var limit: Duration

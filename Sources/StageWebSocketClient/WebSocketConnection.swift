@@ -30,7 +30,7 @@ final class WebSocketConnection: Sendable {
         var inbox: WebSocketMessage?
         var reading: Reading?
         var emptying: Turn?
-        /// Who waits until a message is asked for.
+        /// The task that waits until a message is asked for.
         var asking: Turn?
         /// Whether messages are passed over, since the scope ends.
         var isDiscarding = false

@@ -175,7 +175,7 @@ struct AttackMatrixTests {
         #expect(try world.staged == 1)
     }
 
-    /// Whatever the clock says, versions only grow; a clock that is ahead refuses, and says the time.
+    /// Versions only grow, also by a wrong clock; a clock that is ahead refuses, and says the time.
     @Test(arguments: AttackWorld.Kind.allCases)
     func aClockAYearOffIsNoWayIn(kind: AttackWorld.Kind) async throws {
         var world = try await AttackWorld(kind)

@@ -98,7 +98,7 @@ import WallpaperStore
         #expect(count.current == before)
     }
 
-    /// What a fetcher throws, and what the application is told.
+    /// Errors of a fetcher reach the application with their advice.
     @Test(arguments: [RetryAdvice.now, .later, .never])
     func aFailureIsToldWithItsAdvice(advice: RetryAdvice) async throws {
         let failure = FetchFailure(.refused, reason: "status 403", retry: advice)

@@ -97,7 +97,7 @@ extension Directory {
 
 /// A fetcher of a test's, which calls closures in place of a program.
 struct SampleFetcher: PackFetcher {
-    /// What is done where a store asks for a pack.
+    /// The work of the fetcher where a store asks for a pack.
     typealias Body =
         @Sendable (PackID, FilePath, @escaping @Sendable (FetchProgress) -> Void) async throws
         -> Void

@@ -2,7 +2,7 @@ import StageTesting
 import StageWebSocket
 import Testing
 
-/// Whatever pieces bytes arrive in, the result is the same.
+/// The pieces in which bytes arrive do not change the result.
 @Suite struct CutTests {
     /// A stream with each kind of frame, compressed and not.
     private static func stream(_ generator: inout SeededGenerator) throws -> [UInt8] {
