@@ -20,7 +20,7 @@ public final class Relay: Sendable {
         var requests: [String] = []
         var lost: [String: Int] = [:]
         var connections: Set<CInt> = []
-        var listener: CInt?
+        var listener: Listener?
     }
 
     /// The path of the socket.
@@ -36,20 +36,17 @@ public final class Relay: Sendable {
 
     /// Listens until ``stop()``.
     public func start() throws {
-        let listener = try Socket.listen(at: path)
+        let listener = Listener(try Socket.listen(at: path))
         state.withLock { $0.listener = listener }
-        Thread.start { [self] in
-            while let connection = Socket.accept(listener) {
-                Thread.start { [self] in pass(connection) }
-            }
-            close(listener)
+        listener.accept { [self] connection in
+            Thread.start { [self] in pass(connection) }
         }
     }
 
     /// Ends all connections.
     public func stop() {
         state.withLock { state in
-            if let listener = state.listener { shutdown(listener, CInt(SHUT_RDWR)) }
+            state.listener?.stop()
             state.listener = nil
             for connection in state.connections { shutdown(connection, CInt(SHUT_RDWR)) }
         }

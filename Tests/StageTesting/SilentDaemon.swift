@@ -11,32 +11,34 @@ public final class SilentDaemon: Sendable {
         case fullQueue
     }
 
-    private let listener: CInt
+    private let listener: Listener
+    private let silence: Silence
     private let connections = Mutex<[CInt]>([])
 
     /// Listens at `path` until ``stop()``.
     public init(at path: String, _ silence: Silence) throws {
-        let listener = try Socket.listen(at: path)
-        self.listener = listener
-        guard silence == .fullQueue else {
-            Thread.start { [self] in
-                while let connection = Socket.accept(listener) {
-                    connections.withLock { $0.append(connection) }
-                }
+        let descriptor = try Socket.listen(at: path)
+        listener = Listener(descriptor)
+        self.silence = silence
+        switch silence {
+        case .afterAccepting:
+            listener.accept { [self] connection in
+                connections.withLock { $0.append(connection) }
             }
-            return
-        }
-        // The queue is as short as can be (listen(2)), and then full.
-        _ = Glibc.listen(listener, 0)
-        while let connection = Socket.connect(to: path) {
-            connections.withLock { $0.append(connection) }
+        case .fullQueue:
+            // The queue is as short as can be (listen(2)), and then full.
+            _ = Glibc.listen(descriptor, 0)
+            while let connection = Socket.connect(to: path) {
+                connections.withLock { $0.append(connection) }
+            }
         }
     }
 
     /// Ends all connections.
     public func stop() {
-        shutdown(listener, CInt(SHUT_RDWR))
-        close(listener)
+        listener.stop()
+        // Nothing accepts what is in the queue; the thread closes the socket.
+        if silence == .fullQueue { listener.accept { close($0) } }
         connections.withLock { connections in
             for connection in connections { close(connection) }
             connections = []

@@ -83,17 +83,6 @@ struct Socket {
         return Array(buffered.prefix(count))
     }
 
-    /// Waits for a connection, or returns `nil` once the listener is shut down.
-    static func accept(_ listener: CInt) -> CInt? {
-        let connection = Glibc.accept(listener, nil, nil)
-        guard connection >= 0 else { return nil }
-        var one: CInt = 1
-        let size = socklen_t(MemoryLayout<CInt>.size)
-        // Answers go out as they are written; the tests work without it.
-        unsafe _ = setsockopt(connection, CInt(IPPROTO_TCP), TCP_NODELAY, &one, size)
-        return connection
-    }
-
     /// Reads up to the empty line that ends a head, or returns `nil` at the end of the connection.
     mutating func readHead() -> String? {
         let mark = Array("\r\n\r\n".utf8)

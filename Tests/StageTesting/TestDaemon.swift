@@ -31,7 +31,7 @@ public final class TestDaemon: Sendable {
         var lastSession: Int64 = 0
         var requests: [Request] = []
         var connections: Set<CInt> = []
-        var listener: CInt?
+        var listener: Listener?
         var unanswered: [String: Int] = [:]
         var refusals: [String: ControlRefusal] = [:]
         var launches: [String] = []
@@ -50,19 +50,16 @@ public final class TestDaemon: Sendable {
 
     /// Listens, with the records of earlier.
     public func start() throws {
-        let listener = try Socket.listen(at: path)
+        let listener = Listener(try Socket.listen(at: path))
         state.withLock { $0.listener = listener }
-        Thread.start { [self] in
-            while let connection = Socket.accept(listener) { begin(connection) }
-            close(listener)
-        }
+        listener.accept { [self] in begin($0) }
     }
 
     /// Ends all connections, as a daemon that is killed does, and removes the socket.
     public func stop() {
         unsafe _ = unlink(path)
         state.withLock { state in
-            if let listener = state.listener { shutdown(listener, CInt(SHUT_RDWR)) }
+            state.listener?.stop()
             state.listener = nil
             for connection in state.connections { shutdown(connection, CInt(SHUT_RDWR)) }
             for id in state.sessions.keys {

@@ -46,19 +46,16 @@ public final class TestServer: Sendable {
     public let baseURL: String
     /// The port that the server listens on.
     public let port: Int
-    private let listener: CInt
+    private let listener: Listener
     private let state = Mutex(State())
 
     /// Starts a server on a port of its own.
     public init() throws {
         let bound = try Socket.listen()
-        listener = bound.listener
+        listener = Listener(bound.listener)
         port = bound.port
         baseURL = "http://127.0.0.1:\(bound.port)"
-        Thread.start { [self] in
-            while let connection = Socket.accept(listener) { begin(connection) }
-            close(listener)
-        }
+        listener.accept { [self] in begin($0) }
     }
 
     /// Ends all connections, and accepts no more.
@@ -67,7 +64,7 @@ public final class TestServer: Sendable {
             state.isStopped = true
             for connection in state.connections { shutdown(connection, CInt(SHUT_RDWR)) }
         }
-        shutdown(listener, CInt(SHUT_RDWR))
+        listener.stop()
     }
 
     /// The URL of a path, or of the same server under another name: `localhost` for `127.0.0.1`.

@@ -1,0 +1,52 @@
+import Glibc
+import Synchronization
+
+/// A listening socket, whose connections a thread accepts.
+///
+/// It is closed once, by that thread. All tests of a run share one process: a number that is used after it was closed is
+/// the socket of another test.
+final class Listener: Sendable {
+    private enum State {
+        case accepting
+        case stopped
+        case closed
+    }
+
+    private let descriptor: CInt
+    private let state = Mutex(State.accepting)
+
+    /// Takes over a socket that listens.
+    init(_ descriptor: CInt) { self.descriptor = descriptor }
+
+    /// Starts the thread, which calls `body` with each connection.
+    func accept(_ body: @escaping @Sendable (CInt) -> Void) {
+        Thread.start { [self] in
+            while state.withLock({ $0 == .accepting }) {
+                let connection = Glibc.accept(descriptor, nil, nil)
+                guard connection >= 0 else {
+                    // A client that is gone again, or no descriptor at the moment.
+                    if errno == EMFILE || errno == ENFILE { usleep(10_000) }
+                    continue
+                }
+                var one: CInt = 1
+                let size = socklen_t(MemoryLayout<CInt>.size)
+                // Answers go out as they are written; the tests work without it.
+                unsafe _ = setsockopt(connection, CInt(IPPROTO_TCP), TCP_NODELAY, &one, size)
+                body(connection)
+            }
+            state.withLock { state in
+                state = .closed
+                close(descriptor)
+            }
+        }
+    }
+
+    /// Has no further connection accepted.
+    func stop() {
+        state.withLock { state in
+            guard state == .accepting else { return }
+            state = .stopped
+            shutdown(descriptor, CInt(SHUT_RDWR))
+        }
+    }
+}
