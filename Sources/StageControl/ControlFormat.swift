@@ -10,7 +10,7 @@ public enum ControlFormat {
     /// The largest body of a request, in bytes.
     public static let bodyLimit = 1 << 20
 
-    /// The most tasks that one request creates.
+    /// The most tasks that one request creates or changes.
     public static let taskLimit = 1000
 
     /// How often a stream of events says that it is alive.

@@ -64,6 +64,52 @@ public struct CreatedTasks: Codable, Sendable {
     public init(_ ids: [Int64]) { self.ids = ids }
 }
 
+/// A change of one task.
+public struct TaskChange: Hashable, Codable, Sendable {
+    /// The number of the task.
+    public var task: Int64
+    /// The change.
+    public var change: TransferChange
+
+    /// Creates a message.
+    public init(_ task: Int64, _ change: TransferChange) {
+        self.task = task
+        self.change = change
+    }
+}
+
+/// Changes of tasks of one session, each made or refused by itself; a task is named once.
+public struct TaskChanges: Codable, Sendable {
+    /// The changes.
+    public var changes: [TaskChange]
+
+    /// Creates a message.
+    public init(_ changes: [TaskChange]) { self.changes = changes }
+}
+
+/// The changes of a request that were refused.
+public struct ChangedTasks: Codable, Sendable {
+    /// The refusal of one change.
+    public struct Refusal: Hashable, Codable, Sendable {
+        /// The number of the task.
+        public var task: Int64
+        /// The reason.
+        public var refusal: ControlRefusal
+
+        /// Creates a message.
+        public init(_ task: Int64, _ refusal: ControlRefusal) {
+            self.task = task
+            self.refusal = refusal
+        }
+    }
+
+    /// The refusals; all other changes are on disk.
+    public var refusals: [Refusal]
+
+    /// Creates a message.
+    public init(_ refusals: [Refusal]) { self.refusals = refusals }
+}
+
 /// Sessions.
 public struct SessionList: Codable, Sendable {
     /// The sessions.

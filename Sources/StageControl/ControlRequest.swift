@@ -11,9 +11,11 @@ public struct ControlRequest<Answer: Decodable & Sendable>: Sendable {
     let body: Result<[UInt8], ControlError>?
 
     /// Creates a question without a body.
-    init(_ method: String, _ path: String, all: Bool = false) {
+    init(_ method: String, _ path: String, all: Bool = false, headers: Bool = false) {
         self.method = method
-        target = "/\(ControlFormat.version)/\(path)\(all ? "?all=1" : "")"
+        let query = [all ? "all=1" : nil, headers ? "headers=1" : nil].compactMap(\.self)
+        let suffix = query.isEmpty ? "" : "?\(query.joined(separator: "&"))"
+        target = "/\(ControlFormat.version)/\(path)\(suffix)"
         body = nil
     }
 
@@ -79,10 +81,17 @@ extension ControlRequest where Answer == CreatedTasks {
     }
 }
 
+extension ControlRequest where Answer == ChangedTasks {
+    /// Asks to change tasks of a session.
+    static func changeTasks(_ changes: TaskChanges, in session: String) -> Self {
+        Self("PATCH", "sessions/\(session.percentEncoded())/tasks", changes)
+    }
+}
+
 extension ControlRequest where Answer == TaskList {
-    /// Asks for the tasks of a session.
-    public static func tasks(in session: String) -> Self {
-        Self("GET", "sessions/\(session.percentEncoded())/tasks")
+    /// Asks for the tasks of a session, with the header fields of those that the client's user has created.
+    public static func tasks(in session: String, headers: Bool = false) -> Self {
+        Self("GET", "sessions/\(session.percentEncoded())/tasks", headers: headers)
     }
 
     /// Asks for the tasks of all sessions, of all users if the client may see them.
@@ -90,8 +99,10 @@ extension ControlRequest where Answer == TaskList {
 }
 
 extension ControlRequest where Answer == TransferTask {
-    /// Asks for a task.
-    public static func task(_ id: Int64) -> Self { Self("GET", "tasks/\(id)") }
+    /// Asks for a task, with its header fields if the client's user has created it.
+    public static func task(_ id: Int64, headers: Bool = false) -> Self {
+        Self("GET", "tasks/\(id)", headers: headers)
+    }
 
     /// Asks to change a task.
     public static func change(_ id: Int64, _ change: TransferChange) -> Self {

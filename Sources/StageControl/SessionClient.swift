@@ -203,6 +203,17 @@ public final class SessionClient: Sendable {
         }
     }
 
+    /// Changes tasks of the session, ``ControlFormat/taskLimit`` at most and each once, and returns the refusals by task.
+    ///
+    /// - Throws: ``ControlError``; after ``ControlError/lost(_:after:)`` the changes may have been made.
+    public func changeTasks(
+        _ changes: [TaskChange]
+    ) throws(ControlError) -> [Int64: ControlRefusal] {
+        let request = ControlRequest.changeTasks(TaskChanges(changes), in: identifier)
+        let answer = try answer(to: request, needsSession: false)
+        return Dictionary(answer.refusals.map { ($0.task, $0.refusal) }) { first, _ in first }
+    }
+
     /// Runs `body`, which sends requests, on a thread that may block; cancelling the task ends this client.
     public func withoutBlocking<Value: Sendable>(
         _ body: @escaping @Sendable (SessionClient) throws(ControlError) -> Value

@@ -62,6 +62,9 @@ public struct TransferRequest: Hashable, Codable, Sendable {
     public var acceptsErrorResponses: Bool?
     /// Whether a 401 or 407 is an answer like any other, although the session answers challenges.
     public var ignoresChallenges: Bool?
+    /// Whether the `Authorization` field of ``headers`` answers a challenge; the daemon says so, and tells the field to
+    /// nobody: another member of the session's group may have answered.
+    public var hasChallengeCredential: Bool?
     /// Whether the server acts on the request once however often it gets it; without it the method tells
     /// (RFC 9110, section 9.2.2).
     public var isIdempotent: Bool?
@@ -148,6 +151,9 @@ public struct TransferTask: Hashable, Codable, Sendable {
         /// It was cancelled.
         case cancelled
     }
+
+    /// The value of a header field that the daemon does not tell.
+    public static let hiddenValue = "(not shown)"
 
     /// The number of the task, which no other task of this daemon ever gets.
     public var id: Int64

@@ -107,13 +107,17 @@ extension Broker {
 
     /// A task as clients see it.
     func task(_ id: Int64, _ caller: Caller) async throws(ControlRefusal) -> TransferTask {
-        describe(try await find(id, caller))
+        describe(try await find(id, caller), for: caller)
     }
 
-    func describe(_ task: FullTask) -> TransferTask {
+    func describe(_ task: FullTask, for caller: Caller) -> TransferTask {
         let now = Date.now
         let attempt = live[task.record.id]?.current.report(ended: now)
-        return state.describe(task, attempt, at: now)
+        var answer = state.describe(task, attempt, at: now)
+        if caller.readsHeaders, task.record.creator == caller.user {
+            answer.request.headers = task.request.headersOfCreator
+        }
+        return answer
     }
 
     /// Changes a task, and returns it as it is then.
@@ -127,9 +131,9 @@ extension Broker {
         await beginChange(of: id)
         defer { endChange(of: id) }
         let task = try await find(id, caller)
-        if change.stagingBytes != nil { return try note(change, of: task) }
+        if change.stagingBytes != nil { return try note(change, of: task, caller) }
         switch try state.begin(change, of: task, at: .now) {
-        case .none: return describe(task)
+        case .none: return describe(task, for: caller)
         case .cancel: return try await cancel(task, change.producesResumeToken ?? false, caller)
         case .endStaging(let end):
             await halt(id)
@@ -150,10 +154,51 @@ extension Broker {
         return try await self.task(id, caller)
     }
 
+    /// Changes tasks of a session, each by itself, and returns which changes were refused once the others are on disk.
+    func change(
+        _ message: TaskChanges,
+        in identifier: String,
+        _ caller: Caller
+    ) async throws(ControlRefusal) -> ChangedTasks {
+        try RequestLimits.check(message)
+        let session = try state.session(identifier, caller).record.id
+        // Some at a time: their commits share a write to the disk, and no more of them block threads.
+        let refusals = await withTaskGroup(of: ChangedTasks.Refusal?.self) { group in
+            var refusals: [ChangedTasks.Refusal?] = []
+            for (index, item) in message.changes.enumerated() {
+                if index >= Self.changesAtOnce { refusals.append(await group.next() ?? nil) }
+                group.addTask { await self.refusal(of: item, in: session, caller) }
+            }
+            for await refusal in group { refusals.append(refusal) }
+            return refusals.compactMap(\.self)
+        }
+        return ChangedTasks(refusals)
+    }
+
+    private static let changesAtOnce = 64
+
+    /// Makes one of several changes; returns its refusal.
+    private func refusal(
+        of item: TaskChange,
+        in session: Int64,
+        _ caller: Caller
+    ) async -> ChangedTasks.Refusal? {
+        do throws(ControlRefusal) {
+            guard try await find(item.task, caller).record.session == session else {
+                throw ControlRefusal(.notFound, "the session has no task \(item.task)")
+            }
+            _ = try await change(item.task, item.change, caller)
+            return nil
+        } catch {
+            return ChangedTasks.Refusal(item.task, error)
+        }
+    }
+
     /// Takes in the bytes that a client says it has received; nothing is written down.
     private func note(
         _ change: TransferChange,
-        of task: FullTask
+        of task: FullTask,
+        _ caller: Caller
     ) throws(ControlRefusal) -> TransferTask {
         var rest = change
         rest.stagingBytes = nil
@@ -170,7 +215,7 @@ extension Broker {
         message.bytesReceived = bytes.received
         message.bytesExpected = bytes.expected
         transfer.take(message)
-        return describe(task)
+        return describe(task, for: caller)
     }
 
     /// Cancels a task that is out of the scheduler, and returns it as it is then.
@@ -179,7 +224,7 @@ extension Broker {
         _ keepsContent: Bool,
         _ caller: Caller
     ) async throws(ControlRefusal) -> TransferTask {
-        var answer = describe(task)
+        var answer = describe(task, for: caller)
         let id = task.record.id
         await stop(id)
         let remnant = keepsContent ? remnant(of: task) : nil
@@ -206,9 +251,13 @@ extension Broker {
         _ caller: Caller
     ) throws(ControlRefusal) -> TaskListing {
         if let identifier {
-            return TaskListing(sessions: [try state.session(identifier, caller).record.id])
+            let session = try state.session(identifier, caller).record.id
+            return TaskListing(caller: caller, sessions: [session])
         }
-        return TaskListing(sessions: state.sessions(caller).map(\.record.id)[...])
+        return TaskListing(
+            caller: caller,
+            sessions: state.sessions(caller).map(\.record.id)[...]
+        )
     }
 
     /// The next tasks of a list, and what is left of it; `nil` if nothing is.
@@ -230,15 +279,30 @@ extension Broker {
                 listing.last = 0
             }
             guard tasks.isEmpty else {
-                return (tasks.map(describe), listing.sessions.isEmpty ? nil : listing)
+                let described = tasks.map { describe($0, for: listing.caller) }
+                return (described, listing.sessions.isEmpty ? nil : listing)
             }
         }
         return ([], nil)
     }
 }
 
+extension TransferRequest {
+    /// The header fields that the task was created with, without the value of one that answers a challenge.
+    fileprivate var headersOfCreator: [String: String]? {
+        guard hasChallengeCredential == true, let headers else { return headers }
+        return Dictionary(
+            uniqueKeysWithValues: headers.map { name, value in
+                (name, name.lowercased() == "authorization" ? TransferTask.hiddenValue : value)
+            }
+        )
+    }
+}
+
 /// The part of a list of tasks that was not sent yet.
 struct TaskListing: Sendable {
+    /// The client that is told.
+    fileprivate let caller: Caller
     /// The sessions that are left, the one that is being told first.
     fileprivate var sessions: ArraySlice<Int64>
     /// The last task that was told.

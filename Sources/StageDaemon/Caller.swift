@@ -13,6 +13,8 @@ struct Caller: Sendable {
     var owner: UInt32?
     /// Whether the superuser asks for what is everybody's.
     var wantsAll = false
+    /// Whether the caller is told the header fields of tasks that the same user has created.
+    var readsHeaders = false
 
     var user: UInt32 { identity.user }
     /// All groups of the process.

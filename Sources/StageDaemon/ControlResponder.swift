@@ -92,6 +92,10 @@ struct ControlResponder: Sendable {
             }
             caller.wantsAll = true
         }
+        if query["headers"] == "1", request.method == .get {
+            caller.peer = await client.process()
+            caller.readsHeaders = await mayReadHeaders(caller)
+        }
         if let owner = query["user"] {
             guard let user = UInt32(owner) else {
                 throw ControlRefusal(.malformed, "expected the number of a user")
@@ -125,6 +129,11 @@ struct ControlResponder: Sendable {
             )
         default: throw .noResource(request)
         }
+    }
+
+    /// Whether a client is told header fields: they may be credentials, which a confined process may be kept from.
+    private func mayReadHeaders(_ caller: Caller) async -> Bool {
+        await withBlockingThread { HandlerPolicy.restriction(of: caller) == nil }
     }
 
     private func tasks(
@@ -169,6 +178,9 @@ struct ControlResponder: Sendable {
         case (.post, "tasks"):
             let message = try await body(NewTasks.self, of: request, client)
             return .encoding(try await broker.create(message, in: id, caller))
+        case (.patch, "tasks"):
+            let message = try await body(TaskChanges.self, of: request, client)
+            return .encoding(try await broker.change(message, in: id, caller))
         case (.get, "tasks"): return try await tasks(of: id, caller)
         case (.get, "events"):
             let query = request.uri.queryParameters

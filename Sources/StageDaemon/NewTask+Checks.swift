@@ -27,6 +27,7 @@ extension NewTask {
         }
         try RequestLimits.check(request, in: session)
         self.request = request
+        self.request.hasChallengeCredential = nil
         priority = try Self.priority(request.priority ?? 0.5)
         needs = Needs(session, request)
         blocks = request.isSuspended ?? false ? .client : []

@@ -109,6 +109,19 @@ enum RequestLimits {
         try check(launch: message.launch)
     }
 
+    /// Checks a request to change tasks, the changes apart.
+    static func check(_ message: TaskChanges) throws(ControlRefusal) {
+        guard message.changes.count <= ControlFormat.taskLimit else {
+            throw ControlRefusal(
+                .tooLarge,
+                "expected at most \(ControlFormat.taskLimit) tasks in a request: send them in several"
+            )
+        }
+        guard Set(message.changes.map(\.task)).count == message.changes.count else {
+            throw ControlRefusal(.invalid, "expected one change of each task")
+        }
+    }
+
     /// Checks a task, new or changed.
     static func check(
         _ request: TransferRequest,

@@ -104,6 +104,7 @@ extension TransferRequest: StoredDocument {
         .init("resumeToken", at: \.resumeToken),
         .init("acceptsErrorResponses", at: \.acceptsErrorResponses),
         .init("ignoresChallenges", at: \.ignoresChallenges),
+        .init("hasChallengeCredential", at: \.hasChallengeCredential),
         .init("isIdempotent", at: \.isIdempotent),
     ]
 }

@@ -221,7 +221,9 @@ extension TransferState {
             created: record.created
         )
         // Header fields are confidential between client and server.
-        answer.request.headers = task.request.headers?.mapValues { _ in "(not shown)" }
+        answer.request.headers = task.request.headers?.mapValues { _ in
+            TransferTask.hiddenValue
+        }
         answer.request.url = URLReference(task.request.url).withoutUser.text
         answer.request.mirrors = task.request.mirrors?.map { URLReference($0).withoutUser.text }
         let history = histories[record.id]
@@ -312,6 +314,7 @@ extension FullTask {
             headers = headers.filter { $0.key.lowercased() != "authorization" }
             headers["Authorization"] = authorization
             request.headers = headers
+            request.hasChallengeCredential = true
         } else if change.rejectsChallenge == true, request.takesRejectedChallenge {
             request.ignoresChallenges = true
         }

@@ -73,6 +73,8 @@ public struct BackgroundLaunch: Hashable, Sendable {
     /// Tells the daemon that this launch has done what it was for.
     private func finish() async throws {
         if let session = SessionRegistry.session(identifier) {
+            // Tasks that the handler created belong to the launch.
+            await session.flush()
             let wasTold = await withCheckedContinuation { continuation in
                 session.link.connection.finishLaunch { continuation.resume(returning: $0) }
             }

@@ -5,7 +5,7 @@ import StageModel
 
 /// A task before it is made: what is asked for, and why that cannot be, if it cannot.
 struct Draft {
-    /// What is asked for.
+    /// The request to the daemon, without a token.
     var request: TransferRequest
     /// Why the task fails.
     var problem: URLError?
@@ -65,14 +65,13 @@ struct Draft {
 
     /// Drafts a download that goes on with what an earlier one received.
     init(resumeData data: Data, rules: URLSessionConfiguration) {
-        let token = UUID().uuidString
         if let resumed = ResumeData(data) {
-            request = resumed.request(token: token)
+            request = resumed.resumed
             let isKnown = request.size != nil || request.sha256 != nil
             request.acceptsErrorResponses = isKnown ? nil : !rules.failsOnErrorStatus
             if let url = URL(string: request.url) { apply(rules, to: URLRequest(url: url)) }
         } else {
-            request = TransferRequest(token: token, kind: .download, url: "")
+            request = TransferRequest(token: "", kind: .download, url: "")
             problem = URLError(.cannotDecodeRawData, reason: "this is no resume data")
         }
     }
@@ -84,7 +83,7 @@ struct Draft {
         original = request
         let url = request.url?.absoluteURL
         self.request = TransferRequest(
-            token: UUID().uuidString,
+            token: "",
             kind: kind,
             url: url?.absoluteString ?? ""
         )

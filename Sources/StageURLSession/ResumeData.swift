@@ -35,10 +35,9 @@ struct ResumeData: Codable, Equatable {
         try? ControlFormat.encode(self)
     }
 
-    /// The request that goes on with what was received.
-    func request(token name: String) -> TransferRequest {
+    /// The request that goes on with what was received; its token is that of the earlier task.
+    var resumed: TransferRequest {
         var request = request
-        request.token = name
         request.resumeToken = token
         request.isSuspended = nil
         return request

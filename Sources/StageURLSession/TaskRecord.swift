@@ -54,6 +54,8 @@ struct TaskRecord {
     var refusal: URLError?
 
     private var pending = TransferChange()
+    /// Whether a change is on its way to the daemon.
+    private var isSending = false
 
     /// Creates the record of a new task.
     init(_ request: TransferRequest, created: Date) {
@@ -65,11 +67,11 @@ struct TaskRecord {
     /// Creates the record of a task that the daemon has.
     init(_ task: TransferTask) {
         request = task.request
-        // The daemon does not tell the values, and a placeholder is not to be sent.
-        request.headers = nil
+        // A placeholder is not to be sent.
+        request.headers = request.headers?.filter { $0.value != TransferTask.hiddenValue }
         created = task.created
         number = task.id
-        identifier = Int(task.id)
+        identifier = TaskIdentity.number(of: task)
         suspensions = task.state == .suspended ? 1 : 0
         isCancelled = task.state == .cancelled
         update(task)
@@ -83,9 +85,25 @@ struct TaskRecord {
     /// Whether nobody but this process knows the task.
     var isOnlyHere: Bool { number == nil && requests == 0 }
 
+    /// Whether the daemon has the task with all that was changed.
+    var isStored: Bool { number != nil && pending == TransferChange() && !isSending }
+
+    /// Whether the daemon has yet to be told of the task, or of a change of it.
+    var mustBeTold: Bool {
+        guard !hasEnded, refusal == nil else { return false }
+        return number == nil || pending != TransferChange()
+    }
+
+    /// The error that the task ends with before the daemon has it, or since the daemon has refused it.
+    var reasonToEnd: URLError? {
+        guard !hasEnded else { return nil }
+        if isCancelled && isOnlyHere { return URLError(.cancelled) }
+        return isSuspended && !isCancelled ? nil : refusal
+    }
+
     /// What is to be told the daemon, if anything is; the caller tells it and says what came of it.
     mutating func nextStep() -> Step? {
-        guard !hasEnded, refusal == nil else { return nil }
+        guard mustBeTold, !(isCancelled && isOnlyHere) else { return nil }
         guard let number else {
             var request = request
             request.isSuspended = isSuspended
@@ -95,16 +113,22 @@ struct TaskRecord {
             requests += 1
             return .create(request)
         }
-        guard pending != TransferChange() else { return nil }
         defer { pending = TransferChange() }
+        isSending = true
         return .change(number, pending)
     }
 
     /// Takes in that the daemon has the task.
     mutating func wasCreated(as number: Int64) { self.number = number }
 
+    /// Takes in that the daemon has answered a change.
+    mutating func wasTold() { isSending = false }
+
     /// Takes in that the daemon could not be told of a change: it is told later.
-    mutating func wasNotTold(_ change: TransferChange) { pending = change.merging(pending) }
+    mutating func wasNotTold(_ change: TransferChange) {
+        pending = change.merging(pending)
+        isSending = false
+    }
 
     /// Takes in that the daemon was not reached at all with the request that creates the task.
     mutating func wasNotSent() { requests -= 1 }

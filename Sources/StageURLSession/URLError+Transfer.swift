@@ -74,7 +74,7 @@ extension URLError {
     /// Makes the error of something that the daemon refused, or was not there for.
     ///
     /// What it refuses of a download that was to go on is what the download would have gone on with.
-    init(_ error: ControlError, resuming: Bool = false) {
+    init(of error: ControlError, resuming: Bool = false) {
         let code = Self.code(error)
         let isLost = resuming && code == .unsupportedURL
         self.init(isLost ? .cannotOpenFile : code, reason: error.description)

@@ -44,24 +44,18 @@ extension URLSession {
     }
 
     private func task(numbered number: Int64) throws(ControlError) -> URLSessionTask? {
-        func known() -> (task: URLSessionTask?, hasEnded: Bool) {
-            state.withLock { ($0.byNumber[number], $0.ended.contains(number)) }
+        let (known, hasEnded) = state.withLock {
+            ($0.byNumber[number], $0.ended.contains(number))
         }
-        let first = known()
-        if first.hasEnded || first.task != nil { return first.task }
-        // An event may come before the answer to the request that made its task.
-        return try link.whileNothingIsTold { () throws(ControlError) in
-            let second = known()
-            if second.hasEnded || second.task != nil { return second.task }
-            // Made by another member of the group.
-            do throws(ControlError) {
-                return adopt(try link.ask(.task(number)))
-            } catch {
-                // What the daemon does not know, or cannot tell of, would be so the next time: the events
-                // behind it are not to wait for it.
-                guard error.mayPass else { return nil }
-                throw error
-            }
+        if hasEnded || known != nil { return known }
+        // Another member of the group has created it, or the answer to the request that created it has not come.
+        do throws(ControlError) {
+            return adopt(try link.ask(.task(number, headers: true)))
+        } catch {
+            // What the daemon does not know, or cannot tell of, would be so the next time: the events
+            // behind it are not to wait for it.
+            guard error.mayPass else { return nil }
+            throw error
         }
     }
 
@@ -80,9 +74,10 @@ extension URLSession {
             feed.add { [self] in tellChallenge(event, task) }
         case .completed, .failed, .cancelled:
             feed.add { [self] in
-                tellEnd(event, task)
+                let mark = link.mark()
+                tellEnd(event, task, mark)
                 // From here on the daemon may forget the event and remove the file.
-                if relay == nil { link.finish(event.sequence) }
+                if relay == nil { link.finish(event.sequence, afterTellingSince: mark) }
                 endIfDone()
             }
         default:
@@ -189,7 +184,7 @@ extension URLSession {
     }
 
     /// Tells of the end of a task, by an event.
-    private func tellEnd(_ event: SessionEvent, _ task: URLSessionTask) {
+    private func tellEnd(_ event: SessionEvent, _ task: URLSessionTask, _ mark: Int) {
         tellProgress(task)
         let request = task.record.withLock { $0.request }
         let token = event.resumeToken ?? event.failure?.resumeToken
@@ -234,7 +229,9 @@ extension URLSession {
                 .urlSession(self, task: task, didFinishCollecting: metrics)
         }
         complete(task, error, resumeData)
-        relay?.add(.completed(task, metrics, error)) { [self] in link.finish(event.sequence) }
+        relay?.add(.completed(task, metrics, error)) { [self] in
+            link.finish(event.sequence, afterTellingSince: mark)
+        }
     }
 
     /// Ends a task that the daemon has nothing to say of.
@@ -261,11 +258,13 @@ extension URLSession {
         }
         state.withLock { state in
             state.tasks[ObjectIdentifier(task)] = nil
+            state.byToken[task.token] = nil
             if let number = task.record.withLock({ $0.number }) {
                 state.byNumber[number] = nil
                 state.ended.insert(number)
             }
         }
+        link.remove(task)
         for receiver in receivers { receiver(resumeData) }
         (delegate as? any URLSessionTaskDelegate)?
             .urlSession(self, task: task, didCompleteWithError: error)

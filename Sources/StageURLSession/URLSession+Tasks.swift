@@ -11,7 +11,7 @@ extension URLSession {
                 return
             } catch {
                 // It can be made again as soon as the process may have more threads.
-                state.withLock { [error] in $0.failure = URLError(error) }
+                state.withLock { [error] in $0.failure = URLError(of: error) }
                 SessionRegistry.remove(self)
             }
         }
@@ -41,84 +41,72 @@ extension URLSession {
         return URLError(.backgroundSessionWasDisconnected, reason: reason)
     }
 
-    /// Makes tasks and has the daemon create them, where it is there.
+    /// Makes tasks, and has the daemon told of them.
     func make<Task: URLSessionTask>(_ drafts: [Draft], _ build: (TaskRecord) -> Task) -> [Task] {
         let refusal = refusal
         let tasks = drafts.map { draft in
-            var record = TaskRecord(draft.request, created: .now)
+            let identity = TaskIdentity(at: .now)
+            var request = draft.request
+            request.token = identity.newToken
+            var record = TaskRecord(request, created: .now)
+            record.identifier = identity.number
             record.refusal = draft.problem ?? refusal
             record.original = draft.original
             return build(record)
         }
         state.withLock { state in
-            for task in tasks { state.tasks[ObjectIdentifier(task)] = task }
+            for task in tasks {
+                state.tasks[ObjectIdentifier(task)] = task
+                state.byToken[task.token] = task
+            }
         }
-        tell(tasks.filter { $0.record.withLock { $0.refusal == nil } })
         for task in tasks {
-            giveIdentifier(task)
             feed.add { [self] in
                 guard let delegate = delegate as? any URLSessionTaskDelegate else { return }
                 delegate.urlSession(self, didCreateTask: task)
             }
         }
+        tell(tasks)
         return tasks
     }
 
-    private func giveIdentifier(_ task: URLSessionTask) {
-        if let number = task.record.withLock({ $0.number }) {
-            task.record.withLock { $0.identifier = Int(number) }
-            return
-        }
-        let provisional = state.withLock { state in
-            state.lastProvisional -= 1
-            return state.lastProvisional
-        }
-        task.record.withLock { $0.identifier = provisional }
-    }
-
-    /// Tells the daemon what has changed about a task, or ends it here where it has none to do with it.
+    /// Has the daemon told what has changed about a task, or ends it here where the daemon has no part in it.
     func tell(_ task: URLSessionTask) { tell([task]) }
 
-    /// Tells the daemon what has changed about tasks; returns why it has to be told again, if it has.
-    @discardableResult
-    func tell(_ tasks: [URLSessionTask]) -> ControlError? {
-        var others: [URLSessionTask] = []
-        for task in tasks {
-            let error = task.record.withLock { record -> URLError? in
-                if record.isCancelled && record.isOnlyHere { return URLError(.cancelled) }
-                return record.isSuspended ? nil : record.refusal
-            }
-            if let error { end(task, error) } else { others.append(task) }
-        }
-        guard !others.isEmpty else { return nil }
-        return link.tell(others) { task, error in
-            let refusal = task.record.withLock { record in
-                let refusal = URLError(error, resuming: record.request.resumeToken != nil)
-                record.refusal = refusal
-                return record.isSuspended ? nil : refusal
-            }
-            if let refusal { end(task, refusal) }
-        }
+    /// Has the daemon told what has changed about tasks; returns at once.
+    func tell(_ tasks: [URLSessionTask]) {
+        link.tell(tasks.filter { !endIfUnsendable($0) && $0.record.withLock(\.mustBeTold) })
     }
 
-    /// Takes in which tasks the daemon has.
-    func reconcile(with list: [TransferTask]) {
-        // The answer to the request that created a task may have been lost.
-        var mine: [String: URLSessionTask] = [:]
-        for task in unfinished {
-            let token = task.record.withLock { $0.number == nil ? $0.request.token : nil }
-            if let token { mine[token] = task }
+    /// Ends a task here if it was refused, or was cancelled before the daemon had it; returns whether it did.
+    @discardableResult
+    func endIfUnsendable(_ task: URLSessionTask) -> Bool {
+        guard let error = task.record.withLock(\.reasonToEnd) else { return false }
+        end(task, error)
+        return true
+    }
+
+    /// Takes in that the daemon refused a task or a change of it.
+    func takeRefusal(of task: URLSessionTask, _ error: ControlError) {
+        task.record.withLock { record in
+            record.refusal = URLError(of: error, resuming: record.request.resumeToken != nil)
         }
-        for task in list {
-            mine[task.request.token]?.wasCreated(as: task.id)
-            adopt(task)
-        }
+        endIfUnsendable(task)
+    }
+
+    /// The numbers of the tasks that the daemon is known to have.
+    var numbers: Set<Int64> { state.withLock { Set($0.byNumber.keys) } }
+
+    /// Takes in which tasks the daemon has; `earlier` are those that it was known to have before it was asked.
+    func reconcile(with list: [TransferTask], earlier: Set<Int64>) {
+        for task in list { adopt(task) }
         let known = Dictionary(list.map { ($0.id, $0.request.token) }) { first, _ in first }
         state.withLock { $0.ended.formIntersection(known.keys) }
         let attachments = state.withLock { $0.attachments }
         for task in unfinished {
             let (isGone, found) = task.record.withLock { record -> (Bool, Int?) in
-                guard let number = record.number, !record.hasEnded else { return (false, nil) }
+                guard let number = record.number, earlier.contains(number), !record.hasEnded
+                else { return (false, nil) }
                 // A daemon that has lost its records gives the number to another task.
                 return (known[number] != record.request.token, record.found)
             }
@@ -138,19 +126,26 @@ extension URLSession {
         task.record.withLock { $0.end() }
         state.withLock { state in
             state.tasks[ObjectIdentifier(task)] = nil
+            state.byToken[task.token] = nil
             if let number = task.record.withLock({ $0.number }) { state.byNumber[number] = nil }
         }
+        link.remove(task)
         feed.add { [self] in endIfDone() }
     }
 
-    /// Takes in a task of the daemon's: one that is known here, or an object for it is made; `nil` for one
-    /// whose end was told.
+    /// Takes in a task of the daemon's: one that is known here, also where the answer to the request that created it
+    /// has not come, or an object for it is made; `nil` for one whose end was told.
     @discardableResult
     func adopt(_ task: TransferTask) -> URLSessionTask? {
         guard !state.withLock({ $0.ended.contains(task.id) }) else { return nil }
         if let known = state.withLock({ $0.byNumber[task.id] }) {
             known.record.withLock { $0.update(task) }
             return known
+        }
+        if let own = state.withLock({ $0.byToken[task.request.token] }) {
+            own.wasCreated(as: task.id)
+            own.record.withLock { $0.update(task) }
+            return own
         }
         var record = TaskRecord(task)
         record.found = state.withLock { $0.attachments }
@@ -176,7 +171,7 @@ extension URLSession {
                     return URLError(.timedOut, reason: "no daemon was there in time")
                 }
                 guard let limit = rules.timeoutIntervalForService, age > limit else { return nil }
-                return URLError(link.problem ?? .notRunning([]))
+                return URLError(of: link.problem ?? .notRunning([]))
             }
             if let error { end(task, error) }
         }
@@ -220,31 +215,14 @@ extension URLSession {
 extension URLSessionTask {
     /// Takes in the number that the daemon gave the task.
     func wasCreated(as number: Int64) {
-        record.withLock { $0.wasCreated(as: number) }
-        session.state.withLock { $0.byNumber[number] = self }
-    }
-}
-
-/// The sessions of this process.
-enum SessionRegistry {
-    private static let sessions = Mutex<[String: URLSession]>([:])
-
-    /// Enters a session; returns `false` if there is another one of its identifier.
-    static func register(_ session: URLSession) -> Bool {
-        sessions.withLock { sessions in
-            guard sessions[session.link.identifier] == nil else { return false }
-            sessions[session.link.identifier] = session
-            return true
+        session.state.withLock { state in
+            // Its end may have been told before the answer to the request that created it.
+            guard state.tasks[ObjectIdentifier(self)] != nil else { return }
+            state.byNumber[number] = self
         }
+        record.withLock { $0.wasCreated(as: number) }
     }
 
-    /// The session of an identifier.
-    static func session(_ identifier: String) -> URLSession? {
-        sessions.withLock { $0[identifier] }
-    }
-
-    /// Takes a session out.
-    static func remove(_ session: URLSession) {
-        sessions.withLock { $0[session.link.identifier] = nil }
-    }
+    /// The name of the task that the daemon and its clients have in common.
+    var token: String { record.withLock { $0.request.token } }
 }

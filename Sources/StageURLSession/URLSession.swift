@@ -35,6 +35,7 @@ open class URLSession: NSObject, @unchecked Sendable {
         var delegate: (any URLSessionDelegate)?
         var tasks: [ObjectIdentifier: URLSessionTask] = [:]
         var byNumber: [Int64: URLSessionTask] = [:]
+        var byToken: [String: URLSessionTask] = [:]
         /// Tasks that have ended, as long as the daemon has not forgotten them.
         var ended: Set<Int64> = []
         var attachments = 0
@@ -42,7 +43,6 @@ open class URLSession: NSObject, @unchecked Sendable {
         var isOver = false
         /// The reason why the session could not begin.
         var failure: URLError?
-        var lastProvisional = 0
         var description: String?
     }
 
@@ -112,7 +112,7 @@ open class URLSession: NSObject, @unchecked Sendable {
     /// they do.
     ///
     /// Not of Apple's class.
-    open var connectionError: URLError? { link.problem.map { URLError($0) } }
+    open var connectionError: URLError? { link.problem.map { URLError(of: $0) } }
 
     /// Creates a download, suspended.
     open func downloadTask(with url: URL) -> URLSessionDownloadTask {
@@ -124,7 +124,7 @@ open class URLSession: NSObject, @unchecked Sendable {
         downloadTasks(with: [request])[0]
     }
 
-    /// Creates downloads, suspended, all at once: thousands take as long as one.
+    /// Creates downloads, suspended.
     ///
     /// Not of Apple's class.
     open func downloadTasks(with requests: [URLRequest]) -> [URLSessionDownloadTask] {
@@ -143,7 +143,9 @@ open class URLSession: NSObject, @unchecked Sendable {
         }[0]
     }
 
-    /// Creates an upload of a file, suspended; the daemon has a copy of the file when this returns.
+    /// Creates an upload of a file, suspended.
+    ///
+    /// The daemon takes a copy of the file, which must stay as it is until then: see ``URLSessionTask/isStored``.
     open func uploadTask(with request: URLRequest, fromFile file: URL) -> URLSessionUploadTask {
         make([Draft(upload: request, file: file, rules: configuration)]) {
             URLSessionUploadTask($0, session: self)
@@ -201,20 +203,31 @@ open class URLSession: NSObject, @unchecked Sendable {
 
     /// Cancels all tasks and ends the session.
     ///
-    /// Does not wait for the daemon, which is told on another thread. The delegate is told that the session is invalid
-    /// once the daemon has ended its tasks.
+    /// The delegate is told that the session is invalid once the daemon has ended its tasks.
     open func invalidateAndCancel() {
         invalidate()
-        let tasks = unfinished.filter { task in
-            task.record.withLock { $0.cancel(producingResumeData: false) }
-        }
-        guard !tasks.isEmpty else { return }
-        link.withoutWaiting { [self] in tell(tasks) }
+        tell(
+            unfinished.filter { task in
+                task.record.withLock { $0.cancel(producingResumeData: false) }
+            }
+        )
     }
 
-    /// Calls `handler` after everything that was there to tell so far; nothing else is kept in memory.
+    /// Calls `handler` once the daemon has on its disk all tasks that were created so far, with all that was changed
+    /// about them, or could not be told of them: ``URLSessionTask/isStored`` says which of these holds.
+    ///
+    /// The delegate has then been told all that was there to tell before. A process that ends by `exit` or by returning
+    /// from its main function does this by itself, and waits three seconds at most.
     open func flush(completionHandler handler: @escaping @Sendable () -> Void) {
-        feed.add(handler)
+        link.whenToldOrNot { [self] in feed.add(handler) }
+    }
+
+    /// Returns once the daemon has on its disk all tasks that were created so far, with all that was changed about them,
+    /// or could not be told of them.
+    open func flush() async {
+        await withCheckedContinuation { continuation in
+            flush(completionHandler: { continuation.resume() })
+        }
     }
 
     /// Removes the cookies of the configuration's storage, and calls `handler`.
@@ -225,9 +238,11 @@ open class URLSession: NSObject, @unchecked Sendable {
         feed.add(handler)
     }
 
-    /// The tasks whose end the delegate has not been told of, in the order of their numbers.
+    /// The tasks whose end the delegate has not been told of, in the order of their identifiers.
     var unfinished: [URLSessionTask] {
         state.withLock { Array($0.tasks.values) }
-            .sorted { $0.taskIdentifier < $1.taskIdentifier }
+            .map { (number: $0.taskIdentifier, task: $0) }
+            .sorted { $0.number < $1.number }
+            .map(\.task)
     }
 }

@@ -6,9 +6,10 @@ import Synchronization
 
 /// A transfer of a session, in the shape of Apple's class.
 ///
-/// It is on the daemon's disk when the method that makes it returns, and goes on without this object and
-/// without the process, a task that was never resumed with all that was set. Calls wait for the daemon where there is
-/// one, and are made up for later where there is none.
+/// It goes on without this object and without the process, and one that was never resumed stays suspended with all that
+/// was set. No call waits for the daemon: what is asked is sent to it in order, within milliseconds, by a thread of
+/// the session, and over the next connection where none is there. A process that is killed before that loses it:
+/// ``isStored`` and ``URLSession/flush()`` say when the daemon has it on its disk.
 ///
 /// Unchecked, since there is nothing in it but constants and a lock; so must be what a subclass adds.
 open class URLSessionTask: NSObject, ProgressReporting, @unchecked Sendable {
@@ -66,14 +67,27 @@ open class URLSessionTask: NSObject, ProgressReporting, @unchecked Sendable {
         progress.resumingHandler = { [weak self] in self?.resume() }
     }
 
-    /// The daemon's number of the task, the same in every process that makes the session.
+    /// The identifier of the task within its session, the same in every process that makes the session.
     ///
-    /// Negative for a task that was made while no daemon answered: that number holds for this object only.
+    /// Identifiers grow with the time at which tasks are created; a task that another program created has its
+    /// ``daemonTaskNumber``.
     open var taskIdentifier: Int { record.withLock { $0.identifier } }
+
+    /// The number by which the daemon and `stagepack tasks` name the task; `nil` until the daemon has it.
+    ///
+    /// Not of Apple's class.
+    open var daemonTaskNumber: Int64? { record.withLock { $0.number } }
+
+    /// Whether the daemon has the task on its disk, an upload with a copy of its file, with all that was changed so far:
+    /// it is then not lost, whatever becomes of this process.
+    ///
+    /// Not of Apple's class.
+    open var isStored: Bool { record.withLock { $0.isStored } }
 
     /// The request that the task was created with, without the body of an upload, which is its file.
     ///
-    /// A task of an earlier process has its URL and method: the daemon does not tell the header fields.
+    /// A task of an earlier process has the header fields that were sent, cookies included. It has none where this process
+    /// is confined, or where another member of the session's group created the task: the daemon does not tell them then.
     open var originalRequest: URLRequest? { record.withLock { $0.originalRequest } }
 
     /// The request with the URL that has answered, after redirects.
@@ -251,5 +265,6 @@ extension URLRequest {
         self.init(url: url)
         httpMethod = request.method ?? (request.kind == .upload ? "POST" : "GET")
         for (name, value) in request.headers ?? [:] { setValue(value, forHTTPHeaderField: name) }
+        allowsCellularAccess = request.allowsExpensiveNetworkAccess ?? true
     }
 }

@@ -83,6 +83,10 @@ public final class URLSessionTaskTransactionMetrics: NSObject, @unchecked Sendab
     public var connectEndDate: Date? { date(attempt.secureConnect ?? attempt.connect) }
     /// When the request began to be sent.
     public var requestStartDate: Date? { date(attempt.requestStart) }
+    /// When the request was sent; `nil` for one with a body, whose last byte is not timed.
+    public var requestEndDate: Date? {
+        countOfRequestBodyBytesSent == 0 ? requestStartDate : nil
+    }
     /// When the first byte of the answer was here.
     public var responseStartDate: Date? { date(attempt.firstByte) ?? attempt.responseStart }
     /// When the attempt ended.
@@ -91,6 +95,10 @@ public final class URLSessionTaskTransactionMetrics: NSObject, @unchecked Sendab
     public var networkProtocolName: String? { attempt.networkProtocol }
     /// Whether the connection was open already.
     public var isReusedConnection: Bool { attempt.isReusedConnection ?? false }
+    /// Whether several paths were used at once: never.
+    public var isMultipath: Bool { false }
+    /// The protocol of the lookup of the host's name, which the system's resolver does not tell.
+    public var domainResolutionProtocol: URLSessionTaskMetrics.DomainResolutionProtocol { .unknown }
     /// The source of the content: the network.
     public var resourceFetchType: URLSessionTaskMetrics.ResourceFetchType { .networkLoad }
     /// The address that answered: the server's, or a proxy's.
@@ -113,6 +121,19 @@ public final class URLSessionTaskTransactionMetrics: NSObject, @unchecked Sendab
     public var countOfResponseBodyBytesReceived: Int64 { attempt.bytesReceived ?? 0 }
     /// The bytes of the content after decoding; the daemon asks for none that is encoded.
     public var countOfResponseBodyBytesAfterDecoding: Int64 { attempt.bytesReceived ?? 0 }
+
+    /// Refuses: it is not known.
+    @available(*, unavailable, message: "the daemon does not record proxies; compare remoteAddress")
+    public var isProxyConnection: Bool { preconditionFailure("unavailable") }
+    /// Refuses: it is not known.
+    @available(*, unavailable, message: "a network is metered or not on Linux: see task.holds")
+    public var isCellular: Bool { preconditionFailure("unavailable") }
+    /// Refuses: it is not known.
+    @available(*, unavailable, message: "the daemon records no networks: see task.holds")
+    public var isExpensive: Bool { preconditionFailure("unavailable") }
+    /// Refuses: it is not known.
+    @available(*, unavailable, message: "the daemon records no networks: see task.holds")
+    public var isConstrained: Bool { preconditionFailure("unavailable") }
 
     /// The date so many seconds after the attempt began, and not after it ended: the beginning is noted a little later
     /// than the seconds begin to count.

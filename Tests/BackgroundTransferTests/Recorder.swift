@@ -12,6 +12,7 @@ final class Recorder: NSObject, URLSessionDownloadDelegate, URLSessionDataDelega
     struct State {
         var lines: [String] = []
         var errors: [Int: URLError?] = [:]
+        var numbers: [Int: Int] = [:]
         var credential: URLCredential?
         var block: (@Sendable () -> Void)?
         var challengeAnswer: (@Sendable () -> Void)?
@@ -27,10 +28,19 @@ final class Recorder: NSObject, URLSessionDownloadDelegate, URLSessionDataDelega
         state.withLock { $0.errors[task.taskIdentifier] }
     }
 
+    /// The number of a task in the lines: tasks are counted as the delegate hears of them.
+    private func number(of task: URLSessionTask) -> Int {
+        state.withLock { state in
+            let number = state.numbers[task.taskIdentifier] ?? state.numbers.count + 1
+            state.numbers[task.taskIdentifier] = number
+            return number
+        }
+    }
+
     private func add(_ line: String) { state.withLock { $0.lines.append(line) } }
 
     func urlSession(_ session: URLSession, didCreateTask task: URLSessionTask) {
-        add("created \(task.taskIdentifier)")
+        add("created \(number(of: task))")
     }
 
     func urlSession(
@@ -40,7 +50,7 @@ final class Recorder: NSObject, URLSessionDownloadDelegate, URLSessionDataDelega
         totalBytesWritten: Int64,
         totalBytesExpectedToWrite: Int64
     ) {
-        let id = downloadTask.taskIdentifier
+        let id = number(of: downloadTask)
         add("wrote \(id): \(bytesWritten), \(totalBytesWritten) of \(totalBytesExpectedToWrite)")
     }
 
@@ -50,7 +60,7 @@ final class Recorder: NSObject, URLSessionDownloadDelegate, URLSessionDataDelega
         didResumeAtOffset fileOffset: Int64,
         expectedTotalBytes: Int64
     ) {
-        add("resumed \(downloadTask.taskIdentifier): \(fileOffset) of \(expectedTotalBytes)")
+        add("resumed \(number(of: downloadTask)): \(fileOffset) of \(expectedTotalBytes)")
     }
 
     func urlSession(
@@ -58,7 +68,7 @@ final class Recorder: NSObject, URLSessionDownloadDelegate, URLSessionDataDelega
         downloadTask: URLSessionDownloadTask,
         didFinishDownloadingTo location: URL
     ) {
-        add("finished \(downloadTask.taskIdentifier): \(location.path)")
+        add("finished \(number(of: downloadTask)): \(location.path)")
         state.withLock { $0.block }?()
     }
 
@@ -69,7 +79,7 @@ final class Recorder: NSObject, URLSessionDownloadDelegate, URLSessionDataDelega
         totalBytesSent: Int64,
         totalBytesExpectedToSend: Int64
     ) {
-        let id = task.taskIdentifier
+        let id = number(of: task)
         add("sent \(id): \(bytesSent), \(totalBytesSent) of \(totalBytesExpectedToSend)")
     }
 
@@ -82,7 +92,7 @@ final class Recorder: NSObject, URLSessionDownloadDelegate, URLSessionDataDelega
     ) {
         let space = challenge.protectionSpace
         add(
-            "challenged \(task.taskIdentifier): \(space.host):\(space.port) \(space.realm ?? "-")"
+            "challenged \(number(of: task)): \(space.host):\(space.port) \(space.realm ?? "-")"
                 + " \(challenge.previousFailureCount)"
         )
         let credential = state.withLock { $0.credential }
@@ -101,7 +111,7 @@ final class Recorder: NSObject, URLSessionDownloadDelegate, URLSessionDataDelega
         task: URLSessionTask,
         didFinishCollecting metrics: URLSessionTaskMetrics
     ) {
-        add("metrics \(task.taskIdentifier): \(metrics.redirectCount)")
+        add("metrics \(number(of: task)): \(metrics.redirectCount)")
     }
 
     func urlSession(
@@ -111,11 +121,11 @@ final class Recorder: NSObject, URLSessionDownloadDelegate, URLSessionDataDelega
     ) {
         let error = error as? URLError
         state.withLock { $0.errors[task.taskIdentifier] = .some(error) }
-        add("completed \(task.taskIdentifier): \(error.map { "\($0.code.rawValue)" } ?? "well")")
+        add("completed \(number(of: task)): \(error.map { "\($0.code.rawValue)" } ?? "well")")
     }
 
     func urlSession(_ session: URLSession, dataTask: URLSessionDataTask, didReceive data: Data) {
-        add("answered \(dataTask.taskIdentifier): \(String(decoding: data, as: UTF8.self))")
+        add("answered \(number(of: dataTask)): \(String(decoding: data, as: UTF8.self))")
     }
 
     func urlSessionDidFinishEvents(forBackgroundURLSession session: URLSession) {

@@ -41,7 +41,10 @@ struct ScriptedWorld {
         _ change: (inout SessionEvent) -> Void = { _ in }
     ) -> SessionEvent {
         var event = SessionEvent(kind, time: .now)
-        event.task = task.map { Int64($0.taskIdentifier) }
+        if let task {
+            while task.daemonTaskNumber == nil { usleep(500) }
+            event.task = task.daemonTaskNumber
+        }
         change(&event)
         return daemon.emit(event, in: identifier)
     }

@@ -20,6 +20,7 @@ struct URLSessionTests {
         let session = world.session()
         let task = session.downloadTask(with: try world.url("/moved"))
         #expect(task.state == .suspended)
+        await session.flush()
         let states = try await world.tasks().map(\.state)
         #expect(states == [.suspended], "it is there before it is started")
         try await world.attach()
@@ -49,6 +50,8 @@ struct URLSessionTests {
         request.httpMethod = "PUT"
         request.setValue("x", forHTTPHeaderField: "X-Name")
         let task = session.uploadTask(with: request, fromFile: file)
+        await session.flush()
+        #expect(task.isStored)
         try FileManager.default.removeItem(at: file)
         try await world.attach()
         task.resume()
@@ -84,7 +87,8 @@ struct URLSessionTests {
         let session = world.session()
         let task = session.downloadTask(with: try world.url("/late"))
         func isSuspended() async throws -> Bool {
-            try await world.tasks().map(\.state) == [.suspended]
+            await session.flush()
+            return try await world.tasks().map(\.state) == [.suspended]
         }
         task.suspend()
         task.resume()
@@ -104,6 +108,7 @@ struct URLSessionTests {
         #expect(try await world.tasks().first?.request.description == "target")
         task.cancel()
         #expect(task.state == .canceling || task.state == .completed)
+        await session.flush()
         try await world.end(session)
         #expect(task.state == .completed)
         #expect((task.error as? URLError)?.code == .cancelled)
@@ -122,8 +127,9 @@ struct URLSessionTests {
         try await poll { task.state == .completed }
         #expect((task.error as? URLError)?.downloadTaskResumeData == data)
         let other = session.downloadTask(withResumeData: data)
-        #expect(other.taskIdentifier == 2)
         other.resume()
+        await session.flush()
+        #expect(other.daemonTaskNumber == 2)
         try await poll { other.state == .completed }
         #expect(other.error == nil)
         let heads = world.server.requests(for: "/stalls")
@@ -175,7 +181,7 @@ struct URLSessionTests {
         let lines = try await world.lines(7)
         #expect(
             lines[2...] == [
-                "completed -1: -997", "finished 1: /staged/1", "metrics 1: 0",
+                "completed 2: -997", "finished 1: /staged/1", "metrics 1: 0",
                 "completed 1: well", "invalid: well",
             ]
         )
@@ -222,10 +228,11 @@ struct URLSessionTests {
         var request = URLRequest(url: try URL(text: url))
         request.httpBody = body.map { Data($0.utf8) }
         let task = session.downloadTask(with: request)
-        #expect(task.taskIdentifier == -1)
+        await session.flush()
+        #expect(task.daemonTaskNumber == nil && !task.isStored)
         #expect(task.state == .suspended)
         task.resume()
-        #expect(try await world.lines(2) == ["created -1", "completed -1: \(code.rawValue)"])
+        #expect(try await world.lines(2) == ["created 1", "completed 1: \(code.rawValue)"])
         try await world.attach()
         #expect(try await world.tasks().isEmpty)
         try await world.end(session)
@@ -253,12 +260,15 @@ struct URLSessionTests {
         let digest = String(repeating: "0a", count: 32)
         let mirror = try URL(text: "http://other/file")
         let content = DownloadContent(size: 7, sha256: digest, mirrors: [mirror])
-        #expect(session.downloadTask(with: request, content: content).taskIdentifier == 1)
+        let known = session.downloadTask(with: request, content: content)
+        await session.flush()
+        #expect(known.daemonTaskNumber == 1)
         let wire = try #require(try await world.tasks().first?.request)
         #expect(wire.size == ByteCount(7) && wire.sha256 == digest)
         #expect(wire.mirrors == ["http://other/file"])
         let wrong = session.downloadTask(with: request, content: DownloadContent(size: -1))
-        #expect(wrong.taskIdentifier == -1)
+        await session.flush()
+        #expect(wrong.daemonTaskNumber == nil)
         try await world.end(session)
     }
 
@@ -281,7 +291,7 @@ struct URLSessionTests {
         session.downloadTask(with: try world.url("/late")).resume()
         let task = session.downloadTask(with: try world.url())
         task.resume()
-        #expect(try await world.lines(3).last == "completed -1: -3000")
+        #expect(try await world.lines(3).last == "completed 2: -3000")
         #expect(task.error?.localizedDescription.contains("1 task") == true)
         try await world.end(session)
     }

@@ -19,7 +19,9 @@ struct UnresumedTaskTests {
             let configuration = URLSessionConfiguration.background(withIdentifier: name)
             configuration.serviceSocketPath = socket
             let session = URLSession(configuration: configuration)
-            let task = session.downloadTask(with: try URL(text: url))
+            var request = URLRequest(url: try URL(text: url))
+            request.setValue("7", forHTTPHeaderField: "X-Item")
+            let task = session.downloadTask(with: request)
             task.taskDescription = "target"
             task.priority = URLSessionTask.highPriority
             task.earliestBeginDate = Date(timeIntervalSince1970: 4_000_000_000)
@@ -30,6 +32,8 @@ struct UnresumedTaskTests {
         let session = world.session()
         let task = try #require(await session.allTasks.first)
         #expect(task.state == .suspended)
+        #expect(task.originalRequest?.value(forHTTPHeaderField: "X-Item") == "7")
+        #expect(task.currentRequest?.url?.absoluteString == url)
         #expect(task.taskDescription == "target")
         #expect(task.priority == URLSessionTask.highPriority)
         #expect(task.earliestBeginDate == Date(timeIntervalSince1970: 4_000_000_000))

@@ -69,6 +69,80 @@ struct ConfinedClientTests {
         #expect(try await ask(within: ["--mount"], task("download")).hasPrefix("200"))
     }
 
+    @Test func headerFieldsAreToldToTheirUserWhereNothingConfinesTheClient() async throws {
+        _ = try await peer.ask(as: user, 2, "PUT", "/v1/sessions/s", #"{"group": "bin"}"#)
+        func new(_ value: String) -> String {
+            #"{"tasks": [{"token": "t", "kind": "download", "url": "\#(server.url("/a"))","#
+                + #" "isSuspended": true, "headers": {"Authorization": "\#(value)"}}]}"#
+        }
+        let made = try await peer.ask(as: user, 2, "POST", path, new("secret"))
+        #expect(made.status == 200, "\(made)")
+        func read(
+            _ path: String,
+            by user: UInt32 = 1,
+            _ privileges: [String] = []
+        ) async throws -> Bool {
+            let answer = try await peer.ask(
+                as: user,
+                2,
+                "GET",
+                path,
+                "",
+                privileges: ["--clear-groups"] + privileges
+            )
+            #expect(answer.status == 200 && answer.body.contains("Authorization"), "\(answer)")
+            return answer.body.contains("secret")
+        }
+        #expect(try await read("\(path)?headers=1"))
+        #expect(try await read("/v1/tasks/1?headers=1"))
+        #expect(try await !read(path))
+        #expect(try await !read("\(path)?headers=1", ["--no-new-privs"]))
+        #expect(try await !read("\(path)?headers=1&user=1", by: 4), "a member of the group")
+        #expect(try await !read("/v1/tasks?headers=1&all=1", by: 0))
+    }
+
+    @Test func theAnswerToAChallengeIsToldToNobody() async throws {
+        let rules = #"{"group": "bin", "answersChallenges": true}"#
+        _ = try await peer.ask(as: user, 2, "PUT", "/v1/sessions/s", rules)
+        let refusal = Answer.status(401).field("WWW-Authenticate", "Basic realm=\"x\"")
+        server.answer("/asks", with: refusal, .content(content(1000)).waiting { sleep(1) })
+        let new =
+            #"{"tasks": [{"token": "t", "kind": "download", "url": "\#(server.url("/asks"))","#
+            + #" "headers": {"X-Own": "own", "authorization": "first"}}]}"#
+        let made = try await peer.ask(as: user, 2, "POST", path, new)
+        #expect(made.status == 200, "\(made)")
+        func read(_ path: String) async throws -> String {
+            let answer = try await peer.ask(
+                as: user,
+                2,
+                "GET",
+                path,
+                "",
+                privileges: ["--clear-groups"]
+            )
+            return answer.body
+        }
+        try await poll("no challenge came") {
+            try await read("/v1/tasks/1").contains("authentication")
+        }
+        #expect(try await read("/v1/tasks/1?headers=1").contains("first"))
+        let answer = try await peer.ask(
+            as: user,
+            2,
+            "PATCH",
+            "/v1/tasks/1",
+            #"{"authorization": "second"}"#
+        )
+        #expect(answer.status == 200, "\(answer)")
+        for place in ["/v1/tasks/1?headers=1", "\(path)?headers=1"] {
+            let text = try await read(place)
+            #expect(text.contains("own") && !text.contains("second"), "\(text)")
+        }
+        try await poll("it was not sent") {
+            server.requests(for: "/asks").map { $0["authorization"] } == ["first", "second"]
+        }
+    }
+
     @Test func whoIsKeptFromTheNetworkHasNothingTransferred() async throws {
         _ = try await peer.ask(as: user, user, "PUT", "/v1/sessions/s", "{}")
         for kind in ["download", "upload"] {

@@ -63,6 +63,7 @@ struct JournalFormTests {
         request.resumeToken = "r-1"
         request.acceptsErrorResponses = true
         request.ignoresChallenges = false
+        request.hasChallengeCredential = true
         request.isIdempotent = true
         return request
     }()
@@ -154,8 +155,8 @@ struct JournalFormTests {
             {"acceptsErrorResponses":true,"allowedDomains":["*.example"],
             "allowsConstrainedNetworkAccess":true,"allowsExpensiveNetworkAccess":false,
             "description":"words","earliestBegin":1800000000125,"expectedToReceive":1,
-            "expectedToSend":2,"file":"/tmp/file","headers":{"X-B":"1"},
-            "ignoresChallenges":false,"isIdempotent":true,"isSuspended":true,"kind":"upload",
+            "expectedToSend":2,"file":"/tmp/file","hasChallengeCredential":true,
+            "headers":{"X-B":"1"},"ignoresChallenges":false,"isIdempotent":true,"isSuspended":true,"kind":"upload",
             "method":"POST","mirrors":["https://c.example/b"],"priority":0.75,
             "resumeToken":"r-1","sha256":"00ff","size":5000000000,
             "staging":{"application":"org.example","applicationVersion":"1.2",

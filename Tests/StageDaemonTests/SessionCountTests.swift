@@ -145,7 +145,9 @@ struct SessionCountTests {
         #expect(last.countOfResponseBodyBytesReceived == 5000)
         #expect(last.countOfResponseHeaderBytesReceived > 0)
         #expect(last.countOfRequestHeaderBytesSent > 0)
-        let dates = [last.fetchStartDate, last.requestStartDate, last.responseStartDate]
+        let dates = [
+            last.fetchStartDate, last.requestStartDate, last.requestEndDate, last.responseStartDate,
+        ]
         let known = try (dates + [last.responseEndDate]).map { try #require($0) }
         #expect(known == known.sorted())
         #expect(last.secureConnectionStartDate == nil)

@@ -53,7 +53,8 @@ extension TestDaemon {
         )
     }
 
-    static let missing = answer(ControlRefusal(.notFound, "there is no such thing"))
+    static let isMissing = ControlRefusal(.notFound, "there is no such thing")
+    static let missing = answer(isMissing)
 }
 
 extension TestDaemon.State {
@@ -76,6 +77,9 @@ extension TestDaemon.State {
             return Self.nothing
         case ("POST", "tasks"):
             return create(try ControlFormat.decode(NewTasks.self, from: body), in: identifier)
+        case ("PATCH", "tasks"):
+            let message = try ControlFormat.decode(TaskChanges.self, from: body)
+            return answer(message.changes, in: identifier)
         case ("GET", "tasks"):
             let own = tasks.values.filter { $0.session == identifier }
             return TestDaemon.answer(200, TaskList(own.sorted { $0.id < $1.id }))
@@ -96,7 +100,12 @@ extension TestDaemon.State {
         switch method {
         case "GET": return tasks[id].map { TestDaemon.answer(200, $0) } ?? TestDaemon.missing
         case "PATCH":
-            return change(id, try ControlFormat.decode(TransferChange.self, from: body))
+            let change = try ControlFormat.decode(TransferChange.self, from: body)
+            do throws(ControlRefusal) {
+                return TestDaemon.answer(200, try self.change(id, change))
+            } catch {
+                return TestDaemon.answer(error)
+            }
         default: return TestDaemon.missing
         }
     }
@@ -174,22 +183,44 @@ extension TestDaemon.State {
         return Self.nothing
     }
 
-    private mutating func change(_ id: Int64, _ change: TransferChange) -> [UInt8] {
-        guard var task = tasks[id] else { return TestDaemon.missing }
+    private mutating func answer(
+        _ changes: [TaskChange],
+        in identifier: String
+    ) -> [UInt8] {
+        let refusals = changes.compactMap { item -> ChangedTasks.Refusal? in
+            guard tasks[item.task]?.session == identifier else {
+                return ChangedTasks.Refusal(item.task, TestDaemon.isMissing)
+            }
+            do throws(ControlRefusal) {
+                _ = try change(item.task, item.change)
+                return nil
+            } catch {
+                return ChangedTasks.Refusal(item.task, error)
+            }
+        }
+        return TestDaemon.answer(200, ChangedTasks(refusals))
+    }
+
+    private mutating func change(
+        _ id: Int64,
+        _ change: TransferChange
+    ) throws(ControlRefusal) -> TransferTask {
+        guard var task = tasks[id] else { throw TestDaemon.isMissing }
         if Self.hasEnded(task) {
-            return change.state == .cancelled
-                ? TestDaemon.answer(200, task)
-                : TestDaemon.answer(ControlRefusal(.conflict, "the task has ended"))
+            guard change.state == .cancelled else {
+                throw ControlRefusal(.conflict, "the task has ended")
+            }
+            return task
         }
         if let end = change.stagingEnd {
             guard task.request.kind == .staging else {
-                return TestDaemon.answer(ControlRefusal(.conflict, "the task is no staging"))
+                throw ControlRefusal(.conflict, "the task is no staging")
             }
             return self.end(task, end)
         }
         let isAnswer = change.authorization != nil || change.rejectsChallenge == true
         guard !isAnswer || isChallenged(task) else {
-            return TestDaemon.answer(ControlRefusal(.conflict, "nothing was asked"))
+            throw ControlRefusal(.conflict, "nothing was asked")
         }
         switch change.state {
         case .running: (task.state, task.holds) = (.waiting, [])
@@ -204,10 +235,10 @@ extension TestDaemon.State {
         task.request.description = change.description ?? task.request.description
         task.request.priority = change.priority ?? task.request.priority
         tasks[id] = task
-        return TestDaemon.answer(200, task)
+        return task
     }
 
-    private mutating func end(_ staging: TransferTask, _ end: StagingEnd) -> [UInt8] {
+    private mutating func end(_ staging: TransferTask, _ end: StagingEnd) -> TransferTask {
         var task = staging
         if let failure = end.failure, let reason = end.hold {
             task.state = .waiting
@@ -221,7 +252,7 @@ extension TestDaemon.State {
         }
         task.lastProblem = end.failure?.reason
         tasks[task.id] = task
-        return TestDaemon.answer(200, task)
+        return task
     }
 
     private func isChallenged(_ task: TransferTask) -> Bool {

@@ -1,0 +1,229 @@
+/// Tasks of which the daemon has to be told, each once, in the order in which they were added.
+///
+/// Decides and does nothing. Tasks wait in two lanes, each worked on by one thread: an upload is created in a lane of its
+/// own, since the daemon copies its file before it answers. A task is in one thread's hands at a time, so that requests
+/// about it keep their order. Additions are numbered, and a waiter waits for those between two moments.
+struct TaskOutbox<Element: AnyObject & Sendable> {
+    /// A queue that one thread works on.
+    enum Lane: CaseIterable {
+        /// Tasks and changes that the daemon answers at once.
+        case requests
+        /// Uploads that the daemon does not have yet.
+        case uploads
+    }
+
+    private struct Entry {
+        var element: Element
+        var lane: Lane
+        /// The numbers of the additions that the daemon is told of together.
+        var numbers: [Int]
+        /// The numbers of those that were made while the task was in a thread's hands.
+        var next: [Int] = []
+        var isInWork = false
+        var hasFailed = false
+    }
+
+    fileprivate struct Queue {
+        var ids: [ObjectIdentifier] = []
+        var next = 0
+        var isRunning = false
+    }
+
+    private struct Waiter {
+        /// How many additions it waits for.
+        var left: Int
+        var acceptsFailure: Bool
+        var body: @Sendable () -> Void
+    }
+
+    private var entries: [ObjectIdentifier: Entry] = [:]
+    private var queues: [Lane: Queue] = [:]
+    private var lastNumber = 0
+    /// The last number at a moment that a waiter knows: later additions get numbers of their own.
+    private var lastMark = 0
+    /// The numbers of which the daemon has yet to be told, with the waiters for each.
+    private var untold: [Int: [Int]] = [:]
+    private var waiters: [Int: Waiter] = [:]
+    private var lastWaiter = 0
+    private var due: [@Sendable () -> Void] = []
+    private var isCalling = false
+    /// Whether nothing is taken, since there is no daemon to be told.
+    private(set) var isPaused = false
+
+    /// Whether the daemon was told of everything.
+    var isEmpty: Bool { entries.isEmpty }
+
+    /// Adds a task; returns whether its lane needs a thread.
+    mutating func add(_ element: Element, to lane: Lane) -> Bool {
+        let id = ObjectIdentifier(element)
+        guard var entry = entries.removeValue(forKey: id) else {
+            let entry = Entry(element: element, lane: lane, numbers: [giveNumber()])
+            entries[id] = entry
+            queues[lane, default: Queue()].ids.append(id)
+            return start(lane)
+        }
+        if entry.isInWork {
+            if entry.next.last ?? 0 <= lastMark { entry.next.append(giveNumber()) }
+        } else if entry.numbers.last ?? 0 <= lastMark {
+            entry.numbers.append(giveNumber())
+        }
+        entries[id] = entry
+        return false
+    }
+
+    /// Takes the next tasks of a lane; when there are none, its thread is to end.
+    mutating func take(_ lane: Lane, atMost limit: Int) -> [Element] {
+        guard var queue = queues.removeValue(forKey: lane) else { return [] }
+        defer { queues[lane] = queue }
+        var taken: [Element] = []
+        while !isPaused, taken.count < limit, queue.next < queue.ids.count {
+            let id = queue.ids[queue.next]
+            queue.next += 1
+            guard let entry = entries[id], entry.lane == lane, !entry.isInWork else { continue }
+            entries[id]?.isInWork = true
+            taken.append(entry.element)
+        }
+        if queue.next == queue.ids.count { (queue.ids, queue.next) = ([], 0) }
+        if taken.isEmpty { queue.isRunning = false }
+        return taken
+    }
+
+    /// Takes in that the daemon was told of tasks, and adds those again that were added meanwhile.
+    ///
+    /// - Returns: The lanes that need a thread.
+    mutating func finish(_ elements: [Element], lane: (Element) -> Lane) -> [Lane] {
+        var lanes: [Lane] = []
+        for element in elements {
+            let id = ObjectIdentifier(element)
+            guard let entry = entries.removeValue(forKey: id) else { continue }
+            wasTold(entry.numbers)
+            guard !entry.next.isEmpty else { continue }
+            let lane = lane(element)
+            entries[id] = Entry(element: element, lane: lane, numbers: entry.next)
+            queues[lane, default: Queue()].ids.append(id)
+            if start(lane) { lanes.append(lane) }
+        }
+        return lanes
+    }
+
+    /// Takes tasks back of which the daemon could not be told: they are the next ones of their lane, or its last.
+    mutating func giveBack(_ elements: [Element], asLast: Bool) {
+        for element in asLast ? elements : elements.reversed() {
+            let id = ObjectIdentifier(element)
+            guard var entry = entries[id] else { continue }
+            entry.numbers += entry.next
+            (entry.next, entry.isInWork, entry.hasFailed) = ([], false, asLast)
+            entries[id] = entry
+            queues[entry.lane]?.putBack(id, asLast: asLast)
+        }
+    }
+
+    /// Whether the tasks of a lane that can be taken, one at least, were all given back as its last.
+    func hasFailedTasksOnly(_ lane: Lane) -> Bool {
+        let next = waiting(lane)
+        return !isPaused && !next.isEmpty && next.allSatisfy(\.hasFailed)
+    }
+
+    private func waiting(_ lane: Lane) -> [Entry] {
+        guard let queue = queues[lane] else { return [] }
+        return queue.ids[queue.next...].compactMap { entries[$0] }.filter { !$0.isInWork }
+    }
+
+    /// Has nothing taken until ``resume()``.
+    mutating func pause() { isPaused = true }
+
+    /// Has tasks taken again; returns the lanes that need a thread.
+    mutating func resume() -> [Lane] {
+        isPaused = false
+        return Lane.allCases.filter { !waiting($0).isEmpty && start($0) }
+    }
+
+    /// Takes out a task that has ended.
+    mutating func remove(_ element: Element) {
+        guard let entry = entries.removeValue(forKey: ObjectIdentifier(element)) else { return }
+        wasTold(entry.numbers + entry.next)
+    }
+
+    /// The present moment, for a waiter.
+    mutating func mark() -> Int {
+        lastMark = lastNumber
+        return lastMark
+    }
+
+    /// Has `body` returned by ``takeDueWaiters(hasCalled:)`` once the daemon was told of everything that was added since a
+    /// moment.
+    ///
+    /// - Parameters:
+    ///   - mark: The moment.
+    ///   - acceptsFailure: Whether it is enough that the daemon could not be told.
+    ///   - body: The waiter.
+    mutating func wait(
+        since mark: Int = 0,
+        acceptsFailure: Bool,
+        _ body: @escaping @Sendable () -> Void
+    ) {
+        lastMark = lastNumber
+        lastWaiter += 1
+        var left = 0
+        let range = mark + 1..<lastNumber + 1
+        let numbers = range.count < untold.count ? Array(range) : untold.keys.filter(range.contains)
+        for number in numbers where untold[number] != nil {
+            untold[number]?.append(lastWaiter)
+            left += 1
+        }
+        guard left > 0 else { return due.append(body) }
+        waiters[lastWaiter] = Waiter(left: left, acceptsFailure: acceptsFailure, body: body)
+    }
+
+    /// Takes in that the daemon cannot be told at present.
+    mutating func fail() {
+        for (id, waiter) in waiters.sorted(by: { $0.key < $1.key }) where waiter.acceptsFailure {
+            due.append(waiter.body)
+            waiters[id] = nil
+        }
+    }
+
+    /// The waiters to be called now, by one thread at a time, which then asks again with `hasCalled`.
+    mutating func takeDueWaiters(hasCalled: Bool) -> [@Sendable () -> Void] {
+        if hasCalled { isCalling = false }
+        guard !isCalling, !due.isEmpty else { return [] }
+        isCalling = true
+        defer { due = [] }
+        return due
+    }
+
+    private mutating func giveNumber() -> Int {
+        lastNumber += 1
+        untold[lastNumber] = []
+        return lastNumber
+    }
+
+    private mutating func wasTold(_ numbers: [Int]) {
+        for number in numbers {
+            for id in untold.removeValue(forKey: number) ?? [] {
+                guard var waiter = waiters.removeValue(forKey: id) else { continue }
+                waiter.left -= 1
+                if waiter.left == 0 { due.append(waiter.body) } else { waiters[id] = waiter }
+            }
+        }
+    }
+
+    private mutating func start(_ lane: Lane) -> Bool {
+        guard !isPaused, queues[lane]?.isRunning == false else { return false }
+        queues[lane]?.isRunning = true
+        return true
+    }
+}
+
+extension TaskOutbox.Queue {
+    fileprivate mutating func putBack(_ id: ObjectIdentifier, asLast: Bool) {
+        if asLast {
+            ids.append(id)
+        } else if next > 0 {
+            next -= 1
+            ids[next] = id
+        } else {
+            ids.insert(id, at: 0)
+        }
+    }
+}
