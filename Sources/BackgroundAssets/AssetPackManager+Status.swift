@@ -72,6 +72,7 @@ extension AssetPackManager {
             staged: try source.store.currentGeneration(of: id),
             offer: try source.offer(of: id)
         )
+        if status.contains(.downloaded), try source.hasOwnFormat() { status.remove(.obsolete) }
         if isDownloading(id) { status.insert(.downloading) }
         return status
     }

@@ -20,9 +20,8 @@ import Synchronization
 /// let data = try AssetPackManager.shared.contents(at: "images/one.png")
 /// ```
 ///
-/// Differs from Apple's actor in ``configuration`` and the initialiser, and in what is not here: packs for
-/// languages, with `resolvedLanguage`, `reconcilePreferredLanguages()` and the variants `asLocalizedFor:`,
-/// because manifests know no languages. Members that Apple has deprecated are here and not deprecated.
+/// Differs from Apple's actor in ``configuration`` and the initialiser, and in what is refused when it is compiled: packs for
+/// languages, because manifests know no languages. Members that Apple has deprecated are here and not deprecated.
 public actor AssetPackManager {
     /// The manager of the application, which takes its ``configuration`` from `STAGEPACK_APP` in the
     /// environment as long as none is set.

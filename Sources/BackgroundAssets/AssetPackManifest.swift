@@ -19,7 +19,21 @@ public struct AssetPackManifest: Hashable, Sendable {
     /// - Throws: an error that names what is wrong in the file.
     public init(contentsOf url: URL, appGroupID: String) throws {
         let file = try File.open(reading: FilePath(url.path(percentEncoded: false)))
-        let manifest = try Manifest(json: try file.readAll(limit: ManifestLimits.byteCount))
+        try self.init(json: try file.readAll(limit: ManifestLimits.byteCount))
+    }
+
+    /// Reads a manifest in StagePack's format.
+    ///
+    /// - Parameters:
+    ///   - data: The text of the manifest, JSON.
+    ///   - appGroupID: The group of the application, which the format does not need.
+    /// - Throws: an error that names what is wrong in the text.
+    public init(from data: Data, appGroupID: String) throws {
+        try self.init(json: Array(data))
+    }
+
+    private init(json: [UInt8]) throws {
+        let manifest = try Manifest(json: json)
         let known = Dictionary(
             (ExtensionSession.request?.packs ?? []).map { ($0.id, $0) },
             uniquingKeysWith: { first, _ in first }
@@ -41,4 +55,18 @@ public struct AssetPackManifest: Hashable, Sendable {
     public func allDownloads(for request: BAContentRequest?) -> Set<BADownload> {
         Set(assetPacks.filter(\.isProposed).map { $0.download(for: request) })
     }
+}
+
+extension AssetPackManifest {
+    /// Refuses: packs have no languages here.
+    @available(*, unavailable, message: "packs have no languages here: name packs by language")
+    public var availableLanguages: Set<Locale.Language> { preconditionFailure("unavailable") }
+
+    /// Refuses: packs have no languages here.
+    @available(*, unavailable, message: "packs have no languages here: name packs by language")
+    public var localizedAssetPacks: Set<AssetPack> { preconditionFailure("unavailable") }
+
+    /// Refuses: packs have no languages here.
+    @available(*, unavailable, message: "packs have no languages here: name packs by language")
+    public var resolvedLanguage: Locale.Language? { preconditionFailure("unavailable") }
 }

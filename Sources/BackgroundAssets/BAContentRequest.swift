@@ -1,8 +1,6 @@
 import StageModel
 
 /// Why content is asked for.
-///
-/// Apple's request for a change of language does not occur.
 public enum BAContentRequest: Int, Hashable, Sendable {
     /// The application was installed.
     case install = 1
@@ -10,6 +8,8 @@ public enum BAContentRequest: Int, Hashable, Sendable {
     case update = 2
     /// A check at a time of the system's choosing.
     case periodic = 3
+    /// The user's languages have changed; does not occur, since packs have no languages here.
+    case languageChange = 4
 
     init(_ request: ContentRequest) {
         self =

@@ -10,8 +10,8 @@ public import FoundationNetworking
 /// folder (`containerURL(forSecurityApplicationGroupIdentifier:)`) and its temporary folder only.
 /// What it prints goes to the host's log.
 ///
-/// Differs from Apple's protocol in that the manifest has StagePack's format, and in
-/// `extensionWillTerminate()`, which Apple does not call any more either.
+/// The manifest has StagePack's format, or that of the application where the registration says so. Differs from Apple's
+/// protocol in `extensionWillTerminate()`, which Apple does not call any more either.
 public protocol BADownloaderExtension: AppExtension {
     /// Returns what to download.
     ///

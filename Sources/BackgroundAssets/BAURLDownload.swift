@@ -59,6 +59,32 @@ public final class BAURLDownload: BADownload, @unchecked Sendable {
         )
     }
 
+    /// Refuses: the size of a download has to be known, as Apple says since these are deprecated.
+    @available(
+        *,
+        unavailable,
+        message: "use init(identifier:request:fileSize:applicationGroupIdentifier:)"
+    )
+    public convenience init(
+        identifier: String,
+        request: URLRequest,
+        applicationGroupIdentifier: String
+    ) { preconditionFailure("unavailable") }
+
+    /// Refuses: the size of a download has to be known, as Apple says since these are deprecated.
+    @available(
+        *,
+        unavailable,
+        message:
+            "use init(identifier:request:essential:fileSize:applicationGroupIdentifier:priority:)"
+    )
+    public convenience init(
+        identifier: String,
+        request: URLRequest,
+        applicationGroupIdentifier: String,
+        priority: BADownload.Priority
+    ) { preconditionFailure("unavailable") }
+
     init(
         wire: ExtensionURLDownload,
         state: State,

@@ -24,23 +24,28 @@ final class PackSource: Sendable {
     /// Returns what the manifest that was accepted last offers, or `nil` if there is none that can be
     /// read.
     func offers() throws(PackStoreError) -> [PackID: Pack]? {
-        let records = try store.storedManifests()
-        let record =
-            switch catalogue {
-            case .application(let id): records[id]
-            case .manifest(let url): records.values.first { $0.url == url }
-            }
-        guard let record else { return nil }
+        guard let record = try record() else { return nil }
         return known.withLock { known in
             if let known, known.record == record { return known.packs }
             // One that cannot be read is as good as none: the server is asked anew.
-            guard let manifest = try? Manifest(json: Array(record.text.utf8)) else { return nil }
+            guard let manifest = try? record.manifest() else { return nil }
             let packs = Dictionary(
                 manifest.packs.map { ($0.id, $0) },
                 uniquingKeysWith: { first, _ in first }
             )
             known = (record, packs)
             return packs
+        }
+    }
+
+    /// Returns whether the manifest is in a format of the application's own, which does not say which packs are obsolete.
+    func hasOwnFormat() throws(PackStoreError) -> Bool { try record()?.ownFormatOf != nil }
+
+    private func record() throws(PackStoreError) -> StoredManifest? {
+        let records = try store.storedManifests()
+        return switch catalogue {
+        case .application(let id): records[id]
+        case .manifest(let url): records.values.first { $0.url == url }
         }
     }
 

@@ -14,6 +14,8 @@ public struct StoredManifest: Hashable, Sendable, Codable {
     public var receivedAt: Int64
     /// The manifest's text, as it was received.
     public var text: String
+    /// The application, of a manifest in a format of the application's own; `nil` for StagePack's format.
+    public var ownFormatOf: ApplicationID?
 
     /// Creates the record of a manifest.
     public init(
@@ -21,13 +23,29 @@ public struct StoredManifest: Hashable, Sendable, Codable {
         resolvedURL: String,
         entityTag: String?,
         receivedAt: Int64,
-        text: String
+        text: String,
+        ownFormatOf: ApplicationID? = nil
     ) {
         self.url = url
         self.resolvedURL = resolvedURL
         self.entityTag = entityTag
         self.receivedAt = receivedAt
         self.text = text
+        self.ownFormatOf = ownFormatOf
+    }
+
+    /// Returns the manifest as StagePack reads it.
+    ///
+    /// Only the extension reads a format of the application's own: here such a manifest has no packs, and revision 0, which
+    /// compares with no other. Packs that were staged for its application before are not obsolete because of that: see
+    /// ``ContainerReader/keptPacks()``.
+    ///
+    /// - Throws: ``ManifestError`` if the text is not a manifest in StagePack's format and has to be.
+    public func manifest() throws(ManifestError) -> Manifest {
+        if let ownFormatOf {
+            return Manifest(application: ownFormatOf, revision: 0, packs: [])
+        }
+        return try Manifest(json: Array(text.utf8))
     }
 }
 

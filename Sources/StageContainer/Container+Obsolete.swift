@@ -4,22 +4,17 @@ extension Container {
     /// Removes the packs that no manifest of the container's applications offers any more.
     ///
     /// A pack that is being staged is left alone, and so is everything while a manifest cannot be read.
-    /// So are packs that are pinned, unless their application is gone (`includingPinned`).
+    /// So are the packs of ``ContainerReader/keptPacks()``, and packs that are pinned, unless their application is gone
+    /// (`includingPinned`).
     ///
     /// - Returns: the packs that are removed; one that is being read goes when its readers have ended.
     public func removeObsoletePacks(
         includingPinned: Bool = false
     ) throws(ContainerError) -> [PackID] {
-        var offered: Set<PackID> = []
-        for application in try reader.applications() {
-            guard let record = try storedManifest(for: application),
-                // Said where it is asked for; here it means that nothing is known.
-                let manifest = try? Manifest(json: Array(record.text.utf8))
-            else { return [] }
-            offered.formUnion(manifest.packs.map(\.id))
-        }
+        guard let catalogue = try reader.manifestCatalogue() else { return [] }
+        let wanted = catalogue.keptPacks.union(catalogue.manifests.flatMap(\.packs).map(\.id))
         var removed: [PackID] = []
-        for id in try reader.stagedPacks() where !offered.contains(id) {
+        for id in try reader.stagedPacks() where !wanted.contains(id) {
             guard let lock = try attemptLock(id) else { continue }
             if !includingPinned, try reader.pin(of: id) != nil { continue }
             _ = try remove(lock)

@@ -58,13 +58,14 @@ extension ContainerReader {
     /// Returns the digests of what the stored manifests offer of a pack by single files, of each
     /// application's in turn.
     ///
-    /// Costs the reading of the manifests. One that cannot be read offers nothing.
+    /// Costs the reading of the manifests. One that cannot be read, or is in a format of the application's own, offers
+    /// nothing.
     public func offeredContent(of id: PackID) throws(ContainerError) -> [Digest] {
         var digests: [Digest] = []
         for application in try applications() {
             guard let record = try storedManifest(for: application),
                 // Said where the manifest is asked for.
-                let manifest = try? Manifest(json: Array(record.text.utf8)),
+                let manifest = try? record.manifest(),
                 let digest = manifest[id]?.index?.contentDigest, !digests.contains(digest)
             else { continue }
             digests.append(digest)

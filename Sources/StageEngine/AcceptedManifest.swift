@@ -12,6 +12,9 @@ public struct ManifestSource: Equatable, Sendable {
     public var applicationVersion: String?
     /// The signed metadata that it is verified with; `nil` believes it for its transport.
     public var trust: TrustLedger?
+    /// The application, of a manifest in a format of the application's own, which is not read here and offers no packs;
+    /// `nil` for StagePack's format.
+    public var ownFormatOf: ApplicationID?
 
     /// Creates a source from its parts.
     public init(
@@ -24,6 +27,7 @@ public struct ManifestSource: Equatable, Sendable {
         self.application = application
         self.applicationVersion = applicationVersion
         self.trust = trust
+        ownFormatOf = nil
     }
 }
 
@@ -61,24 +65,35 @@ public struct AcceptedManifest: Equatable, Sendable {
         for source: ManifestSource,
         at time: Int64? = nil
     ) throws(StageError) {
+        guard record.ownFormatOf == source.ownFormatOf else {
+            throw .manifestInvalid(
+                url: record.url,
+                .notJSON("expected the format that the registration names, found another")
+            )
+        }
         try source.trust?.verify(record, from: source.urls, at: time)
         try self.init(record, isUnchanged: true, isSigned: source.trust != nil)
         try check(source, after: nil)
     }
 
+    /// The revision of the manifest; `nil` of one in a format of the application's own, whose publisher counts in its own
+    /// way.
+    public var revision: Int? { record.ownFormatOf == nil ? manifest.revision : nil }
+
     /// Checks that the manifest does not go back behind one that was accepted before, from whatever
     /// URL.
+    ///
+    /// Manifests of which one is in a format of the application's own do not compare: the new one takes the place of the
+    /// one before.
     ///
     /// - Throws: ``StageError/manifestRefused(url:_:)``.
     public func checkRevision(after record: StoredManifest?) throws(StageError) {
         // A stored manifest that cannot be read any more proves nothing.
         guard let record, let stored = try? AcceptedManifest(stored: record),
             stored.manifest.application == manifest.application,
-            stored.manifest.revision > manifest.revision
+            let accepted = stored.revision, let offered = revision, accepted > offered
         else { return }
-        throw refused(
-            .wentBack(accepted: stored.manifest.revision, offered: manifest.revision)
-        )
+        throw refused(.wentBack(accepted: accepted, offered: offered))
     }
 
     init(
@@ -87,7 +102,7 @@ public struct AcceptedManifest: Equatable, Sendable {
         isSigned: Bool = false
     ) throws(StageError) {
         do throws(ManifestError) {
-            manifest = try Manifest(json: Array(record.text.utf8))
+            manifest = try record.manifest()
         } catch {
             throw .manifestInvalid(url: record.url, error)
         }
@@ -157,7 +172,8 @@ extension Stager {
             let visits = RepositoryVisits(self, source: source, trust: trust, report: report)
             return try await visits.manifest(stored: stored)
         }
-        // A stored manifest that cannot be read any more is asked for anew.
+        // A stored manifest that cannot be read any more, or has another format, is asked for anew.
+        let stored = stored?.ownFormatOf == source.ownFormatOf ? stored : nil
         let before = stored.flatMap { try? AcceptedManifest(stored: $0) }
         var request = ContentFetch(mirrors: source.urls, limit: ByteCount(ManifestLimits.byteCount))
         request.needsTrust = true
@@ -182,7 +198,8 @@ extension Stager {
                 resolvedURL: document.url,
                 entityTag: document.entityTag,
                 receivedAt: options.now(),
-                text: text
+                text: text,
+                ownFormatOf: source.ownFormatOf
             )
             guard ManifestTrust.isAcceptable(document.url) else {
                 throw .manifestRefused(url: document.url.withoutUser, .insecure)

@@ -48,6 +48,7 @@ final class RepositoryVisits {
                     trust: trust,
                     time: time
                 )
+                visit.ownFormatOf = source.ownFormatOf
                 visit.isTriedOnce = isTriedOnce
                 visit.metadataBefore = metadataBefore
                 visit.report = report
@@ -100,6 +101,8 @@ private final class RepositoryVisit {
     /// The state that was stored before any repository was visited.
     var metadataBefore = StoredTrust()
     var isTriedOnce = false
+    /// The application, of a manifest in a format of the application's own.
+    var ownFormatOf: ApplicationID?
     var report: @Sendable (StagingEvent) -> Void = { _ in }
 
     init(
@@ -325,7 +328,8 @@ extension RepositoryVisit {
             resolvedURL: document.url,
             entityTag: nil,
             receivedAt: time.secondsSince1970,
-            text: text
+            text: text,
+            ownFormatOf: ownFormatOf
         )
         return try AcceptedManifest(record, isUnchanged: false, isSigned: true)
     }

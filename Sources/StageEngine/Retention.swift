@@ -6,11 +6,13 @@ public import StageModel
 /// First generations that are not current, the obsolete ones before the previous ones. Then packs that
 /// an application fetches when it wants them, then packs of the policy `prefetch`; of each kind those
 /// that were not loaded for the longest time, then those of lower priority. Never what somebody reads,
-/// what is pinned, what is essential to any application, and what no manifest tells the policy of.
+/// what is pinned, what is essential to any application, what no manifest tells the policy of, and what was staged for an
+/// application whose manifest is in a format of its own.
 public struct Retention: Equatable, Sendable {
     /// What is on disk.
     public private(set) var generations: [StoredGeneration]
     private let offers: [PackID: Offer]
+    private let keptPacks: Set<PackID>
 
     /// What the manifests of all applications together say of a pack.
     private struct Offer: Equatable {
@@ -31,8 +33,14 @@ public struct Retention: Equatable, Sendable {
     ///   - generations: All generations of the container.
     ///   - manifests: The manifests of all applications of the container; `nil` where one of them cannot
     ///     be read, so that no pack's policy is known.
-    public init(generations: [StoredGeneration], manifests: [Manifest]?) {
+    ///   - keptPacks: Packs that stay staged whatever the manifests say of them.
+    public init(
+        generations: [StoredGeneration],
+        manifests: [Manifest]?,
+        keeping keptPacks: Set<PackID> = []
+    ) {
         self.generations = generations
+        self.keptPacks = keptPacks
         var offers: [PackID: Offer] = [:]
         for pack in (manifests ?? []).flatMap(\.packs) {
             let rank: Rank =
@@ -117,7 +125,8 @@ public struct Retention: Equatable, Sendable {
         case .obsolete: return .obsolete
         case .previous: return .previous
         case .current:
-            guard !stored.isPinned, !spared.contains(stored.id) else { return nil }
+            guard !stored.isPinned, !spared.contains(stored.id), !keptPacks.contains(stored.id)
+            else { return nil }
             switch offers[stored.id]?.rank {
             case .onDemand: return .onDemand
             case .prefetch: return .prefetch
@@ -165,19 +174,14 @@ extension Retention {
         _ reader: ContainerReader,
         offering offered: Manifest? = nil
     ) throws(StageError) {
-        let (generations, manifests) = try StageError.wrapping { () throws(ContainerError) in
-            var manifests: [Manifest]? = offered.map { [$0] } ?? []
-            for application in try reader.applications()
-            where application != offered?.application {
-                // One that cannot be read means that nothing is known; it is told of elsewhere.
-                let manifest = try reader.storedManifest(for: application).flatMap { record in
-                    try? Manifest(json: Array(record.text.utf8))
-                }
-                if let manifest { manifests?.append(manifest) } else { manifests = nil }
-            }
-            return (try reader.inventory(), manifests)
+        let (generations, catalogue) = try StageError.wrapping { () throws(ContainerError) in
+            (try reader.inventory(), try reader.manifestCatalogue(replacing: offered))
         }
-        self.init(generations: generations, manifests: manifests)
+        self.init(
+            generations: generations,
+            manifests: catalogue?.manifests,
+            keeping: catalogue?.keptPacks ?? []
+        )
     }
 }
 

@@ -217,10 +217,13 @@ public struct ExtensionHost: Sendable {
         }
         logger.debug(
             "the downloader extension has ended",
-            metadata: [
-                "extension.ending": "\(outcome.ending)",
-                "extension.standard-error": "\(standardError.forDisplay(atMost: 4096))",
-            ]
+            metadata: ["extension.ending": "\(outcome.ending)"]
+        )
+        // The error of one that fails has it.
+        guard case .ended(.exited(0)) = outcome.ending, !standardError.isEmpty else { return }
+        logger.notice(
+            "the downloader extension has printed a text",
+            metadata: ["extension.standard-error": "\(standardError.forDisplay(atMost: 4096))"]
         )
     }
 }

@@ -33,6 +33,7 @@ extension Registration {
     private enum Key: String, CodingKey {
         case registrationVersion, application, version, applicationGroup, manifestURLs, trust
         case restrictions, quota, downloaderExtension, backgroundEventsHandler, updateConditions
+        case manifestFormat
     }
 
     private init(members node: JSONNode) throws(ManifestError) {
@@ -70,8 +71,25 @@ extension Registration {
         }
         downloaderExtension = try program(.downloaderExtension)
         backgroundEventsHandler = try program(.backgroundEventsHandler)
+        if members.has(.manifestFormat) { try readFormat(members) }
         if members.has(.updateConditions) {
             updateConditions = try members.value(UpdateConditions.self, .updateConditions)
+        }
+    }
+
+    private mutating func readFormat(_ members: JSONMembers<Key>) throws(ManifestError) {
+        manifestFormat = try members.text(.manifestFormat) { text throws(ValueError) in
+            guard let format = ManifestFormat(rawValue: text) else {
+                throw ValueError(expected: "'stagepack' or 'application'", text: text)
+            }
+            return format
+        }
+        guard manifestFormat == .stagepack || downloaderExtension != nil else {
+            let expected = "a downloaderExtension that reads a manifest of the application's format"
+            throw members.fault(
+                .downloaderExtension,
+                ValueError(expected: expected, found: "none")
+            )
         }
     }
 
@@ -120,6 +138,9 @@ extension Registration {
             backgroundEventsHandler.map(Program.Document.init),
             forKey: .backgroundEventsHandler
         )
+        if manifestFormat != .stagepack {
+            try container.encode(manifestFormat.rawValue, forKey: .manifestFormat)
+        }
         if updateConditions != UpdateConditions() {
             try container.encode(updateConditions, forKey: .updateConditions)
         }

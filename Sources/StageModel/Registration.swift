@@ -20,6 +20,8 @@ public struct Registration: Hashable, Sendable {
     ///
     /// Where several applications of a group have one, the smallest counts.
     public var quota: ByteCount?
+    /// The format of the manifest.
+    public var manifestFormat: ManifestFormat
     /// The program that decides about downloads; `nil` for none.
     public var downloaderExtension: Program?
     /// The program that the daemon launches when the transfers of the application's background sessions have ended and
@@ -43,9 +45,18 @@ public struct Registration: Hashable, Sendable {
         self.trust = trust
         restrictions = nil
         quota = nil
+        manifestFormat = .stagepack
         downloaderExtension = nil
         backgroundEventsHandler = nil
         updateConditions = UpdateConditions()
+    }
+
+    /// A format of manifests.
+    public enum ManifestFormat: String, Hashable, Sendable, CaseIterable {
+        /// The format of ``Manifest``.
+        case stagepack
+        /// A format of the application's own, which its downloader extension reads; such a manifest offers no packs.
+        case application
     }
 
     /// Why a manifest is believed.

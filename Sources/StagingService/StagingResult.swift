@@ -10,8 +10,8 @@ public struct StagingResult: Sendable {
     public var container: FilePath
     /// The application that the manifest is for.
     public var application: ApplicationID
-    /// The revision of the manifest.
-    public var revision: Int
+    /// The revision of the manifest; `nil` of one in a format of the application's own.
+    public var revision: Int?
     /// The packs, in the order in which they are staged.
     public var packs: [PackResult]
     /// Packs that no manifest offers any more and that were removed; `nil` where nothing looked for them.
@@ -28,9 +28,9 @@ public struct StagingResult: Sendable {
     /// `nil` where it has none.
     public var manifestVerifiedAt: Int64?
 
-    init(container: FilePath, manifest: Manifest, plan: Plan) {
+    init(container: FilePath, manifest: AcceptedManifest, plan: Plan) {
         self.container = container
-        application = manifest.application
+        application = manifest.manifest.application
         revision = manifest.revision
         // A run for packs by name is about no others.
         packs = plan.entries.filter { $0.decision != .leave(.notSelected) }.map(PackResult.init)

@@ -24,7 +24,7 @@ extension StagingService {
                 let (_, manifest) = try openContainer(path, storing: offered, from: source)
                 var result = StagingResult(
                     container: path,
-                    manifest: manifest.manifest,
+                    manifest: manifest,
                     plan: Plan(entries: [])
                 )
                 result.manifestProblem = problem

@@ -17,7 +17,10 @@ extension StagingService {
     ) async throws(StagingFailure) -> (AcceptedManifest, StagingFailure?) {
         let stored =
             try reader.map { reader throws(StagingFailure) in
-                try target.stored(reader).first { source.urls.contains($0.url) }
+                // A manifest in another format than the source's does not stand in for it.
+                try target.stored(reader).first { record in
+                    source.urls.contains(record.url) && record.ownFormatOf == source.ownFormatOf
+                }
             } ?? nil
         if request.isOffline {
             guard let stored else { throw .offline("the manifest is not here") }

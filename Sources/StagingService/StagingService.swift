@@ -133,7 +133,7 @@ public struct StagingService: Sendable {
         let choice = try? answer?.get()
         if let choice { planner.choices = choice.packs }
         let plan = try plan(&planner, selection, container, path)
-        var result = StagingResult(container: path, manifest: planner.manifest, plan: plan)
+        var result = StagingResult(container: path, manifest: manifest, plan: plan)
         result.manifestProblem = problem
         result.manifestVerifiedAt = source.trust?.stored.record?.verifiedAt
         if case .failure(let failure) = answer {
@@ -365,14 +365,17 @@ extension ContainerReader {
         if let history = try history(of: application), history.firstLoadedAt != nil { return true }
         guard let record = try storedManifest(for: application),
             // A manifest that cannot be read any more is told of where it is asked for.
-            let manifest = try? Manifest(json: Array(record.text.utf8))
+            let manifest = try? record.manifest()
         else { return false }
         return try hasLoadedPack(of: manifest)
     }
 
-    /// Whether a pack of a manifest has been loaded.
+    /// Whether a pack of a manifest has been loaded; of a manifest without packs, as one in the application's own format
+    /// is, a pack that was staged for its application before.
     func hasLoadedPack(of manifest: Manifest) throws(ContainerError) -> Bool {
-        for pack in manifest.packs where try hasBeenLoaded(pack.id) { return true }
+        let ids = Set(manifest.packs.map(\.id))
+        for id in try ids.isEmpty ? stagedPacks(of: manifest.application) : ids
+        where try hasBeenLoaded(id) { return true }
         return false
     }
 }

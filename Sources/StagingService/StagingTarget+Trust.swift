@@ -10,6 +10,9 @@ import SystemPackage
 // The one place that decides with which root a manifest is verified.
 
 extension Registration {
+    /// The application, where its manifest is in a format of its own; else `nil`.
+    var ownFormatOf: ApplicationID? { manifestFormat == .application ? application : nil }
+
     /// The signed metadata of the application, from the root that the registration names; `nil` where the
     /// transport is all the trust there is.
     ///
@@ -54,7 +57,7 @@ extension StagingTarget {
         let record = try reader.map { reader throws(StagingFailure) in
             try stored(reader).first
         }
-        let manifest = record.flatMap { $0 }.flatMap { try? Manifest(json: Array($0.text.utf8)) }
+        let manifest = record.flatMap { $0 }.flatMap { try? $0.manifest() }
         return try .reading(
             try RootFile(root).bytes(refusingWriters: geteuid() == 0),
             stored: reader,
@@ -69,8 +72,9 @@ extension StagingTarget {
         _ reader: ContainerReader
     ) throws(StagingFailure) -> ManifestSource {
         var source = ManifestSource(urls: [record.url], applicationVersion: applicationVersion)
+        source.ownFormatOf = record.ownFormatOf
         // A manifest that cannot be read is asked for anew, and looked at then.
-        guard let manifest = try? Manifest(json: Array(record.text.utf8)) else { return source }
+        guard let manifest = try? record.manifest() else { return source }
         if let root {
             source.application = manifest.application
             source.trust = try .reading(
@@ -79,6 +83,10 @@ extension StagingTarget {
                 of: manifest.application
             )
         } else if let registered = try registration(of: manifest.application) {
+            if registered.manifestURLs.contains(record.url) {
+                // The registration may have changed the format since the manifest was stored.
+                source.ownFormatOf = registered.ownFormatOf
+            }
             source.trust = try registered.ledger(reader)
             if source.trust != nil { source.application = registered.application }
         }
@@ -129,7 +137,8 @@ extension StagingTarget {
         throw .manifestRefused(url: firstURL(of: application), refusal)
     }
 
-    /// Refuses a pack that the signed manifest of another application names.
+    /// Refuses a pack that the signed manifest of another application names, or, where that is in a format of the
+    /// application's own, that was staged for it before.
     private func refusalOfPack(
         of manifest: Manifest,
         in path: FilePath,
@@ -139,9 +148,13 @@ extension StagingTarget {
             // A manifest that cannot be read names no packs.
             guard try needsRoot(other, in: path, reader),
                 let record = try reader.storedManifest(for: other),
-                let signed = try? Manifest(json: Array(record.text.utf8)),
-                let pack = manifest.packs.first(where: { signed[$0.id] != nil })
+                let signed = try? record.manifest()
             else { continue }
+            var names = Set(signed.packs.map(\.id))
+            if record.ownFormatOf != nil { names = try reader.stagedPacks(of: other) }
+            guard let pack = manifest.packs.first(where: { names.contains($0.id) }) else {
+                continue
+            }
             return .unsignedPack(pack.id, of: other)
         }
         return nil

@@ -91,14 +91,14 @@ extension StagingTarget {
     /// The manifests to ask for: that of the target, or those that the container knows.
     func sources(_ reader: ContainerReader?) throws(StagingFailure) -> [ManifestSource] {
         if let registration {
-            return [
-                ManifestSource(
-                    urls: registration.manifestURLs,
-                    application: registration.application,
-                    applicationVersion: installedVersion,
-                    trust: try registration.ledger(reader)
-                )
-            ]
+            var source = ManifestSource(
+                urls: registration.manifestURLs,
+                application: registration.application,
+                applicationVersion: installedVersion,
+                trust: try registration.ledger(reader)
+            )
+            source.ownFormatOf = registration.ownFormatOf
+            return [source]
         }
         if !manifests.isEmpty {
             return [

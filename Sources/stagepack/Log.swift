@@ -1,11 +1,11 @@
 import Logging
 import StageTransfer
 
-/// Where the libraries' messages go: standard error, warnings and above.
+/// The log of the libraries' messages: standard error, from notices on, as the texts that extensions print are.
 enum Log {
     static let logger: Logger = {
         var logger = Logger(label: "stagepack") { LineLogHandler(label: $0) }
-        logger.logLevel = .warning
+        logger.logLevel = .notice
         return logger
     }()
 }

@@ -1,4 +1,5 @@
 import BackgroundAssets
+import StageContainer
 import StageModel
 import StagePack
 import StageTesting
@@ -126,6 +127,28 @@ struct AssetPackManagerTests {
         }
         #expect(error?.successes == [])
         #expect(error.map { Set($0.failures.keys) } == packs)
+    }
+
+    @Test func aManifestInAnotherFormatMakesNoPackObsolete() async throws {
+        var world = try ManagedWorld()
+        try world.publish(try ManagedPack("aurora"))
+        let manager = try await world.manager(with: "aurora")
+        let pack = try await manager.assetPack(withID: "aurora")
+        let container = try #require(try Container.open(world.container))
+        let application = try ApplicationID("net.example.wallpaper")
+        var record = try #require(try container.storedManifest(for: application))
+        record.text = "a text"
+        record.ownFormatOf = application
+        record.receivedAt += 1
+        try container.store(record, for: application)
+        let count = world.server.requests.count
+        #expect(try await manager.allAssetPacks == [])
+        #expect(await manager.localStatus(ofAssetPackWithID: "aurora") == .downloaded)
+        #expect(try await !manager.status(relativeTo: pack).contains(.obsolete))
+        try await manager.ensureLocalAvailability(of: pack)
+        #expect(world.server.requests.count == count)
+        try await manager.remove(assetPackWithID: "aurora")
+        #expect(!manager.assetPackIsAvailableLocally(withID: "aurora"))
     }
 
     @Test func theStatusTellsWhatIsHereAndWhatIsOffered() async throws {

@@ -17,6 +17,31 @@ struct AssetsAloneTests {
         func download(_ download: BADownload, finishedWithFileURL fileURL: URL) {}
     }
 
+    /// A switch over all of Apple's requests.
+    private func name(of request: BAContentRequest) -> String {
+        switch request {
+        case .install: "install"
+        case .update: "update"
+        case .periodic: "periodic"
+        case .languageChange: "languageChange"
+        @unknown default: "unknown"
+        }
+    }
+
+    @Test func everyRequestOfApplesHasItsName() {
+        #expect(name(of: .languageChange) == "languageChange")
+    }
+
+    @Test func aManifestIsReadFromData() throws {
+        let text =
+            #"{"manifestVersion": 1, "application": "net.example", "revision": 1, "packs": []}"#
+        let manifest = try AssetPackManifest(from: Data(text.utf8), appGroupID: "net.example")
+        #expect(manifest.assetPacks.isEmpty)
+        #expect(throws: (any Error).self) {
+            try AssetPackManifest(from: Data("{".utf8), appGroupID: "net.example")
+        }
+    }
+
     @Test func theSessionIsFoundations() {
         #expect(URLSession.shared.delegate == nil)
         #expect(Delegate().isEqual(nil) == false)

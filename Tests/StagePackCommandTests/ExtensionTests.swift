@@ -31,23 +31,6 @@ struct ExtensionTests {
         return packs
     }
 
-    /// Writes an extension that is a program of Python's, and names it in the registration.
-    private func extend(_ installed: inout Installed, with text: String) throws {
-        let folder = try installed.world.directory.makeDirectory("program")
-        let path = folder.path.appending("choose")
-        let script = """
-            #!/usr/bin/python3
-            import json, os, sys, time
-            message = json.load(sys.stdin)
-            answer = {"protocol": 1}
-            \(text)
-            json.dump(answer, sys.stdout)
-            """
-        try ProgramFile.write(script, to: path)
-        installed.registration.downloaderExtension = .init(path: path.string)
-        try installed.install()
-    }
-
     @Test func theSampleDecidesInsteadOfPolicies() async throws {
         var installed = try await Installed()
         try installed.world.publish(try packs())
@@ -80,8 +63,7 @@ struct ExtensionTests {
         try installed.world.publish(try packs())
         let news = Array("news of the day\n".utf8)
         installed.world.server.answer("/news", with: .content(news))
-        try extend(
-            &installed,
+        try installed.extend(
             with: """
                 shared = message["container"]
                 if message["kind"] == "downloads":
@@ -113,8 +95,7 @@ struct ExtensionTests {
         try installed.world.publish(try packs())
         let server = installed.world.server
         server.answer("/news", with: .status(401), .content(Array("news".utf8)))
-        try extend(
-            &installed,
+        try installed.extend(
             with: """
                 if message["kind"] == "downloads":
                     answer["downloads"] = [{
@@ -137,8 +118,7 @@ struct ExtensionTests {
         var installed = try await Installed()
         try installed.world.publish(try packs())
         installed.world.server.answer("/news", with: .content(Array("longer than said".utf8)))
-        try extend(
-            &installed,
+        try installed.extend(
             with: """
                 if message["kind"] == "downloads":
                     answer["downloads"] = [{
@@ -174,7 +154,7 @@ struct ExtensionTests {
     ) async throws {
         var installed = try await Installed()
         try installed.world.publish(try packs())
-        try extend(&installed, with: fault.text)
+        try installed.extend(with: fault.text)
         let ending = try await installed.run("prefetch", "--all")
         #expect(ending.status == 15)
         #expect(ending.error.contains("/program/choose' \(fault.message)"))
@@ -189,7 +169,7 @@ struct ExtensionTests {
     @Test(.alone) func theDeadlineOfAHookEndsAnExtensionThatHangs() async throws {
         var installed = try await Installed()
         try installed.world.publish(try packs())
-        try extend(&installed, with: "time.sleep(1000)")
+        try installed.extend(with: "time.sleep(1000)")
         let start = ContinuousClock.now
         let ending = try await installed.run("prefetch", "--all", "--hook", "--deadline", "3")
         #expect(ContinuousClock.now - start < .seconds(25))
@@ -201,8 +181,7 @@ struct ExtensionTests {
         var installed = try await Installed()
         try installed.world.publish(try packs())
         installed.world.server.answer("/news", with: .content(Array("news".utf8)))
-        try extend(
-            &installed,
+        try installed.extend(
             with: """
                 if message["kind"] == "downloads":
                     assert message["restrictedDownloadSizeRemaining"] == 3
@@ -231,8 +210,7 @@ struct ExtensionTests {
         let server = installed.world.server
         let refused = try packs().filter { ["title", "cinema"].contains($0.pack.id.text) }
         for pack in refused { server.answer(pack.path, with: .status(401), .content(pack.archive)) }
-        try extend(
-            &installed,
+        try installed.extend(
             with: """
                 if message["kind"] == "downloads":
                     answer["downloads"] = [{"pack": name} for name in ("title", "cinema", "voices")]
@@ -268,8 +246,7 @@ struct ExtensionTests {
         server.answer(cinema.path, with: .status(404))
         server.answer("/news", with: .status(404))
         server.answer("/digest", with: .content(Array("digest".utf8)))
-        try extend(
-            &installed,
+        try installed.extend(
             with: """
                 def news(name):
                     return {"identifier": name, "url": "\(server.url("/"))" + name,
@@ -311,8 +288,7 @@ struct ExtensionTests {
         var installed = try await Installed()
         try installed.world.publish(try packs())
         let server = installed.world.server
-        try extend(
-            &installed,
+        try installed.extend(
             with: """
                 def file(number):
                     return {"identifier": str(number), "url": "\(server.url("/endless/"))" + str(number),
@@ -335,8 +311,7 @@ struct ExtensionTests {
         var installed = try await Installed()
         try installed.world.publish(try packs())
         installed.world.server.answer("/news", with: .content(Array("news".utf8)))
-        try extend(
-            &installed,
+        try installed.extend(
             with: """
                 if message["kind"] == "downloads":
                     answer["downloads"] = [{"pack": "voices"}, {
@@ -373,8 +348,7 @@ struct ExtensionTests {
         other.answer("/manifest.json", with: .content(manifest))
         server.answer("/news", with: .redirect(to: other.url("/news")))
         other.answer("/news", with: .status(401))
-        try extend(
-            &installed,
+        try installed.extend(
             with: """
                 if message["kind"] == "downloads":
                     answer["downloads"] = [{
@@ -402,8 +376,7 @@ struct ExtensionTests {
             server.answer(pack.path, with: .status(404))
         }
         server.answer("/digest", with: .content(Array("digest".utf8)))
-        try extend(
-            &installed,
+        try installed.extend(
             with: """
                 if message["kind"] == "downloads":
                     answer["downloads"] = [{"pack": "cinema"}, {"pack": "voices"}]
@@ -425,8 +398,7 @@ struct ExtensionTests {
         for index in packs.indices { packs[index].pack.policy = .onDemand }
         try installed.world.publish(packs)
         installed.world.server.answer(packs[1].path, with: .status(404))
-        try extend(
-            &installed,
+        try installed.extend(
             with: """
                 if message["kind"] == "downloads":
                     answer["downloads"] = [{"pack": "title"}, {"pack": "cinema"}]

@@ -132,6 +132,23 @@ struct Installed {
 }
 
 extension Installed {
+    /// Writes an extension that is a program of Python's, and installs the registration that names it.
+    mutating func extend(with text: String) throws {
+        let folder = try world.directory.makeDirectory("program")
+        let path = folder.path.appending("choose")
+        let script = """
+            #!/usr/bin/python3
+            import json, os, sys, time
+            message = json.load(sys.stdin)
+            answer = {"protocol": 1}
+            \(text)
+            json.dump(answer, sys.stdout)
+            """
+        try ProgramFile.write(script, to: path)
+        registration.downloaderExtension = .init(path: path.string)
+        try install()
+    }
+
     /// Runs the program on an old kernel, as the user that runs the tests.
     mutating func move(to kernel: OldKernel) throws {
         let program = try Program.path.string

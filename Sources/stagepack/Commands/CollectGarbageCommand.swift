@@ -191,18 +191,13 @@ struct CollectGarbageCommand: StagePackSubcommand {
     private static func offeredContent(
         _ container: Container
     ) throws(ContainerError) -> OfferedContent? {
+        guard let catalogue = try container.reader.manifestCatalogue() else { return nil }
         var offered = OfferedContent()
-        for application in try container.reader.applications() {
-            guard let record = try container.storedManifest(for: application),
-                // Said where it is asked for; here it means that nothing is known.
-                let manifest = try? Manifest(json: Array(record.text.utf8))
-            else { return nil }
-            for pack in manifest.packs {
-                let digest = pack.contentDigest.description
-                offered.all.insert(digest)
-                let generation = try container.reader.currentGeneration(of: pack.id)
-                if generation?.holds(pack) != true { offered.missing.insert(digest) }
-            }
+        for pack in catalogue.manifests.flatMap(\.packs) {
+            let digest = pack.contentDigest.description
+            offered.all.insert(digest)
+            let generation = try container.reader.currentGeneration(of: pack.id)
+            if generation?.holds(pack) != true { offered.missing.insert(digest) }
         }
         return offered
     }

@@ -200,8 +200,11 @@ extension DoctorReport {
             let records = try session.stored(container.reader)
             for record in records {
                 do throws(ManifestError) {
-                    let manifest = try Manifest(json: Array(record.text.utf8))
-                    add(.good, "manifest", "\(manifest.application), revision \(manifest.revision)")
+                    let manifest = try record.manifest()
+                    let revision =
+                        record.ownFormatOf == nil
+                        ? "revision \(manifest.revision)" : "in its own format"
+                    add(.good, "manifest", "\(manifest.application), \(revision)")
                 } catch {
                     add(.problem, "manifest", "\(record.url): \(error)", "run 'stagepack prefetch'")
                 }

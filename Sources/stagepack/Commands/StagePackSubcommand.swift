@@ -69,7 +69,7 @@ extension StagePackSubcommand {
                     return ", verified \(Duration.seconds(seconds).inWords) ago"
                 }
                 Console.note(
-                    "stagepack: warning: \(problem.message); using revision \(report.revision)"
+                    "stagepack: warning: \(problem.message); using \(report.revision.asManifestText)"
                         + (age ?? "")
                 )
                 if let hint = problem.hint { hints.append(hint) }

@@ -46,7 +46,8 @@ struct StatusReport: Codable {
 
     struct ManifestStatus: Codable {
         var application: ApplicationID
-        var revision: Int
+        /// The revision; `nil` of a manifest in a format of the application's own.
+        var revision: Int?
         var url: String
         var receivedAt: Date
     }
@@ -59,6 +60,9 @@ struct StatusReport: Codable {
             case missing
             /// No manifest names it any more.
             case obsolete
+            /// It was staged for an application whose manifest is now in a format of its own, and stays until it is
+            /// removed by name.
+            case kept
         }
 
         var id: PackID
@@ -86,11 +90,11 @@ struct StatusReport: Codable {
         var staged = Set(try container.reader.stagedPacks())
         for record in records {
             // A manifest that cannot be read any more is told by 'doctor'.
-            guard let manifest = try? Manifest(json: Array(record.text.utf8)) else { continue }
+            guard let manifest = try? record.manifest() else { continue }
             manifests.append(
                 ManifestStatus(
                     application: manifest.application,
-                    revision: manifest.revision,
+                    revision: record.ownFormatOf == nil ? manifest.revision : nil,
                     url: record.url,
                     receivedAt: Date(timeIntervalSince1970: Double(record.receivedAt))
                 )
@@ -103,9 +107,10 @@ struct StatusReport: Codable {
                 staged.remove(pack.id)
             }
         }
+        let kept = try container.reader.keptPacks()
         for id in staged.sorted() {
             guard let record = try container.reader.record(of: id) else { continue }
-            var status = PackStatus(obsolete: record)
+            var status = PackStatus(record, kept.contains(id) ? .kept : .obsolete)
             try status.addGenerations(container)
             packs.append(status)
         }
@@ -126,9 +131,10 @@ extension StatusReport.PackStatus {
         state = present.map { $0.holds(pack) ? .staged : .outdated } ?? .missing
     }
 
-    init(obsolete record: StagedPack) {
+    /// Creates the status of a staged pack that no manifest names.
+    init(_ record: StagedPack, _ state: State) {
         id = record.id
-        state = .obsolete
+        self.state = state
         version = record.version
         installedSize = record.installedSize
         stagedAt = Date(timeIntervalSince1970: Double(record.stagedAt))
@@ -154,6 +160,7 @@ extension StatusReport.PackStatus {
         case .staged: "staged"
         case .outdated: "outdated, version \(offeredVersion ?? 0) is offered"
         case .obsolete: "staged, offered no more"
+        case .kept: "staged, kept until it is removed"
         case .missing:
             downloaded.map { "\($0) of \(downloadSize ?? .zero) downloaded" } ?? "not staged"
         }
@@ -163,7 +170,9 @@ extension StatusReport.PackStatus {
 extension StatusReport: CustomStringConvertible {
     /// A table of the packs, under the manifests they come from.
     var description: String {
-        let heads = manifests.map { "\($0.application), revision \($0.revision), from \($0.url)" }
+        let heads = manifests.map { manifest in
+            "\(manifest.application), \(manifest.revision.asManifestText), from \(manifest.url)"
+        }
         let rows = packs.map { pack in
             [
                 pack.id.text, pack.version.map(String.init) ?? "-", pack.policy ?? "-",

@@ -13,8 +13,8 @@ struct StagingReport: Codable {
     var container: String
     /// The application that the manifest is for.
     var application: ApplicationID
-    /// The revision of the manifest.
-    var revision: Int
+    /// The revision of the manifest; `nil` of one in a format of the application's own.
+    var revision: Int?
     /// The packs, in the order in which they are staged.
     var packs: [PackReport]
     /// Bytes that came over the wire.
@@ -200,10 +200,15 @@ struct PlanReport: Codable, CustomStringConvertible {
                 rows: rows
             )
             let lines = (plan.evicted ?? []).map { "\nto make room: \($0)" }
-            return "\(plan.application), revision \(plan.revision), into \(plan.container)\n"
+            return "\(plan.application), \(plan.revision.asManifestText), into \(plan.container)\n"
                 + "\(table)\(lines.joined())"
         }.joined(separator: "\n\n")
     }
+}
+
+extension Int? {
+    /// The revision of a manifest as a person reads it.
+    var asManifestText: String { map { "revision \($0)" } ?? "the manifest in its own format" }
 }
 
 /// Columns of text, as wide as what they hold.

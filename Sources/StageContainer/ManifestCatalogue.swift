@@ -1,0 +1,72 @@
+public import StageModel
+
+/// The manifests of all applications of a container, and the packs that stay staged though none of them names them.
+public struct ManifestCatalogue: Equatable, Sendable {
+    /// The manifests; one in a format of the application's own has no packs.
+    public var manifests: [Manifest]
+    /// The packs of ``ContainerReader/keptPacks()``.
+    public var keptPacks: Set<PackID>
+
+    /// Creates the value from its parts.
+    public init(manifests: [Manifest], keptPacks: Set<PackID> = []) {
+        self.manifests = manifests
+        self.keptPacks = keptPacks
+    }
+}
+
+extension ContainerReader {
+    /// Returns the manifests that were accepted last for the container's applications.
+    ///
+    /// Costs the reading of the manifests.
+    ///
+    /// - Parameter offered: A manifest that holds for its application in the place of the stored one.
+    /// - Returns: The manifests, or `nil` while one of them cannot be read: it is not known then what is offered.
+    /// - Throws: ``ContainerError/file(_:)`` if the container cannot be read.
+    public func manifestCatalogue(
+        replacing offered: Manifest? = nil
+    ) throws(ContainerError) -> ManifestCatalogue? {
+        var manifests = offered.map { [$0] } ?? []
+        for application in try applications() where application != offered?.application {
+            guard let record = try storedManifest(for: application),
+                // The run that asks for the manifest reports the error.
+                let manifest = try? record.manifest()
+            else { return nil }
+            manifests.append(manifest)
+        }
+        return ManifestCatalogue(manifests: manifests, keptPacks: try keptPacks())
+    }
+
+    /// Returns the staged packs that are kept until they, or their application, are removed by name.
+    ///
+    /// They were staged for an application whose manifest is now in a format of its own. StagePack cannot read whether the
+    /// application still wants them. A pack with a damaged record may be such a pack and counts as one. Costs the reading
+    /// of a record for each staged pack where an application has a manifest in its own format.
+    public func keptPacks() throws(ContainerError) -> Set<PackID> {
+        var applications: Set<ApplicationID> = []
+        for application in try self.applications()
+        where try storedManifest(for: application)?.ownFormatOf != nil {
+            applications.insert(application)
+        }
+        guard !applications.isEmpty else { return [] }
+        return try stagedPacks { $0.map { applications.contains($0.application) } ?? true }
+    }
+
+    /// Returns the staged packs that were staged for an application, as their records say.
+    public func stagedPacks(
+        of application: ApplicationID
+    ) throws(ContainerError) -> Set<PackID> {
+        try stagedPacks { $0?.application == application }
+    }
+
+    /// Returns the staged packs of the records that `isIncluded` accepts; it is given `nil` for a damaged record.
+    private func stagedPacks(
+        where isIncluded: (StagedPack?) -> Bool
+    ) throws(ContainerError) -> Set<PackID> {
+        var packs: Set<PackID> = []
+        for id in try stagedPacks() {
+            guard let generation = try currentGeneration(of: id) else { continue }
+            if isIncluded(try wholeRecord(of: generation, id)) { packs.insert(id) }
+        }
+        return packs
+    }
+}

@@ -1,0 +1,2 @@
+// Apple's name of the module of `FilePath` and `FileDescriptor`.
+@_exported public import SystemPackage
