@@ -56,17 +56,3 @@ public struct AssetPackManifest: Hashable, Sendable {
         Set(assetPacks.filter(\.isProposed).map { $0.download(for: request) })
     }
 }
-
-extension AssetPackManifest {
-    /// Refuses: packs have no languages here.
-    @available(*, unavailable, message: "packs have no languages here: name packs by language")
-    public var availableLanguages: Set<Locale.Language> { preconditionFailure("unavailable") }
-
-    /// Refuses: packs have no languages here.
-    @available(*, unavailable, message: "packs have no languages here: name packs by language")
-    public var localizedAssetPacks: Set<AssetPack> { preconditionFailure("unavailable") }
-
-    /// Refuses: packs have no languages here.
-    @available(*, unavailable, message: "packs have no languages here: name packs by language")
-    public var resolvedLanguage: Locale.Language? { preconditionFailure("unavailable") }
-}
