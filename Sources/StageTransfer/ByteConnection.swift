@@ -55,14 +55,26 @@ public final class ByteConnection: Sendable {
 extension TransferEngine {
     /// Connects to the server of an http or https URL.
     ///
+    /// - Parameters:
+    ///   - url: The URL.
+    ///   - requiresNewestTLS: Whether TLS 1.3 is the oldest version that is spoken, instead of 1.2.
+    /// - Returns: The connection, which is open.
     /// - Throws: ``TransferError``, with ``TransferError/cancelled`` where the task is cancelled.
-    public func connect(to url: String) async throws(TransferError) -> ByteConnection {
+    public func connect(
+        to url: String,
+        requiresNewestTLS: Bool = false
+    ) async throws(TransferError) -> ByteConnection {
         let url = try TransferURL(url)
         guard !url.isFile else { throw .unacceptable(url: url.display, .url) }
         let tag = takeTag()
         let result = await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
-                add(OpenLine(url, opening: continuation), tag: tag)
+                let line = OpenLine(
+                    url,
+                    requiresNewestTLS: requiresNewestTLS,
+                    opening: continuation
+                )
+                add(line, tag: tag)
                 if Task.isCancelled { close(tag) }
             }
         } onCancel: {

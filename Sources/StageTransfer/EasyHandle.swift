@@ -112,9 +112,12 @@ extension EasyHandle {
     /// Sets that a connection is made and left to the caller; returns libcurl's first complaint.
     mutating func setConnectOnly(
         to url: TransferURL,
-        _ configuration: TransferConfiguration
+        _ configuration: TransferConfiguration,
+        requiresNewestTLS: Bool
     ) -> CURLcode {
-        var code = set(ExchangeRequest(url: url), configuration)
+        var request = ExchangeRequest(url: url)
+        request.requiresNewestTLS = requiresNewestTLS
+        var code = set(request, configuration)
         if code == CURLE_OK {
             code = unsafe stage_easy_set_number(pointer, CURLOPT_CONNECT_ONLY, 1)
         }

@@ -9,6 +9,7 @@ import Glibc
     typealias Writing = CheckedContinuation<Result<Void, TransferError>, Never>
 
     private let url: TransferURL
+    private let requiresNewestTLS: Bool
     private var easy: EasyHandle?
     private var opening: Writing?
     private var reading: Reading?
@@ -17,8 +18,9 @@ import Glibc
     private var scratch = [UInt8](repeating: 0, count: 1 << 16)
     private var isClosed = false
 
-    init(_ url: TransferURL, opening: Writing) {
+    init(_ url: TransferURL, requiresNewestTLS: Bool, opening: Writing) {
         self.url = url
+        self.requiresNewestTLS = requiresNewestTLS
         self.opening = opening
     }
 
@@ -31,7 +33,13 @@ import Glibc
         var easy = EasyHandle()
         let context = unsafe Unmanaged.passUnretained(self).toOpaque()
         var code = unsafe easy.prepare(for: tag, header: pass, body: pass, context)
-        if code == CURLE_OK { code = easy.setConnectOnly(to: url, configuration) }
+        if code == CURLE_OK {
+            code = easy.setConnectOnly(
+                to: url,
+                configuration,
+                requiresNewestTLS: requiresNewestTLS
+            )
+        }
         if code == CURLE_OK, unsafe curl_multi_add_handle(multi, easy.pointer) != CURLM_OK {
             code = CURLE_FAILED_INIT
         }

@@ -76,6 +76,18 @@ public struct ProxySettings: Equatable, Sendable {
         self.https = https
         self.exceptions = exceptions
     }
+
+    /// Reads settings from the usual variables: `http_proxy`, `https_proxy`, `all_proxy` and `no_proxy`, in capitals,
+    /// too, except `HTTP_PROXY`.
+    public init(environment: [String: String]) {
+        let all = environment["all_proxy"] ?? environment["ALL_PROXY"]
+        // HTTP_PROXY in capitals is what a web server sets for a header 'Proxy:' of a CGI request.
+        self.init(
+            http: environment["http_proxy"] ?? all,
+            https: environment["https_proxy"] ?? environment["HTTPS_PROXY"] ?? all,
+            exceptions: environment["no_proxy"] ?? environment["NO_PROXY"] ?? ""
+        )
+    }
 }
 
 /// A secret that a server takes as proof of who asks (RFC 6750).

@@ -68,7 +68,7 @@ public struct ClientHandshake: Sendable {
     }
 
     /// Whether the handshake itself sends a field, so that a caller may not.
-    private static func isOwn(_ name: String) -> Bool {
+    package static func isOwn(_ name: String) -> Bool {
         let name = name.lowercased()
         let framing = ["host", "upgrade", "connection", "content-length", "transfer-encoding"]
         return framing.contains(name) || name.hasPrefix("sec-websocket-")

@@ -98,7 +98,17 @@ public struct WebSocketWriter: Sendable {
     ///
     /// - Throws: ``WebSocketClientError``.
     public func ping() async throws(WebSocketClientError) {
-        try await connection.ping()
+        try await connection.pong(to: connection.sendPing())
+    }
+
+    /// Sends a ping, and returns its number for ``pong(to:)``, which must be called.
+    package func sendPing() async throws(WebSocketClientError) -> UInt64 {
+        try await connection.sendPing()
+    }
+
+    /// Waits for the pong of a ping, or of a later one.
+    package func pong(to number: UInt64) async throws(WebSocketClientError) {
+        try await connection.pong(to: number)
     }
 
     /// Sends a close frame, after which nothing can be sent; messages that are on their way still come.

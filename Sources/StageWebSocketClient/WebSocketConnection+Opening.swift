@@ -28,7 +28,10 @@ extension WebSocketConnection {
         _ engine: TransferEngine,
         _ options: WebSocketOptions
     ) async throws -> WebSocketConnection {
-        let bytes = try await engine.connect(to: httpURL(url))
+        let bytes = try await engine.connect(
+            to: httpURL(url),
+            requiresNewestTLS: options.requiresNewestTLS
+        )
         do {
             var fields = options.fields
             let hasOwn = fields.contains { $0.name.lowercased() == "authorization" }
@@ -47,7 +50,15 @@ extension WebSocketConnection {
             while true {
                 let piece = try await bytes.receive()
                 guard !piece.isEmpty else { throw WebSocketClientError.lost }
-                if let agreement = try handshake.receive(piece.span) {
+                let agreement: ClientHandshake.Agreement?
+                do throws(WebSocketError) {
+                    agreement = try handshake.receive(piece.span)
+                } catch {
+                    if let head = handshake.head { options.onAnswer?(head) }
+                    throw error
+                }
+                if let agreement {
+                    options.onAnswer?(agreement.head)
                     return WebSocketConnection(bytes, agreement, options)
                 }
             }

@@ -4,24 +4,18 @@ import Synchronization
 
 /// An open connection: a machine, the bytes below it, and the tasks that wait for either.
 final class WebSocketConnection: Sendable {
-    private typealias Turn = CheckedContinuation<Void, Never>
-    private typealias Reading = CheckedContinuation<
+    typealias Turn = CheckedContinuation<Void, Never>
+    typealias Reading = CheckedContinuation<
         Result<WebSocketMessage?, WebSocketClientError>, Never
     >
-    private typealias Pinging = CheckedContinuation<Result<Void, WebSocketClientError>, Never>
+    typealias Pinging = CheckedContinuation<Result<Void, WebSocketClientError>, Never>
 
-    private enum End {
+    enum End {
         case closed
         case failed(WebSocketClientError)
     }
 
-    private enum Ping {
-        case sent
-        case answered
-        case awaited(Pinging)
-    }
-
-    private struct State: ~Copyable {
+    struct State: ~Copyable {
         var machine: WebSocketMachine
         /// Whether a task writes, and those that wait for their turn.
         var isWriting = false
@@ -34,7 +28,7 @@ final class WebSocketConnection: Sendable {
         var asking: Turn?
         /// Whether messages are passed over, since the scope ends.
         var isDiscarding = false
-        var pings: [[UInt8]: Ping] = [:]
+        var pings: [UInt64: Ping] = [:]
         var nextPing: UInt64 = 0
         var received = 0
         var peerClose: WebSocketClose?
@@ -46,7 +40,7 @@ final class WebSocketConnection: Sendable {
     private let bytes: ByteConnection
     private let rest: [UInt8]
     private let closeLimit: Duration
-    private let state: Mutex<State>
+    let state: Mutex<State>
 
     /// Creates the connection that a handshake ended with.
     init(
@@ -113,15 +107,9 @@ extension WebSocketConnection {
         switch event {
         case .message(let message): await deliver(message)
         case .pong(let payload):
-            let ping = state.withLock { state -> Ping? in
-                guard let ping = state.pings.removeValue(forKey: payload) else { return nil }
-                switch ping {
-                case .sent, .answered: state.pings[payload] = .answered
-                case .awaited: break
-                }
-                return ping
+            for pinging in state.withLock({ $0.answerPings(payload) }) {
+                pinging.resume(returning: .success(()))
             }
-            if case .awaited(let pinging) = ping { pinging.resume(returning: .success(())) }
         case .ping: break
         case .close(let close):
             state.withLock { $0.peerClose = close }
@@ -215,40 +203,6 @@ extension WebSocketConnection {
     func close(_ close: WebSocketClose) async throws(WebSocketClientError) {
         try await write { $0.close(close) }
     }
-
-    /// Sends a ping, and waits for its pong.
-    func ping() async throws(WebSocketClientError) {
-        let number = state.withLock { state in
-            state.nextPing += 1
-            return state.nextPing
-        }
-        let payload = (0..<8).map { UInt8(truncatingIfNeeded: number >> ($0 * 8)) }
-        state.withLock { $0.pings[payload] = .sent }
-        defer { state.withLock { _ = $0.pings.removeValue(forKey: payload) } }
-        try await write { (machine) throws(WebSocketError) in try machine.ping(payload) }
-        let result = await withTaskCancellationHandler {
-            await withCheckedContinuation { (continuation: Pinging) in
-                let result = state.withLock { state -> Result<Void, WebSocketClientError>? in
-                    if case .answered = state.pings[payload] { return .success(()) }
-                    switch state.end {
-                    case .closed: return .failure(.webSocket(.closed))
-                    case .failed(let error): return .failure(error)
-                    case nil: break
-                    }
-                    if Task.isCancelled { return .failure(.cancelled) }
-                    state.pings[payload] = .awaited(continuation)
-                    return nil
-                }
-                if let result { continuation.resume(returning: result) }
-            }
-        } onCancel: {
-            let ping = state.withLock { $0.pings.removeValue(forKey: payload) }
-            if case .awaited(let pinging) = ping {
-                pinging.resume(returning: .failure(.cancelled))
-            }
-        }
-        try result.get()
-    }
 }
 
 extension WebSocketConnection {
@@ -257,6 +211,16 @@ extension WebSocketConnection {
     func write(
         cancelled: WebSocketClientError = .cancelled,
         _ change: (inout WebSocketMachine) throws(WebSocketError) -> Void
+    ) async throws(WebSocketClientError) {
+        try await writeInTurn(cancelled: cancelled) { (state) throws(WebSocketError) in
+            try change(&state.machine)
+        }
+    }
+
+    /// Changes the state as ``write(cancelled:_:)`` changes the machine.
+    func writeInTurn(
+        cancelled: WebSocketClientError = .cancelled,
+        _ change: (inout State) throws(WebSocketError) -> Void
     ) async throws(WebSocketClientError) {
         await withCheckedContinuation { (continuation: Turn) in
             let isFree = state.withLock { state in
@@ -274,7 +238,7 @@ extension WebSocketConnection {
         do throws(WebSocketError) {
             output = try state.withLock { state throws(WebSocketError) in
                 if state.end != nil { throw .closed }
-                try change(&state.machine)
+                try change(&state)
                 return state.machine.takeOutput()
             }
         } catch {

@@ -18,6 +18,10 @@ public struct WebSocketOptions: Sendable {
     public var pingInterval: Duration? = .seconds(30)
     /// Time that the closing handshake may take.
     public var closeLimit = Duration.seconds(5)
+    /// Whether TLS 1.3 is the oldest version that is spoken, instead of 1.2.
+    public var requiresNewestTLS = false
+    /// Receiver of the head of the server's answer, called before the connection opens, and before a refusal is thrown.
+    public var onAnswer: (@Sendable (HTTPHead) -> Void)?
 
     /// Creates options with compression, messages of at most 1 MiB and no subprotocol.
     public init() {}

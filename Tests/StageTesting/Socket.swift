@@ -112,6 +112,13 @@ struct Socket {
         return body
     }
 
+    /// Waits for bytes, and returns none at the end of the connection.
+    func receive() -> [UInt8] {
+        var bytes = [UInt8](repeating: 0, count: 64 << 10)
+        let count = unsafe recv(descriptor, &bytes, bytes.count, 0)
+        return Array(bytes.prefix(max(count, 0)))
+    }
+
     /// Sends all of the bytes, and returns whether the other side took them.
     func send(_ bytes: [UInt8]) -> Bool { send(bytes[...]) }
 

@@ -29,6 +29,9 @@ public struct Wire: Sendable {
         }
     }
 
+    /// Waits for bytes that the client sends after its request; returns none at the end of the connection.
+    public func receive() -> [UInt8] { socket.receive() }
+
     /// Sends nothing for a while.
     public func pause(milliseconds: UInt32) { usleep(milliseconds * 1000) }
 

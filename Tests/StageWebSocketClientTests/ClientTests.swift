@@ -177,6 +177,44 @@ import Testing
         #expect(head["host"] == "127.0.0.1:\(TestServer.current.port)")
     }
 
+    @Test func aPongAnswersThePingsBeforeItsOwn() async throws {
+        let url = Self.serve { wire in
+            // Frames of 14 bytes: two of a header, four of a mask and eight of a number.
+            var bytes: [UInt8] = []
+            while bytes.count < 28 {
+                let more = wire.receive()
+                if more.isEmpty { return }
+                bytes += more
+            }
+            let (mask, payload) = (bytes[16..<20], bytes[20..<28])
+            wire.send([0x8A, 8] + zip(payload, mask + mask).map { $0 ^ $1 })
+            wire.waitForEnd()
+        }
+        try await withEngine { engine in
+            try await WebSocket.withConnection(to: url, over: engine) { _, writer in
+                async let first: Void = writer.ping()
+                async let second: Void = writer.ping()
+                _ = try await (first, second)
+            }
+        }
+    }
+
+    @Test func theHeadOfTheAnswerIsHandedOver() async throws {
+        let lines = Mutex<[String]>([])
+        let url = Self.serve { wire in wire.send([0x88, 0]) }
+        _ = try await Self.read(url) { options in
+            options.onAnswer = { head in lines.withLock { $0.append(head.line) } }
+        }
+        TestServer.current.answer("/closed", with: .status(403))
+        let other = "ws://127.0.0.1:\(TestServer.current.port)/closed"
+        await #expect(throws: WebSocketClientError.self) {
+            try await Self.read(other) { options in
+                options.onAnswer = { head in lines.withLock { $0.append(head.line) } }
+            }
+        }
+        #expect(lines.withLock { $0.map { $0.split(separator: " ")[1] } } == ["101", "403"])
+    }
+
     @Test func theWordsOfAnErrorAreAPersons() {
         let errors: [(WebSocketClientError, String)] = [
             (.lost, "the server ended the connection without a close frame"),

@@ -86,7 +86,7 @@ struct NetworkOptions: ParsableArguments {
         var configuration = TransferConfiguration()
         configuration.bandwidth = limitRate
         configuration.userAgent = "stagepack/\(Version.text)"
-        configuration.proxies = Self.proxies(environment)
+        configuration.proxies = ProxySettings(environment: environment)
         configuration.certificateAuthorities = try authorities(environment)
         if let netrcFile { configuration.netrc = try Self.readable(netrcFile, "--netrc-file") }
         configuration.retry.maximumAttempts = attempts ?? Self.defaultAttempts
@@ -121,16 +121,6 @@ struct NetworkOptions: ParsableArguments {
         } catch {
             throw .usage("\(option): \(error)")
         }
-    }
-
-    private static func proxies(_ environment: [String: String]) -> ProxySettings {
-        let all = environment["all_proxy"] ?? environment["ALL_PROXY"]
-        // HTTP_PROXY in capitals is what a web server sets for a header 'Proxy:' of a CGI request.
-        return ProxySettings(
-            http: environment["http_proxy"] ?? all,
-            https: environment["https_proxy"] ?? environment["HTTPS_PROXY"] ?? all,
-            exceptions: environment["no_proxy"] ?? environment["NO_PROXY"] ?? ""
-        )
     }
 
     private static func token(_ entry: String) throws(CommandFailure) -> (String, BearerToken) {
