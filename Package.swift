@@ -140,7 +140,10 @@ let package = Package(
         // 5: the public libraries
         library(
             "StageURLSession",
-            ["StageContainer", "StageControl", "StageModel", "StageSystem", system]
+            [
+                "StageContainer", "StageControl", "StageModel", "StageSystem", "StageTransfer",
+                "StageWebSocket", "StageWebSocketClient", logging, system,
+            ]
         ),
         library("StagePack", ["StageContainer", "StageModel", "StageSystem", subprocess, system]),
         library("ExtensionFoundation", []),
@@ -340,8 +343,9 @@ let package = Package(
         tests(
             "BackgroundTransfer",
             [
-                "BackgroundTransfer", "StageControl", "StageModel", "StageSystem", "StageTesting",
-                "StageURLSession", "background-downloads", "stagepackd", system,
+                "BackgroundTransfer", "StageControl", "StageModel", "StageOrigin", "StageSystem",
+                "StageTesting", "StageURLSession", "StageWebSocket", "background-downloads",
+                "stagepackd", logging, system,
             ]
         ),
         // Source as it is written for Apple's systems, compiled as an application compiles it

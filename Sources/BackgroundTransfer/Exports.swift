@@ -46,3 +46,5 @@
 @_exported public import class StageURLSession.URLSessionTaskMetrics
 @_exported public import class StageURLSession.URLSessionTaskTransactionMetrics
 @_exported public import class StageURLSession.URLSessionUploadTask
+@_exported public import protocol StageURLSession.URLSessionWebSocketDelegate
+@_exported public import class StageURLSession.URLSessionWebSocketTask

@@ -17,7 +17,7 @@ extension URLSession {
             HTTPCookie.cookies(withResponseHeaderFields: ["Set-Cookie": line[1]], for: url)
         }
         let first = task.originalRequest
-        let page = first?.mainDocumentURL ?? first?.url
+        let page = (first?.mainDocumentURL ?? first?.url)?.overHTTP
         for cookie in cookies where url.isOf(cookie) {
             let isOfPage = page?.isOf(cookie) ?? false
             if rules.httpCookieAcceptPolicy == .always || isOfPage { storage.setCookie(cookie) }

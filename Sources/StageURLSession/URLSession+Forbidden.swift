@@ -2,18 +2,24 @@ public import Foundation
 public import FoundationNetworking
 
 // What Apple's class has and background sessions refuse: there it raises an exception when it is called,
-// here it does not compile, and the compiler says what to do instead.
+// here it does not compile, and the compiler says what to do instead. Sessions in this process have none of it, either.
 extension URLSession {
-    /// Refuses: the session of FoundationNetworking is another class.
-    @available(*, unavailable, message: "use FoundationNetworking.URLSession.shared")
-    public static var shared: URLSession { preconditionFailure("unavailable") }
-
     /// Refuses: a background session has no data tasks.
-    @available(*, unavailable, message: "use downloadTask(with:), which has a file")
+    @available(
+        *,
+        unavailable,
+        message:
+            "use downloadTask(with:) of a background session, or FoundationNetworking.URLSession"
+    )
     public func dataTask(with url: URL) -> URLSessionDataTask { preconditionFailure("unavailable") }
 
     /// Refuses: a background session has no data tasks.
-    @available(*, unavailable, message: "use downloadTask(with:), which has a file")
+    @available(
+        *,
+        unavailable,
+        message:
+            "use downloadTask(with:) of a background session, or FoundationNetworking.URLSession"
+    )
     public func dataTask(with request: URLRequest) -> URLSessionDataTask {
         preconditionFailure("unavailable")
     }
@@ -66,13 +72,23 @@ extension URLSession {
     }
 
     /// Refuses: who waits for a call does not outlive the process.
-    @available(*, unavailable, message: "use downloadTask(with:), which has a file")
+    @available(
+        *,
+        unavailable,
+        message:
+            "use downloadTask(with:) of a background session, or FoundationNetworking.URLSession"
+    )
     public func data(from url: URL) async throws -> (Data, URLResponse) {
         preconditionFailure("unavailable")
     }
 
     /// Refuses: who waits for a call does not outlive the process.
-    @available(*, unavailable, message: "use downloadTask(with:), which has a file")
+    @available(
+        *,
+        unavailable,
+        message:
+            "use downloadTask(with:) of a background session, or FoundationNetworking.URLSession"
+    )
     public func data(for request: URLRequest) async throws -> (Data, URLResponse) {
         preconditionFailure("unavailable")
     }

@@ -5,6 +5,8 @@ import Synchronization
 extension URLSession {
     /// Begins to take events in, or to say why there are none.
     func begin() {
+        // Calls that wait for the tasks of the session have those of this process.
+        if isForeground { return link.end {} }
         if !link.identifier.isEmpty && SessionRegistry.register(self) {
             do throws(ControlError) {
                 try link.start(self)
@@ -25,6 +27,7 @@ extension URLSession {
     /// Why the session takes no tasks, if it takes none.
     private var refusal: URLError? {
         if let failure = state.withLock({ $0.failure }) { return failure }
+        if isForeground { return .foregroundTransfer }
         if link.identifier.isEmpty {
             let reason = "a background session needs an identifier that is not empty"
             return URLError(.unsupportedURL, reason: reason)
@@ -179,6 +182,7 @@ extension URLSession {
 
     /// Lets the tasks end and then the session.
     func invalidate() {
+        guard self !== URLSession.shared else { return }
         state.withLock { $0.isInvalidating = true }
         feed.add { [self] in endIfDone() }
     }
@@ -197,6 +201,7 @@ extension URLSession {
             return true
         }
         guard isDone else { return }
+        if isForeground { return becomeInvalid(nil) }
         guard SessionRegistry.session(link.identifier) === self else { return }
         link.end { [self] in
             SessionRegistry.remove(self)

@@ -18,6 +18,9 @@ import Synchronization
 ///
 /// There is one object of an identifier in a process. A further one is invalid from the beginning: its
 /// delegate is told why, and its tasks fail with `URLError.backgroundSessionInUseByAnotherProcess`.
+///
+/// A session of ``URLSessionConfiguration/default`` or ``URLSessionConfiguration/ephemeral`` has no part in the daemon:
+/// it makes WebSocket tasks in this process (``webSocketTask(with:protocols:)``), and nothing else.
 open class URLSession: NSObject, @unchecked Sendable {
     /// Disposition of an authentication challenge.
     ///
@@ -50,6 +53,8 @@ open class URLSession: NSObject, @unchecked Sendable {
     let link: SessionLink
     let state: Mutex<State>
     let relay: EventRelay?
+    /// The connections of the session's WebSocket tasks.
+    let webSockets: WebSocketConnections
     // Never changed after the session was made, and handed out as copies.
     private let rules: URLSessionConfiguration
 
@@ -71,9 +76,10 @@ open class URLSession: NSObject, @unchecked Sendable {
     ) {
         rules = configuration.duplicate()
         feed = DelegateFeed(queue)
-        relay = delegate == nil ? EventRelay() : nil
+        relay = delegate == nil && configuration.identifier != nil ? EventRelay() : nil
         state = Mutex(State(delegate: delegate))
         link = SessionLink(configuration, launch: BackgroundLaunch.current)
+        webSockets = WebSocketConnections(configuration)
         super.init()
         begin()
     }
@@ -86,12 +92,20 @@ open class URLSession: NSObject, @unchecked Sendable {
         relay = nil
         state = Mutex(State(isInvalidating: true, isOver: true))
         link = SessionLink(rules, launch: nil)
+        webSockets = WebSocketConnections(rules)
         super.init()
         link.end {}
     }
 
     /// The session of tasks that were created without one.
     static let standIn = URLSession()
+
+    /// The session of the process without a delegate, which makes WebSocket tasks as those of
+    /// ``URLSessionConfiguration/default`` do and cannot be invalidated.
+    public static let shared = URLSession(configuration: .default)
+
+    /// Whether the session belongs to this process, and not to the daemon.
+    var isForeground: Bool { rules.identifier == nil }
 
     /// A copy of the rules that the session was made with.
     open var configuration: URLSessionConfiguration { rules.duplicate() }
@@ -152,6 +166,29 @@ open class URLSession: NSObject, @unchecked Sendable {
         }[0]
     }
 
+    /// Creates a WebSocket task, suspended, for a ws or wss URL.
+    open func webSocketTask(with url: URL) -> URLSessionWebSocketTask {
+        webSocketTask(with: URLRequest(url: url))
+    }
+
+    /// Creates a WebSocket task, suspended, that offers subprotocols, the preferred one first.
+    open func webSocketTask(with url: URL, protocols: [String]) -> URLSessionWebSocketTask {
+        var request = URLRequest(url: url)
+        if !protocols.isEmpty {
+            let list = protocols.joined(separator: ", ")
+            request.setValue(list, forHTTPHeaderField: "Sec-WebSocket-Protocol")
+        }
+        return webSocketTask(with: request)
+    }
+
+    /// Creates a WebSocket task, suspended, whose opening handshake has the header fields of a request.
+    ///
+    /// The field `Sec-WebSocket-Protocol` names the subprotocols to offer. A background session refuses: its task ends
+    /// with `URLError.unsupportedURL` when it is resumed. On Apple's systems that is a programming error.
+    open func webSocketTask(with request: URLRequest) -> URLSessionWebSocketTask {
+        makeWebSocketTask(request)
+    }
+
     /// Calls `handler` with the tasks that have not ended, once the daemon has said which there are.
     ///
     /// Without a daemon it gets those of this process.
@@ -199,6 +236,8 @@ open class URLSession: NSObject, @unchecked Sendable {
     }
 
     /// Lets the tasks end, and then the session; it takes no new tasks.
+    ///
+    /// WebSocket tasks end when their connections do. Of no effect on ``shared``.
     open func finishTasksAndInvalidate() { invalidate() }
 
     /// Cancels all tasks and ends the session.
@@ -206,6 +245,7 @@ open class URLSession: NSObject, @unchecked Sendable {
     /// The delegate is told that the session is invalid once the daemon has ended its tasks.
     open func invalidateAndCancel() {
         invalidate()
+        cancelWebSocketTasks()
         tell(
             unfinished.filter { task in
                 task.record.withLock { $0.cancel(producingResumeData: false) }

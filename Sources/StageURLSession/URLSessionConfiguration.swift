@@ -5,11 +5,13 @@ public import StageControl
 /// The rules of a session, in the shape of Apple's class.
 ///
 /// A session copies its configuration when it is made; what is changed later does not concern it.
-/// There are background sessions only: for others there is FoundationNetworking's class.
+///
+/// The daemon makes the transfers of a background session. A session of ``default`` or ``ephemeral`` belongs to this
+/// process and has WebSocket tasks alone: for other tasks in the process there is FoundationNetworking's class.
 ///
 /// Unchecked, since it is a class with variables as Apple's is: one thread sets it up, and hands it over.
 open class URLSessionConfiguration: NSObject, NSCopying, @unchecked Sendable {
-    /// The identifier of the session, unique among those of the user.
+    /// The identifier of a background session, unique among those of the user; `nil` for a session in this process.
     public let identifier: String?
     /// Whether the daemon picks the time: on an unmetered network and mains power, with others.
     public var isDiscretionary = false
@@ -24,6 +26,9 @@ open class URLSessionConfiguration: NSObject, NSCopying, @unchecked Sendable {
     /// Of no effect, as on Apple's systems: background sessions always wait.
     public var waitsForConnectivity = false
     /// Seconds without a byte after which an attempt counts as failed, to be repeated.
+    ///
+    /// The opening handshake of a WebSocket task may take as long, and a server that has sent nothing for half of the
+    /// time is sent a ping: one that sends nothing in the other half, either, is lost (`URLError.timedOut`).
     public var timeoutIntervalForRequest: TimeInterval = 60
     /// Seconds after its creation when a task is given up, with all attempts and waits.
     public var timeoutIntervalForResource: TimeInterval = 604_800
@@ -101,7 +106,7 @@ open class URLSessionConfiguration: NSObject, NSCopying, @unchecked Sendable {
     /// Not of Apple's class.
     public var timeoutIntervalForService: TimeInterval?
 
-    private init(identifier: String) { self.identifier = identifier }
+    private init(identifier: String?) { self.identifier = identifier }
 
     /// Returns the configuration of a background session that starts transfers as soon as it can.
     public static func background(withIdentifier identifier: String) -> URLSessionConfiguration {
@@ -112,7 +117,7 @@ open class URLSessionConfiguration: NSObject, NSCopying, @unchecked Sendable {
     public func copy(with zone: NSZone? = nil) -> Any { duplicate() }
 
     func duplicate() -> URLSessionConfiguration {
-        let copy = URLSessionConfiguration(identifier: identifier ?? "")
+        let copy = URLSessionConfiguration(identifier: identifier)
         copy.isDiscretionary = isDiscretionary
         copy.sessionSendsLaunchEvents = sessionSendsLaunchEvents
         copy.allowsCellularAccess = allowsCellularAccess
@@ -162,19 +167,16 @@ open class URLSessionConfiguration: NSObject, NSCopying, @unchecked Sendable {
         return message
     }
 
-    /// Refuses: there are background sessions only.
-    @available(
-        *,
-        unavailable,
-        message: "background sessions only: use FoundationNetworking.URLSessionConfiguration"
-    )
-    public static var `default`: URLSessionConfiguration { background(withIdentifier: "") }
+    /// A new configuration of a session in this process, which has WebSocket tasks alone.
+    ///
+    /// Downloads and uploads of such a session fail with `URLError.unsupportedURL`.
+    public static var `default`: URLSessionConfiguration {
+        URLSessionConfiguration(identifier: nil)
+    }
 
-    /// Refuses: there are background sessions only.
-    @available(
-        *,
-        unavailable,
-        message: "background sessions only: use FoundationNetworking.URLSessionConfiguration"
-    )
-    public static var ephemeral: URLSessionConfiguration { background(withIdentifier: "") }
+    /// A new configuration as ``default`` is: cookies and credentials are kept where its properties say, and nothing
+    /// else is kept.
+    public static var ephemeral: URLSessionConfiguration {
+        URLSessionConfiguration(identifier: nil)
+    }
 }

@@ -1,0 +1,81 @@
+import Foundation
+import FoundationNetworking
+import StageControl
+import Synchronization
+
+extension URLSession {
+    /// Makes a WebSocket task, or one that says why there can be none.
+    func makeWebSocketTask(_ request: URLRequest) -> URLSessionWebSocketTask {
+        let url = request.url?.absoluteURL.overHTTP.absoluteString ?? ""
+        var record = TaskRecord(
+            TransferRequest(token: UUID().uuidString, kind: .download, url: url),
+            created: .now
+        )
+        record.original = request
+        record.refusal =
+            isForeground ? WebSocketRequest.problem(of: request) : .backgroundWebSocket
+        record.identifier = TaskIdentity(at: .now).number
+        let task = state.withLock { state in
+            if isForeground, state.isInvalidating {
+                record.refusal = URLError(
+                    .cancelled,
+                    reason: "the session was invalidated and takes no tasks"
+                )
+            }
+            let task = URLSessionWebSocketTask(record, session: self)
+            state.tasks[ObjectIdentifier(task)] = task
+            return task
+        }
+        feed.add { [self] in
+            guard let delegate = delegate as? any URLSessionTaskDelegate else { return }
+            delegate.urlSession(self, didCreateTask: task)
+        }
+        return task
+    }
+
+    /// Cancels the WebSocket tasks.
+    func cancelWebSocketTasks() {
+        guard self !== URLSession.shared else { return }
+        for case let task as URLSessionWebSocketTask in unfinished { task.cancel() }
+    }
+
+    /// Has the delegate told that a connection is open.
+    func tellOpening(of task: URLSessionWebSocketTask, subprotocol: String?) {
+        feed.add { [self] in
+            (delegate as? any URLSessionWebSocketDelegate)?
+                .urlSession(self, webSocketTask: task, didOpenWithProtocol: subprotocol)
+        }
+    }
+
+    /// Has the delegate told of the server's close frame, unless the task has ended before.
+    func tellClose(
+        of task: URLSessionWebSocketTask,
+        code: URLSessionWebSocketTask.CloseCode,
+        reason: Data?
+    ) {
+        guard !task.record.withLock({ $0.hasEnded }) else { return }
+        feed.add { [self] in
+            (delegate as? any URLSessionWebSocketDelegate)?
+                .urlSession(self, webSocketTask: task, didCloseWith: code, reason: reason)
+        }
+    }
+
+    /// Ends a WebSocket task, unless it has ended.
+    func end(_ task: URLSessionWebSocketTask, _ error: (any Error)?) {
+        let isNew = task.record.withLock { record in
+            defer { record.end() }
+            return !record.hasEnded
+        }
+        guard isNew else { return }
+        feed.add { [self] in
+            task.record.withLock { record in
+                record.error = error
+                record.isComplete = true
+            }
+            state.withLock { $0.tasks[ObjectIdentifier(task)] = nil }
+            (delegate as? any URLSessionTaskDelegate)?
+                .urlSession(self, task: task, didCompleteWithError: error)
+            endIfDone()
+        }
+    }
+}

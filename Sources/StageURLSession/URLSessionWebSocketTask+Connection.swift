@@ -1,0 +1,209 @@
+import Foundation
+import FoundationNetworking
+import StageControl
+import StageTransfer
+import StageWebSocket
+import StageWebSocketClient
+import Synchronization
+
+extension URLSessionWebSocketTask {
+    /// The time that the server has for its close frame.
+    private static let closeLimit = Duration.seconds(5)
+
+    /// Calls a handler of the application on the session's delegate queue.
+    func answer(_ handler: @escaping @Sendable () -> Void) { session.feed.add(handler) }
+
+    /// Opens the connection, or ends a task that may have none.
+    func begin() {
+        if let refusal = record.withLock({ $0.refusal }) { return end(refusal) }
+        session.webSockets.run { [self] engine in await run(over: engine) }
+    }
+
+    /// Has the connection closed with a close frame, or without one before it is open.
+    func close(with frame: (code: CloseCode, reason: Data?)?) {
+        // Without a frame of its own, the task is over for the application at once.
+        let error: any Error =
+            frame == nil ? URLError(URLError.Code.cancelled) : POSIXError.webSocketIsClosed
+        let (isOpen, handlers) = calls.withLock { calls in
+            let isOpen = calls.connection != nil
+            if let frame, isOpen { calls.noteClose(code: frame.code, reason: frame.reason) }
+            let handlers =
+                frame != nil && isOpen
+                ? calls.beginClosing(error) : calls.fail(URLError(URLError.Code.cancelled))
+            return (isOpen, handlers)
+        }
+        outputs.continuation.yield(
+            .close(code: frame?.code ?? .noStatusReceived, reason: frame?.reason)
+        )
+        limits.continuation.yield(isOpen ? Self.closeLimit : .zero)
+        for handler in handlers { answer(handler) }
+        if frame == nil || !isOpen { end(URLError(URLError.Code.cancelled)) }
+    }
+
+    /// Ends the task for the application, if it has not ended.
+    private func end(_ error: (any Error)?) {
+        let handlers = calls.withLock { $0.fail(error ?? POSIXError.webSocketIsClosed) }
+        for handler in handlers { answer(handler) }
+        outputs.continuation.finish()
+        demands.continuation.finish()
+        session.end(self, error)
+    }
+
+    /// Makes the connection, and ends the task with it.
+    private func run(over engine: TransferEngine) async {
+        var failure: (any Error)?
+        do {
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                group.addTask { [self] in try await connect(over: engine) }
+                group.addTask { [limits] in
+                    for await limit in limits.stream {
+                        // Cancelled where the connection has ended before.
+                        try? await Task.sleep(for: limit)
+                        break
+                    }
+                }
+                defer { group.cancelAll() }
+                try await group.next()
+            }
+        } catch {
+            failure = error
+        }
+        finish(failure)
+    }
+
+    /// Ends the task after its connection has ended.
+    private func finish(_ failure: (any Error)?) {
+        let (connection, isClosing) = calls.withLock { ($0.connection, $0.isClosing) }
+        if let close = connection?.close {
+            let (code, reason) = (close.taskCode, close.taskReason)
+            calls.withLock { $0.noteClose(code: code, reason: reason) }
+            session.tellClose(of: self, code: code, reason: reason)
+            return end(nil)
+        }
+        if isClosing { return end(nil) }
+        let error = failure as? WebSocketClientError ?? .cancelled
+        end(error.taskError(url: originalRequest?.url, wasOpen: connection != nil))
+    }
+
+    private func connect(over engine: TransferEngine) async throws {
+        guard let request = originalRequest else { return }
+        var handshake = WebSocketRequest(
+            request,
+            rules: session.configuration,
+            messageSize: maximumMessageSize
+        )
+        handshake.options.closeLimit = Self.closeLimit
+        let url = handshake.url
+        handshake.options.onAnswer = { [self] head in takeAnswer(head, of: url) }
+        try await WebSocket.withConnection(to: url, over: engine, options: handshake.options) {
+            messages,
+            writer in
+            let isWanted = calls.withLock { calls in
+                guard calls.failure == nil else { return false }
+                calls.connection = messages
+                return true
+            }
+            guard isWanted else { throw WebSocketClientError.cancelled }
+            session.tellOpening(of: self, subprotocol: messages.subprotocol)
+            try await exchange(messages, writer)
+        }
+    }
+
+    /// Moves messages until the server has closed the connection, or the application's close frame was sent.
+    private func exchange(
+        _ messages: WebSocketMessages,
+        _ writer: WebSocketWriter
+    ) async throws {
+        let sentPings = AsyncStream.makeStream(of: SentPing.self)
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask { [self] in try await read(messages) }
+            group.addTask { [self] in try await write(writer, sentPings.continuation) }
+            group.addTask { [self] in
+                for await ping in sentPings.stream {
+                    try await writer.pong(to: ping.number)
+                    if let handler = calls.withLock({ $0.endPing(ping.call) }) {
+                        answer { handler(nil) }
+                    }
+                }
+                // The others decide on the end.
+                try await Task.sleep(for: .seconds(1e9))
+            }
+            defer { group.cancelAll() }
+            try await group.next()
+        }
+    }
+
+    private struct SentPing {
+        var number: UInt64
+        var call: Int
+    }
+
+    /// Hands messages over, one for each that is asked for.
+    private func read(_ messages: WebSocketMessages) async throws {
+        var iterator = messages.makeAsyncIterator()
+        var demanded = demands.stream.makeAsyncIterator()
+        while let message = try await iterator.next() {
+            guard await demanded.next() != nil else {
+                // The task has ended for the application, and the close frame decides on the end of the connection.
+                return try await Task.sleep(for: .seconds(1e9))
+            }
+            // None waits where the application closes the connection.
+            guard let receiver = calls.withLock({ $0.takeReceiver() }) else { continue }
+            answer { receiver(.success(Message(message))) }
+        }
+    }
+
+    /// Sends what the application hands over, until its close frame.
+    private func write(
+        _ writer: WebSocketWriter,
+        _ sentPings: AsyncStream<SentPing>.Continuation
+    ) async throws {
+        for await output in outputs.stream {
+            switch output {
+            case .message(let message, let call):
+                guard calls.withLock({ $0.awaitsSend(call) }) else { continue }
+                let error = try await ignoringEnd { try await writer.send(message.content) }
+                if let handler = calls.withLock({ $0.endSend(call) }) { answer { handler(error) } }
+            case .ping(let call):
+                let error = try await ignoringEnd {
+                    sentPings.yield(SentPing(number: try await writer.sendPing(), call: call))
+                }
+                guard let error else { continue }
+                if let handler = calls.withLock({ $0.endPing(call) }) { answer { handler(error) } }
+            case .close(let code, let reason):
+                let close = WebSocketClose(code: code, reason: reason)
+                _ = try await ignoringEnd {
+                    try await writer.close(
+                        code: close.code ?? .noStatusReceived,
+                        reason: close.reason
+                    )
+                }
+                return
+            }
+        }
+        // The task was cancelled, or the reader has found the end of the connection.
+        try await Task.sleep(for: .seconds(1e9))
+    }
+
+    /// Sends something; returns an error where close frames were exchanged, of which the reader learns in its order.
+    private func ignoringEnd(_ send: () async throws -> Void) async throws -> POSIXError? {
+        do {
+            try await send()
+            return nil
+        } catch WebSocketClientError.webSocket(.closed) {
+            return .webSocketIsClosed
+        }
+    }
+
+    /// Takes the head of the server's answer in.
+    private func takeAnswer(_ head: HTTPHead, of url: String) {
+        let status = head.line.split(separator: " ").dropFirst().first.flatMap { Int($0) }
+        let answer = TransferResponse(
+            url: url,
+            status: status ?? 0,
+            headers: head.fields.map { [$0.name, $0.value] }
+        )
+        record.withLock { $0.response = HTTPURLResponse(answer) }
+        session.keepCookies(of: answer, for: self)
+    }
+}

@@ -1,0 +1,87 @@
+import Foundation
+import FoundationNetworking
+import StageModel
+import StageWebSocket
+import StageWebSocketClient
+
+/// The opening handshake of a WebSocket task: the URL and what is offered there.
+struct WebSocketRequest {
+    /// The URL.
+    let url: String
+    /// What is offered, and limits.
+    var options = WebSocketOptions()
+
+    /// The time limit of a request that has none of its own.
+    private static let usualTimeout: TimeInterval = 60
+
+    /// Creates the handshake of a request under the rules of its session.
+    init(_ request: URLRequest, rules: URLSessionConfiguration, messageSize: Int) {
+        let url = request.url?.absoluteURL.overHTTP
+        self.url = url?.absoluteString ?? ""
+        let own = request.timeoutInterval
+        let timeout = own == Self.usualTimeout ? rules.timeoutIntervalForRequest : own
+        options.handshakeLimit = .limit(timeout)
+        options.pingInterval = .limit(timeout / 2)
+        options.limits = WebSocketLimits(messageSize: max(messageSize, 0))
+        options.requiresNewestTLS = rules.tlsMinimumSupportedProtocolVersion == .TLSv13
+        var fields = request.allHTTPHeaderFields ?? [:]
+        for (name, value) in rules.httpAdditionalHeaders ?? [:] {
+            Self.add("\(name.base)", value: "\(value)", to: &fields)
+        }
+        if rules.httpShouldSetCookies, request.httpShouldHandleCookies, let url,
+            let cookies = rules.httpCookieStorage?.cookiesToSend(to: url), !cookies.isEmpty
+        {
+            for (name, value) in HTTPCookie.requestHeaderFields(with: cookies) {
+                Self.add(name, value: value, to: &fields)
+            }
+        }
+        for (name, value) in fields.sorted(by: { $0.key < $1.key }) {
+            if name.lowercased() == "sec-websocket-protocol" {
+                options.subprotocols = value.split(separator: ",")
+                    .map { $0.trimmingCharacters(in: .whitespaces) }
+            } else if !ClientHandshake.isOwn(name) {
+                options.fields.append(WebSocketField(name: name, value: value))
+            }
+        }
+    }
+
+    /// Returns why a request cannot open a connection, if it cannot.
+    static func problem(of request: URLRequest) -> URLError? {
+        if request.httpMethod ?? "GET" != "GET" || request.httpBody != nil
+            || request.httpBodyStream != nil
+        {
+            return URLError(
+                .unsupportedURL,
+                reason: "a WebSocket task sends a GET request without a body"
+            )
+        }
+        let schemes = ["ws", "wss", "http", "https"]
+        guard !schemes.contains(request.url?.scheme?.lowercased() ?? "") else { return nil }
+        let found = request.url?.absoluteString ?? ""
+        return URLError(.unsupportedURL, reason: "expected a ws or wss URL, found '\(found)'")
+    }
+
+    private static func add(_ name: String, value: String, to fields: inout [String: String]) {
+        let isThere = fields.keys.contains { $0.lowercased() == name.lowercased() }
+        if !isThere { fields[name] = value }
+    }
+}
+
+extension Duration {
+    /// The time of a limit in seconds, which may be infinite.
+    static func limit(_ seconds: TimeInterval) -> Duration {
+        .seconds(min(max(seconds, 0.001), 1e9))
+    }
+}
+
+extension URL {
+    /// The URL of the request that opens a WebSocket connection (RFC 6455, section 3); another URL as it is.
+    var overHTTP: URL {
+        let other = ["ws": "http", "wss": "https"][scheme?.lowercased() ?? ""]
+        guard let other, var parts = URLComponents(url: self, resolvingAgainstBaseURL: true) else {
+            return self
+        }
+        parts.scheme = other
+        return parts.url ?? self
+    }
+}

@@ -1,0 +1,343 @@
+import BackgroundTransfer
+import Foundation
+import StageSystem
+import StageTesting
+import StageWebSocket
+import Synchronization
+import Testing
+
+/// WebSocket tasks and a server that follows a script, or the echo of 'stagepack serve'.
+@Suite(.directory, .server) struct WebSocketTests {
+    /// The outcome of a call that is expected to fail.
+    private static func failure(_ body: () async throws -> Void) async -> String {
+        do {
+            try await body()
+            return "none"
+        } catch {
+            return name(error)
+        }
+    }
+
+    @Test func messagesComeBack() async throws {
+        try await withEcho { url in
+            try await withSession { session, recorder in
+                let task = session.webSocketTask(with: url)
+                #expect(task.state == .suspended && task.taskIdentifier > 0)
+                task.resume()
+                let messages: [URLSessionWebSocketTask.Message] = [
+                    .string("ü"), .data(Data()), .data(Data(repeating: 7, count: 200_000)),
+                ]
+                for message in messages {
+                    try await task.send(message)
+                    #expect(try await task.receive() == message)
+                }
+                #expect(task.state == .running && task.closeCode == .invalid)
+                #expect((task.response as? HTTPURLResponse)?.statusCode == 101)
+                #expect(task.originalRequest?.url == url && task.currentRequest?.url == url)
+                #expect(await session.allTasks == [task])
+                task.cancel(with: .normalClosure, reason: nil)
+                try await recorder.wait(for: "completed 1: well")
+                #expect(
+                    recorder.lines == [
+                        "created 1", "opened 1: -", "closed 1: 1000 -", "completed 1: well",
+                    ]
+                )
+                #expect(task.state == .completed && task.closeCode == .normalClosure)
+                #expect(task.error == nil)
+            }
+        }
+    }
+
+    @Test func callsBeforeTheHandshakeWaitForIt() async throws {
+        try await withEcho { url in
+            try await withSession { session, _ in
+                let task = session.webSocketTask(with: url)
+                let results = Mutex<[String]>([])
+                let note = { @Sendable (line: String) in results.withLock { $0.append(line) } }
+                task.receive { result in note("received \((try? result.get()) == .string("a"))") }
+                task.send(.string("a")) { error in note("sent \(error == nil)") }
+                task.sendPing { error in note("pong \(error == nil)") }
+                #expect(results.withLock { $0.isEmpty })
+                task.resume()
+                try await poll { results.withLock { $0.count } == 3 }
+                #expect(
+                    results.withLock { Set($0) } == ["received true", "sent true", "pong true"]
+                )
+            }
+        }
+    }
+
+    @Test func theDelegateIsToldTheSubprotocol() async throws {
+        let url = try serve(subprotocols: ["chat.v2", "chat.v1"]) { _ = $0.next() }
+        try await withSession { session, recorder in
+            let task = session.webSocketTask(with: url, protocols: ["chat.v3", "chat.v1"])
+            task.resume()
+            try await recorder.wait(for: "opened 1: chat.v1")
+            let request = try #require(TestServer.current.requests.first)
+            #expect(request["sec-websocket-protocol"] == "chat.v3, chat.v1")
+        }
+    }
+
+    @Test func pongHandlersAreCalledInOrder() async throws {
+        let url = try serve { peer in
+            _ = peer.next()
+            peer.send(.text("begin"))
+            while peer.next() != nil {}
+        }
+        try await withSession { session, _ in
+            let task = session.webSocketTask(with: url)
+            task.resume()
+            let pongs = Mutex<[Int]>([])
+            try await task.send(.string("hello"))
+            for number in 1...20 {
+                task.sendPing { error in if error == nil { pongs.withLock { $0.append(number) } } }
+            }
+            #expect(try await task.receive() == .string("begin"))
+            try await poll { pongs.withLock { $0.count } == 20 }
+            #expect(pongs.withLock { $0 } == Array(1...20))
+        }
+    }
+
+    @Test func theServerClosesWithACodeAndAReason() async throws {
+        let url = try serve { peer in
+            peer.send(.text("last"))
+            peer.close(4001, reason: "über")
+            while peer.next() != nil {}
+        }
+        try await withSession { session, recorder in
+            let task = session.webSocketTask(with: url)
+            task.resume()
+            #expect(try await task.receive() == .string("last"))
+            #expect(await Self.failure { _ = try await task.receive() } == "POSIX ENOTCONN")
+            #expect(await Self.failure { try await task.send(.string("")) } == "POSIX ENOTCONN")
+            try await recorder.wait(for: "completed 1: well")
+            #expect(recorder.lines.suffix(2) == ["closed 1: 4001 über", "completed 1: well"])
+            #expect(task.closeCode == .other(4001))
+            #expect(task.closeReason == Data("über".utf8))
+        }
+    }
+
+    @Test(arguments: [(1005, "closed 1: 1005 -"), (1001, "closed 1: 1001 -")])
+    func aCloseFrameMayHaveNoCode(code: UInt16, line: String) async throws {
+        let url = try serve { peer in
+            peer.close(code)
+            while peer.next() != nil {}
+        }
+        try await withSession { session, recorder in
+            session.webSocketTask(with: url).resume()
+            try await recorder.wait(for: line)
+            try await recorder.wait(for: "completed 1: well")
+        }
+    }
+
+    @Test func theApplicationClosesAfterWhatItHasHandedOver() async throws {
+        let events = Mutex<[WebSocketEvent]>([])
+        let url = try serve { peer in
+            while let event = peer.next() { events.withLock { $0.append(event) } }
+        }
+        try await withSession { session, recorder in
+            let task = session.webSocketTask(with: url)
+            task.resume()
+            try await recorder.wait(for: "opened 1: -")
+            let results = Mutex<[String]>([])
+            let note = { @Sendable (line: String) in results.withLock { $0.append(line) } }
+            task.receive { result in
+                if case .failure(let error) = result { note("received \(name(error))") }
+            }
+            task.send(.string("a")) { error in note("sent a: \(error.map(name) ?? "well")") }
+            task.cancel(with: .other(4002), reason: Data("bye".utf8))
+            task.send(.string("b")) { error in note("sent b: \(error.map(name) ?? "well")") }
+            #expect(task.closeCode == .other(4002) && task.closeReason == Data("bye".utf8))
+            try await recorder.wait(for: "completed 1: well")
+            try await poll { results.withLock { $0.count } == 3 }
+            #expect(
+                results.withLock { Set($0) } == [
+                    "received POSIX ENOTCONN", "sent a: well", "sent b: POSIX ENOTCONN",
+                ]
+            )
+            #expect(recorder.lines.suffix(2) == ["closed 1: 4002 -", "completed 1: well"])
+        }
+        try await poll { events.withLock { $0.count } == 2 }
+        let close = WebSocketClose(code: CloseCode(rawValue: 4002), reason: "bye")
+        #expect(events.withLock { $0 } == [.message(.text("a")), .close(close)])
+    }
+
+    @Test func cancellingSendsACloseFrameWithoutACode() async throws {
+        let events = Mutex<[WebSocketEvent]>([])
+        let url = try serve { peer in
+            peer.send(.text("unread"))
+            while let event = peer.next() { events.withLock { $0.append(event) } }
+        }
+        try await withSession { session, recorder in
+            let task = session.webSocketTask(with: url)
+            task.resume()
+            try await recorder.wait(for: "opened 1: -")
+            let failures = Mutex<[String]>([])
+            let note = { @Sendable (error: (any Error)?) in
+                failures.withLock { $0.append(error.map(name) ?? "none") }
+            }
+            for _ in 0..<3 {
+                task.receive { result in
+                    if case .failure(let error) = result { note(error) }
+                }
+            }
+            task.cancel()
+            task.cancel()
+            #expect(task.state == .canceling || task.state == .completed)
+            task.receive { result in
+                if case .failure(let error) = result { note(error) }
+            }
+            task.send(.string("late"), completionHandler: note)
+            task.sendPing(pongReceiveHandler: note)
+            try await recorder.wait(for: "completed 1: URL -999")
+            // One of the receives may have got the message.
+            try await poll { failures.withLock { $0.count } >= 5 }
+            #expect(Set(failures.withLock { $0 }) == ["URL -999"])
+            #expect(recorder.lines.count == 3)
+        }
+        try await poll { !events.withLock { $0.isEmpty } }
+        #expect(events.withLock { $0 } == [.close(WebSocketClose())])
+    }
+
+    @Test func aMessageAboveTheLimitEndsTheTask() async throws {
+        try await withEcho { url in
+            try await withSession { session, recorder in
+                let task = session.webSocketTask(with: url)
+                #expect(task.maximumMessageSize == 1_048_576)
+                task.maximumMessageSize = 10
+                task.resume()
+                try await task.send(.string("ten bytes!"))
+                #expect(try await task.receive() == .string("ten bytes!"))
+                try await task.send(.string("eleven byte"))
+                #expect(await Self.failure { _ = try await task.receive() } == "POSIX EMSGSIZE")
+                try await recorder.wait(for: "completed 1: POSIX EMSGSIZE")
+            }
+        }
+    }
+
+    @Test func aRefusedHandshakeLeavesItsResponse() async throws {
+        let url = try URL(text: "ws://127.0.0.1:\(TestServer.current.port)/missing")
+        try await withSession { session, recorder in
+            let task = session.webSocketTask(with: url)
+            let (sent, send) = AsyncStream.makeStream(of: String.self)
+            task.send(.string("a")) { error in send.yield(error.map(name) ?? "none") }
+            task.resume()
+            #expect(await Self.failure { _ = try await task.receive() } == "URL -1011")
+            #expect(await sent.first { _ in true } == "URL -1011")
+            try await recorder.wait(for: "completed 1: URL -1011")
+            #expect((task.response as? HTTPURLResponse)?.statusCode == 404)
+            #expect(recorder.lines == ["created 1", "completed 1: URL -1011"])
+        }
+    }
+
+    @Test func aServerThatIsNotThereEndsTheTask() async throws {
+        try await withSession { session, recorder in
+            session.webSocketTask(with: try URL(text: "ws://127.0.0.1:1/")).resume()
+            try await recorder.wait(for: "completed 1: URL -1004")
+        }
+    }
+
+    @Test func aConnectionThatBreaksEndsTheTask() async throws {
+        let url = try serve { peer in peer.send(.text("a")) }
+        try await withSession { session, recorder in
+            let task = session.webSocketTask(with: url)
+            task.resume()
+            #expect(try await task.receive() == .string("a"))
+            #expect(await Self.failure { _ = try await task.receive() } == "URL -1005")
+            try await recorder.wait(for: "completed 1: URL -1005")
+            #expect(task.closeCode == .invalid)
+        }
+    }
+
+    @Test func aServerThatBreaksTheProtocolEndsTheTask() async throws {
+        TestServer.current.answer(
+            "/socket",
+            with: .script { wire in
+                _ = Peer(wire)
+                wire.send([0xFF, 0])
+                wire.waitForEnd()
+            }
+        )
+        let url = try URL(text: "ws://127.0.0.1:\(TestServer.current.port)/socket")
+        try await withSession { session, recorder in
+            session.webSocketTask(with: url).resume()
+            try await recorder.wait(for: "completed 1: POSIX EPROTO")
+        }
+    }
+
+    @Test(arguments: [false, true])
+    func aSilentServerEndsTheTask(isOpen: Bool) async throws {
+        TestServer.current.answer(
+            "/socket",
+            with: .script { wire in
+                if isOpen { _ = Peer(wire) }
+                while !wire.receive().isEmpty {}
+            }
+        )
+        let configuration = URLSessionConfiguration.ephemeral
+        configuration.timeoutIntervalForRequest = 0.4
+        let url = try URL(text: "ws://127.0.0.1:\(TestServer.current.port)/socket")
+        try await withSession(configuration) { session, recorder in
+            session.webSocketTask(with: url).resume()
+            try await recorder.wait(for: "completed 1: URL -1001")
+            #expect(recorder.lines.contains("opened 1: -") == isOpen)
+        }
+    }
+
+    @Test func aServerThatSendsWithoutEndIsHeldUp() async throws {
+        let sent = Mutex(0)
+        TestServer.current.answer(
+            "/socket",
+            with: .script { wire in
+                _ = Peer(wire)
+                let frame: [UInt8] = [0x82, 127, 0, 0, 0, 0, 0, 0x10, 0, 0]
+                let message = frame + [UInt8](repeating: 1, count: 1 << 20)
+                while wire.send(message) { sent.withLock { $0 += 1 } }
+            }
+        )
+        let url = try URL(text: "ws://127.0.0.1:\(TestServer.current.port)/socket")
+        try await withSession { session, recorder in
+            let task = session.webSocketTask(with: url)
+            task.resume()
+            _ = try await task.receive()
+            // It can send until the buffers of the sockets are full, and no further.
+            var count = -1
+            try await poll {
+                let now = sent.withLock { $0 }
+                defer { count = now }
+                if now == count { try await Task.sleep(for: .milliseconds(300)) }
+                return now == count && sent.withLock { $0 } == now
+            }
+            #expect(sent.withLock { $0 } < 64)
+        }
+    }
+
+    @Test func theHandshakeHasTheFieldsOfRequestAndSession() async throws {
+        let url = try serve { _ = $0.next() }
+        let configuration = URLSessionConfiguration.default
+        configuration.httpAdditionalHeaders = ["X-One": "session", "X-Two": "session"]
+        let storage = HTTPCookieStorage.sharedCookieStorage(
+            forGroupContainerIdentifier: "\(try TemporaryDirectory.required().path)-sockets"
+        )
+        configuration.httpCookieStorage = storage
+        let cookie = try #require(
+            HTTPCookie(properties: [
+                .name: "id", .value: "7", .domain: "127.0.0.1", .path: "/",
+            ])
+        )
+        storage.setCookie(cookie)
+        try await withSession(configuration) { session, recorder in
+            var request = URLRequest(url: url)
+            request.setValue("request", forHTTPHeaderField: "x-one")
+            request.setValue("a , b", forHTTPHeaderField: "Sec-WebSocket-Protocol")
+            request.setValue("other.example", forHTTPHeaderField: "Host")
+            session.webSocketTask(with: request).resume()
+            try await recorder.wait(for: "opened 1: -")
+        }
+        let head = try #require(TestServer.current.requests.first)
+        #expect(head["x-one"] == "request" && head["x-two"] == "session")
+        #expect(head["sec-websocket-protocol"] == "a, b")
+        #expect(head["cookie"] == "id=7")
+        #expect(head["host"] == "127.0.0.1:\(TestServer.current.port)")
+    }
+}
