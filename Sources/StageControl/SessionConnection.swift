@@ -157,6 +157,15 @@ public final class SessionConnection: Sendable {
         monitor.change { $0.attachment.finish(sequence) }
     }
 
+    /// Waits until what is finished was acknowledged, or cannot be at present; blocks the thread.
+    public func waitForAcknowledgements(atMost duration: Duration) {
+        _ = monitor.wait(atMost: duration) { state -> Bool? in
+            let isDue = state.attachment.dueAcknowledgement != nil
+            return isDue && !state.acknowledgesNothing && state.attachment.problem == nil
+                ? nil : true
+        }
+    }
+
     /// Acknowledges the launch of this process, and calls `body` once the daemon knows, or with `false` if it
     /// cannot be told over this connection any more.
     public func finishLaunch(then body: @escaping @Sendable (Bool) -> Void) {

@@ -4,13 +4,21 @@ import Synchronization
 /// Calls the delegate on the application's queue, one call after another in order, whatever the queue.
 final class DelegateFeed: Sendable {
     private struct State {
-        var calls: [@Sendable () -> Void] = []
+        /// The calls from `next` on; those before were made, and are let go.
+        var calls: [(@Sendable () -> Void)?] = []
         var next = 0
         var isRunning = false
 
         mutating func take() -> (@Sendable () -> Void)? {
             guard next < calls.count else { return nil }
-            defer { next += 1 }
+            defer {
+                calls[next] = nil
+                next += 1
+                if next > 64, next > calls.count / 2 {
+                    calls.removeFirst(next)
+                    next = 0
+                }
+            }
             return calls[next]
         }
 

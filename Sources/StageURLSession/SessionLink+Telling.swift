@@ -47,9 +47,13 @@ extension SessionLink {
         for lane in outbox.change({ $0.resume() }) { begin(lane) }
     }
 
-    /// Takes in that there is no connection.
-    func wasDetached() {
-        outbox.change { outbox in if outbox.isPaused { outbox.fail() } }
+    /// Takes in that there is no connection, and why.
+    func wasDetached(by problem: ControlError) {
+        outbox.change { outbox in
+            // A daemon that refuses events to this process may be told of tasks all the same.
+            if case .refused = problem, !outbox.isPaused { return }
+            outbox.fail()
+        }
         callWaiters()
     }
 
@@ -90,7 +94,8 @@ extension SessionLink {
                 }
                 outbox.change { [delay] outbox in
                     outbox.giveBack(batch, asLast: delay != nil)
-                    if delay == nil { outbox.pause() }
+                    guard delay == nil else { return outbox.fail(batch) }
+                    outbox.pause()
                     outbox.fail()
                 }
             }
@@ -99,6 +104,7 @@ extension SessionLink {
             callWaiters()
             if let delay {
                 // The daemon has no descriptors to copy its file now: other tasks are told meanwhile.
+                _ = outbox.wait(atMost: Backoff.shortest) { $0.isPaused ? true : nil }
                 _ = outbox.wait(atMost: delay) { $0.hasFailedTasksOnly(lane) ? nil : true }
             } else if outbox.change(\.isPaused) {
                 // Everything else is told over the next connection.

@@ -105,7 +105,7 @@ private struct SessionEvents: SessionReceiver {
 
     func wasDetached(by problem: ControlError, failures: Int) -> Bool {
         session.expireTasks(now: .now)
-        session.link.wasDetached()
+        session.link.wasDetached(by: problem)
         return true
     }
 }

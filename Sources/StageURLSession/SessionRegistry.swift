@@ -1,4 +1,5 @@
 import Glibc
+import StageControl
 import StageSystem
 import Synchronization
 
@@ -31,11 +32,16 @@ enum SessionRegistry {
         sessions.withLock { $0[session.link.identifier] = nil }
     }
 
-    /// Waits until the daemon was told of all tasks, or could not be.
+    /// Waits until the daemon was told of all tasks and of the events that were delivered, or could not be.
     private static func flush() {
         let links = sessions.withLock { $0.values.map(\.link) }
         let untold = Monitor(links.count)
         for link in links { link.whenToldOrNot { untold.change { $0 -= 1 } } }
+        let end = ContinuousClock.now + patience
         _ = untold.wait(atMost: patience) { $0 == 0 ? true : nil }
+        // An event that is acknowledged now is not delivered to the next process again.
+        for link in links {
+            link.connection.waitForAcknowledgements(atMost: max(.zero, end - .now))
+        }
     }
 }

@@ -4,11 +4,14 @@ import Synchronization
 
 /// The identifier of a task within its session, which its process chooses and which its token carries to the daemon.
 ///
-/// So it is known at once, without the daemon, and is the same in every later process. It is the number of microseconds
-/// since 2001 at which the task was created, or the next free one.
+/// So it is known at once, without the daemon, and is the same in every later process. Its upper bits are the number of
+/// microseconds since 2001 at which the task was created, or the next free one, and its last eleven bits are the process's
+/// own: two processes create tasks of one session at the same time.
 struct TaskIdentity: Equatable {
     private static let prefix = "urlsession-"
     private static let last = Mutex<Int64>(0)
+    private static let processBits: Int64 = 11
+    private static let process = Int64.random(in: 0..<1 << processBits)
 
     /// The identifier.
     let number: Int
@@ -20,7 +23,7 @@ struct TaskIdentity: Equatable {
             last = max(last + 1, time)
             return last
         }
-        self.number = Int(number)
+        self.number = Int(number << Self.processBits | Self.process)
     }
 
     /// Reads the identifier of a token; `nil` for one that another program has chosen.

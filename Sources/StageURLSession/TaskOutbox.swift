@@ -12,7 +12,7 @@ struct TaskOutbox<Element: AnyObject & Sendable> {
         case uploads
     }
 
-    private struct Entry {
+    fileprivate struct Entry {
         var element: Element
         var lane: Lane
         /// The numbers of the additions that the daemon is told of together.
@@ -27,6 +27,9 @@ struct TaskOutbox<Element: AnyObject & Sendable> {
         var ids: [ObjectIdentifier] = []
         var next = 0
         var isRunning = false
+        /// How many wait that have not failed, and that have.
+        var newCount = 0
+        var failedCount = 0
     }
 
     private struct Waiter {
@@ -57,9 +60,7 @@ struct TaskOutbox<Element: AnyObject & Sendable> {
     mutating func add(_ element: Element, to lane: Lane) -> Bool {
         let id = ObjectIdentifier(element)
         guard var entry = entries.removeValue(forKey: id) else {
-            let entry = Entry(element: element, lane: lane, numbers: [giveNumber()])
-            entries[id] = entry
-            queues[lane, default: Queue()].ids.append(id)
+            append(id, Entry(element: element, lane: lane, numbers: [giveNumber()]))
             return start(lane)
         }
         if entry.isInWork {
@@ -81,6 +82,7 @@ struct TaskOutbox<Element: AnyObject & Sendable> {
             queue.next += 1
             guard let entry = entries[id], entry.lane == lane, !entry.isInWork else { continue }
             entries[id]?.isInWork = true
+            queue.count(entry, by: -1)
             taken.append(entry.element)
         }
         if queue.next == queue.ids.count { (queue.ids, queue.next) = ([], 0) }
@@ -99,8 +101,7 @@ struct TaskOutbox<Element: AnyObject & Sendable> {
             wasTold(entry.numbers)
             guard !entry.next.isEmpty else { continue }
             let lane = lane(element)
-            entries[id] = Entry(element: element, lane: lane, numbers: entry.next)
-            queues[lane, default: Queue()].ids.append(id)
+            append(id, Entry(element: element, lane: lane, numbers: entry.next))
             if start(lane) { lanes.append(lane) }
         }
         return lanes
@@ -115,18 +116,14 @@ struct TaskOutbox<Element: AnyObject & Sendable> {
             (entry.next, entry.isInWork, entry.hasFailed) = ([], false, asLast)
             entries[id] = entry
             queues[entry.lane]?.putBack(id, asLast: asLast)
+            queues[entry.lane]?.count(entry, by: 1)
         }
     }
 
     /// Whether the tasks of a lane that can be taken, one at least, were all given back as its last.
     func hasFailedTasksOnly(_ lane: Lane) -> Bool {
-        let next = waiting(lane)
-        return !isPaused && !next.isEmpty && next.allSatisfy(\.hasFailed)
-    }
-
-    private func waiting(_ lane: Lane) -> [Entry] {
-        guard let queue = queues[lane] else { return [] }
-        return queue.ids[queue.next...].compactMap { entries[$0] }.filter { !$0.isInWork }
+        guard !isPaused, let queue = queues[lane] else { return false }
+        return queue.newCount == 0 && queue.failedCount > 0
     }
 
     /// Has nothing taken until ``resume()``.
@@ -135,12 +132,18 @@ struct TaskOutbox<Element: AnyObject & Sendable> {
     /// Has tasks taken again; returns the lanes that need a thread.
     mutating func resume() -> [Lane] {
         isPaused = false
-        return Lane.allCases.filter { !waiting($0).isEmpty && start($0) }
+        return Lane.allCases.filter { lane in
+            guard let queue = queues[lane], queue.newCount + queue.failedCount > 0 else {
+                return false
+            }
+            return start(lane)
+        }
     }
 
     /// Takes out a task that has ended.
     mutating func remove(_ element: Element) {
         guard let entry = entries.removeValue(forKey: ObjectIdentifier(element)) else { return }
+        if !entry.isInWork { queues[entry.lane]?.count(entry, by: -1) }
         wasTold(entry.numbers + entry.next)
     }
 
@@ -175,7 +178,18 @@ struct TaskOutbox<Element: AnyObject & Sendable> {
         waiters[lastWaiter] = Waiter(left: left, acceptsFailure: acceptsFailure, body: body)
     }
 
-    /// Takes in that the daemon cannot be told at present.
+    /// Takes in that the daemon cannot be told of some tasks at present.
+    mutating func fail(_ elements: [Element]) {
+        for element in elements {
+            for number in entries[ObjectIdentifier(element)]?.numbers ?? [] {
+                let ids = untold[number] ?? []
+                untold[number] = ids.filter { waiters[$0]?.acceptsFailure == false }
+                for id in ids where waiters[id]?.acceptsFailure == true { lower(id) }
+            }
+        }
+    }
+
+    /// Takes in that the daemon cannot be told of anything at present.
     mutating func fail() {
         for (id, waiter) in waiters.sorted(by: { $0.key < $1.key }) where waiter.acceptsFailure {
             due.append(waiter.body)
@@ -200,12 +214,21 @@ struct TaskOutbox<Element: AnyObject & Sendable> {
 
     private mutating func wasTold(_ numbers: [Int]) {
         for number in numbers {
-            for id in untold.removeValue(forKey: number) ?? [] {
-                guard var waiter = waiters.removeValue(forKey: id) else { continue }
-                waiter.left -= 1
-                if waiter.left == 0 { due.append(waiter.body) } else { waiters[id] = waiter }
-            }
+            for id in untold.removeValue(forKey: number) ?? [] { lower(id) }
         }
+    }
+
+    /// Takes in that a waiter waits for one addition less.
+    private mutating func lower(_ id: Int) {
+        guard var waiter = waiters.removeValue(forKey: id) else { return }
+        waiter.left -= 1
+        if waiter.left == 0 { due.append(waiter.body) } else { waiters[id] = waiter }
+    }
+
+    private mutating func append(_ id: ObjectIdentifier, _ entry: Entry) {
+        entries[id] = entry
+        queues[entry.lane, default: Queue()].ids.append(id)
+        queues[entry.lane]?.count(entry, by: 1)
     }
 
     private mutating func start(_ lane: Lane) -> Bool {
@@ -216,6 +239,10 @@ struct TaskOutbox<Element: AnyObject & Sendable> {
 }
 
 extension TaskOutbox.Queue {
+    fileprivate mutating func count(_ entry: TaskOutbox.Entry, by change: Int) {
+        if entry.hasFailed { failedCount += change } else { newCount += change }
+    }
+
     fileprivate mutating func putBack(_ id: ObjectIdentifier, asLast: Bool) {
         if asLast {
             ids.append(id)

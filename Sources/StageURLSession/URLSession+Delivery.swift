@@ -161,8 +161,9 @@ extension URLSession {
                 isLeft
                 ? question.answer(.useCredential, fallback?.value)
                 : question.answer(disposition, credential)
+            let mark = link.mark()
             task.answer(value, disposition)
-            link.finish(event.sequence)
+            link.finish(event.sequence, afterTellingSince: mark)
         }
         let challenge = URLAuthenticationChallenge(
             question,
@@ -236,6 +237,7 @@ extension URLSession {
 
     /// Ends a task that the daemon has nothing to say of.
     func end(_ task: URLSessionTask, _ error: URLError) {
+        if let socket = task as? URLSessionWebSocketTask { return socket.end(error) }
         let isNew = task.record.withLock { record in
             defer { record.end() }
             return !record.hasEnded

@@ -39,7 +39,11 @@ extension URLSession {
                 reason: "this process has a session '\(name)' already, and there can be one only"
             )
         }
-        guard state.withLock({ $0.isInvalidating }) else { return nil }
+        return state.withLock { $0.isInvalidating } ? invalidation : nil
+    }
+
+    /// The error of tasks that are created after the session was invalidated.
+    private var invalidation: URLError {
         let reason = "the session '\(link.identifier)' was invalidated and takes no tasks"
         return URLError(.backgroundSessionWasDisconnected, reason: reason)
     }
@@ -59,6 +63,9 @@ extension URLSession {
         }
         state.withLock { state in
             for task in tasks {
+                if state.isInvalidating {
+                    task.record.withLock { $0.refusal = $0.refusal ?? invalidation }
+                }
                 state.tasks[ObjectIdentifier(task)] = task
                 state.byToken[task.token] = task
             }
@@ -140,25 +147,26 @@ extension URLSession {
     /// has not come, or an object for it is made; `nil` for one whose end was told.
     @discardableResult
     func adopt(_ task: TransferTask) -> URLSessionTask? {
-        guard !state.withLock({ $0.ended.contains(task.id) }) else { return nil }
-        if let known = state.withLock({ $0.byNumber[task.id] }) {
-            known.record.withLock { $0.update(task) }
-            return known
-        }
-        if let own = state.withLock({ $0.byToken[task.request.token] }) {
-            own.wasCreated(as: task.id)
-            own.record.withLock { $0.update(task) }
-            return own
-        }
         var record = TaskRecord(task)
-        record.found = state.withLock { $0.attachments }
-        let adopted =
-            task.request.kind == .download
-            ? URLSessionDownloadTask(record, session: self)
-            : URLSessionUploadTask(record, session: self)
-        state.withLock { state in
-            state.tasks[ObjectIdentifier(adopted)] = adopted
-            state.byNumber[task.id] = adopted
+        let (adopted, isKnown) = state.withLock { state -> (URLSessionTask?, Bool) in
+            if state.ended.contains(task.id) { return (nil, false) }
+            if let known = state.byNumber[task.id] ?? state.byToken[task.request.token] {
+                state.byNumber[task.id] = known
+                return (known, true)
+            }
+            record.found = state.attachments
+            let new =
+                task.request.kind == .download
+                ? URLSessionDownloadTask(record, session: self)
+                : URLSessionUploadTask(record, session: self)
+            state.tasks[ObjectIdentifier(new)] = new
+            state.byNumber[task.id] = new
+            return (new, false)
+        }
+        guard let adopted, isKnown else { return adopted }
+        adopted.record.withLock { record in
+            record.wasCreated(as: task.id)
+            record.update(task)
         }
         return adopted
     }

@@ -35,7 +35,6 @@ extension URLSession {
 
     /// Cancels the WebSocket tasks.
     func cancelWebSocketTasks() {
-        guard self !== URLSession.shared else { return }
         for case let task as URLSessionWebSocketTask in unfinished { task.cancel() }
     }
 

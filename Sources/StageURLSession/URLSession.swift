@@ -244,11 +244,13 @@ open class URLSession: NSObject, @unchecked Sendable {
     ///
     /// The delegate is told that the session is invalid once the daemon has ended its tasks.
     open func invalidateAndCancel() {
+        guard self !== URLSession.shared else { return }
         invalidate()
         cancelWebSocketTasks()
         tell(
             unfinished.filter { task in
-                task.record.withLock { $0.cancel(producingResumeData: false) }
+                !(task is URLSessionWebSocketTask)
+                    && task.record.withLock { $0.cancel(producingResumeData: false) }
             }
         )
     }

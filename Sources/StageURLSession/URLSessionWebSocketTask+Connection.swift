@@ -15,7 +15,7 @@ extension URLSessionWebSocketTask {
 
     /// Opens the connection, or ends a task that may have none.
     func begin() {
-        if let refusal = record.withLock({ $0.refusal }) { return end(refusal) }
+        if let refusal = record.withLock({ $0.refusal }) { return leave(refusal) }
         session.webSockets.run { [self] engine in await run(over: engine) }
     }
 
@@ -37,11 +37,17 @@ extension URLSessionWebSocketTask {
         )
         limits.continuation.yield(isOpen ? Self.closeLimit : .zero)
         for handler in handlers { answer(handler) }
-        if frame == nil || !isOpen { end(URLError(URLError.Code.cancelled)) }
+        if frame == nil || !isOpen { leave(URLError(URLError.Code.cancelled)) }
+    }
+
+    /// Ends the task at once, and its connection with it.
+    func end(_ error: URLError) {
+        leave(error)
+        limits.continuation.yield(.zero)
     }
 
     /// Ends the task for the application, if it has not ended.
-    private func end(_ error: (any Error)?) {
+    private func leave(_ error: (any Error)?) {
         let handlers = calls.withLock { $0.fail(error ?? POSIXError.webSocketIsClosed) }
         for handler in handlers { answer(handler) }
         outputs.continuation.finish()
@@ -73,16 +79,19 @@ extension URLSessionWebSocketTask {
 
     /// Ends the task after its connection has ended.
     private func finish(_ failure: (any Error)?) {
-        let (connection, isClosing) = calls.withLock { ($0.connection, $0.isClosing) }
+        let (connection, isClosing) = calls.withLock { calls in
+            defer { calls.connection = nil }
+            return (calls.connection, calls.isClosing)
+        }
         if let close = connection?.close {
             let (code, reason) = (close.taskCode, close.taskReason)
             calls.withLock { $0.noteClose(code: code, reason: reason) }
             session.tellClose(of: self, code: code, reason: reason)
-            return end(nil)
+            return leave(nil)
         }
-        if isClosing { return end(nil) }
+        if isClosing { return leave(nil) }
         let error = failure as? WebSocketClientError ?? .cancelled
-        end(error.taskError(url: originalRequest?.url, wasOpen: connection != nil))
+        leave(error.taskError(url: originalRequest?.url, wasOpen: connection != nil))
     }
 
     private func connect(over engine: TransferEngine) async throws {
@@ -120,9 +129,9 @@ extension URLSessionWebSocketTask {
             group.addTask { [self] in try await write(writer, sentPings.continuation) }
             group.addTask { [self] in
                 for await ping in sentPings.stream {
-                    try await writer.pong(to: ping.number)
+                    let error = try await ignoringEnd { try await writer.pong(to: ping.number) }
                     if let handler = calls.withLock({ $0.endPing(ping.call) }) {
-                        answer { handler(nil) }
+                        answer { handler(error) }
                     }
                 }
                 // The others decide on the end.
@@ -160,8 +169,8 @@ extension URLSessionWebSocketTask {
     ) async throws {
         for await output in outputs.stream {
             switch output {
-            case .message(let message, let call):
-                guard calls.withLock({ $0.awaitsSend(call) }) else { continue }
+            case .message(let call):
+                guard let message = calls.withLock({ $0.message(of: call) }) else { continue }
                 let error = try await ignoringEnd { try await writer.send(message.content) }
                 if let handler = calls.withLock({ $0.endSend(call) }) { answer { handler(error) } }
             case .ping(let call):

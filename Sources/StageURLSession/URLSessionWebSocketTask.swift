@@ -62,8 +62,10 @@ open class URLSessionWebSocketTask: URLSessionTask, @unchecked Sendable {
         completionHandler: @escaping @Sendable ((any Error)?) -> Void
     ) {
         let failure = calls.withLock { calls -> (any Error)? in
-            guard let call = calls.addSend(completionHandler) else { return calls.failure }
-            outputs.continuation.yield(.message(message, call: call))
+            guard let call = calls.addSend(of: message, completionHandler) else {
+                return calls.failure
+            }
+            outputs.continuation.yield(.message(call: call))
             return nil
         }
         if let failure { answer { completionHandler(failure) } }

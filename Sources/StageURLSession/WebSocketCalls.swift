@@ -10,7 +10,7 @@ struct WebSocketCalls {
 
     /// What is sent, in order.
     enum Output: Sendable {
-        case message(URLSessionWebSocketTask.Message, call: Int)
+        case message(call: Int)
         case ping(call: Int)
         case close(code: URLSessionWebSocketTask.CloseCode, reason: Data?)
     }
@@ -29,25 +29,28 @@ struct WebSocketCalls {
     /// Whether the application closes the connection.
     private(set) var isClosing = false
     private var lastCall = 0
-    private var sends: [Int: Completion] = [:]
+    private var sends: [Int: (message: URLSessionWebSocketTask.Message, handler: Completion)] = [:]
     private var pings: [Int: Completion] = [:]
     private var receivers: [Receiver] = []
 
     /// Notes a message to be sent, and returns the number of the call; `nil` if no call succeeds any more.
-    mutating func addSend(_ handler: @escaping Completion) -> Int? {
+    mutating func addSend(
+        of message: URLSessionWebSocketTask.Message,
+        _ handler: @escaping Completion
+    ) -> Int? {
         guard failure == nil else { return nil }
         lastCall += 1
-        sends[lastCall] = handler
+        sends[lastCall] = (message, handler)
         return lastCall
     }
 
-    /// Whether a message is still to be sent.
-    func awaitsSend(_ call: Int) -> Bool { sends[call] != nil }
+    /// The message of a call, if it is still to be sent.
+    func message(of call: Int) -> URLSessionWebSocketTask.Message? { sends[call]?.message }
 
     /// Notes that a message was sent, or could not be.
-    mutating func endSend(_ call: Int) -> Completion? { sends.removeValue(forKey: call) }
+    mutating func endSend(_ call: Int) -> Completion? { sends.removeValue(forKey: call)?.handler }
 
-    /// Notes a ping to be sent, as ``addSend(_:)`` does a message.
+    /// Notes a ping to be sent, as ``addSend(of:_:)`` does a message.
     mutating func addPing(_ handler: @escaping Completion) -> Int? {
         guard failure == nil else { return nil }
         lastCall += 1
@@ -89,7 +92,7 @@ struct WebSocketCalls {
     mutating func fail(_ error: any Error) -> [@Sendable () -> Void] {
         failure = failure ?? error
         defer { (sends, pings, receivers) = ([:], [:], []) }
-        let unsent = sends.sorted { $0.key < $1.key }.map(\.value)
+        let unsent = sends.sorted { $0.key < $1.key }.map(\.value.handler)
         return unsent.map { handler in { @Sendable in handler(error) } } + waitingForServer(error)
     }
 

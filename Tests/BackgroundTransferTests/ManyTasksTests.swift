@@ -102,6 +102,18 @@ struct ManyTasksTests {
         try await world.end(session)
     }
 
+    @Test func aWebSocketTaskOfASessionThatIsRemovedAnswersItsCalls() async throws {
+        let world = try await World()
+        let session = world.session()
+        try await world.attach()
+        let task = session.webSocketTask(with: try URL(text: "ws://127.0.0.1:1/"))
+        let hasFailed = Cancellation()
+        task.receive { result in if case .failure = result { hasFailed.request() } }
+        try await world.daemon.client.removeSession(world.identifier)
+        try await poll { hasFailed.isRequested }
+        try await poll { world.recorder.lines.last == "invalid: well" }
+    }
+
     @Test func noCallWaitsForADaemonThatStandsStill() async throws {
         let world = try await World()
         let session = world.session()
@@ -248,6 +260,27 @@ struct TaskRequestTests {
         try await world.end(session)
     }
 
+    @Test func aChallengeIsAcknowledgedAfterItsAnswer() async throws {
+        let world = try ScriptedWorld()
+        let session = world.session()
+        try await world.attach()
+        let task = session.downloadTask(with: try URL(text: "http://host/file"))
+        task.resume()
+        await session.flush()
+        let line = "PATCH /v1/tasks/\(try #require(task.daemonTaskNumber))"
+        world.daemon.hold(line)
+        world.emit(.challenged, task) { $0.challenge = "Basic realm=\"r\"" }
+        try await poll { world.recorder.state.withLock { $0.challengeAnswer } != nil }
+        world.recorder.state.withLock { $0.challengeAnswer }?()
+        try await poll { world.daemon.requests.contains { $0.line == line } }
+        let other = session.downloadTask(with: try URL(text: "http://host/other"))
+        try await poll { other.taskIdentifier > 0 }
+        #expect(!world.daemon.requests.contains { $0.line.hasSuffix("/acknowledge") })
+        world.daemon.release()
+        try await world.acknowledged(1)
+        try await world.end(session)
+    }
+
     @Test func anAnswerThatComesTooLateLosesNoOtherChange() async throws {
         let world = try ScriptedWorld()
         let session = world.session()
@@ -269,7 +302,10 @@ struct TaskRequestTests {
         // Both go into the next request; the daemon has asked nothing by then.
         world.recorder.state.withLock { $0.challengeAnswer }?()
         task.taskDescription = "described"
-        try await world.acknowledged(1)
+        let client = try await ControlClient.discover(
+            environment: ["STAGEPACK_SOCKET": world.daemon.path]
+        )
+        try await client.acknowledge(Acknowledgement(sequence: 1), in: world.identifier)
         world.daemon.release()
         await session.flush()
         let known = try #require(world.daemon.tasks.first)

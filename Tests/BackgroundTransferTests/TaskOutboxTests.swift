@@ -1,4 +1,6 @@
+import Glibc
 import StageSystem
+import StageTesting
 import Synchronization
 import Testing
 
@@ -142,6 +144,43 @@ struct TaskOutboxTests {
         let again = outbox.take(.requests, atMost: 1)
         _ = outbox.finish(again) { _ in .requests }
         #expect(call(&outbox) == ["acknowledgement"])
+    }
+
+    @Test func oneThatFailsEndsNoWaitForAnother() {
+        var outbox = TaskOutbox<Item>()
+        let called = called
+        _ = outbox.add(items[0], to: .uploads)
+        outbox.wait(acceptsFailure: true) { called.add("the upload") }
+        _ = outbox.add(items[1], to: .requests)
+        outbox.wait(acceptsFailure: true) { called.add("both") }
+        outbox.wait(acceptsFailure: false) { called.add("told") }
+        let upload = outbox.take(.uploads, atMost: 1)
+        outbox.giveBack(upload, asLast: true)
+        outbox.fail(upload)
+        #expect(call(&outbox) == ["the upload"])
+        let other = outbox.take(.requests, atMost: 1)
+        _ = outbox.finish(other) { _ in .requests }
+        #expect(call(&outbox) == ["both"])
+        outbox.remove(items[0])
+        #expect(call(&outbox) == ["told"])
+        #expect(!outbox.hasFailedTasksOnly(.uploads))
+    }
+
+    @Test func aCallIsLetGoOnceItWasMade() async throws {
+        let feed = DelegateFeed(nil)
+        let (gate, isOver) = (Cancellation(), Cancellation())
+        weak var made: Item?
+        do {
+            let item = Item()
+            made = item
+            feed.add { _ = item }
+        }
+        feed.add { while !gate.isRequested { usleep(500) } }
+        for _ in 0..<200 { feed.add {} }
+        feed.add { isOver.request() }
+        try await poll { made == nil }
+        gate.request()
+        try await poll { isOver.isRequested }
     }
 
     @Test func waitersAreCalledByOneThreadAtATime() {

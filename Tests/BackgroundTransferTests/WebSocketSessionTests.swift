@@ -79,6 +79,11 @@ import Testing
             let task = session.downloadTask(with: try URL(text: TestServer.current.url("/file")))
             task.resume()
             try await recorder.wait(for: "completed 1: URL -1002")
+            #expect(
+                task.error?.localizedDescription
+                    == "a session in this process has WebSocket tasks only: use "
+                    + "URLSessionConfiguration.background, or FoundationNetworking.URLSession"
+            )
             #expect(session.configuration.identifier == nil)
             #expect(await session.allTasks.isEmpty)
         }
@@ -88,9 +93,24 @@ import Testing
     @Test(arguments: ["ftp://127.0.0.1/", "socket"])
     func anotherURLIsRefused(text: String) async throws {
         try await withSession { session, recorder in
-            session.webSocketTask(with: try URL(text: text)).resume()
+            let task = session.webSocketTask(with: try URL(text: text))
+            task.resume()
+            try await recorder.wait(for: "completed 1: URL -1002")
+            #expect(
+                task.error?.localizedDescription == "expected a ws or wss URL, found '\(text)'"
+            )
+        }
+    }
+
+    @Test func aRequestWithABodyIsRefused() async throws {
+        try await withSession { session, recorder in
+            let url = try URL(text: "ws://127.0.0.1:\(TestServer.current.port)/socket")
+            var request = URLRequest(url: url)
+            request.httpBody = Data("a".utf8)
+            session.webSocketTask(with: request).resume()
             try await recorder.wait(for: "completed 1: URL -1002")
         }
+        #expect(TestServer.current.requests.isEmpty)
     }
 
     @Test func theSharedSessionIsNotInvalidated() async throws {
@@ -105,8 +125,10 @@ import Testing
         URLSession.shared.invalidateAndCancel()
         URLSession.shared.finishTasksAndInvalidate()
         #expect(try await task.receive() == .string("a"))
-        #expect(URLSession.shared.webSocketTask(with: url).error == nil)
-        task.cancel()
+        let later = URLSession.shared.webSocketTask(with: url)
+        later.resume()
+        try await later.send(.string("b"))
+        for task in [task, later] { task.cancel() }
     }
 
     @Test func handlersAreCalledOnceWhateverEndsTheTask() async throws {

@@ -99,7 +99,7 @@ import Testing
         }
     }
 
-    @Test func theCloseHandshakeEndsAtItsLimit() async throws {
+    @Test(.apart) func theCloseHandshakeEndsAtItsLimit() async throws {
         let url = Self.serve { wire in wire.pause(milliseconds: 30_000) }
         let start = ContinuousClock.now
         try await withEngine { engine in

@@ -69,7 +69,7 @@ import Testing
         }
     }
 
-    @Test func theEchoClosesAConnectionOnWhichNothingMoves() async throws {
+    @Test(.apart) func theEchoClosesAConnectionOnWhichNothingMoves() async throws {
         let start = ContinuousClock.now
         try await withEcho(idleLimit: .milliseconds(200)) { engine, url in
             _ = await #expect(throws: WebSocketClientError.lost) {
