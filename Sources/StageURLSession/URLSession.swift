@@ -184,7 +184,7 @@ open class URLSession: NSObject, @unchecked Sendable {
     /// Creates a WebSocket task, suspended, whose opening handshake has the header fields of a request.
     ///
     /// The field `Sec-WebSocket-Protocol` names the subprotocols to offer. A background session refuses: its task ends
-    /// with `URLError.unsupportedURL` when it is resumed. On Apple's systems that is a programming error.
+    /// with `URLError.unsupportedURL` when it is resumed.
     open func webSocketTask(with request: URLRequest) -> URLSessionWebSocketTask {
         makeWebSocketTask(request)
     }
