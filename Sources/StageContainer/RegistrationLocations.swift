@@ -52,7 +52,8 @@ extension Registration {
     ///
     /// - Parameters:
     ///   - path: The file.
-    ///   - isInstalled: Whether it counts on this machine. Then root reads none that other users may change.
+    ///   - isInstalled: Whether it counts on this machine. Then root reads none that other users may change, and no user
+    ///     reads one with a root of trust in it.
     /// - Throws: ``RegistrationError`` if it cannot be used.
     package init(
         file path: FilePath,
@@ -63,17 +64,18 @@ extension Registration {
         do throws(FileError) {
             // A fifo would hold up a hook.
             let file = try File.open(readingRegular: path)
-            if isInstalled, geteuid() == 0 { writer = try file.status().foreignWriter }
+            if isInstalled { writer = try file.status().foreignWriter }
             bytes = try file.readAll(limit: ManifestLimits.registrationByteCount)
         } catch {
             throw .unreadable(error)
         }
-        if let writer { throw .writable(path, writer) }
+        if let writer, geteuid() == 0 { throw .writable(path, writer) }
         do throws(ManifestError) {
             self = try Registration(json: bytes)
         } catch {
             throw .invalid(path, error)
         }
+        if let writer, case .inlineRoot = trust { throw .writable(path, writer) }
         if case .root(let file) = trust, FilePath(file).isRelative {
             let folder = path.absolute.removingLastComponent()
             trust = .root(path: folder.pushing(FilePath(file)).lexicallyNormalized().string)

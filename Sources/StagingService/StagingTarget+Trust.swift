@@ -29,7 +29,7 @@ extension Registration {
         case .root(let path):
             return try RootFile(FilePath(path)).bytes(refusingWriters: refusingWriters)
         case .inlineRoot(let json):
-            // Whoever may change the registration was looked at when it was read.
+            // A registration that other users may change was refused when it was read.
             let bytes = Array(json.utf8)
             do throws(TrustError) {
                 _ = try RootMetadata(trusted: bytes)

@@ -163,7 +163,7 @@ struct TaskRequestTests {
         tasks[0].cancel()
         tasks[1].suspend()
         world.daemon.release()
-        await session.flush()
+        try await poll { first.isStored && tasks.dropFirst().allSatisfy(\.isStored) }
         #expect(requests() == 2)
         #expect(world.daemon.tasks.count == 500)
         #expect(world.daemon.tasks.count { $0.state == .suspended } == 1)
@@ -307,7 +307,7 @@ struct TaskRequestTests {
         )
         try await client.acknowledge(Acknowledgement(sequence: 1), in: world.identifier)
         world.daemon.release()
-        await session.flush()
+        try await poll { task.isStored }
         let known = try #require(world.daemon.tasks.first)
         #expect(known.request.description == "described" && known.request.priority == 0.75)
         #expect(task.isStored && task.state == .running)

@@ -1,3 +1,4 @@
+import Glibc
 import StageContainer
 import StageModel
 import StageSystem
@@ -89,6 +90,38 @@ struct InlineRootTests {
             _ = try await client.stage(["aurora"], of: installed)
             try await poll("nothing is staged") { try installed.staged() == ["aurora": 1] }
         }
+    }
+
+    @Test(.enabled("a user beside root takes root") { geteuid() == 0 })
+    func noUserReadsOneThatOthersMayWrite() async throws {
+        var world = try await world()
+        let directory = world.world.directory
+        try Directory.open(directory.path.removingLastComponent()).changeMode(
+            of: try #require(directory.path.lastComponent),
+            to: FilePermissions(rawValue: 0o755)
+        )
+        world.installed.world.program.environment = [
+            "XDG_CONFIG_HOME": directory.path.appending("etc").string,
+            "XDG_DATA_HOME": directory.path.appending("data").string,
+        ]
+        world.installed.world.program.wrapper = Stranger.command + [try Program.path.string]
+        let name = "net.example.wallpaper"
+        let file = world.installed.folder.appending("\(name).json").string
+        let modes: [mode_t] = [0o644, 0o664]
+        var endings: [Program.Ending] = []
+        for mode in modes {
+            unsafe #expect(chmod(file, mode) == 0)
+            endings.append(try await world.installed.run("app", "show", name))
+        }
+        #expect(endings[0].status == 0, "\(endings[0])")
+        #expect(endings[1].status == 11, "\(endings[1])")
+        #expect(endings[1].error.contains("alone can write, found mode 0664"), "\(endings[1])")
+        // Without a root there is nothing in it to believe.
+        world.installed.registration.trust = .transport
+        try world.installed.install()
+        unsafe #expect(chmod(file, 0o664) == 0)
+        let plain = try await world.installed.run("app", "show", name)
+        #expect(plain.status == 0, "\(plain)")
     }
 
     @Test func theCommandsForRegistrationsKnowIt() async throws {
