@@ -207,11 +207,13 @@ extension SessionLink {
     }
 
     private func send(_ change: TaskChange, of task: URLSessionTask) throws(ControlError) {
+        let events = task.record.withLock(\.eventCount)
         do throws(ControlError) {
             let answer = try client.change(change.task, change.change)
             task.record.withLock { record in
                 record.wasTold()
-                record.update(answer)
+                // An event that came meanwhile may say more than the answer does.
+                if record.eventCount == events { record.update(answer) }
             }
         } catch {
             guard case .refused(let refusal) = error, refusal.code != .unavailable else {

@@ -22,6 +22,8 @@ struct TaskRecord {
     private(set) var suspensions: Int
     /// Whether the task was cancelled here.
     private(set) var isCancelled = false
+    /// How many events were taken in.
+    private(set) var eventCount = 0
     /// Whether its end was taken in: what comes after that comes twice.
     private(set) var hasEnded = false
     /// How often the daemon may have been asked to create the task.
@@ -144,6 +146,7 @@ struct TaskRecord {
 
     /// Takes in an event; returns `false` for an end that was taken in before.
     mutating func take(_ event: SessionEvent) -> Bool {
+        eventCount += 1
         if let bytes = event.bytesReceived { bytesReceived = bytes.rawValue }
         if let bytes = event.bytesSent { bytesSent = bytes.rawValue }
         if let bytes = event.bytesExpected { bytesExpected = bytes.rawValue }

@@ -281,6 +281,25 @@ struct TaskRequestTests {
         try await world.end(session)
     }
 
+    @Test func anAnswerTakesNothingBackThatAnEventHasSaid() async throws {
+        let world = try ScriptedWorld()
+        let session = world.session()
+        try await world.attach()
+        let task = session.downloadTask(with: try URL(text: "http://host/file"))
+        task.resume()
+        await session.flush()
+        let line = "PATCH /v1/tasks/\(try #require(task.daemonTaskNumber))"
+        world.daemon.hold(line)
+        task.priority = URLSessionTask.highPriority
+        try await poll { world.daemon.requests.contains { $0.line == line } }
+        world.emit(.progress, task) { $0.bytesReceived = ByteCount(5) }
+        try await poll { task.countOfBytesReceived == 5 }
+        world.daemon.release()
+        try await poll { task.isStored }
+        #expect(task.countOfBytesReceived == 5)
+        try await world.end(session)
+    }
+
     @Test func anAnswerThatComesTooLateLosesNoOtherChange() async throws {
         let world = try ScriptedWorld()
         let session = world.session()

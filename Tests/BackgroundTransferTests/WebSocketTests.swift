@@ -303,7 +303,7 @@ import Testing
         )
         let configuration = URLSessionConfiguration.ephemeral
         // Time enough for the handshake of a busy machine.
-        configuration.timeoutIntervalForRequest = isOpen ? 4 : 0.4
+        configuration.timeoutIntervalForRequest = isOpen ? 15 : 0.4
         let url = try URL(text: "ws://127.0.0.1:\(TestServer.current.port)/socket")
         try await withSession(configuration) { session, recorder in
             session.webSocketTask(with: url).resume()

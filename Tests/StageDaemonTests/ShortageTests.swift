@@ -51,7 +51,8 @@ struct DaemonShortageTests {
         var clients: [UnixSocket] = []
         for _ in 0..<2000 {
             let client = try UnixSocket.connect(to: daemon.socket)
-            try client.send(Array("GET /v1/events HTTP/1.1\r\nHost: x\r\n\r\n".utf8))
+            // One too many is closed at once, perhaps before it has asked.
+            try? client.send(Array("GET /v1/events HTTP/1.1\r\nHost: x\r\n\r\n".utf8))
             clients.append(client)
             if clients.count > 200 { clients.removeFirst().shutDown() }
         }
