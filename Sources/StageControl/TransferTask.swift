@@ -63,7 +63,7 @@ public struct TransferRequest: Hashable, Codable, Sendable {
     /// Whether a 401 or 407 is an answer like any other, although the session answers challenges.
     public var ignoresChallenges: Bool?
     /// Whether the `Authorization` field of ``headers`` answers a challenge; the daemon says so, and tells the field to
-    /// nobody: another member of the session's group may have answered.
+    /// no client: another member of the session's group may have answered.
     public var hasChallengeCredential: Bool?
     /// Whether the server acts on the request once however often it gets it; without it the method tells
     /// (RFC 9110, section 9.2.2).

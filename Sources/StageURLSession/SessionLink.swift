@@ -6,7 +6,7 @@ import Synchronization
 /// A session's dealings with the daemon: its connection, and what the daemon has yet to be told of tasks.
 ///
 /// The connection's threads deliver and acknowledge events. The daemon is told of tasks by two threads more, which run
-/// while there is something to tell (``TaskOutbox``): no call of the application waits for it.
+/// while tasks or changes are to be told (``TaskOutbox``): no call of the application waits for it.
 final class SessionLink: Sendable {
     /// The session's identifier.
     let identifier: String

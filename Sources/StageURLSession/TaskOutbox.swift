@@ -27,13 +27,13 @@ struct TaskOutbox<Element: AnyObject & Sendable> {
         var ids: [ObjectIdentifier] = []
         var next = 0
         var isRunning = false
-        /// How many wait that have not failed, and that have.
+        /// Numbers of waiting tasks that have not failed, and that have.
         var newCount = 0
         var failedCount = 0
     }
 
     private struct Waiter {
-        /// How many additions it waits for.
+        /// Number of additions that it waits for.
         var left: Int
         var acceptsFailure: Bool
         var body: @Sendable () -> Void
@@ -60,7 +60,7 @@ struct TaskOutbox<Element: AnyObject & Sendable> {
     mutating func add(_ element: Element, to lane: Lane) -> Bool {
         let id = ObjectIdentifier(element)
         guard var entry = entries.removeValue(forKey: id) else {
-            append(id, Entry(element: element, lane: lane, numbers: [giveNumber()]))
+            append(Entry(element: element, lane: lane, numbers: [giveNumber()]))
             return start(lane)
         }
         if entry.isInWork {
@@ -101,7 +101,7 @@ struct TaskOutbox<Element: AnyObject & Sendable> {
             wasTold(entry.numbers)
             guard !entry.next.isEmpty else { continue }
             let lane = lane(element)
-            append(id, Entry(element: element, lane: lane, numbers: entry.next))
+            append(Entry(element: element, lane: lane, numbers: entry.next))
             if start(lane) { lanes.append(lane) }
         }
         return lanes
@@ -225,7 +225,8 @@ struct TaskOutbox<Element: AnyObject & Sendable> {
         if waiter.left == 0 { due.append(waiter.body) } else { waiters[id] = waiter }
     }
 
-    private mutating func append(_ id: ObjectIdentifier, _ entry: Entry) {
+    private mutating func append(_ entry: Entry) {
+        let id = ObjectIdentifier(entry.element)
         entries[id] = entry
         queues[entry.lane, default: Queue()].ids.append(id)
         queues[entry.lane]?.count(entry, by: 1)

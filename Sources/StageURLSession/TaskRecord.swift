@@ -22,7 +22,7 @@ struct TaskRecord {
     private(set) var suspensions: Int
     /// Whether the task was cancelled here.
     private(set) var isCancelled = false
-    /// How many events were taken in.
+    /// Number of events that were taken in.
     private(set) var eventCount = 0
     /// Whether its end was taken in: what comes after that comes twice.
     private(set) var hasEnded = false
@@ -154,9 +154,7 @@ struct TaskRecord {
         if let response = event.response { self.response = HTTPURLResponse(response) }
         if request.kind == .upload, let body = event.body { bytesReceived = Int64(body.count) }
         guard [.completed, .failed, .cancelled].contains(event.kind) else { return true }
-        guard !hasEnded else { return false }
-        end()
-        return true
+        return end()
     }
 
     /// The request as the application made it, or as the daemon has it; an upload's body is its file.
@@ -179,10 +177,14 @@ struct TaskRecord {
         return current
     }
 
-    /// Takes in that the task has ended.
-    mutating func end() {
-        hasEnded = true
-        holds = []
+    /// Takes in that the task has ended; returns whether that is new.
+    @discardableResult
+    mutating func end() -> Bool {
+        defer {
+            hasEnded = true
+            holds = []
+        }
+        return !hasEnded
     }
 
     /// Counts a `resume`; returns whether the task may run now and could not before.

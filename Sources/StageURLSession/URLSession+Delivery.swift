@@ -75,7 +75,7 @@ extension URLSession {
         case .completed, .failed, .cancelled:
             feed.add { [self] in
                 let mark = link.mark()
-                tellEnd(event, task, mark)
+                tellEnd(event, task, since: mark)
                 // From here on the daemon may forget the event and remove the file.
                 if relay == nil { link.finish(event.sequence, afterTellingSince: mark) }
                 endIfDone()
@@ -185,7 +185,7 @@ extension URLSession {
     }
 
     /// Tells of the end of a task, by an event.
-    private func tellEnd(_ event: SessionEvent, _ task: URLSessionTask, _ mark: Int) {
+    private func tellEnd(_ event: SessionEvent, _ task: URLSessionTask, since mark: Int) {
         tellProgress(task)
         let request = task.record.withLock { $0.request }
         let token = event.resumeToken ?? event.failure?.resumeToken
@@ -238,11 +238,7 @@ extension URLSession {
     /// Ends a task that the daemon has nothing to say of.
     func end(_ task: URLSessionTask, _ error: URLError) {
         if let socket = task as? URLSessionWebSocketTask { return socket.end(error) }
-        let isNew = task.record.withLock { record in
-            defer { record.end() }
-            return !record.hasEnded
-        }
-        guard isNew else { return }
+        guard task.record.withLock({ $0.end() }) else { return }
         feed.add { [self] in
             complete(task, error, nil)
             relay?.add(.completed(task, nil, error))
@@ -251,7 +247,7 @@ extension URLSession {
     }
 
     /// Says the last there is to say of a task.
-    private func complete(_ task: URLSessionTask, _ error: URLError?, _ resumeData: Data?) {
+    func complete(_ task: URLSessionTask, _ error: (any Error)?, _ resumeData: Data?) {
         let receivers = task.record.withLock { record in
             record.error = error
             record.isComplete = true

@@ -70,14 +70,17 @@ extension URLSession {
                 state.byToken[task.token] = task
             }
         }
-        for task in tasks {
-            feed.add { [self] in
-                guard let delegate = delegate as? any URLSessionTaskDelegate else { return }
-                delegate.urlSession(self, didCreateTask: task)
-            }
-        }
+        for task in tasks { tellCreation(of: task) }
         tell(tasks)
         return tasks
+    }
+
+    /// Has the delegate told of a new task.
+    func tellCreation(of task: URLSessionTask) {
+        feed.add { [self] in
+            guard let delegate = delegate as? any URLSessionTaskDelegate else { return }
+            delegate.urlSession(self, didCreateTask: task)
+        }
     }
 
     /// Has the daemon told what has changed about a task, or ends it here where the daemon has no part in it.
@@ -133,7 +136,7 @@ extension URLSession {
 
     /// Forgets a task of which nothing was told, and nothing is going to be.
     private func drop(_ task: URLSessionTask) {
-        task.record.withLock { $0.end() }
+        task.record.withLock { _ = $0.end() }
         state.withLock { state in
             state.tasks[ObjectIdentifier(task)] = nil
             state.byToken[task.token] = nil

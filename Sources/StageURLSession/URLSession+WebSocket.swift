@@ -26,10 +26,7 @@ extension URLSession {
             state.tasks[ObjectIdentifier(task)] = task
             return task
         }
-        feed.add { [self] in
-            guard let delegate = delegate as? any URLSessionTaskDelegate else { return }
-            delegate.urlSession(self, didCreateTask: task)
-        }
+        tellCreation(of: task)
         return task
     }
 
@@ -60,20 +57,10 @@ extension URLSession {
     }
 
     /// Ends a WebSocket task, unless it has ended.
-    func end(_ task: URLSessionWebSocketTask, _ error: (any Error)?) {
-        let isNew = task.record.withLock { record in
-            defer { record.end() }
-            return !record.hasEnded
-        }
-        guard isNew else { return }
+    func end(_ task: URLSessionWebSocketTask, error: (any Error)?) {
+        guard task.record.withLock({ $0.end() }) else { return }
         feed.add { [self] in
-            task.record.withLock { record in
-                record.error = error
-                record.isComplete = true
-            }
-            state.withLock { $0.tasks[ObjectIdentifier(task)] = nil }
-            (delegate as? any URLSessionTaskDelegate)?
-                .urlSession(self, task: task, didCompleteWithError: error)
+            complete(task, error, nil)
             endIfDone()
         }
     }

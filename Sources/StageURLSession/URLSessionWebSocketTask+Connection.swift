@@ -52,7 +52,7 @@ extension URLSessionWebSocketTask {
         for handler in handlers { answer(handler) }
         outputs.continuation.finish()
         demands.continuation.finish()
-        session.end(self, error)
+        session.end(self, error: error)
     }
 
     /// Makes the connection, and ends the task with it.
@@ -194,7 +194,7 @@ extension URLSessionWebSocketTask {
         try await Task.sleep(for: .seconds(1e9))
     }
 
-    /// Sends something; returns an error where close frames were exchanged, of which the reader learns in its order.
+    /// Runs `send`; returns an error where close frames were exchanged, of which the reader learns in its order.
     private func ignoringEnd(_ send: () async throws -> Void) async throws -> POSIXError? {
         do {
             try await send()

@@ -16,7 +16,7 @@ import Synchronization
 /// Unchecked, since there is nothing in it but constants and locks; so must be what a subclass adds.
 open class URLSessionWebSocketTask: URLSessionTask, @unchecked Sendable {
     let calls = Mutex(WebSocketCalls())
-    /// What is sent, in order.
+    /// The messages, pings and close frame to send, in order.
     let outputs = AsyncStream.makeStream(of: WebSocketCalls.Output.self)
     /// A value for each message that was asked for.
     let demands = AsyncStream.makeStream(of: Void.self)
@@ -85,7 +85,7 @@ open class URLSessionWebSocketTask: URLSessionTask, @unchecked Sendable {
         }
     }
 
-    /// Calls `completionHandler` with the next message that nobody has received.
+    /// Calls `completionHandler` with the next message that no call has received.
     open func receive(
         completionHandler: @escaping @Sendable (Result<Message, any Error>) -> Void
     ) {
@@ -97,7 +97,7 @@ open class URLSessionWebSocketTask: URLSessionTask, @unchecked Sendable {
         if let failure { answer { completionHandler(.failure(failure)) } }
     }
 
-    /// Waits for the next message that nobody has received.
+    /// Waits for the next message that no call has received.
     open func receive() async throws -> Message {
         try await withCheckedThrowingContinuation { continuation in
             receive { continuation.resume(with: $0) }

@@ -8,7 +8,7 @@ struct WebSocketCalls {
     typealias Completion = @Sendable ((any Error)?) -> Void
     typealias Receiver = @Sendable (Result<URLSessionWebSocketTask.Message, any Error>) -> Void
 
-    /// What is sent, in order.
+    /// A message, ping or close frame to send.
     enum Output: Sendable {
         case message(call: Int)
         case ping(call: Int)
@@ -24,7 +24,7 @@ struct WebSocketCalls {
     /// The close frame that ended the connection, the application's or the server's, whichever came first.
     private(set) var closeCode = URLSessionWebSocketTask.CloseCode.invalid
     private(set) var closeReason: Data?
-    /// Why no further call succeeds.
+    /// The error with which each further call fails.
     private(set) var failure: (any Error)?
     /// Whether the application closes the connection.
     private(set) var isClosing = false

@@ -8,7 +8,7 @@ import StageWebSocketClient
 struct WebSocketRequest {
     /// The URL.
     let url: String
-    /// What is offered, and limits.
+    /// The offers of the handshake, and limits.
     var options = WebSocketOptions()
 
     /// The time limit of a request that has none of its own.

@@ -17,7 +17,7 @@ final class SocketRecorder: NSObject, URLSessionWebSocketDelegate {
 
     private let state = Mutex(State())
 
-    /// What was told so far, a line for each call.
+    /// Calls so far, a line for each.
     var lines: [String] { state.withLock { $0.lines } }
 
     /// Waits until the delegate was told a line.
