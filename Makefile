@@ -56,6 +56,7 @@ format: ## Format the sources in place.
 	swift format format --in-place --parallel -r $(SOURCES)
 
 check: ## Check the formatting, the order of the house, and the tables of exit statuses.
+	swift package resolve
 	swift format lint --strict --parallel -r $(SOURCES)
 	.ci/check-house
 	Scripts/exit-statuses --check

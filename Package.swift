@@ -57,7 +57,7 @@ let package = Package(
     products: [
         .library(name: "BackgroundAssets", targets: ["BackgroundAssets", "ExtensionFoundation"]),
         .library(name: "BackgroundTransfer", targets: ["BackgroundTransfer"]),
-        .library(name: "StoreKit", targets: ["StoreKit", "System"]),
+        .library(name: "StoreKit", targets: ["StoreKit"]),
         .library(name: "StagePack", targets: ["StagePack"]),
         .library(name: "StageEngine", targets: ["StageEngine"]),
         .library(name: "StageExtension", targets: ["StageExtension"]),
@@ -147,7 +147,6 @@ let package = Package(
         ),
         library("StagePack", ["StageContainer", "StageModel", "StageSystem", subprocess, system]),
         library("ExtensionFoundation", []),
-        library("System", [system]),
         library("StoreKit", ["BackgroundAssets"]),
         library(
             "StagePublish",
@@ -351,7 +350,7 @@ let package = Package(
         // Source as it is written for Apple's systems, compiled as an application compiles it
         .testTarget(
             name: "PortedSourceTests",
-            dependencies: ["BackgroundAssets", "BackgroundTransfer", "StoreKit", "System"],
+            dependencies: ["BackgroundAssets", "BackgroundTransfer", "StoreKit"],
             swiftSettings: [.swiftLanguageMode(.v6), .treatAllWarnings(as: .error)]
         ),
         .testTarget(

@@ -1,7 +1,6 @@
 import BackgroundAssets
 import ExtensionFoundation
 import StoreKit
-import System
 import Testing
 
 /// The extension that Xcode's template makes for packs that Apple hosts, without its '@main'.
@@ -11,15 +10,15 @@ struct DownloaderExtension: StoreDownloaderExtension {
     }
 }
 
-/// Files that name Apple's modules StoreKit and System.
+/// Files that name Apple's module StoreKit, or the types of its module System.
 struct StoreExtensionTests {
     @Test func anExtensionOfTheStoreIsAManagedOne() {
         let program: any ManagedDownloaderExtension = DownloaderExtension()
         #expect(type(of: program) == DownloaderExtension.self)
     }
 
-    @Test func pathsComeFromSystem() {
-        let path: System.FilePath = "a/b"
+    @Test func pathsComeWithBackgroundAssets() {
+        let path: FilePath = "a/b"
         #expect(path.lastComponent == "b")
     }
 }
