@@ -22,11 +22,11 @@ extension BADownloadManager {
     ) {
         do {
             let file = try controlFile()
-            // The file is closed, and so unlocked, after the handler has returned.
             while !Self.lock(file) {
                 guard Date.now < date else { throw Self.others }
                 Thread.sleep(forTimeInterval: Self.pause)
             }
+            defer { Self.unlock(file) }
             handler(true, nil)
         } catch {
             handler(false, error)
@@ -55,10 +55,8 @@ extension BADownloadManager {
             guard Date.now < date else { throw Self.others }
             try await Task.sleep(for: .seconds(Self.pause))
         }
-        let value = try await body()
-        // Until here the file is open, and so locked.
-        _ = consume file
-        return value
+        defer { Self.unlock(file) }
+        return try await body()
     }
 
     private static let others = BAError(.downloadAlreadyScheduled, "others are in control")
@@ -71,6 +69,12 @@ extension BADownloadManager {
 
     private static func lock(_ file: borrowing File) -> Bool {
         flock(file.descriptor.rawValue, LOCK_EX | LOCK_NB) == 0
+    }
+
+    /// Closing the file would leave the lock to a process that another thread has forked and that has not executed its
+    /// program yet.
+    private static func unlock(_ file: borrowing File) {
+        flock(file.descriptor.rawValue, LOCK_UN)
     }
 
     /// Opens the file that is locked, in the shared folder of the group, which is made if need be.

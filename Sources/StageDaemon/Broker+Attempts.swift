@@ -286,7 +286,7 @@ extension Broker {
         )
     }
 
-    /// Says that tasks have ended (P6), to the journal first.
+    /// Says that tasks have ended, to the journal first.
     func conclude(
         _ outcomes: [(id: Int64, event: SessionEvent)],
         leaving remnant: Remnant? = nil,

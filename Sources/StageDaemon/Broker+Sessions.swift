@@ -236,7 +236,7 @@ extension Broker {
 
 /// Launches of handlers.
 extension Broker {
-    /// Starts a session's handler, if that is called for now, after that is on disk (P7, P10).
+    /// Starts a session's handler, if that is called for now, after that is on disk.
     func considerLaunch(_ id: Int64) async {
         // A daemon that ends starts nothing: what it has not told, the next one tells.
         guard !Task.isCancelled else { return }

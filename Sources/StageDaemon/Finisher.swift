@@ -7,8 +7,8 @@ import SystemPackage
 
 /// Gives complete content its place, so that it is there after any crash, and says so once.
 ///
-/// ``transfers.md`` has the order: the bytes are on disk; the journal says that they are good (P5); the
-/// file gets its name, and the directory is on disk; the journal says so, with the event (P6). What ends
+/// The order: the bytes are on disk; the journal says that they are good; the file gets its name, and the
+/// directory is on disk; the journal says so, with the event. What ends
 /// while one batch waits for the disk forms the next one, so a thousand small files cost a few waits.
 actor Finisher {
     /// Content that is complete and good.
@@ -71,7 +71,7 @@ actor Finisher {
         isWorking = false
     }
 
-    /// P5 and the renaming of P6; returns what went wrong with single files.
+    /// Has the journal say that content is good, then gives it its place; returns what went wrong with single files.
     private func place(_ items: [Item]) async throws(DaemonError) -> [Int64: DaemonError] {
         let store = store
         try await onDisk { () throws(FileError) in

@@ -78,7 +78,7 @@ extension Journal {
     /// The most tasks or events that one request forgets at once: other requests wait for so long.
     static let stepCount = 1000
 
-    /// Writes down what is known of launches of a session's handler (P7, P10).
+    /// Writes down what is known of launches of a session's handler.
     func update(_ relaunch: Relaunch, of session: Int64) async throws(DaemonError) {
         try await write { database in
             try SessionRecord.filter(key: session)
@@ -112,7 +112,7 @@ extension Journal {
     }
 
     /// Takes note that a client has taken in all events up to a number, and forgets these with the
-    /// tasks that they ended (P9).
+    /// tasks that they ended.
     func acknowledge(
         _ sequence: Int64,
         of session: Int64,

@@ -6,7 +6,7 @@ import SystemPackage
 extension Journal {
     private typealias Columns = TaskRecord.Columns
 
-    /// Makes tasks, all or none, and returns their records in order (P1).
+    /// Makes tasks, all or none, and returns their records in order.
     ///
     /// A token that the session has already stands for the task that has it. Nothing is made that its
     /// user would have more than `limit` bytes with.
@@ -126,7 +126,7 @@ extension Journal {
         TaskRecord.filter(Columns.id == id && Columns.state == StoredState.active)
     }
 
-    /// Writes down that the content of tasks is good, in which files it is, and what will be said of it (P5).
+    /// Writes down that the content of tasks is good, in which files it is, and what will be said of it.
     func verified(_ items: [Finisher.Item]) async throws(DaemonError) {
         try await write { database in
             let statement = try database.cachedStatement(
@@ -146,7 +146,7 @@ extension Journal {
     }
 
     /// Writes down that tasks have ended, with the events that say so, and returns these with their
-    /// numbers (P6); a task that has ended already, or is gone, yields nothing.
+    /// numbers; a task that has ended already, or is gone, yields nothing.
     func end(
         _ outcomes: [(id: Int64, event: SessionEvent)],
         leaving remnants: [Remnant] = []
@@ -262,7 +262,7 @@ extension Journal {
         }
     }
 
-    /// Makes a task active again whose content got lost after P5.
+    /// Makes a task active again whose content was called good and got lost.
     func reopen(_ id: Int64) async throws(DaemonError) {
         try await write { database in
             try TaskRecord.filter(key: id).updateAll(

@@ -8,9 +8,9 @@ enum StoredState: Int, DatabaseValueConvertible, Sendable {
     /// It waits or runs.
     case active = 0
     /// Its content is here and good, and its end is in ``FullTask/outcome``; what is left is to
-    /// give it its place (P5).
+    /// give it its place.
     case verified = 1
-    /// It has ended, and so says an event (P6).
+    /// It has ended, and so says an event.
     case ended = 2
 }
 

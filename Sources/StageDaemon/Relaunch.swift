@@ -3,7 +3,7 @@ import FoundationEssentials
 /// Decides when a session's handler is started.
 ///
 /// It does nothing itself and knows no clock. Each launch doubles the delay before the next one, and
-/// the doubling is on disk before the launch (transfers.md, P10), so that nothing that dies can evade
+/// the doubling is on disk before the launch, so that nothing that dies can evade
 /// it; a client that comes by itself, or a delay that passes without a launch, ends it (Apple's rate
 /// limiter, as Technical Support describes it in the forum thread 14854).
 struct Relaunch: Equatable, Sendable {

@@ -37,7 +37,7 @@ extension TransferState {
             && !session.record.relaunch.isExhausted(Relaunch.Policy()) && hasNews(session)
     }
 
-    /// Decides whether a session's handler is started now (P7, P10); `token` then names the launch.
+    /// Decides whether a session's handler is started now; `token` then names the launch.
     mutating func decideLaunch(
         of id: Int64,
         token: String,

@@ -5,7 +5,9 @@ import SystemPackage
 /// A lock on a file, held while the value lives.
 ///
 /// Locks of open file descriptions (`F_OFD_SETLK`, fcntl(2)): they work between threads of one process
-/// as between processes, and the kernel frees them when their owner dies, so none is ever stale.
+/// as between processes, and the kernel frees them when their owner dies, so none is ever stale. The end of
+/// the value gives the lock up at once: closing the file alone would leave it to a process that another
+/// thread has forked and that has not executed its program yet.
 @safe public struct FileLock: ~Copyable, Sendable {
     private let file: File
 
@@ -29,6 +31,11 @@ import SystemPackage
             return nil
         }
         return FileLock(file: file)
+    }
+
+    deinit {
+        // It cannot fail on an open file, and a file that is closed has no lock.
+        _ = stage_ofd_lock(file.descriptor.rawValue, Int16(F_UNLCK))
     }
 
     /// Makes a shared lock an exclusive one, and returns whether nobody else holds it.

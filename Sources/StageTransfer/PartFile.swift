@@ -27,6 +27,8 @@ public final class PartFile: Sendable {
         var content: Content?
         var length: Int64 = 0
         var isRecorded = false
+        /// Whether the generation is whole, so that no checkpoint of it is recorded any more.
+        var isComplete = false
         var lastGeneration = 0
     }
 
@@ -238,16 +240,26 @@ extension PartFile {
         guard record.total != nil, length > record.durable else { return }
         try content.file.synchronize()
         try recording.withLock { _ throws(FileError) in
-            // The file may have been given up meanwhile.
-            guard var current = held?.record, current.generation == record.generation else {
-                return
-            }
+            // The file may have been completed or given up meanwhile.
+            let now = state.withLock { $0 }
+            guard !now.isComplete, var current = now.record,
+                current.generation == record.generation
+            else { return }
             current.durable = length
             current.boot = boot.text
             try write(current, durably: true)
             state.withLock { $0.record?.durable = length }
             report(ByteCount(length))
         }
+    }
+
+    /// Ends the recording of a generation that is whole: no ``checkpoint(_:)`` that began before writes to the
+    /// record after this.
+    ///
+    /// Whoever gives the content its place removes the record by an object of its own; one that was written
+    /// after that would stay. Blocks the thread while a record is being written.
+    func complete() {
+        recording.withLock { _ in state.withLock { $0.isComplete = true } }
     }
 
     /// Takes note of a version of the content that the bytes are known to belong to, and of where the

@@ -101,7 +101,7 @@ extension TransferEngine {
         }
         if isRecorded {
             if outcome != .complete, progress.wasAccepted { await flush(part) }
-            endCheckpoints(of: part)
+            await endCheckpoints(of: part, isComplete: outcome == .complete)
         }
         let reached = progress.newBytes > 0 ? part.durable : durable
         progress.isDurable = reached - durable >= smallest.rawValue

@@ -266,12 +266,15 @@ private final class Checkpointing: Sendable {
         }
     }
 
-    /// Keeps what is still under way from being reported.
-    func silence() { hasEnded.withLock { $0 = true } }
+    /// Keeps what is still under way from being reported, and returns whether anything is.
+    func silence() -> Bool {
+        hasEnded.withLock { $0 = true }
+        return state.withLock { $0.isRunning }
+    }
 }
 
 extension TransferEngine {
-    /// Makes the part file durable from time to time, until ``endCheckpoints(of:)``, and reports each time.
+    /// Makes the part file durable from time to time, until ``endCheckpoints(of:isComplete:)``, and reports each time.
     func beginCheckpoints(
         of part: PartFile,
         _ report: @escaping @Sendable (TransferEvent) -> Void
@@ -279,9 +282,12 @@ extension TransferEngine {
         checkpoints[ObjectIdentifier(part)] = Checkpointing(part, report, clock.now)
     }
 
-    /// Ends what ``beginCheckpoints(of:_:)`` began.
-    func endCheckpoints(of part: PartFile) {
-        checkpoints.removeValue(forKey: ObjectIdentifier(part))?.silence()
+    /// Ends what ``beginCheckpoints(of:_:)`` began; of content that is complete nothing is recorded after this.
+    func endCheckpoints(of part: PartFile, isComplete: Bool) async {
+        let entry = checkpoints.removeValue(forKey: ObjectIdentifier(part))
+        guard entry?.silence() == true, isComplete else { return }
+        // The checkpoint under way may wait for the disk for long, and that is nothing to wait for.
+        await withBlockingThread { part.complete() }
     }
 
     private func startCheckpoints(_ now: ContinuousClock.Instant) {
@@ -295,7 +301,7 @@ extension TransferEngine {
 
     /// Waits until everything received is on disk, and every checkpoint begun before has ended.
     ///
-    /// Between ``beginCheckpoints(of:_:)`` and ``endCheckpoints(of:)`` only.
+    /// Between ``beginCheckpoints(of:_:)`` and ``endCheckpoints(of:isComplete:)`` only.
     func flush(_ part: PartFile) async {
         guard let entry = checkpoints[ObjectIdentifier(part)] else { return }
         await withCheckedContinuation { (continuation: CheckedContinuation<Void, Never>) in

@@ -11,11 +11,11 @@ import Testing
 /// The table of crashes of the design, row by row: the daemon is killed as it enters the n-th system
 /// call of a kind, for every kind that makes something durable or visible.
 ///
-/// The scenario passes all points of persistence, and each is made of calls of these kinds: P1, P5, P6,
-/// P7, P9 and P10 are commits of the journal (`pwrite64` to its log, then `fdatasync`), P1 of an upload
-/// a copy besides (`fsync`); P2, P3 and P4 are the part file's record, which is replaced (`renameat2` or
-/// `rename`) after `fdatasync` of the part; P6 a rename with `fsync` of its directory; collection is
-/// `unlinkat`. strace counts the calls of each thread apart, so a number stands for several places.
+/// The scenario passes everything that the daemon makes durable, and each is made of calls of these kinds:
+/// what is in the journal (tasks, verified content, ends, launches, acknowledgements) is a commit
+/// (`pwrite64` to its log, then `fdatasync`), after a copy where a file is uploaded (`fsync`); the record of
+/// a part file is replaced (`renameat2` or `rename`) after `fdatasync` of the part; complete content is
+/// renamed, with `fsync` of its directory; what is over is removed by `unlinkat`. strace counts the calls of each thread apart, so a number stands for several places.
 @Suite(
     .directory,
     .daemon,
@@ -90,7 +90,7 @@ private struct Scenario {
         upload = daemon.directory.appending("upload")
         server.answer("/a", with: .content(Self.large))
         server.answer("/b", with: .content(Self.small))
-        // Another version halfway: a new generation (P4).
+        // Another version halfway: a new generation.
         let old = Answer.content(content(500_000, seed: 4)).cut(after: 300_000)
         server.answer("/c", with: old, .content(Self.other))
         server.answer("/u", with: .status(201))

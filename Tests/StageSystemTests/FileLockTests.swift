@@ -39,6 +39,17 @@ struct LockFileTests {
         #expect(try directory.entries() == [])
     }
 
+    /// A process that was forked meanwhile has the lock's file open, until it executes its program.
+    @Test func theEndOfALockDoesNotDependOnWhoElseHasItsFileOpen() throws {
+        let file = try directory.file(updating: "file", permissions: .privateFile)
+        let copy = try FileDescriptor(rawValue: file.descriptor.rawValue).duplicate()
+        let lock = try FileLock.attempt(file, .exclusive)
+        _ = consume lock
+        let other = try directory.file(updating: "file", permissions: .privateFile)
+        #expect(try !FileLock.isHeld(on: other))
+        try copy.close()
+    }
+
     @Test func whatAKilledProcessLeftIsTakenOver() throws {
         try directory.write([], to: Self.name, durably: false)
         #expect(try canBeHad())

@@ -1,3 +1,4 @@
+import Dispatch
 import Glibc
 import StageModel
 import StageSystem
@@ -255,6 +256,26 @@ import Testing
         #expect(durable?.durable == 1 << 19)
         #expect(durable?.boot == BootID.current.text)
         #expect(durable?.validator == Answer.content(content).entityTag.map { .entityTag($0) })
+    }
+
+    /// A checkpoint that waits for the disk until the content is complete, and has been taken away with its record,
+    /// makes no new record.
+    @Test func aLateCheckpointLeavesNoRecord() async throws {
+        let content = noise(1 << 20)
+        server.answer("/pack", with: .content(content).slowed(to: 1 << 20))
+        var configuration = TransferConfiguration.impatient
+        configuration.checkpoint = CheckpointRule(size: .kibibytes(64), interval: .zero)
+        let request = DownloadRequest(server.url("/pack"), content: content)
+        try await withEngine(configuration) { engine in
+            engine.storage.suspend()
+            do {
+                defer { engine.storage.resume() }
+                _ = try await engine.download(request, to: part)
+                try PartFile.open("pack", in: place.directory).remove()
+            }
+            await withCheckedContinuation { done in engine.storage.async { done.resume() } }
+        }
+        #expect(try place.directory.entries() == [])
     }
 
     /// What is known of the part file, on disk.
