@@ -8,8 +8,9 @@ public import SystemPackage
 ///
 /// The bytes are in `<name>.part.<generation>`, and a record of them in `<name>.state`. A generation
 /// holds bytes of one version of the content only, in order from the first. Its file is named in the
-/// record before it holds anything, so a crash leaves a generation with its record or none; bytes are
-/// on disk before the record counts them. Within one run of the kernel everything that was written
+/// record before it holds anything, except for the first one of content that no other process continues,
+/// and the one before is removed first: what a crash leaves is found by the name alone, and removed with
+/// it. Bytes are on disk before the record counts them. Within one run of the kernel everything that was written
 /// counts, after another only what the record calls durable.
 ///
 /// One process works on a part file at a time: the caller holds a lock for that. Both files are their
@@ -126,9 +127,9 @@ public final class PartFile: Sendable {
                     state = State(lastGeneration: old.record?.generation ?? old.lastGeneration)
                     return old.isRecorded
                 }
-                // The record first: one without its file is harmless.
-                if isRecorded { try directory.remove(component("state")) }
+                // In this order a crash leaves nothing whose name is not known: a record without its file is harmless.
                 try directory.remove(part)
+                if isRecorded { try directory.remove(component("state")) }
             }
         } catch {
             throw TransferError(error)
@@ -156,7 +157,7 @@ extension PartFile {
     /// How many bytes are known to be on disk.
     var durable: Int64 { state.withLock { $0.record?.durable ?? 0 } }
 
-    /// Starts a new, empty generation, and removes the one before.
+    /// Removes the generation there is, and starts a new, empty one.
     ///
     /// One that is recorded can be continued by another process, if its total is known.
     func begin(
@@ -165,32 +166,35 @@ extension PartFile {
         url: String,
         isRecorded: Bool
     ) throws(FileError) -> Content {
-        let old = state.withLock { ($0.record?.generation, $0.lastGeneration, $0.isRecorded) }
+        let old = state.withLock { $0 }
+        let last = old.record?.generation ?? old.lastGeneration
+        // Without a record only the file of the first generation is found again.
+        let isRecorded = isRecorded || old.isRecorded || last > 0
         let record = PartRecord(
-            generation: (old.0 ?? old.1) + 1,
+            generation: last + 1,
             total: total,
             durable: 0,
             validator: validator,
             url: url,
             boot: boot.text
         )
-        let content = try recording.withLock { _ throws(FileError) in
-            // An old record must not outlive the bytes it is about.
-            if isRecorded || old.2 { try write(record, durably: false) }
+        return try recording.withLock { _ throws(FileError) -> Content in
+            // First, so that a crash leaves no file beside the one that the record names.
+            state.withLock { $0 = State(isRecorded: isRecorded, lastGeneration: last) }
+            if old.record != nil { try directory.remove(component("part.\(last)")) }
+            if isRecorded { try write(record, durably: false) }
             let content = Content(try emptyFile("part.\(record.generation)"))
             state.withLock {
                 $0 = State(
                     record: record,
                     content: content,
                     length: 0,
-                    isRecorded: isRecorded || old.2,
+                    isRecorded: isRecorded,
                     lastGeneration: record.generation
                 )
             }
             return content
         }
-        if let generation = old.0 { try directory.remove(component("part.\(generation)")) }
-        return content
     }
 
     /// Creates a file, or empties one that a crash left behind.

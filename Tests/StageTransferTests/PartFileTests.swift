@@ -1,0 +1,54 @@
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+@testable import StageTransfer
+
+/// What a process that ends at any step leaves is removed with the part file by the next one.
+struct PartFileTests {
+    let place: TemporaryDirectory
+
+    init() throws { place = try TemporaryDirectory() }
+
+    private func open() throws -> PartFile { try PartFile.open("pack", in: place.directory) }
+
+    private func begin(_ part: PartFile, isRecorded: Bool) throws {
+        _ = try part.begin(total: 10, validator: nil, url: "http://a/b", isRecorded: isRecorded)
+    }
+
+    private var names: [String] {
+        get throws { try place.directory.entries().map(\.name.string).sorted() }
+    }
+
+    @Test(arguments: [1, 2, 3], [false, true])
+    func nothingIsLeft(generations: Int, isRecorded: Bool) throws {
+        let part = try open()
+        for _ in 1...generations { try begin(part, isRecorded: isRecorded) }
+        #expect(try names.filter { $0.contains(".part.") } == ["pack.part.\(generations)"])
+        try open().remove()
+        #expect(try names == [])
+    }
+
+    /// The next generation's file cannot be made, as if the process had ended before.
+    @Test(arguments: [false, true]) func noOldGenerationStays(isRecorded: Bool) throws {
+        let part = try open()
+        try begin(part, isRecorded: isRecorded)
+        try place.directory.createDirectory("pack.part.2", permissions: .privateDirectory)
+        #expect(throws: FileError.self) { try begin(part, isRecorded: isRecorded) }
+        #expect(try names == ["pack.part.2", "pack.state"])
+        try place.directory.removeTree("pack.part.2")
+        try open().remove()
+        #expect(try names == [])
+    }
+
+    /// The record cannot be removed, as if the process had ended before.
+    @Test func aRecordOutlivesItsContent() throws {
+        let part = try open()
+        for _ in 1...2 { try begin(part, isRecorded: true) }
+        try place.directory.remove("pack.state")
+        try place.directory.createDirectory("pack.state", permissions: .privateDirectory)
+        #expect(throws: TransferError.self) { try part.remove() }
+        #expect(try names == ["pack.state"])
+    }
+}
