@@ -266,7 +266,7 @@ extension RepositoryVisit {
             }
         } catch {
             if file.role == .root, error.isAbsence { return nil }
-            throw stageError(error, of: file.path)
+            throw stageError(error, of: file.path, describedBy: nil)
         }
     }
 
@@ -282,11 +282,18 @@ extension RepositoryVisit {
         return request
     }
 
-    private func stageError(_ error: TransferError, of name: String) -> StageError {
+    private func stageError(
+        _ error: TransferError,
+        of name: String,
+        describedBy metadata: MetadataVersion?
+    ) -> StageError {
         switch error {
         case .cancelled: .cancelled
         case .unacceptable(_, .size(let limit)):
-            .untrusted(url: url, .wrongContent(name, .tooLong(limit: limit, found: nil)))
+            .untrusted(
+                url: url,
+                .wrongContent(name, .tooLong(limit: limit, found: nil), describedBy: metadata)
+            )
         default: .manifestUnavailable(error)
         }
     }
@@ -313,7 +320,11 @@ extension RepositoryVisit {
             }
             document = found
         } catch {
-            throw stageError(error, of: target.path.text)
+            throw stageError(
+                error,
+                of: target.path.text,
+                describedBy: MetadataVersion(role: target.role, version: target.version)
+            )
         }
         try trusting { () throws(TrustError) in try target.check(document.bytes) }
         // Text that was mended would not be what the publisher wrote.

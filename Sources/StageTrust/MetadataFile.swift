@@ -20,7 +20,8 @@ public struct MetadataFile: Hashable, Sendable {
     func checkLength(_ content: [UInt8]) throws(TrustError) {
         let found = ByteCount(content.count)
         guard found <= maximumLength else {
-            throw .wrongContent(path, .tooLong(limit: maximumLength, found: found))
+            let fault = ContentFault.tooLong(limit: maximumLength, found: found)
+            throw .wrongContent(path, fault, describedBy: nil)
         }
     }
 }

@@ -38,7 +38,8 @@ struct MetadataReader {
         describedBy timestamp: TimestampMetadata,
         limit: ByteCount
     ) throws(TrustError) -> SnapshotMetadata {
-        try check(bytes, of: .snapshot, against: timestamp.snapshot)
+        let describer = MetadataVersion(role: .timestamp, version: timestamp.header.version)
+        try check(bytes, of: .snapshot, against: timestamp.snapshot, in: describer)
         let snapshot = try earlierSnapshot(bytes, limit: limit)
         try check(snapshot, of: .snapshot, against: timestamp.snapshot)
         return snapshot
@@ -88,7 +89,8 @@ struct MetadataReader {
         guard let file = snapshot.description(of: role) else {
             throw .unlisted(role, delegator: .targets)
         }
-        try check(bytes, of: role, against: file)
+        let describer = MetadataVersion(role: .snapshot, version: snapshot.header.version)
+        try check(bytes, of: role, against: file, in: describer)
         let envelope = try Envelope(bytes, of: role, limit: limit)
         let targets = try envelope.metadata(TargetsMetadata.self, of: role)
         try checkSignatures(envelope, targets.version)
@@ -112,9 +114,11 @@ struct MetadataReader {
     private func check(
         _ bytes: [UInt8],
         of role: RoleName,
-        against file: FileDescription
+        against file: FileDescription,
+        in metadata: MetadataVersion
     ) throws(TrustError) {
-        if let fault = file.fault(of: bytes) { throw .wrongContent(role.fileName, fault) }
+        guard let fault = file.fault(of: bytes) else { return }
+        throw .wrongContent(role.fileName, fault, describedBy: metadata)
     }
 
     /// Refuses metadata of another version than described, or that has expired.

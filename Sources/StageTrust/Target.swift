@@ -38,6 +38,8 @@ public struct Target: Hashable, Sendable {
     public let path: TargetPath
     /// The role whose metadata describes the target.
     public let role: RoleName
+    /// The version of that metadata.
+    public let version: Int
     /// The exact number of bytes.
     public let length: ByteCount
     /// The digests of the content.
@@ -52,11 +54,12 @@ public struct Target: Hashable, Sendable {
     init(
         _ path: TargetPath,
         describedBy found: TargetDescription,
-        of role: RoleName,
+        of metadata: MetadataVersion,
         isConsistent: Bool
     ) {
         self.path = path
-        self.role = role
+        role = metadata.role
+        version = metadata.version
         length = found.length
         digests = found.digests
         custom = found.custom
@@ -71,13 +74,21 @@ public struct Target: Hashable, Sendable {
 
     /// Checks that content is the target.
     ///
-    /// - Throws: ``TrustError/wrongContent(_:_:)`` if the length or a digest differs, or if no digest
+    /// - Throws: ``TrustError/wrongContent(_:_:describedBy:)`` if the length or a digest differs, or if no digest
     ///   is by a hash function that is supported.
     public func check(_ content: [UInt8]) throws(TrustError) {
         let found = ByteCount(content.count)
         guard found == length else {
-            throw .wrongContent(path.text, .length(expected: length, found: found))
+            throw wrong(.length(expected: length, found: found))
         }
-        if let fault = digests.fault(of: content) { throw .wrongContent(path.text, fault) }
+        if let fault = digests.fault(of: content) { throw wrong(fault) }
+    }
+
+    private func wrong(_ fault: ContentFault) -> TrustError {
+        .wrongContent(
+            path.text,
+            fault,
+            describedBy: MetadataVersion(role: role, version: version)
+        )
     }
 }

@@ -150,7 +150,7 @@ public struct TargetSearch: Sendable {
                 Target(
                     path,
                     describedBy: found,
-                    of: role,
+                    of: MetadataVersion(role: role, version: targets.version),
                     isConsistent: metadata.root.hasConsistentSnapshots
                 )
             )

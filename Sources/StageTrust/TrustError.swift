@@ -21,7 +21,9 @@ public indirect enum TrustError: Error, Equatable, Sendable {
     case removed(file: String, version: Int)
     /// Metadata or a target is longer than allowed, or not the content that signed metadata describes
     /// (5.5.2, 5.6.2, 5.7.3).
-    case wrongContent(String, ContentFault)
+    ///
+    /// The last value names the metadata that describes the content; it is `nil` for a file that is too long to be read.
+    case wrongContent(String, ContentFault, describedBy: MetadataVersion?)
     /// The repository does not have a file that it needs (5.4.1, 5.5.1, 5.6.1).
     case missing(RoleName, path: String)
     /// A delegated role is not listed in the snapshot (5.6.7).
@@ -30,6 +32,25 @@ public indirect enum TrustError: Error, Equatable, Sendable {
     case tooManyRoles(target: String, limit: Int)
     /// No trusted role lists the target; the version is that of the top-level targets metadata (5.6.7).
     case unnamed(target: String, version: Int)
+}
+
+/// One version of a role's metadata.
+public struct MetadataVersion: Hashable, Sendable {
+    /// The role.
+    public var role: RoleName
+    /// The version in the metadata.
+    public var version: Int
+
+    /// Creates the name of a version.
+    public init(role: RoleName, version: Int) {
+        self.role = role
+        self.version = version
+    }
+}
+
+extension MetadataVersion: CustomStringConvertible {
+    /// The version and the role, as a sentence fragment a person can read.
+    public var description: String { "version \(version) of the \(role) metadata" }
 }
 
 /// The difference between content and its signed description.
@@ -95,8 +116,10 @@ extension TrustError: CustomStringConvertible {
                 + (lister == role ? "" : " of the \(role) metadata")
         case .removed(let file, let version):
             "version \(version) of the snapshot metadata no longer lists '\(file.forDisplay())'"
-        case .wrongContent(let name, let fault):
-            "'\(name.forDisplay())' is not what the signed metadata describes: \(fault)"
+        case .wrongContent(let name, let fault, let metadata?):
+            "'\(name.forDisplay())' is not what \(metadata) describes: \(fault)"
+        case .wrongContent(let name, let fault, nil):
+            "'\(name.forDisplay())' is too long: \(fault)"
         case .missing(let role, let path):
             "the repository does not have '\(path.forDisplay())', the \(role) metadata"
         case .unlisted(let role, let delegator):

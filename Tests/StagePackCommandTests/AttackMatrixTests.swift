@@ -27,9 +27,10 @@ struct AttackMatrixTests {
                 "version 3 of the targets metadata is not signed as version 1 of 'root' demands"
             case .endlessData: "expected at most"
             case .extraneousDependencies:
-                "'manifest.json' is not what the signed metadata describes"
+                "'manifest.json' is not what version 3 of the targets metadata describes"
             case .indefiniteFreeze: "version 3 of the timestamp metadata expired at"
-            case .mixAndMatch: "'snapshot.json' is not what the signed metadata describes"
+            case .mixAndMatch:
+                "'snapshot.json' is not what version 3 of the timestamp metadata describes"
             case .rollback: "the timestamp metadata goes back from version 2 to version 1"
             case .vulnerableKeys: "is not signed as version 2 of 'root' demands"
             }

@@ -75,7 +75,9 @@ struct StolenKeyTests {
         try world.repository.publish([.targets])
         world.serve([pack])
         if isNew {
-            try await world.refuse("'targets.json' is not what the signed metadata describes")
+            try await world.refuse(
+                "'targets.json' is not what version 2 of the snapshot metadata describes"
+            )
         } else {
             try await world.succeed()
             #expect(try world.installed.staged() == ["aurora": 1])

@@ -24,7 +24,9 @@ struct TrustAttackTests {
         try world.publish(try .small(.aurora))
         let forged = try world.world.manifest(of: [try .small(.aurora, version: 9)])
         world.server.answer("/signed" + world.manifestPath, with: .content(forged))
-        try await world.refuse("'manifest.json' is not what the signed metadata describes")
+        try await world.refuse(
+            "'manifest.json' is not what version 2 of the targets metadata describes"
+        )
     }
 
     @Test func arbitraryInstallationWithOtherKeys() async throws {
@@ -125,7 +127,9 @@ struct TrustAttackTests {
         let old = try #require(world.repository.files["2.snapshot.json"])
         try world.publish(try .small(.aurora, version: 2))
         world.server.answer("/signed/metadata/3.snapshot.json", with: .content(old))
-        try await world.refuse("'snapshot.json' is not what the signed metadata describes")
+        try await world.refuse(
+            "'snapshot.json' is not what version 3 of the timestamp metadata describes"
+        )
     }
 
     @Test func rollbackOfTheTimestamp() async throws {

@@ -22,13 +22,15 @@ import Testing
             expected: Array("good".utf8).sha256,
             found: evil.sha256
         )
-        #expect(throws: TrustError.wrongContent("packs/manifest.json", fault)) {
-            try target.check(evil)
-        }
+        let metadata = MetadataVersion(role: .targets, version: 2)
+        #expect(
+            throws: TrustError.wrongContent("packs/manifest.json", fault, describedBy: metadata)
+        ) { try target.check(evil) }
         #expect(
             throws: TrustError.wrongContent(
                 "packs/manifest.json",
-                .length(expected: ByteCount(4), found: ByteCount(5))
+                .length(expected: ByteCount(4), found: ByteCount(5)),
+                describedBy: metadata
             )
         ) { try target.check(Array("good!".utf8)) }
     }
@@ -43,7 +45,7 @@ import Testing
         client.limits.targetsLength = ByteCount(5000)
         let endless = [UInt8](repeating: UInt8(ascii: " "), count: 5001)
         let fault = ContentFault.tooLong(limit: ByteCount(5000), found: ByteCount(5001))
-        #expect(throws: TrustError.wrongContent(path, fault)) {
+        #expect(throws: TrustError.wrongContent(path, fault, describedBy: nil)) {
             try client.refresh { $0 == path ? endless : repository.files[$0] }
         }
     }

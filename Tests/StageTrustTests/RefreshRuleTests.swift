@@ -306,7 +306,8 @@ import Testing
                 expected: listed.sha256,
                 found: bytes.sha256
             ) : .length(expected: ByteCount(listed.count), found: ByteCount(bytes.count))
-        #expect(throws: TrustError.wrongContent(role.fileName, fault)) {
+        let metadata = MetadataVersion(role: role == .snapshot ? .timestamp : .snapshot, version: 2)
+        #expect(throws: TrustError.wrongContent(role.fileName, fault, describedBy: metadata)) {
             try client.refresh(from: repository)
         }
     }

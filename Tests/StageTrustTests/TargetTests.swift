@@ -21,6 +21,11 @@ import Testing
         return try #require(try client.target("dir/file", in: repository))
     }
 
+    private static func wrongContent(_ fault: ContentFault) -> TrustError {
+        let metadata = MetadataVersion(role: .targets, version: 2)
+        return .wrongContent("dir/file", fault, describedBy: metadata)
+    }
+
     static func digest(_ function: HashFunction) -> String {
         ContentDigest(of: content, using: function).hexadecimal
     }
@@ -38,7 +43,7 @@ import Testing
             expected: digest,
             found: ContentDigest(of: Array("CONTENT".utf8), using: function).hexadecimal
         )
-        #expect(throws: TrustError.wrongContent("dir/file", fault)) {
+        #expect(throws: Self.wrongContent(fault)) {
             try target.check(Array("CONTENT".utf8))
         }
     }
@@ -51,7 +56,7 @@ import Testing
             expected: wrong,
             found: Self.digest(.sha512)
         )
-        #expect(throws: TrustError.wrongContent("dir/file", fault)) {
+        #expect(throws: Self.wrongContent(fault)) {
             try target.check(Self.content)
         }
     }
@@ -60,7 +65,7 @@ import Testing
         let target = try Self.target([("md5", "00"), ("blake2b", "00")])
         #expect(target.location == "dir/file")
         guard
-            case .wrongContent("dir/file", .unknownHashFunctions(let names))? =
+            case .wrongContent("dir/file", .unknownHashFunctions(let names), _)? =
                 #expect(throws: TrustError.self, performing: { try target.check(Self.content) })
         else { return }
         #expect(names.sorted() == ["blake2b", "md5"])

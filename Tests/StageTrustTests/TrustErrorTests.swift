@@ -53,13 +53,21 @@ import Testing
                 "version 8 of the snapshot metadata no longer lists 'packs.json'"
             ),
             (
-                .wrongContent("a", .tooLong(limit: ByteCount(9), found: ByteCount(10))),
-                "'a' is not what the signed metadata describes: expected at most 9 bytes, found 10"
+                .wrongContent(
+                    "a",
+                    .tooLong(limit: ByteCount(9), found: ByteCount(10)),
+                    describedBy: nil
+                ),
+                "'a' is too long: expected at most 9 bytes, found 10"
             ),
             (
-                .wrongContent("a", .unknownHashFunctions(["md5", "crc\u{1B}"])),
-                "'a' is not what the signed metadata describes: expected a digest by sha256 or sha512, "
-                    + "found only 'md5', 'crc\\u{1b}'"
+                .wrongContent(
+                    "a",
+                    .unknownHashFunctions(["md5", "crc\u{1B}"]),
+                    describedBy: MetadataVersion(role: .targets, version: 3)
+                ),
+                "'a' is not what version 3 of the targets metadata describes: "
+                    + "expected a digest by sha256 or sha512, found only 'md5', 'crc\\u{1b}'"
             ),
             (
                 .missing(.snapshot, path: "4.snapshot.json"),
