@@ -89,8 +89,11 @@ public struct AcceptedManifest: Equatable, Sendable {
     /// - Throws: ``StageError/manifestRefused(url:_:)``.
     public func checkRevision(after record: StoredManifest?) throws(StageError) {
         // A stored manifest that cannot be read any more proves nothing.
-        guard let record, let stored = try? AcceptedManifest(stored: record),
-            stored.manifest.application == manifest.application,
+        try checkRevision(after: record.flatMap { try? AcceptedManifest(stored: $0) })
+    }
+
+    private func checkRevision(after stored: AcceptedManifest?) throws(StageError) {
+        guard let stored, stored.manifest.application == manifest.application,
             let accepted = stored.revision, let offered = revision, accepted > offered
         else { return }
         throw refused(.wentBack(accepted: accepted, offered: offered))
@@ -121,7 +124,7 @@ public struct AcceptedManifest: Equatable, Sendable {
         {
             throw refused(.otherVersion(required: required.text, installed: installed))
         }
-        try checkRevision(after: stored?.record)
+        try checkRevision(after: stored)
         if !record.resolvedURL.isLocal,
             let url = (manifest.baseURLs + manifest.packs.flatMap(\.urls)).first(
                 where: \.isLocal

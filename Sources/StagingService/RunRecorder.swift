@@ -62,7 +62,7 @@ struct RunRecorder {
         by planner: Planner,
         after before: HistoryRecord?
     ) {
-        let pending = pending(after: selection, planner, result.files ?? [])
+        let pending = pending(after: selection, planner, result)
         // Before anything is locked: others wait for the lock.
         let hasLaunched =
             before?.history?.firstLoadedAt == nil
@@ -104,13 +104,13 @@ struct RunRecorder {
     private func pending(
         after selection: PackSelection,
         _ before: Planner,
-        _ files: [FileResult]
+        _ result: StagingResult
     ) -> ContentRequest? {
         guard case .event(let request, _) = selection else { return before.pending }
         let event = request == .periodic ? before.pending : request
-        guard let event, let planner = try? before.refreshed(from: container) else {
-            return before.pending
-        }
+        guard let event,
+            let planner = result.hasChangedPacks ? try? before.refreshed(from: container) : before
+        else { return before.pending }
         let plan = planner.plan(for: .event(event, essentialOnly: false))
         let isMissing = plan.entries.contains { entry in
             switch entry.decision {
@@ -119,7 +119,7 @@ struct RunRecorder {
             case .refuse, .leave, .evict: false
             }
         }
-        let isFileMissing = files.contains { file in
+        let isFileMissing = (result.files ?? []).contains { file in
             file.outcome == .left
                 || file.outcome == .failed
                     && file.failure?.kind != .restricted

@@ -43,6 +43,18 @@ public struct StagingResult: Sendable {
             + (files ?? []).compactMap(\.failure)
     }
 
+    /// Whether other packs may be staged now than the run found.
+    var hasChangedPacks: Bool {
+        !evicted.isEmpty || removed?.isEmpty == false
+            || packs.contains { pack in
+                switch pack.outcome {
+                case .left: false
+                case .present: pack.reason == .stagedByOther
+                default: true
+                }
+            }
+    }
+
     /// The bytes that came over the wire for packs, those apart that were interrupted.
     public var transferred: ByteCount {
         packs.reduce(.zero) { $0 + ($1.isInterrupted ? .zero : $1.transferred ?? .zero) }
