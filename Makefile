@@ -30,6 +30,7 @@ demo: dependencies ## Stage sample packs from an origin on this machine.
 test: dependencies ## Build and run the tests.
 	Scripts/dependencies dbus-daemon libarchive-tools python3-dbusmock strace
 	swift build --build-tests
+	Scripts/symbols --compile
 	Scripts/test
 
 build: dependencies ## Build the programs for use.
@@ -55,11 +56,12 @@ bench-signatures: build ## Measure what signed metadata costs a run with nothing
 format: ## Format the sources in place.
 	swift format format --in-place --parallel -r $(SOURCES)
 
-check: ## Check the formatting, the order of the house, and the tables of exit statuses.
+check: ## Check the formatting, the order of the house, and the tables of exit statuses and symbols.
 	swift package resolve
 	swift format lint --strict --parallel -r $(SOURCES)
 	.ci/check-house
 	Scripts/exit-statuses --check
+	Scripts/symbols --check
 
 install: ## Install the programs, their completions and manuals (PREFIX, DESTDIR); 'make build' first.
 	@test -x $(RELEASE)/stagepack -a -x $(RELEASE)/stagepackd || \

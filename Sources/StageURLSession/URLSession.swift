@@ -280,6 +280,15 @@ open class URLSession: NSObject, @unchecked Sendable {
         feed.add(handler)
     }
 
+    /// Removes the cookies of the configuration's storage.
+    ///
+    /// There is no cache; credentials stay in their storage.
+    open func reset() async {
+        await withCheckedContinuation { continuation in
+            reset(completionHandler: { continuation.resume() })
+        }
+    }
+
     /// The tasks whose end the delegate has not been told of, in the order of their identifiers.
     var unfinished: [URLSessionTask] {
         state.withLock { Array($0.tasks.values) }

@@ -134,6 +134,22 @@ public final class URLSessionTaskTransactionMetrics: NSObject, @unchecked Sendab
     /// Refuses: it is not known.
     @available(*, unavailable, message: "the daemon records no networks: see task.holds")
     public var isConstrained: Bool { preconditionFailure("unavailable") }
+    /// Refuses: it is not known.
+    @available(
+        *,
+        unavailable,
+        message: "the daemon does not record TLS: set tlsMinimumSupportedProtocolVersion"
+    )
+    public var negotiatedTLSProtocolVersion: tls_protocol_version_t? {
+        preconditionFailure("unavailable")
+    }
+    /// Refuses: it is not known.
+    @available(
+        *,
+        unavailable,
+        message: "the daemon does not record TLS: set tlsMinimumSupportedProtocolVersion"
+    )
+    public var negotiatedTLSCipherSuite: tls_ciphersuite_t? { preconditionFailure("unavailable") }
 
     /// The date so many seconds after the attempt began, and not after it ended: the beginning is noted a little later
     /// than the seconds begin to count.

@@ -196,6 +196,9 @@ struct SessionSettingTests {
             request["cookie"]?.split(separator: "; ").map(String.init).sorted()
         }
         #expect(sent == [["a=1"], then, nil])
+        #expect(storage.cookies(for: origin)?.isEmpty == false)
+        await session.reset()
+        #expect(storage.cookies(for: origin) == [])
         try await world.end(session)
     }
 

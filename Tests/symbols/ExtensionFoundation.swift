@@ -1,0 +1,4 @@
+import ExtensionFoundation
+
+/// The place of the snippets of 'ExtensionFoundation.tsv'.
+final class Snippets {}
