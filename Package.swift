@@ -269,6 +269,28 @@ let package = Package(
             swiftSettings: strict
         ),
 
+        // An application with downloads in the background, ported by one import
+        .executableTarget(
+            name: "podcast-downloader",
+            dependencies: ["BackgroundTransfer"],
+            path: "Examples/PodcastDownloader",
+            swiftSettings: strict
+        ),
+
+        // A game with asset packs, and its downloader extension
+        .executableTarget(
+            name: "sample-game",
+            dependencies: ["BackgroundAssets"],
+            path: "Examples/Game",
+            swiftSettings: strict
+        ),
+        .executableTarget(
+            name: "sample-game-extension",
+            dependencies: ["BackgroundAssets"],
+            path: "Examples/GameExtension",
+            swiftSettings: strict
+        ),
+
         // A sample of a downloader extension
         .executableTarget(
             name: "sample-downloader-extension",
@@ -361,8 +383,8 @@ let package = Package(
         tests(
             "StageDaemon",
             [
-                "background-downloads", "stagepackd", "BackgroundTransfer", "StageConditions",
-                "StageControl", "StageDaemon", "StageDigest",
+                "background-downloads", "podcast-downloader", "stagepackd", "BackgroundTransfer",
+                "StageConditions", "StageControl", "StageDaemon", "StageDigest",
                 "StageModel", "StageSystem", "StageTesting", "StageTransfer", "StageURLSession",
                 logging,
                 subprocess,
@@ -412,8 +434,9 @@ let package = Package(
         tests(
             "StagePackCommand",
             [
-                "stagepack", "stagepackd", "StageContainer", "StageControl", "StageDigest",
-                "StageEngine", "StageIndex", "StageModel", "StageOnDemand", "StagePack",
+                "sample-game", "sample-game-extension", "stagepack", "stagepackd",
+                "StageContainer", "StageControl", "StageDigest", "StageEngine", "StageIndex",
+                "StageModel", "StageOnDemand", "StagePack",
                 "StagePublish", "StageSystem", "StageTesting", "StageTransfer", "StageTrust",
                 "StagingService", "WallpaperStore", logging, subprocess, system,
             ],

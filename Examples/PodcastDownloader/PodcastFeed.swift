@@ -1,0 +1,48 @@
+import Foundation
+import FoundationNetworking
+
+/// A podcast as a JSON Feed (version 1.1) with an attachment for each episode.
+struct PodcastFeed: Decodable {
+    private struct Item: Decodable {
+        var id: String
+        var attachments: [Attachment]?
+    }
+
+    private struct Attachment: Decodable {
+        var url: URL
+    }
+
+    private enum CodingKeys: CodingKey {
+        case title, items
+    }
+
+    /// The name of the podcast.
+    let title: String
+    /// The episodes, the latest first.
+    let episodes: [Episode]
+
+    /// Loads a feed, which a person waits for: with Foundation's session, which ends with the process.
+    init(contentsOf url: URL) async throws {
+        let (data, _) = try await URLSession.shared.data(from: url)
+        self = try JSONDecoder().decode(PodcastFeed.self, from: data)
+    }
+
+    init(from decoder: any Decoder) throws {
+        let container = try decoder.container(keyedBy: CodingKeys.self)
+        title = try container.decode(String.self, forKey: .title)
+        episodes = try container.decode([Item].self, forKey: .items).compactMap { item in
+            item.attachments?.first.map { Episode(id: item.id, url: $0.url) }
+        }
+    }
+}
+
+/// An episode of a podcast.
+struct Episode: Sendable {
+    /// The identifier within the feed.
+    let id: String
+    /// The sound file.
+    let url: URL
+
+    /// The name of the episode's file.
+    var fileName: String { url.lastPathComponent }
+}

@@ -1,0 +1,109 @@
+import FoundationEssentials
+import Glibc
+import StageControl
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+/// The example of an application that was ported by one import, from its feed to its episodes.
+@Suite(
+    .directory,
+    .daemon,
+    .server,
+    .enabled("the application is installed as root's and runs as another user") { geteuid() == 0 }
+)
+final class PodcastDownloaderTests {
+    private static let session = "com.example.podcast-downloader"
+
+    private let daemon: DaemonProcess
+    private let server = TestServer.current
+    /// The user of the application; root's finds another daemon.
+    private let user: UInt32 = 65534
+    /// The directory of the application, which only root may write, from '/' on.
+    private let programs: FilePath
+    private let home: FilePath
+
+    init() async throws {
+        daemon = try .required()
+        try daemon.letOthersPass()
+        try daemon.configure(
+            #"{"settlingTime": 0, "retryBase": 0.05, "relaunchDelay": 0.2, "handlerUsers": ["nobody"]}"#
+        )
+        try await daemon.start()
+        home = try Directory.open(daemon.directory).makeDirectory("home").path
+        programs = FilePath("/var/lib/stagepack-tests.\(UInt64.random(in: 0 ... .max))")
+        try FileManager.default.createDirectory(
+            atPath: programs.string,
+            withIntermediateDirectories: false,
+            attributes: [.posixPermissions: 0o755]
+        )
+        try ProgramFile.copy(
+            from: try BuiltProgram.path(ofTestProgram: "podcast-downloader"),
+            to: programs.appending("podcast-downloader")
+        )
+        let status = unsafe chown(home.string, user, 65534)
+        try #require(status == 0)
+    }
+
+    deinit { try? FileManager.default.removeItem(atPath: programs.string) }
+
+    /// The episodes that the application has moved to their place.
+    private var episodes: FilePath { home.appending("data/podcast-downloader") }
+
+    /// Serves a feed of episodes.
+    private func publish(_ names: String...) {
+        let items = names.map {
+            #"{"id": "\#($0)", "attachments": [{"url": "\#(server.url("/\($0)"))"}]}"#
+        }
+        let feed = #"{"title": "Quay", "items": [\#(items.joined(separator: ", "))]}"#
+        server.answer("/feed.json", with: .content(Array(feed.utf8)))
+    }
+
+    /// Starts the application as the user; what it says is added to a file.
+    private func start(_ arguments: [String], log: FilePath) throws -> StartedProcess {
+        var command = ["/usr/bin/setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+        command += ["/usr/bin/env", "-i", "STAGEPACK_SOCKET=\(daemon.socket)"]
+        command += ["HOME=\(home)", "XDG_DATA_HOME=\(home)/data"]
+        command += [programs.appending("podcast-downloader").string] + arguments
+        return try StartedProcess(command, log: log)
+    }
+
+    /// Runs the application to its end, which has to be well, and returns what it said.
+    private func run(_ arguments: String...) async throws -> String {
+        let log = daemon.directory.appending("\(arguments[0]).log")
+        let process = try start(arguments, log: log)
+        try await poll("the application does not end") { process.status != nil }
+        #expect(process.status == 0)
+        return String(decoding: try File.open(reading: log).readAll(limit: 1 << 20), as: UTF8.self)
+    }
+
+    @Test func aKilledApplicationIsLaunchedAndHasItsEpisodes() async throws {
+        publish("one.mp3", "two.mp3", "gone.mp3")
+        server.answer("/one.mp3", with: Answer.content(content(400_000)).slowed(to: 100_000))
+        server.answer("/two.mp3", with: .content(content(20_000)))
+        let log = daemon.directory.appending("watch.log")
+        let application = try start(["watch", server.url("/feed.json")], log: log)
+        try await poll("nothing is downloaded") { !server.requests(for: "/one.mp3").isEmpty }
+        application.send(SIGKILL)
+        try await poll("the application stays") { application.status != nil }
+        #expect(application.status == 1000 + SIGKILL)
+        #expect(!FileStatus.exists(episodes.appending("one.mp3")))
+        try await daemon.kill()
+        try await daemon.start()
+        try await poll("the launched application does not take the episode") {
+            FileStatus.exists(episodes.appending("one.mp3"))
+        }
+        try await poll("the launch is not acknowledged") {
+            let session = try await daemon.client.sessions(all: true).first
+            return session?.identifier == Self.session
+                && session?.acknowledgedEvent == session?.lastEvent
+        }
+        let first = try File.open(readingRegular: episodes.appending("one.mp3"))
+        #expect(try first.readAll(limit: 1 << 20) == content(400_000))
+        // What no person started has moved the files, and the page of an error is no episode.
+        #expect(try await run("list") == "one.mp3\ntwo.mp3\n")
+        let again = try await run("get", server.url("/feed.json"))
+        #expect(again.hasPrefix("Quay: 1 of 3 episodes to download\n"))
+    }
+}

@@ -1,0 +1,186 @@
+import FoundationEssentials
+import Glibc
+import StageControl
+import StageModel
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+/// The example of a game with managed packs, and its downloader extension, from the installation on.
+@Suite(
+    .directory,
+    .daemon,
+    .server,
+    .enabled("the game is installed as root's and runs as another user") { geteuid() == 0 }
+)
+final class GameTests {
+    private let daemon: DaemonProcess
+    private let server = TestServer.current
+    /// The user that plays; root's programs find another daemon.
+    private let user: UInt32 = 65534
+    /// The directory of the programs, which only root may write, from '/' on.
+    private let programs: FilePath
+    private let home: FilePath
+    private var revision = 1
+
+    init() async throws {
+        daemon = try .required()
+        try daemon.letOthersPass()
+        try daemon.configure(#"{"settlingTime": 0, "retryBase": 0.05, "handlerUsers": ["nobody"]}"#)
+        try await daemon.start()
+        home = try Directory.open(daemon.directory).makeDirectory("home").path
+        programs = FilePath("/var/lib/stagepack-tests.\(UInt64.random(in: 0 ... .max))")
+        try FileManager.default.createDirectory(
+            atPath: programs.string,
+            withIntermediateDirectories: false,
+            attributes: [.posixPermissions: 0o755]
+        )
+        try ProgramFile.copy(from: try Program.path, to: programs.appending("stagepack"))
+        for name: FilePath.Component in ["sample-game", "sample-game-extension"] {
+            let path = try BuiltProgram.path(ofTestProgram: name)
+            try ProgramFile.copy(from: path, to: programs.appending(name))
+        }
+        try install()
+    }
+
+    deinit { try? FileManager.default.removeItem(atPath: programs.string) }
+
+    /// Puts the registration where the user's are.
+    private func install() throws {
+        let registration = """
+            {
+              "registrationVersion": 1,
+              "application": "com.example.game",
+              "version": "1.0",
+              "applicationGroup": "com.example.games",
+              "manifestURLs": ["\(server.url("/manifest.json"))"],
+              "trust": "transport",
+              "downloaderExtension": {"path": "\(programs)/sample-game-extension"}
+            }
+            """
+        let folder = try Directory.make(home.appending("config/stagepack/apps.d"))
+        let name: FilePath.Component = "com.example.game.json"
+        try folder.write(Array(registration.utf8), to: name, durably: false)
+        for path in ["", "config", "config/stagepack", "config/stagepack/apps.d"] {
+            let status = unsafe chown(home.appending(path).string, user, 65534)
+            try #require(status == 0)
+        }
+        let file = home.appending("config/stagepack/apps.d/com.example.game.json").string
+        let status = unsafe chown(file, user, 65534)
+        try #require(status == 0)
+    }
+
+    /// A level, by its name and version.
+    private func level(
+        _ name: String,
+        version: Int = 1,
+        policy: DownloadPolicy = .onDemand,
+        notes: String? = nil,
+        size: Int = 1000
+    ) throws -> SamplePack {
+        var level = try SamplePack(
+            PackID(name),
+            version: version,
+            policy: policy,
+            [
+                .init("\(name)/title.txt", content: Array("The \(name), take \(version)".utf8)),
+                .init("\(name)/map", content: noise(size, seed: UInt64(version))),
+            ]
+        )
+        level.pack.userInfo = notes
+        return level
+    }
+
+    /// Serves the levels and a manifest of them, one revision after the one before.
+    private func publish(_ levels: [SamplePack], rate: Int? = nil) throws {
+        let manifest = Manifest(
+            application: try ApplicationID("com.example.game"),
+            revision: revision,
+            packs: levels.map(\.pack)
+        )
+        revision += 1
+        server.answer("/manifest.json", with: .content(manifest.json()))
+        for level in levels {
+            server.answer(level.path, with: Answer.content(level.archive).with { $0.rate = rate })
+        }
+    }
+
+    /// Starts a program as the user; what it says is added to a file.
+    private func start(_ command: [String], log: FilePath) throws -> StartedProcess {
+        var whole = ["/usr/bin/setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+        whole += ["/usr/bin/env", "-i", "STAGEPACK_SOCKET=\(daemon.socket)"]
+        whole += ["HOME=\(home)", "XDG_DATA_HOME=\(home)/data", "XDG_CONFIG_HOME=\(home)/config"]
+        whole += ["PATH=\(programs):/usr/bin:/bin", programs.appending(command[0]).string]
+        return try StartedProcess(whole + command.dropFirst(), log: log)
+    }
+
+    /// Runs a program to its end, and returns what it said; it has to end well.
+    @discardableResult
+    private func run(
+        _ command: String...,
+        at location: SourceLocation = #_sourceLocation
+    ) async throws -> String {
+        let name = "\(command.joined(separator: "-"))-\(revision).log"
+        let log = daemon.directory.appending(name)
+        let process = try start(command, log: log)
+        try await poll("'\(command)' does not end") { process.status != nil }
+        let output = try text(of: log)
+        #expect(process.status == 0, "\(output)", sourceLocation: location)
+        return output
+    }
+
+    @Test func theExtensionChoosesAndTheGamePlaysUpdatesAndDeletes() async throws {
+        let events: Set<InstallationEvent> = [.firstInstallation, .subsequentUpdate]
+        var levels = [
+            try level("harbour", policy: .essential(events)),
+            try level("films-hd", policy: .prefetch(events), notes: #"{"quality":"hd"}"#),
+            try level("films-uhd", policy: .prefetch(events), notes: #"{"quality":"uhd"}"#),
+            try level("lighthouse"),
+        ]
+        try publish(levels)
+        try await run("stagepack", "prefetch", "--app", "com.example.game")
+        let list = try await run("sample-game", "levels")
+        #expect(
+            list == """
+                * films-hd, version 1
+                  films-uhd, version 1
+                * harbour, version 1
+                  lighthouse, version 1
+
+                """
+        )
+        let output = try await run("sample-game", "play", "lighthouse")
+        #expect(output.hasSuffix("The lighthouse, take 1\n"))
+        levels[3] = try level("lighthouse", version: 2)
+        try publish(levels)
+        #expect(try await run("sample-game", "update") == "updated lighthouse\n")
+        #expect(try await run("sample-game", "play", "lighthouse") == "The lighthouse, take 2\n")
+        try await run("sample-game", "quality", "uhd")
+        try await run("sample-game", "delete", "films-hd")
+        try await run("stagepack", "prefetch", "--app", "com.example.game")
+        let films = try await run("sample-game", "levels").split(separator: "\n").prefix(2)
+        #expect(films == ["  films-hd, version 1", "* films-uhd, version 1"])
+    }
+
+    @Test func aLevelIsDownloadedWhenTheGameWasKilled() async throws {
+        let level = try level("cave", size: 1 << 20)
+        try publish([level], rate: 256 << 10)
+        let log = daemon.directory.appending("killed.log")
+        let game = try start(["sample-game", "play", "cave"], log: log)
+        try await poll("nothing is downloaded") { !server.requests(for: level.path).isEmpty }
+        try await poll("the daemon is not told") {
+            try await !daemon.client.tasks(all: true).isEmpty
+        }
+        game.send(SIGKILL)
+        try await poll("the game stays") { game.status != nil }
+        let title = home.appending(
+            "data/stagepack/groups/com.example.games/packs/cave/cave/title.txt"
+        )
+        #expect(!FileStatus.exists(title))
+        try await poll("the level is not staged") { FileStatus.exists(title) }
+        let requests = server.requests(for: level.path).count
+        #expect(try await run("sample-game", "play", "cave") == "The cave, take 1\n")
+        #expect(server.requests(for: level.path).count == requests)
+    }
+}
