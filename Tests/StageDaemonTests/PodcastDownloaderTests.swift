@@ -103,7 +103,12 @@ final class PodcastDownloaderTests {
         #expect(try first.readAll(limit: 1 << 20) == content(400_000))
         // What no person started has moved the files, and the page of an error is no episode.
         #expect(try await run("list") == "one.mp3\ntwo.mp3\n")
+        publish("one.mp3", "two.mp3")
         let again = try await run("get", server.url("/feed.json"))
-        #expect(again.hasPrefix("Quay: 1 of 3 episodes to download\n"))
+        #expect(again == "Quay: 0 of 2 episodes to download\n")
+        // A launched process that loses its daemon would wait for it.
+        try await poll("the launched process stays") {
+            try daemon.said().contains("A handler has ended")
+        }
     }
 }
