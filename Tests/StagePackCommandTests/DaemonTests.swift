@@ -91,11 +91,15 @@ struct DaemonTests {
             try await poll("it never waits for another attempt") {
                 try await client.task(id).holds.contains { $0.reason == .backoff }
             }
+            let deadline = ContinuousClock.now + .seconds(120)
             let hold = try #require(try await client.task(id).holds.first)
             #expect(hold.problem?.contains("503") ?? false, "\(hold)")
-            let tasks = try await installed.run("tasks", "\(id)")
-            let why = try await installed.run("why")
-            for ending in [tasks, why] {
+            for arguments in [["tasks", "\(id)"], ["why"]] {
+                var ending = try await installed.world.program.run(arguments)
+                // An attempt may be under way, and that waits for nothing.
+                while !ending.output.contains("waits: "), ContinuousClock.now < deadline {
+                    ending = try await installed.world.program.run(arguments)
+                }
                 let line = ending.output.split(separator: "\n").first { $0.contains("waits: ") }
                 #expect(line?.contains("an attempt failed") ?? false, "\(ending)")
                 #expect(line?.contains("503") ?? false, "\(ending)")
