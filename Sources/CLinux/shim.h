@@ -149,6 +149,15 @@ STAGE_CHECKED static inline int stage_next_stored(int file, int64_t size, int64_
     return data < size;
 }
 
+#ifndef FICLONE
+#define FICLONE _IOW(0x94, 9, int)
+#endif
+
+/// Makes the content of `file` that of `source`, by sharing all of its blocks (ioctl_ficlone(2)).
+STAGE_CHECKED static inline int stage_clone_content(int source, int file) {
+    return ioctl(file, FICLONE, source);
+}
+
 /// Copies bytes at `offset` of one file to the same place of another (copy_file_range(2)).
 STAGE_CHECKED static inline ssize_t stage_copy_range(
     int source, int file, int64_t offset, size_t count) {
