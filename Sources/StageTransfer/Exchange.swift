@@ -7,6 +7,8 @@ protocol ExchangeReceiver: AnyObject {
     func wait()
     /// Hears that the server is being asked.
     func connect()
+    /// Hears an interim answer of status 104: where an upload can resume.
+    func receive(interim head: ResponseHead)
     /// Decides, when the head of the answer is complete, what happens to the body.
     func receive(_ head: ResponseHead) -> BodyUse
     /// Takes the next bytes of the body, or returns `false` to end the exchange.
@@ -19,6 +21,10 @@ enum BodyUse {
     case take
     /// Its bytes are not wanted; a short body is read past, so that the connection can be used again.
     case skip
+}
+
+extension ExchangeReceiver {
+    func receive(interim head: ResponseHead) {}
 }
 
 /// One request.
@@ -123,7 +129,7 @@ struct ExchangeEnd: Sendable {
         let context = unsafe Unmanaged.passUnretained(self).toOpaque()
         var code = unsafe easy.prepare(for: tag, header: takeHeader, body: takeBody, context)
         if code == CURLE_OK, let source {
-            code = unsafe easy.send(source.size, read: giveBody, seek: seekBody, context)
+            code = unsafe easy.send(source.rest, read: giveBody, seek: seekBody, context)
         }
         if code == CURLE_OK { code = easy.set(request, configuration) }
         if code == CURLE_OK, unsafe curl_multi_add_handle(multi, easy.pointer) != CURLM_OK {
@@ -142,7 +148,7 @@ struct ExchangeEnd: Sendable {
     }
 
     /// Whether the exchange may come to wait with its connection held.
-    var canPause: Bool { budget != nil || backlog != nil || source?.mayWait ?? false }
+    var canPause: Bool { budget != nil || backlog != nil || source != nil }
 
     /// Lets an exchange go on that waits, if it need not wait any longer.
     func goOn(at now: ContinuousClock.Instant) {
@@ -173,8 +179,8 @@ struct ExchangeEnd: Sendable {
 
     /// Returns what is wrong with the answer, where that ended the exchange with libcurl's words `detail`.
     private func fault(_ detail: String) -> String? {
-        if lineBytes > Self.lineLimit {
-            return "its heads and trailers have more than \(Self.lineLimit) bytes"
+        if lineBytes > lineLimit {
+            return "its heads and trailers have more than \(lineLimit) bytes"
         }
         // libcurl keeps a line until its end has come, and gives up after 100 KiB of it in these words.
         let isLineTooLong = detail.hasPrefix("Out of memory")
@@ -195,7 +201,7 @@ extension Exchange {
         moved += Int64(line.count)
         lineBytes += line.count
         // libcurl keeps every line, trailers too, for as long as the exchange lasts.
-        guard lineBytes <= Self.lineLimit else { return false }
+        guard lineBytes <= lineLimit else { return false }
         let text = unsafe String(decoding: line, as: UTF8.self)[...]
         if use != nil {
             guard text.hasPrefix("HTTP/") else { return true }
@@ -212,7 +218,10 @@ extension Exchange {
             return head?.isTooLarge != true
         }
         // Interim answers are followed by another head.
-        guard current.status >= 200 else { return true }
+        guard current.status >= 200 else {
+            if current.status == 104 { receiver.receive(interim: current) }
+            return true
+        }
         var final = current
         final.connection = easy?.connection
         use = receiver.receive(final)
@@ -259,6 +268,9 @@ extension Exchange {
         case .failure, nil: return nil
         }
     }
+
+    /// A server may tell an upload's progress in interim answers, for as long as it lasts.
+    private var lineLimit: Int { Self.lineLimit + Int(source?.total ?? 0) / 256 }
 
     private static let skipLimit = 1 << 16
     /// The most bytes of all heads and trailers of an exchange: those of four answers.

@@ -11,10 +11,17 @@ struct Route {
     private(set) var wasLedAway = false
     private let rules: RedirectRules
 
-    init(start: TransferURL, rules: RedirectRules, method: String = "GET") {
+    /// Creates a route from its first URL; one that is not of the request's origin gets no credentials.
+    init(
+        start: TransferURL,
+        rules: RedirectRules,
+        method: String = "GET",
+        isAtOrigin: Bool = true
+    ) {
         url = start
         self.rules = rules
         self.method = method
+        self.isAtOrigin = isAtOrigin
     }
 
     /// Goes where a decision says that was made of an answer with this status.

@@ -4,8 +4,10 @@ import StageModel
 public import StageSystem
 
 extension TransferEngine {
-    /// Sends a file, whole and from its first byte each time, and returns the answer.
+    /// Sends a file and returns the answer.
     ///
+    /// It is sent whole and from its first byte each time, unless the server speaks the request's
+    /// ``UploadRequest/uploadProtocol``: then the rest is sent of which the server says that it does not have it.
     /// The file is closed when the upload ends. It is sent with the size that it has when the upload
     /// begins: bytes added meanwhile stay out. What fails in a way that may pass is tried again, as
     /// downloads are, but only where ``UploadRequest/isIdempotent`` allows it: by default no server acts on a
@@ -25,23 +27,26 @@ extension TransferEngine {
             let detail = "an upload goes to an http or https URL"
             throw .unacceptable(url: target.display, .request(detail))
         }
-        let leave = request.isRepeatedSafely ? nil : request.willComplete.map(LastBytes.init)
-        let source = try UploadSource(file, leave: leave, request.report)
-        var upload = Upload(request: request, target: target, source: source)
+        let ledger = UploadLedger(request)
+        let isTold = request.willComplete != nil || request.keepResource != nil
+        let leave = request.isRepeatedSafely || !isTold ? nil : LastBytes(ledger.allowLastBytes)
+        let source = try UploadSource(file, leave: leave, ledger: ledger, request.report)
+        let upload = Upload(request, target, source, ledger)
+        let result: Result<UploadReceipt, TransferError>
         do throws(TransferError) {
             // No byte of such a body is ever asked for.
             if source.size == 0 { try await leave?.wait() }
-            let receipt = try await send(&upload)
-            await leave?.settle()
-            return receipt
+            result = .success(try await send(upload))
         } catch {
-            // A cancelled upload ends while the leave is still being asked for.
-            await leave?.settle()
-            throw error
+            result = .failure(error)
         }
+        // A cancelled upload ends while something is still being written down.
+        await leave?.settle()
+        await ledger.settle()
+        return try result.get()
     }
 
-    private func send(_ upload: inout Upload) async throws(TransferError) -> UploadReceipt {
+    private func send(_ upload: Upload) async throws(TransferError) -> UploadReceipt {
         let (request, target) = (upload.request, upload.target)
         var machine = DownloadMachine(
             mirrors: [(target.authority, target.display)],
@@ -58,7 +63,8 @@ extension TransferEngine {
             )
             switch machine.handle(event, &memory, at: moment) {
             case .attempt:
-                event = .ended(await attempt(&upload), DownloadMachine.Progress())
+                let outcome = await attempt(upload)
+                event = .ended(outcome, upload.progress)
             case .wait(let duration, let reason):
                 request.report(.waiting(reason, duration))
                 guard await sleep(duration) else { throw .cancelled }
@@ -73,10 +79,10 @@ extension TransferEngine {
         }
     }
 
-    private func attempt(_ upload: inout Upload) async -> DownloadMachine.Outcome {
+    private func attempt(_ upload: Upload) async -> DownloadMachine.Outcome {
         let outcome: DownloadMachine.Outcome
         do throws(TransferError) {
-            outcome = try await follow(&upload)
+            outcome = try await follow(upload)
         } catch {
             outcome = .permanent(error)
         }
@@ -94,76 +100,83 @@ extension TransferEngine {
         return outcome
     }
 
-    private func follow(
-        _ upload: inout Upload
-    ) async throws(TransferError) -> DownloadMachine.Outcome {
+    /// Takes the steps of an attempt, one after the other.
+    private func follow(_ upload: Upload) async throws(TransferError) -> DownloadMachine.Outcome {
+        let request = upload.request
+        var step = upload.machine.begin()
+        while true {
+            let (receiver, end) = try await perform(step, of: upload)
+            let outcome = receiver.outcome(end) ?? .local(.cancelled)
+            if step.hasBody { upload.machine.noteSent(to: upload.source.offset) }
+            if case .local = outcome { return outcome }
+            let known = upload.machine.resource
+            switch upload.judge(receiver, outcome, end) {
+            case .perform(let next):
+                step = next
+                guard upload.machine.resource != known else { continue }
+                upload.ledger.set(upload.machine.resource)
+                // The next request may be sent once that is written down.
+                await upload.ledger.settle()
+                if let failure = upload.ledger.failure { return .local(failure) }
+            case .deliver:
+                if step != .request, let response = receiver.response {
+                    request.report(.responded(response))
+                }
+                return .complete
+            case .endAttempt:
+                let mayRepeat = request.isRepeatedSafely || upload.machine.resource != nil
+                let isWhole = step == .request && !mayRepeat
+                return isWhole ? receiver.withoutRepetition(outcome, end) : outcome
+            case .retry(let error, let pause):
+                if upload.machine.resource != known { upload.ledger.set(upload.machine.resource) }
+                return .transient(error, pause: pause)
+            case .fail(let error): return .local(error)
+            }
+        }
+    }
+
+    /// Sends the request of a step, by redirects too, and returns what took the last answer in.
+    private func perform(
+        _ step: ResumableUpload.Step,
+        of upload: Upload
+    ) async throws(TransferError) -> (UploadReceiver, ExchangeEnd) {
         let request = upload.request
         var rules = ResponseRules()
         rules.longestPause = configuration.retry.longestPause
-        var route = Route(
-            start: upload.target,
-            rules: RedirectRules(allowed: request.allowedDomains),
-            method: request.method.rawValue
-        )
+        var route = upload.route(of: step)
         while true {
             rules.wasLedAway = route.wasLedAway
-            upload.source.seek(to: 0)
+            if case .append(_, let offset) = step {
+                upload.source.begin(at: offset)
+            } else {
+                upload.source.begin(at: 0)
+            }
             let receiver = UploadReceiver(
                 request,
                 route: route,
                 origin: upload.target.display,
                 rules: rules,
-                source: upload.source
-            )
+                source: upload.source,
+                step: step
+            ) { [url = route.url] in upload.take(interim: $0, from: url) }
             let exchange = Exchange(
                 ExchangeRequest(
                     url: route.url,
                     method: route.method,
-                    fields: rules.fields + (route.isAtOrigin ? request.fields : []),
+                    fields: rules.fields + upload.fields(of: step, isAtOrigin: route.isAtOrigin),
                     priority: request.priority,
                     timeout: request.requestTimeout,
                     mayAuthenticate: route.isAtOrigin,
-                    mayRepeat: request.isRepeatedSafely,
+                    mayRepeat: step.hasBody ? upload.mayRepeat(step) : true,
                     requiresNewestTLS: request.requiresNewestTLS
                 ),
                 receiver: receiver,
-                source: upload.source,
+                source: step.hasBody ? upload.source : nil,
                 now: clock.now
             )
             let end = await perform(exchange)
-            if let outcome = receiver.outcome(end) {
-                upload.answer = receiver.response
-                upload.body = receiver.body
-                upload.isBodyComplete = receiver.isWhole(end)
-                return request.isRepeatedSafely ? outcome : receiver.withoutRepetition(outcome, end)
-            }
+            guard receiver.outcome(end) == nil else { return (receiver, end) }
             try route.follow(receiver.decision, status: receiver.status)
         }
-    }
-}
-
-/// An upload in progress: what it was asked, and what was answered last.
-private struct Upload {
-    let request: UploadRequest
-    let target: TransferURL
-    let source: UploadSource
-    var answer: ResponseSummary?
-    var body: [UInt8] = []
-    var isBodyComplete = false
-
-    /// What the finished upload came to.
-    func receipt(
-        _ attempts: Int,
-        _ duration: Duration
-    ) throws(TransferError) -> UploadReceipt {
-        guard let answer else { throw .unreachable(url: target.display, detail: "no answer") }
-        return UploadReceipt(
-            response: answer,
-            body: body,
-            isBodyComplete: isBodyComplete,
-            bytesSent: ByteCount(source.total),
-            attempts: attempts,
-            duration: duration
-        )
     }
 }

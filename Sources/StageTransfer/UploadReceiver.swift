@@ -7,10 +7,14 @@ final class UploadReceiver: ExchangeReceiver {
     private let origin: String
     private let rules: ResponseRules
     private let source: UploadSource
+    private let step: ResumableUpload.Step
     private let mayRepeat: Bool
+    private let takeInterim: (ResponseHead) -> Void
     private let report: @Sendable (TransferEvent) -> Void
 
     private(set) var decision: ResponseRules.Decision?
+    /// The head of the final answer.
+    private(set) var head: ResponseHead?
     private(set) var response: ResponseSummary?
     private(set) var body: [UInt8] = []
     private var isCut = false
@@ -21,15 +25,22 @@ final class UploadReceiver: ExchangeReceiver {
         route: Route,
         origin: String,
         rules: ResponseRules,
-        source: UploadSource
+        source: UploadSource,
+        step: ResumableUpload.Step,
+        takeInterim: @escaping (ResponseHead) -> Void
     ) {
         self.route = route
         self.origin = origin
         self.rules = rules
         self.source = source
-        mayRepeat = (request.isIdempotent ?? false) && !request.acceptsTransientResponses
+        self.step = step
+        self.takeInterim = takeInterim
+        mayRepeat = request.repeatsTransientAnswers
         report = request.report
     }
+
+    /// The URL that was asked.
+    var url: TransferURL { route.url }
 
     /// The status of the answer; 0 before there is one.
     var status: Int { response?.status ?? 0 }
@@ -38,13 +49,17 @@ final class UploadReceiver: ExchangeReceiver {
 
     func connect() { report(.connecting(url: route.url.display)) }
 
+    func receive(interim head: ResponseHead) { takeInterim(head) }
+
     func receive(_ head: ResponseHead) -> BodyUse {
         let decision = rules.judgeUpload(head, mayRepeat: mayRepeat)
         let response = ResponseSummary(head, at: route)
         self.decision = decision
         self.response = response
+        self.head = head
         body = []
-        if decision.isFinal { report(.responded(response)) }
+        // An answer at an upload resource may be the upload's, or not.
+        if decision.isFinal, step == .request { report(.responded(response)) }
         return decision.takesBody ? .take : .skip
     }
 
@@ -59,17 +74,20 @@ final class UploadReceiver: ExchangeReceiver {
     /// How much of the body of an answer is kept.
     private static let limit = 1 << 20
 
+    /// Whether all of the body was handed over, where the request has one.
+    var isBodySent: Bool { !step.hasBody || source.isSent }
+
     /// What the exchange comes to, once it has ended; `nil` stands for a redirect.
     func outcome(_ end: ExchangeEnd) -> DownloadMachine.Outcome? {
         if let failure = source.failure { return .local(failure) }
         let url = route.url.display
         // An answer counts whose body was not waited for.
-        let isAnswered = decision == .begin && source.isSent
+        let isAnswered = decision == .begin && isBodySent
         if end.code == nil, end.stalled == nil, !isAnswered { return .local(.cancelled) }
         guard let decision else { return .failed(end, url: url) }
         // A success that came before the last byte was sent, on a connection that did not last, is not
         // one to rely on.
-        if decision == .begin, status < 400, !end.isComplete, !isCut, !source.isSent {
+        if decision == .begin, status < 400, !end.isComplete, !isCut, !isBodySent {
             return .failed(end, url: url)
         }
         return .decided(decision, url: url, source: origin, size: source.size)

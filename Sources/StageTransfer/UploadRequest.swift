@@ -43,6 +43,16 @@ public struct UploadRequest: Sendable {
     ///
     /// An error ends the upload before the last bytes are sent.
     public var willComplete: (@Sendable () async throws(TransferError) -> Void)?
+    /// The protocol by which an upload that breaks off is resumed.
+    public var uploadProtocol = UploadProtocol.plain
+    /// Where an earlier upload of the body broke off; `nil` has it begin at its first byte.
+    public var resource: UploadResource?
+    /// Called with the resource at which the upload resumes from now on, `nil` for none: for a client that remembers
+    /// that beyond its own end.
+    ///
+    /// The body waits for it. After it ``willComplete`` is not called: the resource says whether all of the body may
+    /// have been sent. An error ends the upload.
+    public var keepResource: (@Sendable (UploadResource?) async throws(TransferError) -> Void)?
     /// Whether a server that does not speak TLS 1.3 is refused; else 1.2 will do.
     public var requiresNewestTLS = false
     /// How many times earlier uploads of the body failed, from where waits go on growing.
@@ -62,6 +72,37 @@ public struct UploadRequest: Sendable {
 extension UploadRequest {
     /// Whether the body may be sent again after any failure that may pass.
     var isRepeatedSafely: Bool { isIdempotent ?? (method == .put) }
+
+    /// Whether the request is sent again after answers of a status that may pass.
+    var repeatsTransientAnswers: Bool { (isIdempotent ?? false) && !acceptsTransientResponses }
+
+    /// The protocol that the engine speaks: none where the caller's fields are of one.
+    var spokenProtocol: UploadProtocol {
+        fields.contains { Self.protocolFields.contains(Self.name(of: $0)) }
+            ? .plain : uploadProtocol
+    }
+
+    /// The fields that a request at an upload resource has, too: those that are not of the body, or a condition.
+    var fieldsOfResource: [String] {
+        fields.filter { field in
+            let name = Self.name(of: field)
+            return !["content-", "upload-", "if-"].contains { name.hasPrefix($0) }
+        }
+    }
+
+    /// The fields that the creation of an upload has without its body.
+    var fieldsOfCreation: [String] {
+        fieldsOfResource + fields.filter { Self.name(of: $0) == "upload-metadata" }
+    }
+
+    private static func name(of field: String) -> String {
+        field.prefix { $0 != ":" && $0 != ";" }.lowercased()
+    }
+
+    private static let protocolFields: Set<String> = [
+        "upload-draft-interop-version", "upload-complete", "upload-offset", "upload-length",
+        "tus-resumable",
+    ]
 }
 
 /// What a server answered to an upload, and what that cost.

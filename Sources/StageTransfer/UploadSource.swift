@@ -16,6 +16,9 @@ import SystemPackage
     private(set) var failure: TransferError?
     private let file: File
     private let leave: LastBytes?
+    private let ledger: UploadLedger
+    /// Where the body of the current request begins.
+    private var start: Int64 = 0
     private let report: @Sendable (TransferEvent) -> Void
     private var position: Int64 = 0
     private var reported: Int64 = 0
@@ -27,6 +30,7 @@ import SystemPackage
     init(
         _ file: consuming File,
         leave: LastBytes?,
+        ledger: UploadLedger,
         _ report: @escaping @Sendable (TransferEvent) -> Void
     ) throws(TransferError) {
         do throws(FileError) {
@@ -40,6 +44,7 @@ import SystemPackage
         }
         self.file = file
         self.leave = leave
+        self.ledger = ledger
         self.report = report
     }
 
@@ -53,25 +58,40 @@ import SystemPackage
         case failure
     }
 
-    /// Whether the last bytes may have to wait.
-    var mayWait: Bool { leave != nil }
+    /// Whether the bytes wait for what is written down, the last ones for leave to be sent.
+    var isWaiting: Bool { ledger.isWriting || leave?.isAsked ?? false }
 
-    /// Whether the last bytes wait for leave to be sent.
-    var isWaiting: Bool { leave?.isAsked ?? false }
+    /// The bytes of the body of the current request.
+    var rest: Int64 { size - start }
+
+    /// The offset of the next byte.
+    var offset: Int64 { position }
 
     /// Whether the last byte was handed over.
     var isSent: Bool { position == size }
 
-    /// Goes on at another place, at the beginning for another attempt.
+    /// Begins the body of a request at an offset of the file.
+    func begin(at offset: Int64) {
+        start = offset
+        seek(to: 0)
+        if offset > 0 { report(.sent(ByteCount(offset))) }
+    }
+
+    /// Goes on at another place of the current request's body, at its beginning where it is sent again.
     func seek(to offset: Int64) {
-        position = offset
-        reported = offset
+        position = start + offset
+        reported = position
     }
 
     /// Reads the next bytes.
     func read(into target: UnsafeMutableRawBufferPointer) -> Piece {
         let count = Int(min(Int64(target.count), size - position))
         guard count > 0 else { return .bytes(0) }
+        if ledger.isWriting { return .wait }
+        if let error = ledger.failure {
+            failure = error
+            return .failure
+        }
         if let leave, position + Int64(count) == size {
             switch leave.ask() {
             case nil: return .wait

@@ -1,0 +1,130 @@
+import StageModel
+
+/// An upload in progress: what it was asked, where it is, and what was answered last.
+///
+/// It belongs to the engine's thread.
+final class Upload {
+    let request: UploadRequest
+    let target: TransferURL
+    let source: UploadSource
+    let ledger: UploadLedger
+    var machine: ResumableUpload
+    private let rules: RedirectRules
+    private var answer: ResponseSummary?
+    private var body: [UInt8] = []
+    private var isBodyComplete = false
+
+    init(
+        _ request: UploadRequest,
+        _ target: TransferURL,
+        _ source: UploadSource,
+        _ ledger: UploadLedger
+    ) {
+        self.request = request
+        self.target = target
+        self.source = source
+        self.ledger = ledger
+        rules = RedirectRules(allowed: request.allowedDomains)
+        let terms = ResumableUpload.Terms(
+            uploadProtocol: request.spokenProtocol,
+            size: source.size,
+            isRepeatedSafely: request.isRepeatedSafely,
+            repeatsTransientAnswers: request.repeatsTransientAnswers,
+            acceptsTransientResponses: request.acceptsTransientResponses,
+            rules: rules
+        )
+        machine = ResumableUpload(terms, resource: request.resource)
+    }
+
+    /// The progress of the last attempt: an upload that gets further is not given up.
+    var progress: DownloadMachine.Progress {
+        var progress = DownloadMachine.Progress()
+        progress.isDurable = machine.hasProgressed
+        return progress
+    }
+
+    /// Takes an interim answer; what it names is written down before the body goes on.
+    func take(interim head: ResponseHead, from url: TransferURL) {
+        if let resource = machine.take(interim: head, from: url) { ledger.set(resource) }
+    }
+
+    /// Decides what follows from the end of a request; `outcome` is its end for an upload that does not resume.
+    func judge(
+        _ receiver: UploadReceiver,
+        _ outcome: DownloadMachine.Outcome,
+        _ end: ExchangeEnd
+    ) -> ResumableUpload.Action {
+        answer = receiver.response
+        body = receiver.body
+        isBodyComplete = receiver.isWhole(end)
+        switch receiver.decision {
+        case .begin, .retry: break
+        default: return .endAttempt
+        }
+        guard let head = receiver.head else { return .endAttempt }
+        return machine.handle(head, from: receiver.url, isBodySent: receiver.isBodySent)
+    }
+
+    /// Whether libcurl may send the request of a step twice: an upload resource takes each byte once.
+    func mayRepeat(_ step: ResumableUpload.Step) -> Bool {
+        step == .request && request.isRepeatedSafely
+    }
+
+    /// The route that begins with the request of a step.
+    func route(of step: ResumableUpload.Step) -> Route {
+        switch step {
+        case .request: Route(start: target, rules: rules, method: request.method.rawValue)
+        case .create: Route(start: target, rules: rules, method: "POST")
+        case .find(let url): route(to: url, "HEAD")
+        case .append(let url, _): route(to: url, "PATCH")
+        }
+    }
+
+    private func route(to url: TransferURL, _ method: String) -> Route {
+        Route(
+            start: url,
+            rules: rules,
+            method: method,
+            isAtOrigin: url.hasSameOrigin(as: target)
+        )
+    }
+
+    /// The header fields of a step; the caller's are for the origin of its URL alone.
+    func fields(of step: ResumableUpload.Step, isAtOrigin: Bool) -> [String] {
+        let isTus = request.spokenProtocol == .tus
+        let version =
+            isTus
+            ? "Tus-Resumable: \(ResumableUpload.tusVersion)"
+            : "Upload-Draft-Interop-Version: \(ResumableUpload.version)"
+        switch step {
+        case .request:
+            let announcement = machine.announces ? [version, "Upload-Complete: ?1"] : []
+            return (isAtOrigin ? request.fields : []) + announcement
+        case .create:
+            return (isAtOrigin ? request.fieldsOfCreation : [])
+                + [version, "Upload-Length: \(source.size)", "Content-Length: 0"]
+        case .find: return (isAtOrigin ? request.fieldsOfResource : []) + [version]
+        case .append(_, let offset):
+            let type = isTus ? "offset+octet-stream" : "partial-upload"
+            return (isAtOrigin ? request.fieldsOfResource : [])
+                + [version, "Upload-Offset: \(offset)", "Content-Type: application/\(type)"]
+                + (isTus ? [] : ["Upload-Complete: ?1"])
+        }
+    }
+
+    /// What the finished upload came to.
+    func receipt(
+        _ attempts: Int,
+        _ duration: Duration
+    ) throws(TransferError) -> UploadReceipt {
+        guard let answer else { throw .unreachable(url: target.display, detail: "no answer") }
+        return UploadReceipt(
+            response: answer,
+            body: body,
+            isBodyComplete: isBodyComplete,
+            bytesSent: ByteCount(source.total),
+            attempts: attempts,
+            duration: duration
+        )
+    }
+}

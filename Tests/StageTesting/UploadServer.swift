@@ -1,0 +1,199 @@
+import Glibc
+import Synchronization
+
+/// A server that takes a body in parts: resumable uploads (the draft's interop version 6) and tus 1.0.
+///
+/// Uploads are created at any path but those below `/uploads/`. Each connection serves one request.
+public final class UploadServer: Sendable {
+    /// A body that is received.
+    private struct Upload {
+        var content: [UInt8] = []
+        var size: Int
+        var isTus: Bool
+    }
+
+    private struct State {
+        var uploads: [String: Upload] = [:]
+        var heads: [RequestHead] = []
+        var finished: [[UInt8]] = []
+        var received = 0
+        var cuts: [Int] = []
+        var lostAnswers = 0
+        var replacements: [@Sendable (RequestHead) -> String?] = []
+    }
+
+    /// The port that the server listens on.
+    public let port: Int
+    /// Whether the server is asked for uploads that resume, and offers them.
+    public let speaksDraft: Bool
+    private let listener: Listener
+    private let state = Mutex(State())
+
+    /// Starts a server; without `speaksDraft` it knows nothing of the draft.
+    public init(speaksDraft: Bool = true) throws {
+        let bound = try Socket.listen()
+        listener = Listener(bound.listener)
+        port = bound.port
+        self.speaksDraft = speaksDraft
+        listener.accept { [self] connection in
+            Thread.start { [self] in
+                var socket = Socket(connection)
+                if let head = socket.readHead().flatMap(RequestHead.init) { serve(head, &socket) }
+                close(connection)
+            }
+        }
+    }
+
+    /// Accepts no more connections.
+    public func stop() { listener.stop() }
+
+    /// The URL of a path.
+    public func url(_ path: String, host: String = "127.0.0.1") -> String {
+        "http://\(host):\(port)\(path)"
+    }
+
+    /// Cuts the connections of the next requests with a body after so many bytes each.
+    public func cut(after counts: Int...) { state.withLock { $0.cuts += counts } }
+
+    /// Keeps the next answers to bodies that are complete from being sent.
+    public func loseAnswers(_ count: Int) { state.withLock { $0.lostAnswers = count } }
+
+    /// Has requests answered by what `body` returns for them, heads and all, unless that is `nil`.
+    public func replace(_ body: @escaping @Sendable (RequestHead) -> String?) {
+        state.withLock { $0.replacements.append(body) }
+    }
+
+    /// Forgets all uploads that are not complete.
+    public func forget() { state.withLock { $0.uploads = [:] } }
+
+    /// The heads of all requests in order.
+    public var requests: [RequestHead] { state.withLock { $0.heads } }
+
+    /// The methods of all requests in order.
+    public var methods: [String] { requests.map(\.method) }
+
+    /// The bodies that were complete, in order.
+    public var finished: [[UInt8]] { state.withLock { $0.finished } }
+
+    /// The bytes of bodies that were received, those that came twice included.
+    public var received: Int { state.withLock { $0.received } }
+
+    private func serve(_ head: RequestHead, _ socket: inout Socket) {
+        let replacements = state.withLock { state in
+            state.heads.append(head)
+            return state.replacements
+        }
+        // They may ask the server.
+        if let replacement = replacements.lazy.compactMap({ $0(head) }).first {
+            if !replacement.isEmpty { _ = socket.send(Array(replacement.utf8)) }
+            return socket.lingerOn()
+        }
+        switch (head.method, head.target.hasPrefix("/uploads/")) {
+        case ("HEAD", true): tellOffset(head, socket)
+        case ("PATCH", true): take(head, at: head.target, &socket)
+        case (_, true): answer(405, [], socket)
+        default: create(head, &socket)
+        }
+    }
+
+    private func create(_ head: RequestHead, _ socket: inout Socket) {
+        let place = state.withLock { "/uploads/\($0.uploads.count + $0.finished.count + 1)" }
+        if head["tus-resumable"] != nil {
+            guard let size = head["upload-length"].flatMap({ Int($0) }) else {
+                return answer(400, [], socket)
+            }
+            state.withLock { $0.uploads[place] = Upload(size: size, isTus: true) }
+            return answer(201, ["Tus-Resumable: 1.0.0", "Location: \(place)"], socket)
+        }
+        let size = head["content-length"].flatMap { Int($0) } ?? 0
+        state.withLock { $0.uploads[place] = Upload(size: size, isTus: false) }
+        if speaksDraft, head["upload-draft-interop-version"] == "6",
+            head["upload-complete"] == "?1"
+        {
+            let interim =
+                "HTTP/1.1 104 Upload Resumption Supported\r\nUpload-Draft-Interop-Version: 6\r\n"
+                + "Location: \(url(place))\r\n\r\n"
+            _ = socket.send(Array(interim.utf8))
+        }
+        take(head, at: place, &socket)
+    }
+
+    private func tellOffset(_ head: RequestHead, _ socket: Socket) {
+        guard let upload = state.withLock({ $0.uploads[head.target] }) else {
+            return answer(404, [], socket)
+        }
+        let isComplete = upload.content.count == upload.size
+        let offset = "Upload-Offset: \(upload.content.count)"
+        if upload.isTus {
+            answer(200, ["Tus-Resumable: 1.0.0", offset, "Upload-Length: \(upload.size)"], socket)
+        } else {
+            answer(204, [offset, "Upload-Complete: ?\(isComplete ? 1 : 0)"], socket)
+        }
+    }
+
+    /// Takes the body of a request at the place of its upload.
+    private func take(_ head: RequestHead, at place: String, _ socket: inout Socket) {
+        guard let upload = state.withLock({ $0.uploads[place] }) else {
+            return answer(404, [], socket)
+        }
+        if head.method == "PATCH" {
+            let type = upload.isTus ? "offset+octet-stream" : "partial-upload"
+            guard head["content-type"] == "application/\(type)" else {
+                return answer(415, [], socket)
+            }
+            guard head["upload-offset"] == "\(upload.content.count)" else {
+                return answer(409, ["Upload-Offset: \(upload.content.count)"], socket)
+            }
+        }
+        if head["expect"] != nil { _ = socket.send(Array("HTTP/1.1 100 Continue\r\n\r\n".utf8)) }
+        let length = head["content-length"].flatMap { Int($0) } ?? 0
+        let cut = state.withLock { $0.cuts.isEmpty ? nil : $0.cuts.removeFirst() }
+        var taken = 0
+        while taken < min(length, cut ?? .max) {
+            let bytes = socket.readBody(min(1 << 16, min(length, cut ?? .max) - taken))
+            if bytes.isEmpty { return }
+            taken += bytes.count
+            state.withLock { state in
+                state.received += bytes.count
+                state.uploads[place]?.content += bytes
+            }
+        }
+        if taken < length {
+            // A reset may overtake the interim answer, which the client is to have.
+            usleep(50_000)
+            return socket.resetOnClose()
+        }
+        finish(place, socket)
+    }
+
+    private func finish(_ place: String, _ socket: Socket) {
+        let (upload, isLost) = state.withLock { state in
+            let upload = state.uploads[place]
+            if let upload, upload.content.count == upload.size {
+                state.finished.append(upload.content)
+            }
+            let isLost = state.lostAnswers > 0
+            if isLost { state.lostAnswers -= 1 }
+            return (upload, isLost)
+        }
+        guard let upload, !isLost else { return socket.resetOnClose() }
+        let offset = "Upload-Offset: \(upload.content.count)"
+        if upload.isTus {
+            answer(204, ["Tus-Resumable: 1.0.0", offset], socket)
+        } else {
+            answer(201, [offset], socket, body: "done")
+        }
+    }
+
+    private func answer(
+        _ status: Int,
+        _ fields: [String],
+        _ socket: Socket,
+        body: String = ""
+    ) {
+        let length = status == 204 ? [] : ["Content-Length: \(body.utf8.count)"]
+        let lines = ["HTTP/1.1 \(status) Status"] + fields + length + ["Connection: close"]
+        _ = socket.send(Array((lines.joined(separator: "\r\n") + "\r\n\r\n" + body).utf8))
+        socket.lingerOn()
+    }
+}

@@ -1,0 +1,276 @@
+import Glibc
+import StageModel
+import StageSystem
+import StageTesting
+import Synchronization
+import SystemPackage
+import Testing
+
+@testable import StageTransfer
+
+/// Uploads that resume at a server, over sockets.
+@Suite struct ResumedUploadTests {
+    private let server: UploadServer
+    private let place: TemporaryDirectory
+    private static let size = 8 << 20 + 1
+
+    init() throws {
+        server = try UploadServer()
+        place = try TemporaryDirectory()
+    }
+
+    /// What an upload wrote down, in order.
+    private final class Kept: Sendable {
+        private let list = Mutex<[UploadResource?]>([])
+        var all: [UploadResource?] { list.withLock { $0 } }
+        func append(_ resource: UploadResource?) { list.withLock { $0.append(resource) } }
+    }
+
+    private func request(
+        _ uploadProtocol: UploadProtocol,
+        _ path: String = "/in",
+        events: Events = Events()
+    ) -> UploadRequest {
+        var request = UploadRequest(url: server.url(path)) { events.append($0) }
+        request.uploadProtocol = uploadProtocol
+        return request
+    }
+
+    private func upload(
+        _ content: [UInt8],
+        _ request: UploadRequest,
+        _ configuration: TransferConfiguration = .impatient
+    ) async throws -> UploadReceipt {
+        try place.directory.write(content, to: "body", durably: false)
+        let path = place.directory.path.appending("body")
+        return try await withEngine(configuration) { engine in
+            try await engine.upload(request, from: try File.open(reading: path))
+        }
+    }
+
+    private func failure(_ content: [UInt8], _ request: UploadRequest) async -> TransferError? {
+        let error = await #expect(throws: TransferError.self) { try await upload(content, request) }
+        return error
+    }
+
+    private func expectFinished(
+        _ contents: [[UInt8]],
+        at place: SourceLocation = #_sourceLocation
+    ) {
+        let isEqual = server.finished == contents
+        #expect(isEqual, sourceLocation: place)
+    }
+
+    @Test(arguments: [UploadProtocol.resumable, .tus], [1, 1 << 16, size])
+    func aBodyIsSentOnce(_ uploadProtocol: UploadProtocol, size: Int) async throws {
+        let content = noise(size)
+        let receipt = try await upload(content, request(uploadProtocol))
+        #expect(receipt.response.status == (uploadProtocol == .tus ? 204 : 201))
+        expectFinished([content])
+        #expect(server.methods == (uploadProtocol == .tus ? ["POST", "PATCH"] : ["POST"]))
+        #expect(receipt.bytesSent == ByteCount(size))
+    }
+
+    @Test(arguments: [UploadProtocol.resumable, .tus], [UploadRequest.Method.post, .put])
+    func aBodyThatIsCutGoesOn(
+        _ uploadProtocol: UploadProtocol,
+        _ method: UploadRequest.Method
+    ) async throws {
+        let content = noise(Self.size)
+        let events = Events()
+        var request = request(uploadProtocol, events: events)
+        request.method = method
+        server.cut(after: 1 << 20, 100, 0, 2 << 20, 1 << 20)
+        let receipt = try await upload(content, request)
+        expectFinished([content])
+        #expect(server.received == content.count)
+        #expect(receipt.response.status == (uploadProtocol == .tus ? 204 : 201))
+        // One more than there were cuts: the answer to the question for the offset is told to no client.
+        #expect(receipt.attempts == 6)
+        #expect(events.responses.map(\.status) == [receipt.response.status])
+        let offsets = server.requests.compactMap { $0["upload-offset"].flatMap { Int($0) } }
+        let expected = [1 << 20, 1 << 20 + 100, 1 << 20 + 100, 3 << 20 + 100, 4 << 20 + 100]
+        #expect(offsets == (uploadProtocol == .tus ? [0] : []) + expected)
+        #expect(events.sent.last == Int64(Self.size))
+    }
+
+    @Test func whatIsSentIsOfTheProtocol() async throws {
+        var draft = request(.resumable)
+        draft.fields = ["Content-Type: text/plain", "Authorization: x", "If-Match: *", "X-A: b"]
+        server.cut(after: 10)
+        _ = try await upload(noise(1 << 20), draft)
+        try #require(server.requests.count == 3)
+        let (first, question, rest) = (server.requests[0], server.requests[1], server.requests[2])
+        #expect(first["upload-complete"] == "?1" && first["content-type"] == "text/plain")
+        #expect(first["upload-draft-interop-version"] == "6" && first["if-match"] == "*")
+        #expect(question.method == "HEAD" && question["upload-draft-interop-version"] == "6")
+        for name in ["upload-complete", "upload-offset", "upload-length", "content-type"] {
+            #expect(question[name] == nil)
+        }
+        #expect(rest.method == "PATCH" && rest["upload-draft-interop-version"] == "6")
+        #expect(rest["upload-complete"] == "?1" && rest["upload-offset"] == "10")
+        #expect(rest["content-length"] == "\(1 << 20 - 10)" && rest["if-match"] == nil)
+        for head in [first, question, rest] {
+            #expect(head["authorization"] == "x" && head["x-a"] == "b")
+        }
+        #expect(rest["content-type"] == "application/partial-upload")
+    }
+
+    @Test func aServerThatKnowsNoResumingIsSentTheSameRequest() async throws {
+        let plain = try UploadServer(speaksDraft: false)
+        var request = request(.resumable)
+        request.url = plain.url("/in")
+        let receipt = try await upload(noise(1 << 20), request)
+        #expect(receipt.response.status == 201)
+        #expect(plain.methods == ["POST"])
+        // And no other request is sent after a body that was cut.
+        plain.cut(after: 10)
+        let again = try await upload(noise(32 << 20), request)
+        #expect(again.response.status == 201)
+        #expect(plain.methods == ["POST", "POST", "POST"])
+        #expect(plain.requests.allSatisfy { $0["upload-complete"] == "?1" })
+    }
+
+    @Test(arguments: [UploadProtocol.resumable, .tus])
+    func aLostAnswerIsAskedFor(_ uploadProtocol: UploadProtocol) async throws {
+        let content = noise(1 << 20)
+        server.loseAnswers(1)
+        let receipt = try await upload(content, request(uploadProtocol))
+        #expect(receipt.response.status == (uploadProtocol == .tus ? 200 : 204))
+        expectFinished([content])
+        #expect(server.received == content.count)
+    }
+
+    @Test func theServerMayHaveActedOnAnUploadThatItForgot() async throws {
+        server.loseAnswers(1)
+        server.replace { $0.method == "HEAD" ? "HTTP/1.1 404 Gone\r\n\r\n" : nil }
+        guard case .unreachable(_, let detail) = await failure([1, 2], request(.resumable)) else {
+            Issue.record("expected no answer")
+            return
+        }
+        #expect(detail.contains("may have acted on"))
+        #expect(server.methods == ["POST", "HEAD"])
+    }
+
+    @Test func anUploadThatIsGoneBeginsAnew() async throws {
+        let content = noise(32 << 20)
+        server.cut(after: 1 << 20)
+        server.replace { [server] head in
+            if head.method == "HEAD" { server.forget() }
+            return nil
+        }
+        let kept = Kept()
+        var request = request(.resumable)
+        request.keepResource = { kept.append($0) }
+        _ = try await upload(content, request)
+        expectFinished([content])
+        #expect(server.methods == ["POST", "HEAD", "POST"])
+        #expect(kept.all.map { $0?.mayBeComplete } == [false, nil, false, true])
+    }
+
+    @Test(arguments: [UploadProtocol.resumable, .tus])
+    func theBodyWaitsUntilTheResourceIsKept(_ uploadProtocol: UploadProtocol) async throws {
+        let content = noise(32 << 20)
+        let kept = Kept()
+        var request = request(uploadProtocol)
+        let first = Atomic<Int>(-1)
+        request.keepResource = { [server] resource in
+            kept.append(resource)
+            // Long enough for all that the kernel has to send, and for the rest, too, if that did not wait.
+            try? await Task.sleep(for: .milliseconds(200))
+            if kept.all.count == 1 { first.store(server.received, ordering: .relaxed) }
+        }
+        request.willComplete = { Issue.record("the resource says more") }
+        server.cut(after: 3 << 20)
+        _ = try await upload(content, request)
+        #expect(first.load(ordering: .relaxed) < 16 << 20)
+        expectFinished([content])
+        let offsets = kept.all.map { $0?.offset.rawValue }
+        #expect(offsets == [0, 3 << 20, 3 << 20])
+        #expect(kept.all.map { $0?.mayBeComplete } == [false, false, true])
+    }
+
+    @Test func anUploadWithoutSpaceForItsResourceEnds() async throws {
+        var request = request(.resumable)
+        let path = place.directory.path
+        request.keepResource = { _ async throws(TransferError) in throw .outOfSpace(path) }
+        #expect(await failure(noise(Self.size), request) == .outOfSpace(path))
+        expectFinished([])
+    }
+
+    @Test func anotherProcessResumes() async throws {
+        let content = noise(Self.size)
+        let kept = Kept()
+        var request = request(.resumable)
+        request.keepResource = { kept.append($0) }
+        server.cut(after: 5 << 20)
+        await #expect(throws: TransferError.self) { try await upload(content, request, .single) }
+        request.resource = kept.all.last ?? nil
+        let receipt = try await upload(content, request)
+        #expect(receipt.response.status == 201)
+        #expect(server.received == content.count)
+        expectFinished([content])
+    }
+
+    // MARK: hostile servers
+
+    @Test func credentialsStayAtTheOrigin() async throws {
+        let other = server.url("/uploads/1", host: "localhost")
+        server.replace { head in
+            head.method == "POST"
+                ? "HTTP/1.1 104 Upload\r\nLocation: \(other)\r\n\r\n" : nil
+        }
+        var request = request(.resumable)
+        request.fields = ["Authorization: x"]
+        _ = try? await upload(noise(1 << 16), request)
+        let questions = server.requests.filter { $0.method == "HEAD" }
+        #expect(!questions.isEmpty && questions.allSatisfy { $0["authorization"] == nil })
+        #expect(server.requests.first?["authorization"] == "x")
+    }
+
+    @Test func aResourceOutsideOfTheDomainsIsNotAsked() async throws {
+        let other = server.url("/uploads/1", host: "localhost")
+        server.replace { _ in "HTTP/1.1 104 Upload\r\nLocation: \(other)\r\n\r\n" }
+        var request = request(.resumable)
+        request.method = .put
+        request.allowedDomains = AllowedDomains(["127.0.0.1"])
+        _ = await failure(noise(1 << 16), request)
+        #expect(Set(server.methods) == ["PUT"])
+    }
+
+    @Test(.timeLimit(.minutes(1))) func interimAnswersHaveAnEnd() async throws {
+        let flood = String(
+            repeating: "HTTP/1.1 104 Upload\r\nLocation: /u/1\r\n\r\n",
+            count: 10_000
+        )
+        server.replace { $0.method == "HEAD" ? nil : flood }
+        let error = await failure(noise(1 << 16), request(.resumable))
+        guard case .unacceptable(_, .answer(let detail)) = error else {
+            Issue.record("expected a refusal, found \(String(describing: error))")
+            return
+        }
+        #expect(detail.contains("heads and trailers"))
+    }
+
+    @Test func progressInInterimAnswersIsNoFlood() async throws {
+        // As many as a server may send in the time that a large body takes, and more than one small body may get.
+        let interim = String(
+            repeating: "HTTP/1.1 104 Upload\r\nUpload-Offset: 1\r\n\r\n",
+            count: 1000
+        )
+        server.replace { $0.method == "POST" ? interim + "HTTP/1.1 200 OK\r\n\r\n" : nil }
+        #expect(try await upload(noise(1 << 16), request(.resumable)).response.status == 200)
+    }
+
+    @Test func anOffsetBeyondWhatWasSentEndsTheUpload() async throws {
+        server.cut(after: 10)
+        server.replace {
+            $0.method == "HEAD" ? "HTTP/1.1 204 No\r\nUpload-Offset: 33554432\r\n\r\n" : nil
+        }
+        let error = await failure(noise(32 << 20), request(.resumable))
+        guard case .unacceptable(_, .answer) = error else {
+            Issue.record("expected a refusal, found \(String(describing: error))")
+            return
+        }
+    }
+}
