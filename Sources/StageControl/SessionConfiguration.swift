@@ -26,6 +26,9 @@ public struct SessionConfiguration: Hashable, Codable, Sendable {
     public var answersChallenges = false
     /// The oldest version of TLS that servers may speak, `1.2` or `1.3`; without it 1.2.
     public var minimumTLSVersion: String?
+    /// The protocol by which uploads resume that broke off: `resumable` (draft-ietf-httpbis-resumable-upload, interop
+    /// version 6), `tus` (1.0), or `plain`, the same as without it, for none.
+    public var uploadProtocol: String?
     /// A Unix group whose members see the session and may act on it; the creator must be one.
     public var group: String?
     /// Whether the session is removed once its tasks have ended and no client is attached.
@@ -38,6 +41,7 @@ public struct SessionConfiguration: Hashable, Codable, Sendable {
         case isDiscretionary, allowsExpensiveNetworkAccess, allowsConstrainedNetworkAccess
         case sendsLaunchEvents, handler, maximumConnectionsPerHost, requestTimeout, resourceTimeout
         case headers, answersChallenges, group, isTransient, minimumTLSVersion
+        case uploadProtocol
     }
 
     /// Decodes a configuration; what is not there has its default.
@@ -57,6 +61,7 @@ public struct SessionConfiguration: Hashable, Codable, Sendable {
         headers = try read(.headers, [:])
         answersChallenges = try read(.answersChallenges, false)
         minimumTLSVersion = try members.decodeIfPresent(String.self, forKey: .minimumTLSVersion)
+        uploadProtocol = try members.decodeIfPresent(String.self, forKey: .uploadProtocol)
         group = try members.decodeIfPresent(String.self, forKey: .group)
         isTransient = try read(.isTransient, false)
     }

@@ -6,6 +6,8 @@ import StageModel
 struct AttemptReport: Sendable {
     var received = ByteCount.zero
     var sent = ByteCount.zero
+    /// The bytes that the server of an upload that resumes has.
+    var stored = ByteCount.zero
     var total: ByteCount?
     /// The number of requests that were sent.
     var attempts = 0
@@ -40,6 +42,8 @@ struct AttemptHistory: Sendable {
     private(set) var received = ByteCount.zero
     /// The bytes of the file that the last attempt sent.
     private(set) var sent = ByteCount.zero
+    /// The most bytes that the server of an upload that resumes had.
+    private var stored = ByteCount.zero
     private(set) var total: ByteCount?
     private(set) var attempts = 0
     /// The head of the last attempt's answer.
@@ -66,6 +70,8 @@ struct AttemptHistory: Sendable {
     mutating func note(_ report: AttemptReport) {
         // An attempt that received content is worth repeating soon.
         if report.received > received + .kibibytes(256) { failures = 0 }
+        // And so is an upload that got further than ever.
+        if report.stored > stored { (failures, stored) = (0, report.stored) }
         received = report.received
         sent = report.sent
         attempts += report.attempts

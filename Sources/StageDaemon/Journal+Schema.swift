@@ -17,6 +17,10 @@ extension Journal {
                 arguments: [Int64.random(in: 0..<sessionNumbers)]
             )
         }
+        migrator.registerMigration("resources of uploads") { database in
+            try database.execute(sql: "ALTER TABLE task ADD COLUMN upload BLOB")
+            try database.execute(sql: uploadUsageSchema)
+        }
         return migrator
     }
 

@@ -1,6 +1,7 @@
 import Foundation
 import GRDB
 import StageControl
+import StageTransfer
 import SystemPackage
 
 extension Journal {
@@ -259,6 +260,18 @@ extension Journal {
         try await write { database in
             let outcome = try event.map { try StoredForm.encode($0) }
             try Self.active(id).updateAll(database, Columns.outcome.set(to: outcome))
+        }
+    }
+
+    /// Writes down where an upload resumes, which takes the place of a provisional end; `nil` for nowhere.
+    func setUpload(_ resource: UploadResource?, of id: Int64) async throws(DaemonError) {
+        try await write { database in
+            let document = try resource.map { try StoredForm.encode($0) }
+            try Self.active(id).updateAll(
+                database,
+                Columns.upload.set(to: document),
+                Columns.outcome.set(to: nil)
+            )
         }
     }
 

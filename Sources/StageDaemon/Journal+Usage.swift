@@ -28,12 +28,24 @@ extension Journal {
         """
     }
 
-    /// The bytes of a row, as SQL.
-    private static func bytes(of table: String, _ row: String) -> String {
+    /// The triggers that count the resources of uploads with their tasks.
+    static var uploadUsageSchema: String {
+        """
+        DROP TRIGGER session_inserted; DROP TRIGGER session_updated; DROP TRIGGER session_deleted;
+        DROP TRIGGER task_inserted; DROP TRIGGER task_updated; DROP TRIGGER task_deleted;
+        \(counting("session", task: false, hasUploads: true))
+        \(counting("task", task: true, hasUploads: true))
+        """
+    }
+
+    /// The bytes of a row, as SQL; the first tables had no resources of uploads.
+    private static func bytes(of table: String, _ row: String, _ hasUploads: Bool) -> String {
         let columns =
             switch table {
             case "session": ["identifier", "rights", "configuration", "relaunch"]
-            case "task": ["token", "host", "part", "file", "request", "outcome"]
+            case "task":
+                ["token", "host", "part", "file", "request", "outcome"]
+                    + (hasUploads ? ["upload"] : [])
             case "event": ["body"]
             default: ["token", "part", "url"]
             }
@@ -42,7 +54,14 @@ extension Journal {
     }
 
     /// Triggers that count the rows of a table; those of tasks and events are their session's user's.
-    private static func counting(_ table: String, task: Bool) -> String {
+    private static func counting(
+        _ table: String,
+        task: Bool,
+        hasUploads: Bool = false
+    ) -> String {
+        func bytes(of table: String, _ row: String) -> String {
+            Self.bytes(of: table, row, hasUploads)
+        }
         func user(_ row: String) -> String {
             task ? "(SELECT user FROM session WHERE id = \(row).session)" : "\(row).user"
         }

@@ -2,6 +2,7 @@ import Foundation
 import GRDB
 import StageControl
 import StageSystem
+import StageTransfer
 
 /// How far a task has got, as it is on disk; the rest is recomputed.
 enum StoredState: Int, DatabaseValueConvertible, Sendable {
@@ -44,7 +45,7 @@ extension TaskRecord: FetchableRecord, TableRecord {
 
     enum Columns: String, ColumnExpression {
         case id, session, creator, token, state, host, priority, needs, blocks, earliest, created
-        case deadline, part, file, request, outcome
+        case deadline, part, file, request, outcome, upload
         /// Whether there is an outcome: a column of selections alone.
         case hasOutcome
     }
@@ -85,6 +86,8 @@ struct FullTask: Sendable {
     var request: TransferRequest
     /// The event of its end, once that is settled.
     var outcome: SessionEvent?
+    /// Where its upload resumes.
+    var upload: UploadResource?
     /// Whether ``request`` cannot be read any more; it then has the token alone.
     var isLost = false
 
@@ -100,7 +103,9 @@ extension FullTask: FetchableRecord, PersistableRecord {
     typealias Columns = TaskRecord.Columns
 
     static var databaseSelection: [any SQLSelectable] {
-        TaskRecord.databaseSelection + [Columns.token, Columns.request, Columns.outcome]
+        TaskRecord.databaseSelection + [
+            Columns.token, Columns.request, Columns.outcome, Columns.upload,
+        ]
     }
 
     /// Reads a row.
@@ -116,6 +121,7 @@ extension FullTask: FetchableRecord, PersistableRecord {
         }
         outcome = row.document(SessionEvent.self, Columns.outcome)
         outcome?.task = record.id
+        upload = row.document(UploadResource.self, Columns.upload)
     }
 
     func encode(to container: inout PersistenceContainer) throws {
@@ -135,6 +141,7 @@ extension FullTask: FetchableRecord, PersistableRecord {
         container[Columns.file] = record.file
         container[Columns.request] = try StoredForm.encode(request)
         container[Columns.outcome] = try outcome.map { try StoredForm.encode($0) }
+        container[Columns.upload] = try upload.map { try StoredForm.encode($0) }
     }
 }
 

@@ -13,6 +13,8 @@ final class LiveTransfer: Sendable {
     struct State: Sendable {
         var received = ByteCount.zero
         var sent = ByteCount.zero
+        /// The bytes that the server of an upload that resumes has.
+        fileprivate var stored = ByteCount.zero
         var total: ByteCount?
         /// Whether the total is that of what is sent, so that an answer says nothing of it.
         fileprivate var isUpload = false
@@ -66,11 +68,13 @@ final class LiveTransfer: Sendable {
         state = Mutex(State(total: total))
     }
 
-    /// Takes over the size that the request tells.
-    func begin(_ request: TransferRequest) {
+    /// Takes over the size that the request tells, and what an upload has sent before.
+    func begin(_ task: FullTask) {
         state.withLock { state in
-            state.isUpload = request.kind == .upload
-            state.total = request.size ?? state.total
+            state.isUpload = task.request.kind == .upload
+            state.total = task.request.size ?? state.total
+            state.stored = task.upload?.offset ?? .zero
+            state.sent = state.stored
         }
     }
 
@@ -83,6 +87,14 @@ final class LiveTransfer: Sendable {
     /// Takes note that the journal has a provisional end for the task, whose request has so many bytes of a body.
     func remember(_ size: ByteCount) {
         state.withLock { $0.rememberedSize = size }
+    }
+
+    /// Takes note of where the journal has an upload resume: that is no request that must not be sent twice.
+    func resumes(at resource: UploadResource?) {
+        state.withLock { state in
+            (state.rememberedSize, state.hasSentAll) = (nil, false)
+            state.stored = resource?.offset ?? .zero
+        }
     }
 
     /// Ends the attempt, at once or, where an upload waits for its answer, after ``answerPatience``.
@@ -212,6 +224,7 @@ extension LiveTransfer.State {
         var report = AttemptReport()
         report.received = received
         report.sent = sent
+        report.stored = stored
         report.total = total
         report.attempts = attempts
         report.problem = problem

@@ -50,6 +50,12 @@ enum RequestLimits {
         guard [nil, "1.2", "1.3"].contains(wanted.minimumTLSVersion) else {
             throw ControlRefusal(.invalid, "expected '1.2' or '1.3' as 'minimumTLSVersion'")
         }
+        guard [nil, "plain", "resumable", "tus"].contains(wanted.uploadProtocol) else {
+            throw ControlRefusal(
+                .invalid,
+                "expected 'plain', 'resumable' or 'tus' as 'uploadProtocol'"
+            )
+        }
         let timeouts = [wanted.requestTimeout, wanted.resourceTimeout]
         guard timeouts.allSatisfy({ $0 > 0 && $0 <= timeout }) else {
             throw ControlRefusal(

@@ -1,6 +1,7 @@
 import Foundation
 import StageControl
 import StageModel
+import StageTransfer
 
 // Each member has its name on disk, whatever its property is called: names here are never changed without a
 // step of the migrator.
@@ -64,6 +65,7 @@ extension SessionConfiguration: StoredDocument {
         .init("minimumTLSVersion", at: \.minimumTLSVersion),
         .init("group", at: \.group),
         .init("isTransient", at: \.isTransient),
+        .init("uploadProtocol", at: \.uploadProtocol),
     ]
 }
 
@@ -78,6 +80,26 @@ extension LaunchHandler: StoredDocument {
 }
 
 // MARK: - Requests
+
+extension UploadResource: StoredDocument {
+    static let blank = UploadResource(url: "", uploadProtocol: .plain)
+    static let storedMembers: [StoredMember<Self>] = [
+        .init("url", at: \.url),
+        .init("protocol", at: \.uploadProtocol),
+        .init("offset", at: \.offset),
+        .init("mayBeComplete", at: \.mayBeComplete),
+    ]
+}
+
+extension UploadProtocol: StoredByName {
+    var storedName: String? {
+        switch self {
+        case .plain: "plain"
+        case .resumable: "resumable"
+        case .tus: "tus"
+        }
+    }
+}
 
 extension TransferRequest: StoredDocument {
     static let blank = TransferRequest(token: "", kind: .download, url: "")

@@ -35,7 +35,7 @@ struct TransferRunner: Sendable {
         failures: Int
     ) async -> Result {
         let session = owner.configuration
-        live.begin(task.request)
+        live.begin(task)
         let result = await live.switchOff.run { () -> Swift.Result<Result, TransferError> in
             do throws(TransferError) {
                 switch task.request.kind {
@@ -81,6 +81,20 @@ struct TransferRunner: Sendable {
             throw .outOfSpace(store.root.path)
         }
         live.remember(size)
+    }
+
+    /// Writes down where an upload resumes.
+    private func keep(
+        _ resource: UploadResource?,
+        _ live: LiveTransfer
+    ) async throws(TransferError) {
+        do throws(DaemonError) {
+            try await journal.setUpload(resource, of: live.id)
+        } catch {
+            logger.error("An upload waits for the journal", metadata: ["error": "\(error)"])
+            throw .outOfSpace(store.root.path)
+        }
+        live.resumes(at: resource)
     }
 
     /// Judges the end of a request that is not to be sent twice.
@@ -190,6 +204,11 @@ struct TransferRunner: Sendable {
         upload.requiresNewestTLS = session.minimumTLSVersion == "1.3"
         upload.willComplete = { () async throws(TransferError) in
             try await remember(live, size: request.size ?? .zero)
+        }
+        upload.uploadProtocol = session.uploadProtocol.flatMap(UploadProtocol.init) ?? .plain
+        upload.resource = task.upload
+        upload.keepResource = { resource async throws(TransferError) in
+            try await keep(resource, live)
         }
         upload.requestTimeout = .seconds(min(session.requestTimeout, 86_400))
         upload.failuresBefore = failures

@@ -1,6 +1,7 @@
 import FoundationEssentials
 import StageControl
 import StageModel
+import StageTransfer
 
 /// The creation of tasks.
 extension TransferState {
@@ -229,7 +230,7 @@ extension TransferState {
         let history = histories[record.id]
         // An attempt that has only begun has told of nothing yet.
         answer.bytesReceived = max(attempt?.received ?? .zero, history?.received ?? .zero)
-        answer.bytesSent = attempt?.sent ?? history?.sent ?? .zero
+        answer.bytesSent = attempt?.sent ?? history?.sent ?? task.upload?.offset ?? .zero
         answer.bytesExpected = task.request.size ?? attempt?.total ?? history?.total
         answer.response = attempt?.response ?? history?.response
         answer.attempts = (history?.attempts ?? 0) + (attempt?.attempts ?? 0)

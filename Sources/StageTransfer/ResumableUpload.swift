@@ -156,6 +156,11 @@ extension ResumableUpload {
         isBodySent: Bool
     ) -> Action {
         let (status, offset) = (answer.status, answer.uploadOffset)
+        if [401, 407].contains(status) {
+            // What was sent is of no use: with credentials the request is another one.
+            forget()
+            return .deliver
+        }
         if answer.isUploadComplete == true { return .deliver }
         if (200..<300).contains(status), answer.isUploadComplete == false {
             return find(at: url)

@@ -119,6 +119,7 @@ extension TransferEngine {
                 await upload.ledger.settle()
                 if let failure = upload.ledger.failure { return .local(failure) }
             case .deliver:
+                if upload.machine.resource != known { upload.ledger.set(upload.machine.resource) }
                 if step != .request, let response = receiver.response {
                     request.report(.responded(response))
                 }

@@ -87,6 +87,11 @@ open class URLSessionConfiguration: NSObject, NSCopying, @unchecked Sendable {
     ///
     /// By default the method tells, and no upload is sent again after an answer. Not of Apple's class.
     public var requestsAreIdempotent = false
+    /// The protocol by which uploads of the session resume after a break, and after the end of the application, of the
+    /// daemon and of the machine; by default ``UploadProtocol/resumable``.
+    ///
+    /// Not of Apple's class, which resumes uploads as ``UploadProtocol/resumable`` does.
+    public var uploadProtocol = UploadProtocol.resumable
     /// Whether the delegate is asked when a server wants to know who asks; otherwise the task fails.
     ///
     /// Not of Apple's class.
@@ -139,6 +144,7 @@ open class URLSessionConfiguration: NSObject, NSCopying, @unchecked Sendable {
         copy.launchHandler = launchHandler
         copy.failsOnErrorStatus = failsOnErrorStatus
         copy.requestsAreIdempotent = requestsAreIdempotent
+        copy.uploadProtocol = uploadProtocol
         copy.answersChallenges = answersChallenges
         copy.group = group
         copy.serviceSocketPath = serviceSocketPath
@@ -163,6 +169,7 @@ open class URLSessionConfiguration: NSObject, NSCopying, @unchecked Sendable {
         message.answersChallenges = answersChallenges
         let isNewest = tlsMinimumSupportedProtocolVersion == .TLSv13
         message.minimumTLSVersion = isNewest ? "1.3" : nil
+        message.uploadProtocol = uploadProtocol == .plain ? nil : uploadProtocol.rawValue
         message.group = group
         return message
     }

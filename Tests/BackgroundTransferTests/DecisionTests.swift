@@ -157,6 +157,7 @@ struct DecisionTests {
         expected.headers = ["A": "1"]
         expected.requestTimeout = 5
         expected.answersChallenges = true
+        expected.uploadProtocol = "resumable"
         expected.handler = LaunchHandler(command: ["/bin/true"])
         #expect(copy.message == expected)
     }

@@ -2,6 +2,7 @@ import Foundation
 import StageControl
 import StageModel
 import StageTesting
+import StageTransfer
 import SystemPackage
 import Testing
 
@@ -39,7 +40,15 @@ struct JournalFormTests {
         configuration.minimumTLSVersion = "1.3"
         configuration.group = "staff"
         configuration.isTransient = true
+        configuration.uploadProtocol = "tus"
         return configuration
+    }()
+
+    private static let upload: UploadResource = {
+        var upload = UploadResource(url: "https://a.example/u", uploadProtocol: .resumable)
+        upload.offset = ByteCount(7)
+        upload.mayBeComplete = true
+        return upload
     }()
 
     private static let request: TransferRequest = {
@@ -149,7 +158,7 @@ struct JournalFormTests {
             "directory":"/tmp","environment":{"A":"b"},"version":"7"},"headers":{"X-A":"ä/"},
             "isDiscretionary":true,"isTransient":true,"maximumConnectionsPerHost":3,
             "minimumTLSVersion":"1.3","requestTimeout":2.5,"resourceTimeout":7200,
-            "sendsLaunchEvents":false,"version":1}
+            "sendsLaunchEvents":false,"uploadProtocol":"tus","version":1}
             """#
         static let request = #"""
             {"acceptsErrorResponses":true,"allowedDomains":["*.example"],
@@ -165,6 +174,9 @@ struct JournalFormTests {
             "container":"/srv/c","environment":{"HOME":"/home/u"},"event":"periodic",
             "isEssentialOnly":false,"isRepair":true,"manifests":["https://a.example/m"],
             "packs":["p"]},"token":"t","url":"https://a.example/b","version":1}
+            """#
+        static let upload = #"""
+            {"mayBeComplete":true,"offset":7,"protocol":"resumable","url":"https://a.example/u","version":1}
             """#
         static let event = #"""
             {"body":"AP8=","bytesExpected":3,"bytesReceived":1,"bytesSent":2,
@@ -199,6 +211,7 @@ struct JournalFormTests {
         try expect(Self.configuration, isStoredAs: Golden.configuration)
         try expect(Self.request, isStoredAs: Golden.request)
         try expect(Self.event, isStoredAs: Golden.event)
+        try expect(Self.upload, isStoredAs: Golden.upload)
     }
 
     /// The names of properties, of the value and of values in it, that the golden documents would not show.
@@ -218,6 +231,7 @@ struct JournalFormTests {
         #expect(untested(try #require(Self.order.conditions)) == [])
         #expect(untested(try #require(Self.event.response)) == [])
         #expect(untested(try #require(Self.event.failure)) == [])
+        #expect(untested(Self.upload) == [])
         #expect(untested(Self.metrics) == [])
         #expect(untested(try #require(Self.metrics.attempt)) == [])
         let passing = ["sequence", "task", "session", "sessionNumber", "offset"]
@@ -229,6 +243,7 @@ struct JournalFormTests {
         #expect(kinds == ["download", "upload", "staging"])
         let events = SessionEvent.Kind.allCases.compactMap(\.storedName)
         #expect(events == ["challenged", "completed", "failed", "cancelled"])
+        #expect(UploadProtocol.allCases.map(\.storedName) == ["plain", "resumable", "tus"])
         let failures = [
             "unreachable", "timedOut", "refused", "wrongContent", "untrusted", "unacceptable",
             "storage", "cannotResume", "lost",
@@ -266,7 +281,7 @@ struct JournalFormTests {
         #expect(try await daemon.kill(SIGTERM) == 0)
         let documents = [
             Golden.configuration.replacing("staff", with: ""), Golden.relaunch, Golden.rights,
-            Golden.request, Golden.event,
+            Golden.request, Golden.event, Golden.upload,
         ]
         let program = [
             "/usr/bin/python3", "-c", Self.program, daemon.state.appending("journal.sqlite").string,
@@ -288,6 +303,7 @@ struct JournalFormTests {
         let tasks = try await daemon.client.tasks()
         #expect(tasks.map(\.request) == [request, request])
         #expect(tasks.map(\.state) == [.suspended, .completed])
+        #expect(tasks.first?.bytesSent == ByteCount(7))
         var events = try await daemon.events(of: "s") { $0.sequence == 5 }
         events.removeAll { $0.sequence == nil }
         var event = Self.event
@@ -299,14 +315,14 @@ struct JournalFormTests {
 
     private static let program = """
         import os, sqlite3, sys
-        configuration, relaunch, rights, request, event = (text.encode() for text in sys.argv[2:])
+        configuration, relaunch, rights, request, event, upload = (text.encode() for text in sys.argv[2:])
         with sqlite3.connect(sys.argv[1]) as journal:
             journal.execute("INSERT INTO session VALUES (1, ?, 's', ?, ?, ?, 5, 3)",
                             (os.geteuid(), rights, configuration, relaunch))
             for task, state, outcome in [(1, 0, None), (2, 2, event)]:
                 journal.execute("INSERT INTO task VALUES (?, 1, ?, ?, ?, 'https://a.example', 750000000, 0, 1, NULL,"
-                                "1800000000.125, 4000000000, 'task-1', NULL, ?, ?)",
-                                (task, os.geteuid(), f"t{task}", state, request, outcome))
+                                "1800000000.125, 4000000000, 'task-1', NULL, ?, ?, ?)",
+                                (task, os.geteuid(), f"t{task}", state, request, outcome, upload))
             for sequence, final in [(4, 0), (5, 1)]:
                 journal.execute("INSERT INTO event VALUES (1, ?, 2, ?, ?)", (sequence, final, event))
         """

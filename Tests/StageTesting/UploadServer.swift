@@ -10,6 +10,8 @@ public final class UploadServer: Sendable {
         var content: [UInt8] = []
         var size: Int
         var isTus: Bool
+        /// The number of the latest request: those before it add nothing any more.
+        var request = 0
     }
 
     private struct State {
@@ -19,6 +21,8 @@ public final class UploadServer: Sendable {
         var received = 0
         var cuts: [Int] = []
         var lostAnswers = 0
+        var isSlow = false
+        var isGuarded = false
         var replacements: [@Sendable (RequestHead) -> String?] = []
     }
 
@@ -54,6 +58,12 @@ public final class UploadServer: Sendable {
 
     /// Cuts the connections of the next requests with a body after so many bytes each.
     public func cut(after counts: Int...) { state.withLock { $0.cuts += counts } }
+
+    /// Has bodies read with a pause of 2 ms after every 64 KiB, or at once.
+    public func slowDown(_ isSlow: Bool = true) { state.withLock { $0.isSlow = isSlow } }
+
+    /// Answers the bodies of requests without credentials with a challenge, and forgets them.
+    public func challenge() { state.withLock { $0.isGuarded = true } }
 
     /// Keeps the next answers to bodies that are complete from being sent.
     public func loseAnswers(_ count: Int) { state.withLock { $0.lostAnswers = count } }
@@ -119,9 +129,11 @@ public final class UploadServer: Sendable {
     }
 
     private func tellOffset(_ head: RequestHead, _ socket: Socket) {
-        guard let upload = state.withLock({ $0.uploads[head.target] }) else {
-            return answer(404, [], socket)
+        let found = state.withLock { state in
+            state.uploads[head.target]?.request += 1
+            return state.uploads[head.target]
         }
+        guard let upload = found else { return answer(404, [], socket) }
         let isComplete = upload.content.count == upload.size
         let offset = "Upload-Offset: \(upload.content.count)"
         if upload.isTus {
@@ -133,9 +145,11 @@ public final class UploadServer: Sendable {
 
     /// Takes the body of a request at the place of its upload.
     private func take(_ head: RequestHead, at place: String, _ socket: inout Socket) {
-        guard let upload = state.withLock({ $0.uploads[place] }) else {
-            return answer(404, [], socket)
+        let found = state.withLock { state in
+            state.uploads[place]?.request += 1
+            return state.uploads[place]
         }
+        guard let upload = found else { return answer(404, [], socket) }
         if head.method == "PATCH" {
             let type = upload.isTus ? "offset+octet-stream" : "partial-upload"
             guard head["content-type"] == "application/\(type)" else {
@@ -152,16 +166,24 @@ public final class UploadServer: Sendable {
         while taken < min(length, cut ?? .max) {
             let bytes = socket.readBody(min(1 << 16, min(length, cut ?? .max) - taken))
             if bytes.isEmpty { return }
+            if state.withLock({ $0.isSlow }) { usleep(2000) }
             taken += bytes.count
-            state.withLock { state in
+            let isLatest = state.withLock { state in
                 state.received += bytes.count
+                guard state.uploads[place]?.request == upload.request else { return false }
                 state.uploads[place]?.content += bytes
+                return true
             }
+            guard isLatest else { return }
         }
         if taken < length {
             // A reset may overtake the interim answer, which the client is to have.
             usleep(50_000)
             return socket.resetOnClose()
+        }
+        if head["authorization"] == nil, state.withLock({ $0.isGuarded }) {
+            forget()
+            return answer(401, ["WWW-Authenticate: Basic realm=\"r\""], socket)
         }
         finish(place, socket)
     }

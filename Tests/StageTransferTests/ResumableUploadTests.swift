@@ -266,6 +266,14 @@ import Testing
         #expect(machine.begin() == .find(place))
     }
 
+    @Test(arguments: [true, false], [401, 407])
+    func aRequestThatIsChallengedBeginsAnew(isBodySent: Bool, status: Int) {
+        var machine = begun(sent: 100)
+        let answer = head(status, "Upload-Offset: 100")
+        #expect(handle(&machine, answer, isBodySent: isBodySent) == .deliver)
+        #expect(machine.begin() == .request)
+    }
+
     // MARK: tus
 
     @Test func aTusUploadIsCreatedSentAndEnded() {

@@ -1,0 +1,181 @@
+import Foundation
+import Glibc
+import StageControl
+import StageModel
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+/// Uploads that go on where the server has them, after a connection or the daemon broke off.
+@Suite(.directory, .daemon)
+struct ResumedUploadTests {
+    private let daemon: DaemonProcess
+    private let server: UploadServer
+    private static let size = 48 << 20 + 1
+
+    init() throws {
+        daemon = try .required()
+        server = try UploadServer()
+    }
+
+    private func start(_ uploadProtocol: String?, retryBase: Double = 0.05) async throws {
+        try daemon.configure(#"{"retryBase": \#(retryBase)}"#)
+        try await daemon.start()
+        try await daemon.makeSession { $0.uploadProtocol = uploadProtocol }
+    }
+
+    private func upload(
+        _ content: [UInt8],
+        _ change: (inout TransferRequest) -> Void = { _ in }
+    ) async throws -> Int64 {
+        let directory = try TemporaryDirectory.required()
+        try directory.write(content, to: "file", durably: false)
+        var request = TransferRequest(token: "u", kind: .upload, url: server.url("/in"))
+        request.file = directory.path.appending("file").string
+        change(&request)
+        return try #require(try await daemon.client.createTasks([request], in: "s").first)
+    }
+
+    /// Waits until a task is put off, and the server has some bytes of its body.
+    private func waitForCut(of id: Int64) async throws -> TransferTask {
+        try await poll("the task is not put off") {
+            try await daemon.client.task(id).holds.map(\.reason) == [.backoff]
+        }
+        return try await daemon.client.task(id)
+    }
+
+    private func expectFinished(
+        _ content: [UInt8],
+        at place: SourceLocation = #_sourceLocation
+    ) {
+        let isEqual = server.finished == [content]
+        #expect(isEqual, sourceLocation: place)
+        let rate = Double(server.received) / Double(content.count)
+        #expect(rate <= 1.05, sourceLocation: place)
+    }
+
+    @Test(arguments: ["resumable", "tus"], ["POST", "PUT"])
+    func anUploadThatIsCutGoesOn(uploadProtocol: String, method: String) async throws {
+        try await start(uploadProtocol)
+        let content = content(Self.size)
+        let step = Self.size / 6
+        server.cut(after: step, 0, step, 1, step, step)
+        let id = try await upload(content) { $0.method = method }
+        let events = try await daemon.outcomes()
+        #expect(events.map(\.gist) == ["1 completed of \(id)"])
+        #expect(events.first?.response?.status == (uploadProtocol == "tus" ? 204 : 201))
+        #expect(events.first?.bytesSent == ByteCount(Self.size))
+        expectFinished(content)
+        #expect(try daemon.names(in: "snapshots") == [])
+    }
+
+    @Test(arguments: ["resumable", "tus"], [SIGKILL, SIGTERM])
+    func theNextDaemonGoesOn(uploadProtocol: String, signal: Int32) async throws {
+        try await start(uploadProtocol, retryBase: 3600)
+        let content = content(Self.size)
+        server.cut(after: Self.size / 2)
+        let id = try await upload(content)
+        #expect(try await waitForCut(of: id).bytesSent > .zero)
+        try await daemon.kill(signal)
+        try await daemon.start()
+        let events = try await daemon.outcomes()
+        #expect(events.map(\.gist) == ["1 completed of \(id)"])
+        #expect(events.first?.bytesSent == ByteCount(Self.size))
+        let expected =
+            uploadProtocol == "tus"
+            ? ["POST", "PATCH", "HEAD", "PATCH"] : ["POST", "HEAD", "PATCH"]
+        #expect(server.methods == expected)
+        expectFinished(content)
+    }
+
+    /// The daemon is killed while it sends, several times, and not while it waits.
+    @Test(arguments: ["resumable", "tus"])
+    func aDaemonThatIsKilledWhileItSendsLosesLittle(uploadProtocol: String) async throws {
+        try await start(uploadProtocol)
+        let content = content(Self.size)
+        server.slowDown()
+        let id = try await upload(content)
+        for part in 1...4 {
+            try await poll("the upload gets no further") {
+                server.received > part * Self.size / 6
+            }
+            try await daemon.kill()
+            try await daemon.start()
+        }
+        server.slowDown(false)
+        let events = try await daemon.outcomes()
+        #expect(events.map(\.gist) == ["1 completed of \(id)"])
+        expectFinished(content)
+        #expect(server.methods.filter { $0 == "POST" }.count == 1)
+    }
+
+    @Test(arguments: ["resumable", "tus"])
+    func theNextDaemonAsksForALostAnswer(uploadProtocol: String) async throws {
+        try await start(uploadProtocol, retryBase: 3600)
+        let content = content(1 << 20)
+        server.loseAnswers(1)
+        let id = try await upload(content)
+        _ = try await waitForCut(of: id)
+        try await daemon.kill()
+        try await daemon.start()
+        let events = try await daemon.outcomes()
+        #expect(events.map(\.gist) == ["1 completed of \(id)"])
+        #expect(events.first?.response?.status == (uploadProtocol == "tus" ? 200 : 204))
+        expectFinished(content)
+    }
+
+    /// A server that has forgotten an upload may have acted on it before.
+    @Test func whatMayBeCompleteIsNotSentAgainByTheNextDaemon() async throws {
+        try await start("resumable", retryBase: 3600)
+        server.loseAnswers(1)
+        let id = try await upload(content(1 << 20))
+        _ = try await waitForCut(of: id)
+        try await daemon.kill()
+        server.replace { $0.method == "HEAD" ? "HTTP/1.1 404 Gone\r\n\r\n" : nil }
+        try await daemon.start()
+        let events = try await daemon.outcomes()
+        #expect(events.map(\.gist) == ["1 failed of \(id)"])
+        #expect(events.first?.failure?.reason.contains("may have acted on") == true)
+        #expect(server.methods == ["POST", "HEAD"])
+    }
+
+    /// The answer to a challenge belongs to another request than the one that was challenged.
+    @Test func aChallengeHasTheUploadBeginAnew() async throws {
+        try daemon.configure(#"{"retryBase": 0.05}"#)
+        try await daemon.start()
+        try await daemon.makeSession { session in
+            (session.uploadProtocol, session.answersChallenges) = ("resumable", true)
+        }
+        server.challenge()
+        let content = content(1 << 20)
+        let id = try await upload(content)
+        try await poll("there is no challenge") {
+            try await daemon.client.task(id).holds.map(\.reason) == [.authentication]
+        }
+        var change = TransferChange()
+        change.authorization = "Basic dTpw"
+        try await daemon.client.change(id, change)
+        let events = try await daemon.outcomes()
+        #expect(events.last { $0.sequence != nil }?.kind == .completed)
+        #expect(server.methods == ["POST", "POST"])
+    }
+
+    @Test func aSessionThatDoesNotSaySoResumesNothing() async throws {
+        try await start(nil)
+        server.cut(after: 1 << 20)
+        let content = content(Self.size)
+        let id = try await upload(content)
+        let events = try await daemon.outcomes()
+        #expect(events.map(\.gist) == ["1 completed of \(id)"])
+        #expect(server.methods == ["POST", "POST"])
+        #expect(server.requests.allSatisfy { $0["upload-complete"] == nil })
+    }
+
+    @Test func anotherProtocolIsRefused() async throws {
+        try await daemon.start()
+        await #expect(throws: (any Error).self) {
+            try await daemon.makeSession { $0.uploadProtocol = "ftp" }
+        }
+    }
+}
