@@ -25,6 +25,16 @@ struct ResumableUpload {
         }
     }
 
+    /// The end of the part of a tus upload that begins at an offset.
+    ///
+    /// Servers may keep nothing of a request that breaks off, so a body goes in at most 512 parts, none of less than a
+    /// mebibyte but the last. The draft's answer is to the end of the body, which is why its bodies go in one.
+    func end(ofPartAt offset: Int64) -> Int64 {
+        guard terms.uploadProtocol == .tus else { return terms.size }
+        let part = max(Self.smallestPart, (terms.size + 511) / 512)
+        return offset + min(part, terms.size - offset)
+    }
+
     /// What follows from an answer.
     enum Action: Equatable {
         /// Send the next request of this attempt.
@@ -142,6 +152,7 @@ struct ResumableUpload {
     static let tusVersion = "1.0.0"
     /// The bytes that a resource's URL may have: it is kept for as long as the upload lasts.
     static let longestURL = 4096
+    private static let smallestPart: Int64 = 1 << 20
     /// How often in a row an attempt asks for an offset that is no further than before.
     private static let mostVainQuestions = 2
 }
@@ -184,7 +195,13 @@ extension ResumableUpload {
         switch answer.status {
         case 409: return find(at: url)
         case 404, 410: return beginAnew(answer, from: url)
-        case 200..<300: return answer.uploadOffset == terms.size ? .deliver : find(at: url)
+        case 200..<300:
+            guard let offset = answer.uploadOffset, case .append(let target, let start) = step,
+                offset == end(ofPartAt: start)
+            else { return find(at: url) }
+            if offset == terms.size { return .deliver }
+            if offset > furthest { (hasProgressed, vainQuestions, furthest) = (true, 0, offset) }
+            return .perform(.append(target, from: offset))
         default: return isTransient(answer) ? retry(answer, from: url) : .deliver
         }
     }

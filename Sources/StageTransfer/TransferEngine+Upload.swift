@@ -148,9 +148,9 @@ extension TransferEngine {
         while true {
             rules.wasLedAway = route.wasLedAway
             if case .append(_, let offset) = step {
-                upload.source.begin(at: offset)
+                upload.source.begin(offset..<upload.machine.end(ofPartAt: offset))
             } else {
-                upload.source.begin(at: 0)
+                upload.source.begin(0..<upload.source.size)
             }
             let receiver = UploadReceiver(
                 request,

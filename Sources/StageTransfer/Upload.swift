@@ -65,9 +65,10 @@ final class Upload {
         return machine.handle(head, from: receiver.url, isBodySent: receiver.isBodySent)
     }
 
-    /// Whether libcurl may send the request of a step twice: an upload resource takes each byte once.
+    /// Whether libcurl may send the request of a step twice; the offset keeps a tus server from taking bytes twice, and
+    /// parts go over one connection.
     func mayRepeat(_ step: ResumableUpload.Step) -> Bool {
-        step == .request && request.isRepeatedSafely
+        step == .request ? request.isRepeatedSafely : request.spokenProtocol == .tus
     }
 
     /// The route that begins with the request of a step.
@@ -109,6 +110,8 @@ final class Upload {
             return (isAtOrigin ? request.fieldsOfResource : [])
                 + [version, "Upload-Offset: \(offset)", "Content-Type: application/\(type)"]
                 + (isTus ? [] : ["Upload-Complete: ?1"])
+                // A refusal costs a part at most: there is nothing to wait for.
+                + ["Expect:"]
         }
     }
 

@@ -19,6 +19,8 @@ import SystemPackage
     private let ledger: UploadLedger
     /// Where the body of the current request begins.
     private var start: Int64 = 0
+    /// Where it ends.
+    private var end: Int64 = 0
     private let report: @Sendable (TransferEvent) -> Void
     private var position: Int64 = 0
     private var reported: Int64 = 0
@@ -62,19 +64,19 @@ import SystemPackage
     var isWaiting: Bool { ledger.isWriting || leave?.isAsked ?? false }
 
     /// The bytes of the body of the current request.
-    var rest: Int64 { size - start }
+    var rest: Int64 { end - start }
 
     /// The offset of the next byte.
     var offset: Int64 { position }
 
-    /// Whether the last byte was handed over.
-    var isSent: Bool { position == size }
+    /// Whether the last byte of the current request was handed over.
+    var isSent: Bool { position == end }
 
-    /// Begins the body of a request at an offset of the file.
-    func begin(at offset: Int64) {
-        start = offset
+    /// Begins the body of a request with a range of the file.
+    func begin(_ range: Range<Int64>) {
+        (start, end) = (range.lowerBound, range.upperBound)
         seek(to: 0)
-        if offset > 0 { report(.sent(ByteCount(offset))) }
+        if start > 0 { report(.sent(ByteCount(start))) }
     }
 
     /// Goes on at another place of the current request's body, at its beginning where it is sent again.
@@ -85,7 +87,7 @@ import SystemPackage
 
     /// Reads the next bytes.
     func read(into target: UnsafeMutableRawBufferPointer) -> Piece {
-        let count = Int(min(Int64(target.count), size - position))
+        let count = Int(min(Int64(target.count), end - position))
         guard count > 0 else { return .bytes(0) }
         if ledger.isWriting { return .wait }
         if let error = ledger.failure {

@@ -313,6 +313,30 @@ import Testing
         )
     }
 
+    /// A server may keep nothing of a request that breaks off.
+    @Test func aTusUploadGoesInParts() {
+        let size: Int64 = 3 << 20 + 1
+        var machine = machine(.tus) { $0.size = size }
+        _ = machine.begin()
+        _ = machine.handle(head(201, "Location: /u/1"), from: origin, isBodySent: true)
+        for part in 1...3 {
+            let end = Int64(part) << 20
+            #expect(machine.end(ofPartAt: end - 1 << 20) == end)
+            machine.noteSent(to: end)
+            let answer = head(204, "Upload-Offset: \(end)")
+            let action = handle(&machine, answer, isBodySent: true)
+            #expect(action == .perform(.append(place, from: end)))
+            #expect(machine.hasProgressed)
+        }
+        #expect(machine.end(ofPartAt: 3 << 20) == size)
+        machine.noteSent(to: size)
+        let last = head(204, "Upload-Offset: \(size)")
+        #expect(handle(&machine, last, isBodySent: true) == .deliver)
+        let large = self.machine(.tus) { $0.size = 1 << 40 }
+        #expect(large.end(ofPartAt: 0) == 1 << 31)
+        #expect(self.machine { $0.size = size }.end(ofPartAt: 5) == size)
+    }
+
     @Test func aTusUploadThatIsGoneIsCreatedAgain() {
         var machine = machine(.tus, at: resource(.tus))
         _ = machine.begin()

@@ -67,7 +67,8 @@ import Testing
         let receipt = try await upload(content, request(uploadProtocol))
         #expect(receipt.response.status == (uploadProtocol == .tus ? 204 : 201))
         expectFinished([content])
-        #expect(server.methods == (uploadProtocol == .tus ? ["POST", "PATCH"] : ["POST"]))
+        let parts = Array(repeating: "PATCH", count: (size - 1) >> 20 + 1)
+        #expect(server.methods == (uploadProtocol == .tus ? ["POST"] + parts : ["POST"]))
         #expect(receipt.bytesSent == ByteCount(size))
     }
 
@@ -80,7 +81,7 @@ import Testing
         let events = Events()
         var request = request(uploadProtocol, events: events)
         request.method = method
-        server.cut(after: 1 << 20, 100, 0, 2 << 20, 1 << 20)
+        server.cut(after: 300_000, 100, 0, 500_000, 1)
         let receipt = try await upload(content, request)
         expectFinished([content])
         #expect(server.received == content.count)
@@ -89,8 +90,8 @@ import Testing
         #expect(receipt.attempts == 6)
         #expect(events.responses.map(\.status) == [receipt.response.status])
         let offsets = server.requests.compactMap { $0["upload-offset"].flatMap { Int($0) } }
-        let expected = [1 << 20, 1 << 20 + 100, 1 << 20 + 100, 3 << 20 + 100, 4 << 20 + 100]
-        #expect(offsets == (uploadProtocol == .tus ? [0] : []) + expected)
+        let expected = [300_000, 300_100, 300_100, 800_100, 800_101]
+        #expect(offsets.starts(with: (uploadProtocol == .tus ? [0] : []) + expected))
         #expect(events.sent.last == Int64(Self.size))
     }
 
@@ -181,12 +182,13 @@ import Testing
             if kept.all.count == 1 { first.store(server.received, ordering: .relaxed) }
         }
         request.willComplete = { Issue.record("the resource says more") }
-        server.cut(after: 3 << 20)
+        let cut = uploadProtocol == .tus ? 1000 : 3 << 20
+        server.cut(after: cut)
         _ = try await upload(content, request)
         #expect(first.load(ordering: .relaxed) < 16 << 20)
         expectFinished([content])
         let offsets = kept.all.map { $0?.offset.rawValue }
-        #expect(offsets == [0, 3 << 20, 3 << 20])
+        #expect(offsets == [0, Int64(cut), Int64(cut)])
         #expect(kept.all.map { $0?.mayBeComplete } == [false, false, true])
     }
 
