@@ -70,8 +70,11 @@ struct AttemptHistory: Sendable {
     mutating func note(_ report: AttemptReport) {
         // An attempt that received content is worth repeating soon.
         if report.received > received + .kibibytes(256) { failures = 0 }
-        // And so is an upload that got further than ever.
-        if report.stored > stored { (failures, stored) = (0, report.stored) }
+        // And so is an upload that got much further than ever, or to its end.
+        let isWhole = report.stored == report.total && report.stored > stored
+        if report.stored >= stored + .kibibytes(256) || isWhole {
+            (failures, stored) = (0, report.stored)
+        }
         received = report.received
         sent = report.sent
         attempts += report.attempts

@@ -154,7 +154,7 @@ extension Journal {
     ) async throws(DaemonError) -> [(session: Int64, event: SessionEvent)] {
         try await write { database in
             let update = try database.cachedStatement(
-                sql: "UPDATE task SET state = ?, outcome = ? WHERE id = ?"
+                sql: "UPDATE task SET state = ?, outcome = ?, upload = NULL WHERE id = ?"
             )
             var events: [(Int64, SessionEvent)] = []
             for outcome in outcomes {

@@ -98,6 +98,15 @@ struct FullTask: Sendable {
     )
 }
 
+extension UploadResource {
+    /// The stand-in for a damaged one, at which no upload resumes: the server may have acted there.
+    fileprivate static let unreadable = {
+        var resource = UploadResource(url: "", uploadProtocol: .plain)
+        resource.mayBeComplete = true
+        return resource
+    }()
+}
+
 extension FullTask: FetchableRecord, PersistableRecord {
     static let databaseTableName = TaskRecord.databaseTableName
     typealias Columns = TaskRecord.Columns
@@ -122,6 +131,7 @@ extension FullTask: FetchableRecord, PersistableRecord {
         outcome = row.document(SessionEvent.self, Columns.outcome)
         outcome?.task = record.id
         upload = row.document(UploadResource.self, Columns.upload)
+        if upload == nil, row.hasValue(Columns.upload) { upload = .unreadable }
     }
 
     func encode(to container: inout PersistenceContainer) throws {
@@ -310,5 +320,10 @@ extension Row {
     ) -> Document? {
         // Only the disk can have damaged it: the caller says what stands in its place.
         (self[column] as Data?).flatMap { try? StoredForm.decode(type, from: $0) }
+    }
+
+    /// Whether a column is not `NULL`.
+    fileprivate func hasValue(_ column: some ColumnExpression) -> Bool {
+        !(self[column] as DatabaseValue).isNull
     }
 }

@@ -34,7 +34,9 @@ final class LiveTransfer: Sendable {
         /// The bytes of the body of a request that is not to be sent twice, once the journal has a provisional
         /// end for the task.
         fileprivate var rememberedSize: ByteCount?
-        /// Whether all of such a request may have been sent.
+        /// The bytes of the body of an upload that resumes, once the journal says that all of it may have been sent.
+        fileprivate var resumedSize: ByteCount?
+        /// Whether all of a request of either kind may have been sent.
         fileprivate var hasSentAll = false
         fileprivate var told: ContinuousClock.Instant?
 
@@ -81,7 +83,7 @@ final class LiveTransfer: Sendable {
     /// Whether the request is one that is not to be sent twice, and the journal says so.
     var isRemembered: Bool { current.rememberedSize != nil }
 
-    /// Whether all of a request that is not to be sent twice may have been sent.
+    /// Whether all of a request was sent that a server may act on, and that is not to be sent twice or resumes.
     var isAwaitingAnswer: Bool { current.hasSentAll }
 
     /// Takes note that the journal has a provisional end for the task, whose request has so many bytes of a body.
@@ -92,7 +94,11 @@ final class LiveTransfer: Sendable {
     /// Takes note of where the journal has an upload resume: that is no request that must not be sent twice.
     func resumes(at resource: UploadResource?) {
         state.withLock { state in
-            (state.rememberedSize, state.hasSentAll) = (nil, false)
+            let mayBeComplete = resource?.mayBeComplete ?? false
+            state.rememberedSize = nil
+            state.resumedSize = mayBeComplete ? state.total : nil
+            // It may be named when all of the body was sent.
+            state.hasSentAll = state.hasSentAll && mayBeComplete
             state.stored = resource?.offset ?? .zero
         }
     }
@@ -107,7 +113,8 @@ final class LiveTransfer: Sendable {
         }
     }
 
-    /// The time that an answer has to come when an upload is to yield or to pause: without it the upload fails.
+    /// The time that an answer has to come when an upload is to yield or to pause: without it the upload fails, or
+    /// asks for it later if it resumes.
     private static let answerPatience = Duration.seconds(30)
 
     /// What is known now.
@@ -121,6 +128,7 @@ final class LiveTransfer: Sendable {
         case .waiting(.connection, _): break
         case .connecting:
             state.withLock { state in
+                // A question for the offset has no answer that would be worth waiting for.
                 state.hasSentAll = state.rememberedSize == .zero
                 state.attempts += 1
                 state.asked = Date.now
@@ -146,7 +154,7 @@ final class LiveTransfer: Sendable {
         case .sent(let count):
             progress { state in
                 state.sent = count
-                if count == state.rememberedSize { state.hasSentAll = true }
+                if count == state.rememberedSize ?? state.resumedSize { state.hasSentAll = true }
             }
         case .restarted: state.withLock { $0.received = .zero }
         case .mirrorFailed(_, let error):

@@ -88,6 +88,8 @@ extension UploadResource: StoredDocument {
         .init("protocol", at: \.uploadProtocol),
         .init("offset", at: \.offset),
         .init("mayBeComplete", at: \.mayBeComplete),
+        .init("isNamedByOrigin", at: \.isNamedByOrigin),
+        .init("size", at: \.size),
     ]
 }
 

@@ -5,101 +5,81 @@ import StageModel
 /// It does no I/O. An attempt is a sequence of steps: where an upload resource is known, its offset is asked for
 /// before any byte of the body is sent again.
 struct ResumableUpload {
-    /// A request.
-    enum Step: Equatable {
-        /// The request of the caller with the whole body.
-        case request
-        /// The creation of a tus upload, without a body.
-        case create
-        /// The question for the offset.
-        case find(TransferURL)
-        /// The body from an offset on.
-        case append(TransferURL, from: Int64)
-
-        /// Whether the request has a body.
-        var hasBody: Bool {
-            switch self {
-            case .request, .append: true
-            case .create, .find: false
-            }
-        }
-    }
-
     /// The end of the part of a tus upload that begins at an offset.
     ///
     /// Servers may keep nothing of a request that breaks off, so a body goes in at most 512 parts, none of less than a
     /// mebibyte but the last. The draft's answer is to the end of the body, which is why its bodies go in one.
     func end(ofPartAt offset: Int64) -> Int64 {
-        guard terms.uploadProtocol == .tus else { return terms.size }
+        guard uploadProtocol == .tus else { return terms.size }
         let part = max(Self.smallestPart, (terms.size + 511) / 512)
         return offset + min(part, terms.size - offset)
-    }
-
-    /// What follows from an answer.
-    enum Action: Equatable {
-        /// Send the next request of this attempt.
-        case perform(Step)
-        /// The answer is the upload's.
-        case deliver
-        /// The attempt ends as one without this protocol would.
-        case endAttempt
-        /// The attempt ends, and another one may follow.
-        case retry(TransferError, after: Duration?)
-        /// The upload ends.
-        case fail(TransferError)
-    }
-
-    /// Settings of an upload.
-    struct Terms {
-        /// The protocol; ``UploadProtocol/plain`` has one step.
-        var uploadProtocol: UploadProtocol
-        /// The bytes of the body.
-        var size: Int64
-        /// Whether the body may be sent again from its first byte though the server may have acted on it.
-        var isRepeatedSafely = false
-        /// Whether the request is sent again after answers of a status that may pass.
-        var repeatsTransientAnswers = false
-        /// Whether such answers end the upload at an upload resource, too.
-        var acceptsTransientResponses = false
-        /// Where an upload resource may be.
-        var rules = RedirectRules()
     }
 
     private let terms: Terms
     /// The resource at which the upload resumes, once there is one.
     private(set) var resource: UploadResource?
-    /// Whether the server was found to have more of the body in this attempt than before.
+    /// Whether the server was found to have 256 KiB more of the body than before, or all of it.
     private(set) var hasProgressed = false
+    /// The reason that the upload cannot begin: its resource is of no use, and the server may have acted there.
+    private(set) var failure: String?
     private var url: TransferURL?
     private var step = Step.request
+    /// Whether no redirect of the current request has left the origin of its first URL.
+    private var isAtOrigin = true
     private var hasBegunAnew = false
+    private var questions = 0
     private var vainQuestions = 0
     /// The furthest offset that a server has named: one that goes back and forth makes no progress.
     private var furthest: Int64 = 0
+    /// The furthest offset that counted as progress.
+    private var milestone: Int64 = 0
     /// How many bytes from the first on have been sent; `nil` where an earlier process sent some.
     private var sent: Int64? = 0
 
-    /// Creates a machine, which resumes at `resource` if it is one of the protocol.
+    /// Creates a machine, which resumes at `resource` if there is one that can be used.
+    ///
+    /// The resource's protocol is spoken there, whatever the terms say: a new upload is of theirs.
     init(_ terms: Terms, resource: UploadResource? = nil) {
         self.terms = terms
-        guard let resource, resource.uploadProtocol == terms.uploadProtocol,
-            // The URL was read before it was kept.
-            let url = try? TransferURL(resource.url)
-        else { return }
+        guard let resource else { return }
+        guard let url = Self.url(of: resource, terms) else {
+            guard resource.mayBeComplete, !terms.isRepeatedSafely else { return }
+            failure =
+                "the upload's resource cannot be used any more; the server may have acted on the request, "
+                + "which is not sent again"
+            return
+        }
         self.resource = resource
         self.url = url
-        (sent, furthest) = (nil, resource.offset.rawValue)
+        let offset = resource.offset.rawValue
+        (sent, furthest, milestone) = (nil, offset, offset)
     }
+
+    /// The URL of a kept resource that is one of the body and where a redirect may lead now.
+    private static func url(of resource: UploadResource, _ terms: Terms) -> TransferURL? {
+        // The URL was read before it was kept, and the damaged one of a journal is none.
+        guard resource.uploadProtocol != .plain,
+            resource.size.map({ $0.rawValue == terms.size }) ?? true,
+            let url = try? TransferURL(resource.url), !url.isFile,
+            (try? RedirectRules.check(url, terms.rules.allowed)) != nil
+        else { return nil }
+        return url
+    }
+
+    /// The protocol that is spoken.
+    var uploadProtocol: UploadProtocol { resource?.uploadProtocol ?? terms.uploadProtocol }
 
     /// Whether the request of the caller says that the client can resume.
     var announces: Bool { terms.uploadProtocol == .resumable && terms.size > 0 }
 
     /// Begins an attempt.
     mutating func begin() -> Step {
-        (hasProgressed, hasBegunAnew, vainQuestions) = (false, false, 0)
-        step = url.map { .find($0) } ?? first
+        (hasProgressed, hasBegunAnew, questions, vainQuestions) = (false, false, 0, 0)
+        go(to: url.map { .find($0) } ?? first)
         return step
     }
+
+    private mutating func go(to next: Step) { (step, isAtOrigin) = (next, true) }
 
     private var first: Step { terms.uploadProtocol == .tus ? .create : .request }
 
@@ -119,6 +99,8 @@ struct ResumableUpload {
         guard target.text.utf8.count <= Self.longestURL else { return false }
         url = target
         resource = UploadResource(url: target.text, uploadProtocol: terms.uploadProtocol)
+        resource?.size = ByteCount(terms.size)
+        resource?.isNamedByOrigin = isAtOrigin
         return true
     }
 
@@ -128,21 +110,32 @@ struct ResumableUpload {
         if offset == terms.size { resource?.mayBeComplete = true }
     }
 
-    /// Takes the final answer to the last step.
-    mutating func handle(_ answer: ResponseHead, from url: TransferURL, isBodySent: Bool) -> Action
-    {
+    /// Takes note that the last step's request goes to another URL.
+    ///
+    /// A resource that the first server named for it is of no use there.
+    mutating func noteRedirect(isAtOrigin: Bool) {
+        self.isAtOrigin = isAtOrigin
+        if step.isCreation { forget() }
+    }
+
+    /// Takes the final answer to the last step; `isCut` says that the rest of its body was not waited for.
+    mutating func handle(
+        _ answer: ResponseHead,
+        from url: TransferURL,
+        isBodySent: Bool,
+        isCut: Bool = false
+    ) -> Action {
         let action: Action
         switch step {
-        case .request where resource == nil: action = .endAttempt
-        case .request: action = judge(answer, from: url, isBodySent: isBodySent)
+        case .request where resource == nil: action = judgeRequest(answer, from: url)
         case .create: action = judgeCreation(answer, from: url)
         case .find: action = judgeOffset(answer, from: url)
-        case .append:
-            action =
-                terms.uploadProtocol == .tus
-                ? judgePart(answer, from: url) : judge(answer, from: url, isBodySent: isBodySent)
+        case .append where uploadProtocol == .tus:
+            action = judgePart(answer, from: url, isBodySent: isBodySent)
+        case .request, .append:
+            action = judge(answer, from: url, isBodySent: isBodySent, isCut: isCut)
         }
-        if case .perform(let next) = action { step = next }
+        if case .perform(let next) = action { go(to: next) }
         return action
     }
 
@@ -155,52 +148,91 @@ struct ResumableUpload {
     private static let smallestPart: Int64 = 1 << 20
     /// How often in a row an attempt asks for an offset that is no further than before.
     private static let mostVainQuestions = 2
+    /// How often an attempt asks for the offset after its first request.
+    private static let mostQuestions = 8
+    /// How much further an upload has to get to be worth repeating soon.
+    private static let leastProgress: Int64 = 256 << 10
 }
 
 extension ResumableUpload {
+    /// Judges the answer to a request of the caller that no resource was named for.
+    private mutating func judgeRequest(_ answer: ResponseHead, from url: TransferURL) -> Action {
+        guard announces, answer.isSuccess, answer.isUploadComplete == false else {
+            return .endAttempt
+        }
+        // The server waits for more of the body, and this is no answer of the application's.
+        guard
+            let target = answer.location.flatMap({
+                try? terms.rules.target(of: $0, from: url, step: 1)
+            }),
+            use(target)
+        else {
+            let detail = "'Upload-Complete: ?0' without a usable 'Location'"
+            return .fail(.unacceptable(url: url.display, .answer(detail)))
+        }
+        resource?.mayBeComplete = sent == terms.size
+        return find(at: url)
+    }
+
     /// Judges the answer to a body that ends the upload of the draft.
     ///
-    /// Once all of the body was sent it is the answer of the request, whatever its status.
+    /// Once all of the body was sent it is the answer of the request, unless it says that the server lacks some of it.
     private mutating func judge(
         _ answer: ResponseHead,
         from url: TransferURL,
-        isBodySent: Bool
+        isBodySent: Bool,
+        isCut: Bool
     ) -> Action {
-        let (status, offset) = (answer.status, answer.uploadOffset)
-        if [401, 407].contains(status) {
+        let (status, isWhole) = (
+            answer.status, answer.uploadOffset.map { $0 == terms.size } ?? true
+        )
+        switch (status, answer.isUploadComplete) {
+        case (401, _) where step == .request:
             // What was sent is of no use: with credentials the request is another one.
             forget()
             return .deliver
-        }
-        if answer.isUploadComplete == true { return .deliver }
-        if (200..<300).contains(status), answer.isUploadComplete == false {
+        case (401, _), (407, _): return .deliver
+        // A server may name the offset in any answer: it was another one than the client's, or not.
+        case (409, _) where !isBodySent || !isWhole: return find(at: url)
+        case (423, _) where step != .request:
+            return isBodySent ? find(at: url) : retry(answer, from: url)
+        case (200..<300, true) where !isBodySent || !isWhole:
+            resource?.mayBeComplete = true
             return find(at: url)
+        case (200..<300, false): return find(at: url)
+        case (200..<300, nil) where !isBodySent && isCut:
+            resource?.mayBeComplete = true
+            return find(at: url)
+        case (_, true): return .deliver
+        default: break
         }
         if isBodySent {
-            // A server may name the offset in any answer: it was another one than the client's, or not.
-            if status == 409, let offset, offset != terms.size { return find(at: url) }
             guard terms.repeatsTransientAnswers, isTransient(answer) else { return .deliver }
             forget()
             return retry(answer, from: url)
         }
         switch status {
-        case 409: return find(at: url)
         case 404, 410: return step == .request ? .deliver : beginAnew(answer, from: url)
         default: return isTransient(answer) ? retry(answer, from: url) : .endAttempt
         }
     }
 
     /// Judges the answer to a part of a tus upload.
-    private mutating func judgePart(_ answer: ResponseHead, from url: TransferURL) -> Action {
+    private mutating func judgePart(
+        _ answer: ResponseHead,
+        from url: TransferURL,
+        isBodySent: Bool
+    ) -> Action {
         switch answer.status {
         case 409: return find(at: url)
         case 404, 410: return beginAnew(answer, from: url)
+        case 423, 300..<400: return retry(answer, from: url)
         case 200..<300:
-            guard let offset = answer.uploadOffset, case .append(let target, let start) = step,
-                offset == end(ofPartAt: start)
+            guard isBodySent, let offset = answer.uploadOffset,
+                case .append(let target, let start) = step, offset == end(ofPartAt: start)
             else { return find(at: url) }
             if offset == terms.size { return .deliver }
-            if offset > furthest { (hasProgressed, vainQuestions, furthest) = (true, 0, offset) }
+            note(offset)
             return .perform(.append(target, from: offset))
         default: return isTransient(answer) ? retry(answer, from: url) : .deliver
         }
@@ -208,11 +240,14 @@ extension ResumableUpload {
 
     /// Judges the answer to the creation of a tus upload.
     private mutating func judgeCreation(_ answer: ResponseHead, from url: TransferURL) -> Action {
-        guard (200..<300).contains(answer.status) else {
-            return isTransient(answer) ? retry(answer, from: url) : .deliver
+        guard answer.isSuccess else {
+            // Without a body this is all of the request.
+            let mayRepeat = terms.size > 0 || terms.repeatsTransientAnswers
+            return mayRepeat && isTransient(answer) ? retry(answer, from: url) : .deliver
         }
-        guard let location = answer.location else {
-            let detail = "status \(answer.status) without 'Location': it is no tus server's"
+        guard let location = answer.location, answer.value(of: "Tus-Resumable") != nil else {
+            let lack = answer.location == nil ? "Location" : "Tus-Resumable"
+            let detail = "status \(answer.status) without '\(lack)': it is no tus server's"
             return .fail(.unacceptable(url: url.display, .answer(detail)))
         }
         do throws(TransferError) {
@@ -231,33 +266,65 @@ extension ResumableUpload {
     private mutating func judgeOffset(_ answer: ResponseHead, from url: TransferURL) -> Action {
         switch answer.status {
         case 200..<300: break
-        case 401, 407: return .deliver
-        default:
-            return isTransient(answer) ? retry(answer, from: url) : beginAnew(answer, from: url)
+        case 400, 404, 405, 410, 501: return beginAnew(answer, from: url)
+        // A request that broke off may hold the resource still; a redirect leads to no offset.
+        case 423, 300..<400: return retry(answer, from: url)
+        default: return isTransient(answer) ? retry(answer, from: url) : .deliver
         }
-        let isComplete = terms.uploadProtocol == .resumable && answer.isUploadComplete == true
-        let offset = answer.uploadOffset ?? (isComplete ? terms.size : -1)
-        guard (0...terms.size).contains(offset), !isComplete || offset == terms.size else {
-            let detail =
-                "an upload of \(terms.size) bytes has the offset \(answer.value(of: "Upload-Offset") ?? "none")"
-            return .fail(.unacceptable(url: url.display, .answer(detail)))
+        let isTus = uploadProtocol == .tus
+        let isComplete = !isTus && answer.isUploadComplete == true
+        guard isComplete || answer.has("Upload-Offset") else {
+            // It may be another server's, such as a login page.
+            let detail = "an answer without 'Upload-Offset'"
+            return .retry(.unreachable(url: url.display, detail: detail), after: nil)
         }
-        if let sent, offset > sent {
-            let detail = "'Upload-Offset: \(offset)' after \(sent) bytes were sent"
-            return .fail(.unacceptable(url: url.display, .answer(detail)))
+        let offset = answer.has("Upload-Offset") ? answer.uploadOffset ?? -1 : terms.size
+        if let fault = fault(of: offset, isComplete, answer) {
+            return .fail(.unacceptable(url: url.display, .answer(fault)))
         }
-        if offset > furthest { (hasProgressed, vainQuestions, furthest) = (true, 0, offset) }
+        note(offset)
         // It may be less than before: what a server had is not on its disk yet.
         resource?.offset = ByteCount(offset)
         sent = sent ?? offset
-        if isComplete || terms.uploadProtocol == .tus && offset == terms.size { return .deliver }
+        if isComplete || isTus && offset == terms.size { return .deliver }
         guard let target = self.url else { return .endAttempt }
         return .perform(.append(target, from: offset))
     }
 
+    /// The reason that an offset cannot be the upload's.
+    private func fault(of offset: Int64, _ isComplete: Bool, _ answer: ResponseHead) -> String? {
+        let size = terms.size
+        guard (0...size).contains(offset), !isComplete || offset == size else {
+            let value = answer.value(of: "Upload-Offset") ?? "none"
+            return "an upload of \(size) bytes has the offset \(value)"
+        }
+        if answer.has("Upload-Length"), answer.number(of: "Upload-Length") != size {
+            let value = answer.value(of: "Upload-Length") ?? "none"
+            return "an upload of \(size) bytes has the length \(value)"
+        }
+        if let sent, offset > sent {
+            return "'Upload-Offset: \(offset)' after \(sent) bytes were sent"
+        }
+        if offset == size, size > 0, terms.knowsLastBytes, resource?.mayBeComplete == false {
+            return "'Upload-Offset: \(offset)' before the last bytes were sent"
+        }
+        return nil
+    }
+
+    /// Takes note of an offset that the server has.
+    private mutating func note(_ offset: Int64) {
+        if offset > furthest { (vainQuestions, furthest) = (0, offset) }
+        guard offset > milestone, offset == terms.size || offset - milestone >= Self.leastProgress
+        else { return }
+        (hasProgressed, milestone) = (true, offset)
+    }
+
     private mutating func find(at url: TransferURL) -> Action {
+        questions += 1
         vainQuestions += 1
-        guard let target = self.url, vainQuestions <= Self.mostVainQuestions else {
+        guard let target = self.url, vainQuestions <= Self.mostVainQuestions,
+            questions <= Self.mostQuestions
+        else {
             let detail = "the server takes no more of the upload"
             return .retry(.unreachable(url: url.display, detail: detail), after: nil)
         }
@@ -278,7 +345,8 @@ extension ResumableUpload {
         return .perform(first)
     }
 
-    private mutating func forget() { (resource, url, sent, furthest) = (nil, nil, 0, 0) }
+    /// Forgets the resource; another one makes progress where it gets further than this one.
+    private mutating func forget() { (resource, url, sent) = (nil, nil, 0) }
 
     private func isTransient(_ answer: ResponseHead) -> Bool {
         ResponseSummary.transientStatuses.contains(answer.status)
@@ -293,31 +361,5 @@ extension ResumableUpload {
             retryAfter: pause
         )
         return .retry(error, after: pause)
-    }
-}
-
-extension ResponseHead {
-    /// The value of the only field of a name, in lower case; `nil` where there are none or several.
-    fileprivate func value(of name: String) -> String? {
-        let name = name.lowercased()
-        let values = fields.filter { $0.name.lowercased() == name }
-        return values.count == 1 ? values.first?.value : nil
-    }
-
-    /// The interop version of resumable uploads.
-    fileprivate var uploadVersion: String? { value(of: "Upload-Draft-Interop-Version") }
-
-    /// The offset of an upload.
-    fileprivate var uploadOffset: Int64? {
-        value(of: "Upload-Offset").flatMap { ContentRange.number($0[...]) }
-    }
-
-    /// Whether an upload is complete (RFC 9651, section 3.3.6: a Boolean).
-    fileprivate var isUploadComplete: Bool? {
-        switch value(of: "Upload-Complete") {
-        case "?1": true
-        case "?0": false
-        default: nil
-        }
     }
 }

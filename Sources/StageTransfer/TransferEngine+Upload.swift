@@ -32,6 +32,9 @@ extension TransferEngine {
         let leave = request.isRepeatedSafely || !isTold ? nil : LastBytes(ledger.allowLastBytes)
         let source = try UploadSource(file, leave: leave, ledger: ledger, request.report)
         let upload = Upload(request, target, source, ledger)
+        if let detail = upload.machine.failure {
+            throw .unreachable(url: target.display, detail: detail)
+        }
         let result: Result<UploadReceipt, TransferError>
         do throws(TransferError) {
             // No byte of such a body is ever asked for.
@@ -110,26 +113,25 @@ extension TransferEngine {
             if step.hasBody { upload.machine.noteSent(to: upload.source.offset) }
             if case .local = outcome { return outcome }
             let known = upload.machine.resource
-            switch upload.judge(receiver, outcome, end) {
-            case .perform(let next):
-                step = next
-                guard upload.machine.resource != known else { continue }
-                upload.ledger.set(upload.machine.resource)
-                // The next request may be sent once that is written down.
-                await upload.ledger.settle()
-                if let failure = upload.ledger.failure { return .local(failure) }
+            let action = upload.judge(receiver, end)
+            if upload.machine.resource != known, let failure = await upload.keepResource() {
+                return .local(failure)
+            }
+            switch action {
+            case .perform(let next): step = next
             case .deliver:
-                if upload.machine.resource != known { upload.ledger.set(upload.machine.resource) }
                 if step != .request, let response = receiver.response {
                     request.report(.responded(response))
                 }
                 return .complete
             case .endAttempt:
                 let mayRepeat = request.isRepeatedSafely || upload.machine.resource != nil
-                let isWhole = step == .request && !mayRepeat
+                let isWhole = (step == .request || upload.source.size == 0) && !mayRepeat
                 return isWhole ? receiver.withoutRepetition(outcome, end) : outcome
             case .retry(let error, let pause):
-                if upload.machine.resource != known { upload.ledger.set(upload.machine.resource) }
+                if step != .request, case .refused = error, let response = receiver.response {
+                    request.report(.responded(response))
+                }
                 return .transient(error, pause: pause)
             case .fail(let error): return .local(error)
             }
@@ -152,14 +154,7 @@ extension TransferEngine {
             } else {
                 upload.source.begin(0..<upload.source.size)
             }
-            let receiver = UploadReceiver(
-                request,
-                route: route,
-                origin: upload.target.display,
-                rules: rules,
-                source: upload.source,
-                step: step
-            ) { [url = route.url] in upload.take(interim: $0, from: url) }
+            let receiver = UploadReceiver(upload, step: step, route: route, rules: rules)
             let exchange = Exchange(
                 ExchangeRequest(
                     url: route.url,
@@ -168,7 +163,8 @@ extension TransferEngine {
                     priority: request.priority,
                     timeout: request.requestTimeout,
                     mayAuthenticate: route.isAtOrigin,
-                    mayRepeat: step.hasBody ? upload.mayRepeat(step) : true,
+                    mayAskThisMachine: upload.mayAskThisMachine(step),
+                    mayRepeat: upload.mayRepeat(step),
                     requiresNewestTLS: request.requiresNewestTLS
                 ),
                 receiver: receiver,
@@ -177,7 +173,18 @@ extension TransferEngine {
             )
             let end = await perform(exchange)
             guard receiver.outcome(end) == nil else { return (receiver, end) }
-            try route.follow(receiver.decision, status: receiver.status)
+            do throws(TransferError) {
+                try route.follow(receiver.decision, status: receiver.status)
+            } catch {
+                guard !step.isCreation else { throw error }
+                // The error shows where the redirect leads.
+                let url = upload.display(receiver.url, in: step)
+                throw .unacceptable(url: url, .answer("its redirect is refused"))
+            }
+            let known = upload.machine.resource
+            upload.machine.noteRedirect(isAtOrigin: route.isAtOrigin)
+            guard upload.machine.resource != known else { continue }
+            if let failure = await upload.keepResource() { throw failure }
         }
     }
 }

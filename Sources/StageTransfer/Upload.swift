@@ -31,9 +31,11 @@ final class Upload {
             isRepeatedSafely: request.isRepeatedSafely,
             repeatsTransientAnswers: request.repeatsTransientAnswers,
             acceptsTransientResponses: request.acceptsTransientResponses,
+            knowsLastBytes: request.keepResource != nil && !request.isRepeatedSafely,
             rules: rules
         )
         machine = ResumableUpload(terms, resource: request.resource)
+        ledger.begin(at: machine.resource)
     }
 
     /// The progress of the last attempt: an upload that gets further is not given up.
@@ -48,12 +50,20 @@ final class Upload {
         if let resource = machine.take(interim: head, from: url) { ledger.set(resource) }
     }
 
-    /// Decides what follows from the end of a request; `outcome` is its end for an upload that does not resume.
-    func judge(
-        _ receiver: UploadReceiver,
-        _ outcome: DownloadMachine.Outcome,
-        _ end: ExchangeEnd
-    ) -> ResumableUpload.Action {
+    /// Writes down where the upload resumes from now on, and returns the error that keeps it from going on.
+    ///
+    /// Where it resumes nowhere any more, its last bytes need leave once more.
+    func keepResource() async -> TransferError? {
+        let isGone = machine.resource == nil
+        if isGone { await source.leave?.settle() }
+        ledger.set(machine.resource)
+        await ledger.settle()
+        if isGone { source.leave?.reset() }
+        return ledger.failure
+    }
+
+    /// Decides what follows from the end of a request.
+    func judge(_ receiver: UploadReceiver, _ end: ExchangeEnd) -> ResumableUpload.Action {
         answer = receiver.response
         body = receiver.body
         isBodyComplete = receiver.isWhole(end)
@@ -62,13 +72,24 @@ final class Upload {
         default: return .endAttempt
         }
         guard let head = receiver.head else { return .endAttempt }
-        return machine.handle(head, from: receiver.url, isBodySent: receiver.isBodySent)
+        return machine.handle(
+            head,
+            from: receiver.step.isCreation ? receiver.url : target,
+            isBodySent: receiver.isBodySent,
+            isCut: receiver.isCut
+        )
     }
 
     /// Whether libcurl may send the request of a step twice; the offset keeps a tus server from taking bytes twice, and
     /// parts go over one connection.
     func mayRepeat(_ step: ResumableUpload.Step) -> Bool {
-        step == .request ? request.isRepeatedSafely : request.spokenProtocol == .tus
+        switch step {
+        case .request: request.isRepeatedSafely
+        // Without a body this is all of the request.
+        case .create: source.size > 0 || request.isRepeatedSafely
+        case .find: true
+        case .append: machine.uploadProtocol == .tus
+        }
     }
 
     /// The route that begins with the request of a step.
@@ -86,13 +107,35 @@ final class Upload {
             start: url,
             rules: rules,
             method: method,
-            isAtOrigin: url.hasSameOrigin(as: target)
+            isAtOrigin: isOfOrigin(url)
         )
+    }
+
+    /// Whether the request's credentials may be sent to the upload resource: its URL is of the request's origin, and
+    /// that origin named it.
+    private func isOfOrigin(_ url: TransferURL) -> Bool {
+        url.hasSameOrigin(as: target) && machine.resource?.isNamedByOrigin == true
+    }
+
+    /// Whether the server of a step may be on this machine: another server names none there.
+    func mayAskThisMachine(_ step: ResumableUpload.Step) -> Bool {
+        switch step {
+        case .request, .create: true
+        case .find(let url), .append(let url, _): isOfOrigin(url) || target.isLoopback
+        }
+    }
+
+    /// The URL that messages and records show for one of a step's.
+    ///
+    /// Whoever knows the URL of an upload resource may write to it: the request's stands in its place, or its origin.
+    func display(_ url: TransferURL, in step: ResumableUpload.Step) -> String {
+        if step.isCreation { return url.display }
+        return url.hasSameOrigin(as: target) ? target.display : "\(url.scheme)://\(url.authority)/"
     }
 
     /// The header fields of a step; the caller's are for the origin of its URL alone.
     func fields(of step: ResumableUpload.Step, isAtOrigin: Bool) -> [String] {
-        let isTus = request.spokenProtocol == .tus
+        let isTus = machine.uploadProtocol == .tus
         let version =
             isTus
             ? "Tus-Resumable: \(ResumableUpload.tusVersion)"

@@ -16,9 +16,9 @@ final class UploadLedger: Sendable {
     private let keep: (@Sendable (UploadResource?) async throws(TransferError) -> Void)?
     private let willComplete: (@Sendable () async throws(TransferError) -> Void)?
 
-    /// Creates the ledger of an upload that resumes at the request's resource, if it has one.
+    /// Creates the ledger of an upload.
     init(_ request: UploadRequest) {
-        state = Mutex(State(resource: request.resource))
+        state = Mutex(State())
         keep = request.keepResource
         willComplete = request.willComplete
     }
@@ -29,11 +29,16 @@ final class UploadLedger: Sendable {
     /// The reason that something was not written down, which ends the upload.
     var failure: TransferError? { state.withLock { $0.failure } }
 
-    /// Begins to write down where the upload resumes; `nil` stands for nowhere.
+    /// Takes note of the resource at which the upload begins, which is written down.
+    func begin(at resource: UploadResource?) { state.withLock { $0.resource = resource } }
+
+    /// Begins to write down where the upload resumes; `nil` stands for nowhere, where no byte is of an upload that
+    /// may be complete.
     func set(_ resource: UploadResource?) {
         append { [self] () async throws(TransferError) in
             let resource = state.withLock { state in
                 state.resource = resource
+                if resource == nil { state.isWhole = false }
                 if state.isWhole { state.resource?.mayBeComplete = true }
                 return state.resource
             }

@@ -4,10 +4,13 @@ import StageModel
 /// Takes in the answer to an upload.
 final class UploadReceiver: ExchangeReceiver {
     private let route: Route
+    /// The URL that messages and records show.
+    private let display: String
     private let origin: String
     private let rules: ResponseRules
     private let source: UploadSource
-    private let step: ResumableUpload.Step
+    /// The step that the answer is to.
+    let step: ResumableUpload.Step
     private let mayRepeat: Bool
     private let takeInterim: (ResponseHead) -> Void
     private let report: @Sendable (TransferEvent) -> Void
@@ -17,26 +20,20 @@ final class UploadReceiver: ExchangeReceiver {
     private(set) var head: ResponseHead?
     private(set) var response: ResponseSummary?
     private(set) var body: [UInt8] = []
-    private var isCut = false
+    /// Whether the rest of a long body was not waited for.
+    private(set) var isCut = false
 
-    /// Creates a receiver for the answer that `route` led to, from the URL `origin` of the request.
-    init(
-        _ request: UploadRequest,
-        route: Route,
-        origin: String,
-        rules: ResponseRules,
-        source: UploadSource,
-        step: ResumableUpload.Step,
-        takeInterim: @escaping (ResponseHead) -> Void
-    ) {
+    /// Creates a receiver for the answer to a step that `route` led to.
+    init(_ upload: Upload, step: ResumableUpload.Step, route: Route, rules: ResponseRules) {
         self.route = route
-        self.origin = origin
         self.rules = rules
-        self.source = source
         self.step = step
-        self.takeInterim = takeInterim
-        mayRepeat = request.repeatsTransientAnswers
-        report = request.report
+        display = upload.display(route.url, in: step)
+        origin = upload.target.display
+        source = upload.source
+        takeInterim = { upload.take(interim: $0, from: route.url) }
+        mayRepeat = upload.request.repeatsTransientAnswers
+        report = upload.request.report
     }
 
     /// The URL that was asked.
@@ -47,13 +44,14 @@ final class UploadReceiver: ExchangeReceiver {
 
     func wait() { report(.waiting(.connection, nil)) }
 
-    func connect() { report(.connecting(url: route.url.display)) }
+    func connect() { report(.connecting(url: display)) }
 
     func receive(interim head: ResponseHead) { takeInterim(head) }
 
     func receive(_ head: ResponseHead) -> BodyUse {
         let decision = rules.judgeUpload(head, mayRepeat: mayRepeat)
-        let response = ResponseSummary(head, at: route)
+        var response = ResponseSummary(head, at: route)
+        response.url = display
         self.decision = decision
         self.response = response
         self.head = head
@@ -80,7 +78,7 @@ final class UploadReceiver: ExchangeReceiver {
     /// What the exchange comes to, once it has ended; `nil` stands for a redirect.
     func outcome(_ end: ExchangeEnd) -> DownloadMachine.Outcome? {
         if let failure = source.failure { return .local(failure) }
-        let url = route.url.display
+        let url = display
         // An answer counts whose body was not waited for.
         let isAnswered = decision == .begin && isBodySent
         if end.code == nil, end.stalled == nil, !isAnswered { return .local(.cancelled) }

@@ -43,7 +43,7 @@ public struct UploadRequest: Sendable {
     ///
     /// An error ends the upload before the last bytes are sent.
     public var willComplete: (@Sendable () async throws(TransferError) -> Void)?
-    /// The protocol by which an upload that breaks off is resumed.
+    /// The protocol by which an upload that breaks off is resumed; ``resource`` is spoken to in its own.
     public var uploadProtocol = UploadProtocol.plain
     /// Where an earlier upload of the body broke off; `nil` has it begin at its first byte.
     public var resource: UploadResource?
@@ -86,7 +86,8 @@ extension UploadRequest {
     var fieldsOfResource: [String] {
         fields.filter { field in
             let name = Self.name(of: field)
-            return !["content-", "upload-", "if-"].contains { name.hasPrefix($0) }
+            return !["content-", "upload-", "tus-", "if-"].contains { name.hasPrefix($0) }
+                && !Self.fieldsOfBody.contains(name)
         }
     }
 
@@ -98,6 +99,11 @@ extension UploadRequest {
     private static func name(of field: String) -> String {
         field.prefix { $0 != ":" && $0 != ";" }.lowercased()
     }
+
+    /// Fields of other names that are about the body, or the request as a whole.
+    private static let fieldsOfBody: Set<String> = [
+        "digest", "repr-digest", "idempotency-key", "x-http-method-override", "range",
+    ]
 
     private static let protocolFields: Set<String> = [
         "upload-draft-interop-version", "upload-complete", "upload-offset", "upload-length",

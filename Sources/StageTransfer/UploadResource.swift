@@ -22,13 +22,22 @@ public struct UploadResource: Equatable, Sendable {
     /// The bytes that the server had when it was last asked.
     public var offset: ByteCount
     /// Whether all of the body may have been sent, so that the server may have acted on the request.
+    ///
+    /// A request that may be repeated does not wait for that to be written down: what an earlier process kept may say
+    /// `false` of it and be wrong.
     public var mayBeComplete: Bool
+    /// Whether the origin of the request named it, and no other one that a redirect led to: only then do the request's
+    /// credentials go there.
+    public var isNamedByOrigin: Bool
+    /// The bytes of the body; `nil` where that is not known.
+    public var size: ByteCount?
 
-    /// Creates a resource that no byte is known to have reached.
+    /// Creates a resource that the request's origin named and no byte is known to have reached.
     public init(url: String, uploadProtocol: UploadProtocol) {
         self.url = url
         self.uploadProtocol = uploadProtocol
         offset = .zero
         mayBeComplete = false
+        isNamedByOrigin = true
     }
 }

@@ -15,7 +15,8 @@ import SystemPackage
     /// Why the file cannot be sent any more.
     private(set) var failure: TransferError?
     private let file: File
-    private let leave: LastBytes?
+    /// What the last bytes wait for.
+    let leave: LastBytes?
     private let ledger: UploadLedger
     /// Where the body of the current request begins.
     private var start: Int64 = 0
@@ -134,7 +135,7 @@ import SystemPackage
     private static let reportInterval: Int64 = 1 << 18
 }
 
-/// The leave to send the last bytes of a body, which is asked for once.
+/// The leave to send the last bytes of a body, which is asked for once, and again after ``reset()``.
 final class LastBytes: Sendable {
     private enum State {
         case unasked
@@ -178,6 +179,9 @@ final class LastBytes: Sendable {
         }
         await task?.value
     }
+
+    /// Takes the leave back, so that it is asked for again.
+    func reset() { state.withLock { $0 = .unasked } }
 
     /// Asks for it and waits for the answer; for a body without bytes.
     func wait() async throws(TransferError) {

@@ -48,6 +48,8 @@ struct JournalFormTests {
         var upload = UploadResource(url: "https://a.example/u", uploadProtocol: .resumable)
         upload.offset = ByteCount(7)
         upload.mayBeComplete = true
+        upload.isNamedByOrigin = false
+        upload.size = ByteCount(9)
         return upload
     }()
 
@@ -176,7 +178,8 @@ struct JournalFormTests {
             "packs":["p"]},"token":"t","url":"https://a.example/b","version":1}
             """#
         static let upload = #"""
-            {"mayBeComplete":true,"offset":7,"protocol":"resumable","url":"https://a.example/u","version":1}
+            {"isNamedByOrigin":false,"mayBeComplete":true,"offset":7,"protocol":"resumable","size":9,
+            "url":"https://a.example/u","version":1}
             """#
         static let event = #"""
             {"body":"AP8=","bytesExpected":3,"bytesReceived":1,"bytesSent":2,

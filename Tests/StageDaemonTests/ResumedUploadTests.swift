@@ -45,6 +45,17 @@ struct ResumedUploadTests {
         return try await daemon.client.task(id)
     }
 
+    /// Reads or changes the journal.
+    private func journal(_ statement: String) async throws -> String {
+        let script = """
+            import sqlite3, sys
+            with sqlite3.connect(sys.argv[1]) as journal: print(journal.execute(sys.argv[2]).fetchall())
+            """
+        let journal = daemon.state.appending("journal.sqlite").string
+        let command = ["/usr/bin/python3", "-c", script, journal, statement]
+        return try await Peer(daemon).run(as: geteuid(), getegid(), command)
+    }
+
     private func expectFinished(
         _ content: [UInt8],
         at place: SourceLocation = #_sourceLocation
@@ -141,6 +152,63 @@ struct ResumedUploadTests {
         #expect(server.methods == ["POST", "HEAD"])
     }
 
+    /// A server may end an upload with its connection, so that what is sent whole waits for its answer.
+    @Test(arguments: ["resumable", "tus"])
+    func whatWasSentWholeWaitsForItsAnswer(uploadProtocol: String) async throws {
+        try await start(uploadProtocol)
+        let content = content(1 << 20)
+        server.holdAnswers()
+        defer { server.holdAnswers(false) }
+        let id = try await upload(content)
+        try await poll("the server has no body") { server.finished.count == 1 }
+        var change = TransferChange()
+        change.state = .suspended
+        try await daemon.client.change(id, change)
+        try await Task.sleep(for: .milliseconds(300))
+        server.holdAnswers(false)
+        let events = try await daemon.outcomes()
+        #expect(events.map(\.gist) == ["1 completed of \(id)"])
+        #expect(events.first?.response?.status == (uploadProtocol == "tus" ? 204 : 201))
+        #expect(server.methods == ["POST"] + (uploadProtocol == "tus" ? ["PATCH"] : []))
+    }
+
+    /// A client may change the protocol of its session at any time.
+    @Test(arguments: ["plain", "tus"])
+    func anotherProtocolSendsNothingTwice(uploadProtocol: String) async throws {
+        try await start("resumable", retryBase: 3600)
+        server.loseAnswers(1)
+        let content = content(1 << 20)
+        let id = try await upload(content)
+        _ = try await waitForCut(of: id)
+        try await daemon.makeSession { $0.uploadProtocol = uploadProtocol }
+        try await daemon.kill()
+        try await daemon.start()
+        let events = try await daemon.outcomes()
+        #expect(events.map(\.gist) == ["1 completed of \(id)"])
+        #expect(server.methods == ["POST", "HEAD"])
+        expectFinished(content)
+    }
+
+    /// Where an upload was, nobody can know any more.
+    @Test(arguments: ["POST", "PUT"])
+    func aDamagedResourceIsTakenForOneThatMayBeComplete(method: String) async throws {
+        try await start("resumable", retryBase: 3600)
+        server.cut(after: 1 << 20)
+        let id = try await upload(content(Self.size)) { $0.method = method }
+        _ = try await waitForCut(of: id)
+        try await daemon.kill()
+        _ = try await journal("UPDATE task SET upload = X'7B7D'")
+        try await daemon.start()
+        let events = try await daemon.outcomes()
+        if method == "PUT" {
+            #expect(events.map(\.gist) == ["1 completed of \(id)"])
+            return #expect(server.methods == ["PUT", "PUT"])
+        }
+        #expect(events.map(\.gist) == ["1 failed of \(id)"])
+        #expect(events.first?.failure?.reason.contains("may have acted on") == true)
+        #expect(server.methods == ["POST"])
+    }
+
     /// The answer to a challenge belongs to another request than the one that was challenged.
     @Test func aChallengeHasTheUploadBeginAnew() async throws {
         try daemon.configure(#"{"retryBase": 0.05}"#)
@@ -160,6 +228,23 @@ struct ResumedUploadTests {
         let events = try await daemon.outcomes()
         #expect(events.last { $0.sequence != nil }?.kind == .completed)
         #expect(server.methods == ["POST", "POST"])
+    }
+
+    /// A server that is overloaded for good is no reason to wait for a week.
+    @Test func aServerThatTellsNoOffsetIsGivenUp() async throws {
+        try await start("resumable")
+        server.cut(after: 1 << 20)
+        server.replace {
+            $0.method == "HEAD" ? "HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n" : nil
+        }
+        let id = try await upload(content(Self.size))
+        let events = try await daemon.outcomes()
+        #expect(events.map(\.gist) == ["1 completed of \(id)"])
+        #expect(events.first?.response?.status == 503)
+        #expect(events.first?.response?.url == server.url("/in"))
+        #expect(server.methods == ["POST"] + Array(repeating: "HEAD", count: 6))
+        // The URL of the resource is of no more use.
+        #expect(try await journal("SELECT upload FROM task").contains("[(None,)]"))
     }
 
     @Test func aSessionThatDoesNotSaySoResumesNothing() async throws {

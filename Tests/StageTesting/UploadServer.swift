@@ -22,6 +22,8 @@ public final class UploadServer: Sendable {
         var cuts: [Int] = []
         var lostAnswers = 0
         var isSlow = false
+        var areAnswersHeld = false
+        var progressAnswers = 0
         var isGuarded = false
         var replacements: [@Sendable (RequestHead) -> String?] = []
     }
@@ -64,6 +66,14 @@ public final class UploadServer: Sendable {
 
     /// Answers the bodies of requests without credentials with a challenge, and forgets them.
     public func challenge() { state.withLock { $0.isGuarded = true } }
+
+    /// Sends so many interim answers for every 64 KiB of a body.
+    public func tellProgress(_ count: Int) { state.withLock { $0.progressAnswers = count } }
+
+    /// Has answers to bodies that are complete wait until this is called with `false`.
+    public func holdAnswers(_ areHeld: Bool = true) {
+        state.withLock { $0.areAnswersHeld = areHeld }
+    }
 
     /// Keeps the next answers to bodies that are complete from being sent.
     public func loseAnswers(_ count: Int) { state.withLock { $0.lostAnswers = count } }
@@ -175,6 +185,9 @@ public final class UploadServer: Sendable {
                 return true
             }
             guard isLatest else { return }
+            let progress = "HTTP/1.1 104 Upload\r\nUpload-Offset: \(taken)\r\n\r\n"
+            let answers = String(repeating: progress, count: state.withLock { $0.progressAnswers })
+            if !answers.isEmpty { _ = socket.send(Array(answers.utf8)) }
         }
         if taken < length {
             // A reset may overtake the interim answer, which the client is to have.
@@ -198,6 +211,7 @@ public final class UploadServer: Sendable {
             if isLost { state.lostAnswers -= 1 }
             return (upload, isLost)
         }
+        while state.withLock({ $0.areAnswersHeld }) { usleep(10_000) }
         guard let upload, !isLost else { return socket.resetOnClose() }
         let offset = "Upload-Offset: \(upload.content.count)"
         if upload.isTus {
