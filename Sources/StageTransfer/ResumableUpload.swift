@@ -192,7 +192,7 @@ extension ResumableUpload {
             forget()
             return .deliver
         case (401, _), (407, _): return .deliver
-        // A server may name the offset in any answer: it was another one than the client's, or not.
+        // A server may name an offset in any answer, and it need not be the one that it wants.
         case (409, _) where !isBodySent || !isWhole: return find(at: url)
         case (423, _) where step != .request:
             return isBodySent ? find(at: url) : retry(answer, from: url)

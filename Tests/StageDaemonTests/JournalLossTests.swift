@@ -101,8 +101,14 @@ struct JournalLossTests {
         ),
         // Requests and events were stored as the control protocol's JSON.
         (
-            "UPDATE grdb_migrations SET identifier = 'sessions, tasks and events'",
-            "UPDATE grdb_migrations SET identifier = 'tables, and forms of version 1'"
+            """
+            UPDATE grdb_migrations SET identifier = 'sessions, tasks and events'
+            WHERE identifier = 'tables, and forms of version 1'
+            """,
+            """
+            UPDATE grdb_migrations SET identifier = 'tables, and forms of version 1'
+            WHERE identifier = 'sessions, tasks and events'
+            """
         ),
         // No steps were recorded.
         (
