@@ -268,6 +268,7 @@ extension TestDaemon.State {
     @discardableResult
     mutating func emit(_ event: SessionEvent, in identifier: String) -> SessionEvent {
         var event = event
+        if let id = event.task, let bytes = event.bytesReceived { tasks[id]?.bytesReceived = bytes }
         if [.challenged, .completed, .failed, .cancelled].contains(event.kind) {
             sessions[identifier]?.status.lastEvent += 1
             event.sequence = sessions[identifier]?.status.lastEvent

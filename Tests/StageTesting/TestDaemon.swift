@@ -44,6 +44,7 @@ public final class TestDaemon: Sendable {
     public let path: String
     let state = Mutex(State())
     private let held = Monitor<Set<String>>([])
+    private let heldAnswers = Monitor<Set<String>>([])
 
     /// Creates a daemon that does not run yet.
     public init(path: String) { self.path = path }
@@ -77,8 +78,14 @@ public final class TestDaemon: Sendable {
     /// Does nothing about requests that begin like this until ``release()``.
     public func hold(_ line: String) { held.change { _ = $0.insert(line) } }
 
-    /// Does what was held.
-    public func release() { held.change { $0 = [] } }
+    /// Does what requests that begin like this ask for, and answers them after ``release()``.
+    public func holdAnswers(to line: String) { heldAnswers.change { _ = $0.insert(line) } }
+
+    /// Does what was held, and sends the answers that were.
+    public func release() {
+        held.change { $0 = [] }
+        heldAnswers.change { $0 = [] }
+    }
 
     /// Refuses all requests that begin like this from now on, or no longer.
     public func refuse(_ line: String, with refusal: ControlRefusal?) {
@@ -177,6 +184,7 @@ public final class TestDaemon: Sendable {
             return
         }
         let answer = respond(head, body)
+        heldAnswers.wait { held in held.contains { line.hasPrefix($0) } ? nil : () }
         let isUnanswered = state.withLock { state in
             guard let key = state.unanswered.keys.first(where: { line.hasPrefix($0) }) else {
                 return false
