@@ -21,7 +21,7 @@ final class PodcastDownloaderTests {
     /// The user of the application; root's finds another daemon.
     private let user: UInt32 = 65534
     /// The directory of the application, which only root may write, from '/' on.
-    private let programs: FilePath
+    private let programs: InstalledPrograms
     private let home: FilePath
 
     init() async throws {
@@ -32,21 +32,11 @@ final class PodcastDownloaderTests {
         )
         try await daemon.start()
         home = try Directory.open(daemon.directory).makeDirectory("home").path
-        programs = FilePath("/var/lib/stagepack-tests.\(UInt64.random(in: 0 ... .max))")
-        try FileManager.default.createDirectory(
-            atPath: programs.string,
-            withIntermediateDirectories: false,
-            attributes: [.posixPermissions: 0o755]
-        )
-        try ProgramFile.copy(
-            from: try BuiltProgram.path(ofTestProgram: "podcast-downloader"),
-            to: programs.appending("podcast-downloader")
-        )
+        programs = try InstalledPrograms()
+        try programs.install("podcast-downloader")
         let status = unsafe chown(home.string, user, 65534)
         try #require(status == 0)
     }
-
-    deinit { try? FileManager.default.removeItem(atPath: programs.string) }
 
     /// The episodes that the application has moved to their place.
     private var episodes: FilePath { home.appending("data/podcast-downloader") }
@@ -65,7 +55,7 @@ final class PodcastDownloaderTests {
         var command = ["/usr/bin/setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
         command += ["/usr/bin/env", "-i", "STAGEPACK_SOCKET=\(daemon.socket)"]
         command += ["HOME=\(home)", "XDG_DATA_HOME=\(home)/data"]
-        command += [programs.appending("podcast-downloader").string] + arguments
+        command += [programs.path.appending("podcast-downloader").string] + arguments
         return try StartedProcess(command, log: log)
     }
 

@@ -21,7 +21,7 @@ final class UnchangedClientTests {
     /// The user of the clients; root's find another daemon.
     private let user: UInt32 = 65534
     /// The directory of the application, which only root may write, from '/' on.
-    private let programs: FilePath
+    private let installed: InstalledPrograms
     private let home: FilePath
 
     init() async throws {
@@ -33,23 +33,13 @@ final class UnchangedClientTests {
         try await daemon.start()
         let place = try Directory.open(daemon.directory)
         home = try place.makeDirectory("home").path
-        let programs = FilePath("/var/lib/stagepack-tests.\(UInt64.random(in: 0 ... .max))")
-        try FileManager.default.createDirectory(
-            atPath: programs.string,
-            withIntermediateDirectories: false,
-            attributes: [.posixPermissions: 0o755]
-        )
-        let tests = try #require(FilePath("/proc/self/exe").resolved)
-        try ProgramFile.copy(
-            from: tests.removingLastComponent().appending("background-downloads"),
-            to: programs.appending("application")
-        )
-        self.programs = programs
+        installed = try InstalledPrograms()
+        try installed.install("background-downloads", as: "application")
         try give(home)
         server.answer("/file", with: .content(content(20_000)))
     }
 
-    deinit { try? FileManager.default.removeItem(atPath: programs.string) }
+    private var programs: FilePath { installed.path }
 
     /// Gives a directory to the user of the clients.
     private func give(_ path: FilePath) throws {

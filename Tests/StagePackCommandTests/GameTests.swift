@@ -20,7 +20,7 @@ final class GameTests {
     /// The user that plays; root's programs find another daemon.
     private let user: UInt32 = 65534
     /// The directory of the programs, which only root may write, from '/' on.
-    private let programs: FilePath
+    private let installed: InstalledPrograms
     private let home: FilePath
     private var revision = 1
 
@@ -30,21 +30,18 @@ final class GameTests {
         try daemon.configure(#"{"settlingTime": 0, "retryBase": 0.05, "handlerUsers": ["nobody"]}"#)
         try await daemon.start()
         home = try Directory.open(daemon.directory).makeDirectory("home").path
-        programs = FilePath("/var/lib/stagepack-tests.\(UInt64.random(in: 0 ... .max))")
-        try FileManager.default.createDirectory(
-            atPath: programs.string,
-            withIntermediateDirectories: false,
-            attributes: [.posixPermissions: 0o755]
+        installed = try InstalledPrograms()
+        try ProgramFile.copy(
+            from: try Program.path,
+            to: installed.path.appending("stagepack")
         )
-        try ProgramFile.copy(from: try Program.path, to: programs.appending("stagepack"))
         for name: FilePath.Component in ["sample-game", "sample-game-extension"] {
-            let path = try BuiltProgram.path(ofTestProgram: name)
-            try ProgramFile.copy(from: path, to: programs.appending(name))
+            try installed.install(name)
         }
         try install()
     }
 
-    deinit { try? FileManager.default.removeItem(atPath: programs.string) }
+    private var programs: FilePath { installed.path }
 
     /// Puts the registration where the user's are.
     private func install() throws {
