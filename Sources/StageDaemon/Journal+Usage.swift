@@ -39,7 +39,11 @@ extension Journal {
     }
 
     /// The bytes of a row, as SQL; the first tables had no resources of uploads.
-    private static func bytes(of table: String, _ row: String, _ hasUploads: Bool) -> String {
+    private static func bytes(
+        of table: String,
+        in row: String,
+        hasUploads: Bool
+    ) -> String {
         let columns =
             switch table {
             case "session": ["identifier", "rights", "configuration", "relaunch"]
@@ -60,7 +64,7 @@ extension Journal {
         hasUploads: Bool = false
     ) -> String {
         func bytes(of table: String, _ row: String) -> String {
-            Self.bytes(of: table, row, hasUploads)
+            Self.bytes(of: table, in: row, hasUploads: hasUploads)
         }
         func user(_ row: String) -> String {
             task ? "(SELECT user FROM session WHERE id = \(row).session)" : "\(row).user"

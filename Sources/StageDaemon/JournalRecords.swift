@@ -86,7 +86,7 @@ struct FullTask: Sendable {
     var request: TransferRequest
     /// The event of its end, once that is settled.
     var outcome: SessionEvent?
-    /// Where its upload resumes.
+    /// The resource at which its upload resumes.
     var upload: UploadResource?
     /// Whether ``request`` cannot be read any more; it then has the token alone.
     var isLost = false

@@ -260,7 +260,7 @@ extension PartFile {
     /// Ends the recording of a generation that is whole: no ``checkpoint(_:)`` that began before writes to the
     /// record after this.
     ///
-    /// Whoever gives the content its place removes the record by an object of its own; one that was written
+    /// The daemon removes the record of placed content by a part file of its own; a record that is written
     /// after that would stay. Blocks the thread while a record is being written.
     func complete() {
         recording.withLock { _ in state.withLock { $0.isComplete = true } }

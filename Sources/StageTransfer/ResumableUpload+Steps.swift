@@ -22,7 +22,7 @@ extension ResumableUpload {
         var isCreation: Bool { self == .request || self == .create }
     }
 
-    /// What follows from an answer.
+    /// The consequence of an answer.
     enum Action: Equatable {
         /// Send the next request of this attempt.
         case perform(Step)
@@ -50,7 +50,7 @@ extension ResumableUpload {
         var acceptsTransientResponses = false
         /// Whether a kept resource says whether the last bytes may have been sent: they wait for that.
         var knowsLastBytes = false
-        /// Where an upload resource may be.
+        /// The places where an upload resource may be.
         var rules = RedirectRules()
     }
 }

@@ -33,7 +33,7 @@ struct ResumableUpload {
     private var furthest: Int64 = 0
     /// The furthest offset that counted as progress.
     private var milestone: Int64 = 0
-    /// How many bytes from the first on have been sent; `nil` where an earlier process sent some.
+    /// The number of bytes that were sent, from the first one on; `nil` where an earlier process sent some.
     private var sent: Int64? = 0
 
     /// Creates a machine, which resumes at `resource` if there is one that can be used.
@@ -88,11 +88,17 @@ struct ResumableUpload {
     /// The first one counts. A resource where no redirect may lead is passed over: the upload is then a plain one.
     mutating func take(interim head: ResponseHead, from url: TransferURL) -> UploadResource? {
         guard head.status == 104, step == .request, announces, resource == nil,
-            head.uploadVersion == nil || head.uploadVersion == Self.version,
-            let location = head.location,
-            let target = try? terms.rules.target(of: location, from: url, step: 1)
+            head.uploadVersion == nil || head.uploadVersion == Self.version
         else { return nil }
-        return use(target) ? resource : nil
+        return useLocation(of: head, from: url) ? resource : nil
+    }
+
+    /// Takes the resource that an answer names, and returns whether it names one that may be used.
+    private mutating func useLocation(of answer: ResponseHead, from url: TransferURL) -> Bool {
+        guard let location = answer.location,
+            let target = try? terms.rules.target(of: location, from: url, step: 1)
+        else { return false }
+        return use(target)
     }
 
     private mutating func use(_ target: TransferURL) -> Bool {
@@ -146,11 +152,11 @@ struct ResumableUpload {
     /// The bytes that a resource's URL may have: it is kept for as long as the upload lasts.
     static let longestURL = 4096
     private static let smallestPart: Int64 = 1 << 20
-    /// How often in a row an attempt asks for an offset that is no further than before.
+    /// The number of questions in a row that find the offset no further than before, after which an attempt ends.
     private static let mostVainQuestions = 2
-    /// How often an attempt asks for the offset after its first request.
+    /// The number of questions for the offset after the first request of an attempt.
     private static let mostQuestions = 8
-    /// How much further an upload has to get to be worth repeating soon.
+    /// The number of further bytes that make an upload worth repeating soon.
     private static let leastProgress: Int64 = 256 << 10
 }
 
@@ -161,12 +167,7 @@ extension ResumableUpload {
             return .endAttempt
         }
         // The server waits for more of the body, and this is no answer of the application's.
-        guard
-            let target = answer.location.flatMap({
-                try? terms.rules.target(of: $0, from: url, step: 1)
-            }),
-            use(target)
-        else {
+        guard useLocation(of: answer, from: url) else {
             let detail = "'Upload-Complete: ?0' without a usable 'Location'"
             return .fail(.unacceptable(url: url.display, .answer(detail)))
         }
@@ -188,7 +189,7 @@ extension ResumableUpload {
         )
         switch (status, answer.isUploadComplete) {
         case (401, _) where step == .request:
-            // What was sent is of no use: with credentials the request is another one.
+            // With credentials the request is another one, to which the sent bytes do not belong.
             forget()
             return .deliver
         case (401, _), (407, _): return .deliver
@@ -279,7 +280,7 @@ extension ResumableUpload {
             return .retry(.unreachable(url: url.display, detail: detail), after: nil)
         }
         let offset = answer.has("Upload-Offset") ? answer.uploadOffset ?? -1 : terms.size
-        if let fault = fault(of: offset, isComplete, answer) {
+        if let fault = fault(of: offset, isComplete: isComplete, in: answer) {
             return .fail(.unacceptable(url: url.display, .answer(fault)))
         }
         note(offset)
@@ -292,7 +293,11 @@ extension ResumableUpload {
     }
 
     /// The reason that an offset cannot be the upload's.
-    private func fault(of offset: Int64, _ isComplete: Bool, _ answer: ResponseHead) -> String? {
+    private func fault(
+        of offset: Int64,
+        isComplete: Bool,
+        in answer: ResponseHead
+    ) -> String? {
         let size = terms.size
         guard (0...size).contains(offset), !isComplete || offset == size else {
             let value = answer.value(of: "Upload-Offset") ?? "none"

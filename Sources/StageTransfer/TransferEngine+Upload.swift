@@ -43,7 +43,7 @@ extension TransferEngine {
         } catch {
             result = .failure(error)
         }
-        // A cancelled upload ends while something is still being written down.
+        // A cancelled upload may end before the journal has its resource.
         await leave?.settle()
         await ledger.settle()
         return try result.get()
@@ -113,7 +113,7 @@ extension TransferEngine {
             if step.hasBody { upload.machine.noteSent(to: upload.source.offset) }
             if case .local = outcome { return outcome }
             let known = upload.machine.resource
-            let action = upload.judge(receiver, end)
+            let action = upload.judge(receiver, endedBy: end)
             if upload.machine.resource != known, let failure = await upload.keepResource() {
                 return .local(failure)
             }

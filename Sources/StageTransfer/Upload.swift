@@ -52,7 +52,7 @@ final class Upload {
 
     /// Writes down where the upload resumes from now on, and returns the error that keeps it from going on.
     ///
-    /// Where it resumes nowhere any more, its last bytes need leave once more.
+    /// The last bytes of an upload that has no resource any more need leave once more.
     func keepResource() async -> TransferError? {
         let isGone = machine.resource == nil
         if isGone { await source.leave?.settle() }
@@ -63,7 +63,7 @@ final class Upload {
     }
 
     /// Decides what follows from the end of a request.
-    func judge(_ receiver: UploadReceiver, _ end: ExchangeEnd) -> ResumableUpload.Action {
+    func judge(_ receiver: UploadReceiver, endedBy end: ExchangeEnd) -> ResumableUpload.Action {
         answer = receiver.response
         body = receiver.body
         isBodyComplete = receiver.isWhole(end)
@@ -127,7 +127,8 @@ final class Upload {
 
     /// The URL that messages and records show for one of a step's.
     ///
-    /// Whoever knows the URL of an upload resource may write to it: the request's stands in its place, or its origin.
+    /// The URL of an upload resource is a secret, since it is enough to write there: the request's stands in its place, or its
+    /// origin.
     func display(_ url: TransferURL, in step: ResumableUpload.Step) -> String {
         if step.isCreation { return url.display }
         return url.hasSameOrigin(as: target) ? target.display : "\(url.scheme)://\(url.authority)/"
@@ -158,7 +159,7 @@ final class Upload {
         }
     }
 
-    /// What the finished upload came to.
+    /// The receipt of the finished upload.
     func receipt(
         _ attempts: Int,
         _ duration: Duration

@@ -1,7 +1,7 @@
 import StageModel
 import Synchronization
 
-/// What has to be written down of an upload before more of its body is sent, in the order in which it happens.
+/// The notes on an upload that have to be on disk before more of its body is sent, in the order in which they arise.
 final class UploadLedger: Sendable {
     private struct State {
         var resource: UploadResource?
@@ -26,7 +26,7 @@ final class UploadLedger: Sendable {
     /// Whether the body has to wait.
     var isWriting: Bool { state.withLock { $0.pending > 0 } }
 
-    /// The reason that something was not written down, which ends the upload.
+    /// The error that kept a note from being written down, which ends the upload.
     var failure: TransferError? { state.withLock { $0.failure } }
 
     /// Takes note of the resource at which the upload begins, which is written down.

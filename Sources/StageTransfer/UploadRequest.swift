@@ -45,7 +45,7 @@ public struct UploadRequest: Sendable {
     public var willComplete: (@Sendable () async throws(TransferError) -> Void)?
     /// The protocol by which an upload that breaks off is resumed; ``resource`` is spoken to in its own.
     public var uploadProtocol = UploadProtocol.plain
-    /// Where an earlier upload of the body broke off; `nil` has it begin at its first byte.
+    /// The resource at which an earlier upload of the body broke off; `nil` has it begin at its first byte.
     public var resource: UploadResource?
     /// Called with the resource at which the upload resumes from now on, `nil` for none: for a client that remembers
     /// that beyond its own end.

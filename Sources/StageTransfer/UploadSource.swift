@@ -15,12 +15,12 @@ import SystemPackage
     /// Why the file cannot be sent any more.
     private(set) var failure: TransferError?
     private let file: File
-    /// What the last bytes wait for.
+    /// The leave that the last bytes wait for.
     let leave: LastBytes?
     private let ledger: UploadLedger
-    /// Where the body of the current request begins.
+    /// The offset of the first byte of the current request.
     private var start: Int64 = 0
-    /// Where it ends.
+    /// The offset behind its last byte.
     private var end: Int64 = 0
     private let report: @Sendable (TransferEvent) -> Void
     private var position: Int64 = 0

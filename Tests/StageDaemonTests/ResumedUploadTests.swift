@@ -189,7 +189,7 @@ struct ResumedUploadTests {
         expectFinished(content)
     }
 
-    /// Where an upload was, nobody can know any more.
+    /// The journal's record of the resource cannot be read any more.
     @Test(arguments: ["POST", "PUT"])
     func aDamagedResourceIsTakenForOneThatMayBeComplete(method: String) async throws {
         try await start("resumable", retryBase: 3600)

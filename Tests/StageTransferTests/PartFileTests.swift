@@ -5,7 +5,7 @@ import Testing
 
 @testable import StageTransfer
 
-/// What a process that ends at any step leaves is removed with the part file by the next one.
+/// Files that a process leaves, at whatever step it ends, are removed with the part file by the next one.
 struct PartFileTests {
     let place: TemporaryDirectory
 
