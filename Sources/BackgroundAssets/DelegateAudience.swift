@@ -91,8 +91,8 @@ final class DelegateAudience: SessionReceiver {
 
     /// Tells what is to be told of a task whose events of before are gone.
     private func show(_ task: TransferTask, to delegate: any BADownloadManagerDelegate) {
-        guard task.isUnfinished else { return }
         state.withLock { $0.tasks[task.id] = task }
+        guard task.isUnfinished else { return }
         session.add(task)
         var event = SessionEvent(.changed, time: .now)
         event.task = task.id
@@ -115,8 +115,15 @@ final class DelegateAudience: SessionReceiver {
     }
 
     /// The task of an event; `nil` if the daemon has forgotten it.
+    ///
+    /// Of a download that was begun in this process meanwhile, the daemon is not asked: it would say how many bytes have
+    /// arrived by now, and those of the events that are still to be taken in would never be told.
     private func find(_ id: Int64) throws(ControlError) -> TransferTask? {
         if let task = state.withLock({ $0.tasks[id] }) { return task }
+        if let task = session.known.withLock({ $0.download(id) }) {
+            state.withLock { $0.tasks[id] = task }
+            return task
+        }
         do throws(ControlError) {
             let task = try session.ask(.task(id))
             state.withLock { $0.tasks[id] = task }

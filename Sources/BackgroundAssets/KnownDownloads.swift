@@ -32,6 +32,9 @@ struct KnownDownloads {
     /// The numbers of the downloads that go on as far as the process knows.
     var underWay: Set<Int64> { Set(downloads.keys) }
 
+    /// The download of this number that goes on as far as the process knows, as it was when it was taken in.
+    func download(_ task: Int64) -> TransferTask? { downloads[task] }
+
     /// Takes in a download that goes on in a session of this number.
     mutating func add(_ task: TransferTask, in session: Int64?) {
         enter(session)

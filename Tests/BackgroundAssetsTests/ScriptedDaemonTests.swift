@@ -17,6 +17,8 @@ import Testing
         let download = try world.download("a")
         try world.manager.schedule(download)
         try await world.attach()
+        // Whoever asks now hears of the end: what was before is told from the events alone.
+        world.daemon.hold("GET /v1/tasks/1")
         world.emit(.changed) { $0.state = .running }
         world.emit(.progress) { $0.bytesReceived = ByteCount(10) }
         world.emit(.changed) { $0.state = .waiting }
@@ -25,6 +27,7 @@ import Testing
             $0.bytesReceived = ByteCount(30)
             $0.location = "/staged/1"
         }
+        world.daemon.release()
         try await recorder.lines([
             "begin a", "wrote a: 10, 10 of 30", "pause a", "begin a", "wrote a: 20, 30 of 30",
             "finished a: /staged/1",
