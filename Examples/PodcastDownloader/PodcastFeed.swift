@@ -1,5 +1,5 @@
+import BackgroundTransfer
 import Foundation
-import FoundationNetworking
 
 /// A podcast as a JSON Feed (version 1.1) with an attachment for each episode.
 struct PodcastFeed: Decodable {

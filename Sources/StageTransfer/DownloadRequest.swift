@@ -170,6 +170,6 @@ public enum TransferEvent: Equatable, Sendable {
 extension DownloadRequest {
     /// Whether the request may be sent again after it was sent.
     package var isRepeatedSafely: Bool {
-        isIdempotent ?? ["GET", "HEAD", "OPTIONS", "PUT", "DELETE", "TRACE"].contains(method)
+        isIdempotent ?? RequestRules.isIdempotent(method)
     }
 }

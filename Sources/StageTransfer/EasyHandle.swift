@@ -170,6 +170,8 @@ private struct Options {
         if let file = configuration.certificateAuthorities {
             texts.append((CURLOPT_CAINFO, file.string))
         }
+        // An empty text stands for all codings that libcurl was built with.
+        if request.decodesContent { texts.append((CURLOPT_ACCEPT_ENCODING, "")) }
         setMethod(request.method)
         guard request.mayAuthenticate, url.isConfidential else { return }
         if let netrc = configuration.netrc {

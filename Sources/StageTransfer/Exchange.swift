@@ -47,6 +47,8 @@ struct ExchangeRequest {
     var mayRepeat = true
     /// Whether a server that does not speak TLS 1.3 is refused.
     var requiresNewestTLS = false
+    /// Whether libcurl decodes the body of the answer, and offers the codings that it knows.
+    var decodesContent = false
 }
 
 /// How an exchange ended.

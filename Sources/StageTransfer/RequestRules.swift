@@ -23,6 +23,22 @@ enum RequestRules {
         }
     }
 
+    /// Checks the parts of a streamed request that go over the wire as they are.
+    static func check(_ request: StreamedRequest) throws(TransferError) {
+        try check(request.fields, request.url)
+        for line in request.fields where framing.contains(name(of: line)) {
+            throw refusal(request.url, "the field '\(name(of: line))' is not the caller's to give")
+        }
+        guard isToken(request.method), request.method != "CONNECT" else {
+            throw refusal(request.url, "'\(request.method)' is no method of a request")
+        }
+    }
+
+    /// Whether a server acts once on requests of a method, however often it gets them (RFC 9110, section 9.2.2).
+    static func isIdempotent(_ method: String) -> Bool {
+        ["GET", "HEAD", "OPTIONS", "PUT", "DELETE", "TRACE"].contains(method)
+    }
+
     /// What says that a request has no body, for the methods that could have one (RFC 9110, section
     /// 8.6).
     static func fieldsWithoutBody(of method: String) -> [String] {

@@ -41,6 +41,14 @@ struct TaskRecord {
     var isComplete = false
     var error: (any Error)?
     var response: HTTPURLResponse?
+    /// The head of an answer that is not of HTTP.
+    var otherResponse: URLResponse?
+    /// The request after redirects, of a transfer in this process.
+    var current: URLRequest?
+    /// When the last request of a transfer in this process was sent.
+    var asked: Date?
+    /// The last answer to a transfer in this process.
+    var lastAnswer: ForegroundAnswer?
     var holds: [Hold] = []
     var bytesReceived = Int64(0)
     var bytesSent = Int64(0)
@@ -160,7 +168,7 @@ struct TaskRecord {
     /// The request as the application made it, or as the daemon has it; an upload's body is its file.
     var originalRequest: URLRequest? {
         guard var original else { return URLRequest(request) }
-        if request.kind == .upload {
+        if request.kind == .upload, request.file != nil {
             original.httpBody = nil
             original.httpBodyStream = nil
         }
@@ -169,6 +177,7 @@ struct TaskRecord {
 
     /// The request with the method that is sent, at the URL that has answered.
     var currentRequest: URLRequest? {
+        if let current { return current }
         guard var current = originalRequest else { return nil }
         current.httpMethod = request.method ?? current.httpMethod
         // The daemon names URLs without a user's name and password.

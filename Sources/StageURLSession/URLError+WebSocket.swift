@@ -4,14 +4,6 @@ import StageWebSocket
 import StageWebSocketClient
 
 extension URLError {
-    /// The reason why a session in this process takes no transfers.
-    static var foregroundTransfer: URLError {
-        let reason =
-            "a session in this process has WebSocket tasks only: use URLSessionConfiguration.background, "
-            + "or FoundationNetworking.URLSession"
-        return URLError(.unsupportedURL, reason: reason)
-    }
-
     /// The reason why a background session takes no WebSocket tasks.
     static var backgroundWebSocket: URLError {
         let reason =

@@ -59,6 +59,13 @@ extension URLSession {
         }
     }
 
+    /// Takes in what a transfer in this process has got to, and has the delegate told.
+    func take(_ event: SessionEvent, of task: URLSessionTask) {
+        guard task.record.withLock({ !$0.hasEnded && $0.take(event) }) else { return }
+        task.showProgress()
+        deliver(event, task)
+    }
+
     /// Has the delegate told of an event.
     private func deliver(_ event: SessionEvent, _ task: URLSessionTask) {
         switch event.kind {
@@ -89,7 +96,7 @@ extension URLSession {
     }
 
     /// Tells of the bytes that moved since the last time; of many steps at once if the delegate is slow.
-    private func tellProgress(_ task: URLSessionTask) {
+    func tellProgress(_ task: URLSessionTask) {
         let (received, sent, expected, newReceived, newSent) = task.record.withLock { record in
             defer {
                 record.willTellProgress = false
@@ -104,7 +111,7 @@ extension URLSession {
         }
         if let task = task as? URLSessionDownloadTask, newReceived > 0 {
             relay?.add(.progress(task, received, expected: expected))
-            (delegate as? any URLSessionDownloadDelegate)?
+            (task.listener as? any URLSessionDownloadDelegate)?
                 .urlSession(
                     self,
                     downloadTask: task,
@@ -113,9 +120,9 @@ extension URLSession {
                     totalBytesExpectedToWrite: expected
                 )
         }
-        if task is URLSessionUploadTask, newSent > 0 {
+        if task is URLSessionDataTask, newSent > 0 {
             relay?.add(.progress(task, sent, expected: expected))
-            (delegate as? any URLSessionTaskDelegate)?
+            (task.listener as? any URLSessionTaskDelegate)?
                 .urlSession(
                     self,
                     task: task,
@@ -134,7 +141,7 @@ extension URLSession {
             return record.bytesExpected ?? NSURLSessionTransferSizeUnknown
         }
         relay?.add(.resumed(download, offset: offset, expected: expected))
-        (delegate as? any URLSessionDownloadDelegate)?
+        (download.listener as? any URLSessionDownloadDelegate)?
             .urlSession(
                 self,
                 downloadTask: download,
@@ -238,6 +245,7 @@ extension URLSession {
     /// Ends a task that the daemon has nothing to say of.
     func end(_ task: URLSessionTask, _ error: URLError) {
         if let socket = task as? URLSessionWebSocketTask { return socket.end(error) }
+        if task.transfer != nil { return endForeground(task, .failure(error)) }
         guard task.record.withLock({ $0.end() }) else { return }
         feed.add { [self] in
             complete(task, error, nil)
@@ -247,7 +255,12 @@ extension URLSession {
     }
 
     /// Says the last there is to say of a task.
-    func complete(_ task: URLSessionTask, _ error: (any Error)?, _ resumeData: Data?) {
+    func complete(
+        _ task: URLSessionTask,
+        _ error: (any Error)?,
+        _ resumeData: Data?,
+        tellsDelegate: Bool = true
+    ) {
         let receivers = task.record.withLock { record in
             record.error = error
             record.isComplete = true
@@ -264,7 +277,8 @@ extension URLSession {
         }
         link.remove(task)
         for receiver in receivers { receiver(resumeData) }
-        (delegate as? any URLSessionTaskDelegate)?
+        guard tellsDelegate else { return }
+        (task.listener as? any URLSessionTaskDelegate)?
             .urlSession(self, task: task, didCompleteWithError: error)
     }
 
@@ -285,7 +299,7 @@ private typealias ChallengeAnswer =
 
 extension URLSessionTask {
     /// Shows in ``URLSessionTask/progress`` what is known.
-    fileprivate func showProgress() {
+    func showProgress() {
         let (done, expected) = record.withLock {
             ($0.request.kind == .upload ? $0.bytesSent : $0.bytesReceived, $0.bytesExpected)
         }

@@ -25,9 +25,9 @@ extension URLSession {
     }
 
     /// Why the session takes no tasks, if it takes none.
-    private var refusal: URLError? {
+    var refusal: URLError? {
         if let failure = state.withLock({ $0.failure }) { return failure }
-        if isForeground { return .foregroundTransfer }
+        if isForeground { return state.withLock { $0.isInvalidating } ? invalidation : nil }
         if link.identifier.isEmpty {
             let reason = "a background session needs an identifier that is not empty"
             return URLError(.unsupportedURL, reason: reason)
@@ -43,7 +43,10 @@ extension URLSession {
     }
 
     /// The error of tasks that are created after the session was invalidated.
-    private var invalidation: URLError {
+    var invalidation: URLError {
+        guard !isForeground else {
+            return URLError(.cancelled, reason: "the session was invalidated and takes no tasks")
+        }
         let reason = "the session '\(link.identifier)' was invalidated and takes no tasks"
         return URLError(.backgroundSessionWasDisconnected, reason: reason)
     }
@@ -88,6 +91,7 @@ extension URLSession {
 
     /// Has the daemon told what has changed about tasks; returns at once.
     func tell(_ tasks: [URLSessionTask]) {
+        if isForeground { return tasks.forEach { drive($0) } }
         link.tell(tasks.filter { !endIfUnsendable($0) && $0.record.withLock(\.mustBeTold) })
     }
 
@@ -212,7 +216,10 @@ extension URLSession {
             return true
         }
         guard isDone else { return }
-        if isForeground { return becomeInvalid(nil) }
+        if isForeground {
+            engine.invalidate()
+            return becomeInvalid(nil)
+        }
         guard SessionRegistry.session(link.identifier) === self else { return }
         link.end { [self] in
             SessionRegistry.remove(self)

@@ -3,9 +3,10 @@ public import FoundationNetworking
 import StageControl
 import Synchronization
 
-/// A session whose transfers the daemon makes, in the shape of Apple's class.
+/// A session of transfers, in the shape of Apple's class: the daemon makes those of a background session, this process
+/// makes those of any other.
 ///
-/// Whoever makes a session of the same identifier again gets its tasks and all events that nobody has
+/// Whoever makes a background session of the same identifier again gets its tasks and all events that nobody has
 /// taken in. It lasts until it is invalidated: until then it holds its delegate, and listens.
 ///
 /// Without a daemon nothing is lost: tasks are kept here and told as soon as there is one. Starting it is
@@ -19,21 +20,11 @@ import Synchronization
 /// There is one object of an identifier in a process. A further one is invalid from the beginning: its
 /// delegate is told why, and its tasks fail with `URLError.backgroundSessionInUseByAnotherProcess`.
 ///
-/// A session of ``URLSessionConfiguration/default`` or ``URLSessionConfiguration/ephemeral`` has no part in the daemon:
-/// it makes WebSocket tasks in this process (``webSocketTask(with:protocols:)``), and nothing else.
+/// A session of ``URLSessionConfiguration/default`` or ``URLSessionConfiguration/ephemeral`` has no part in the daemon.
+/// Its data, download, upload and WebSocket tasks end with this process, and an attempt that fails is not repeated, as
+/// on Apple's systems. A background session refuses data tasks, bodies in memory and calls that wait for an answer: such a
+/// task fails with `URLError.unsupportedURL` when it is resumed, where Apple's class raises an exception.
 open class URLSession: NSObject, @unchecked Sendable {
-    /// Disposition of an authentication challenge.
-    ///
-    /// This is Foundation's type, so that one method of a delegate serves the sessions of all modules.
-    public typealias AuthChallengeDisposition =
-        FoundationNetworking.URLSession.AuthChallengeDisposition
-
-    /// Disposition of a delayed request, which is Foundation's type.
-    ///
-    /// The daemon starts delayed requests without asking the delegate.
-    public typealias DelayedRequestDisposition =
-        FoundationNetworking.URLSession.DelayedRequestDisposition
-
     struct State {
         var delegate: (any URLSessionDelegate)?
         var tasks: [ObjectIdentifier: URLSessionTask] = [:]
@@ -53,10 +44,10 @@ open class URLSession: NSObject, @unchecked Sendable {
     let link: SessionLink
     let state: Mutex<State>
     let relay: EventRelay?
-    /// The connections of the session's WebSocket tasks.
-    let webSockets: WebSocketConnections
+    /// The transfers of a session in this process.
+    let engine: SessionEngine
     // Never changed after the session was made, and handed out as copies.
-    private let rules: URLSessionConfiguration
+    let rules: URLSessionConfiguration
 
     /// Creates a session without a delegate: its events are those of ``events``.
     public convenience init(configuration: URLSessionConfiguration) {
@@ -79,7 +70,7 @@ open class URLSession: NSObject, @unchecked Sendable {
         relay = delegate == nil && configuration.identifier != nil ? EventRelay() : nil
         state = Mutex(State(delegate: delegate))
         link = SessionLink(configuration, launch: BackgroundLaunch.current)
-        webSockets = WebSocketConnections(configuration)
+        engine = SessionEngine(configuration)
         super.init()
         begin()
     }
@@ -92,7 +83,7 @@ open class URLSession: NSObject, @unchecked Sendable {
         relay = nil
         state = Mutex(State(isInvalidating: true, isOver: true))
         link = SessionLink(rules, launch: nil)
-        webSockets = WebSocketConnections(rules)
+        engine = SessionEngine(rules)
         super.init()
         link.end {}
     }
@@ -100,8 +91,8 @@ open class URLSession: NSObject, @unchecked Sendable {
     /// The session of tasks that were created without one.
     static let standIn = URLSession()
 
-    /// The session of the process without a delegate, which makes WebSocket tasks as those of
-    /// ``URLSessionConfiguration/default`` do and cannot be invalidated.
+    /// The session of the process without a delegate, which is as those of ``URLSessionConfiguration/default`` are and
+    /// cannot be invalidated.
     public static let shared = URLSession(configuration: .default)
 
     /// Whether the session belongs to this process, and not to the daemon.
@@ -142,7 +133,8 @@ open class URLSession: NSObject, @unchecked Sendable {
     ///
     /// Not of Apple's class.
     open func downloadTasks(with requests: [URLRequest]) -> [URLSessionDownloadTask] {
-        make(requests.map { Draft(download: $0, rules: configuration) }) {
+        if isForeground { return requests.map { makeForegroundDownload($0) } }
+        return make(requests.map { Draft(download: $0, rules: configuration) }) {
             URLSessionDownloadTask($0, session: self)
         }
     }
@@ -152,18 +144,128 @@ open class URLSession: NSObject, @unchecked Sendable {
     /// The data is from ``URLSessionDownloadTask/cancel(byProducingResumeData:)`` or the error of a
     /// download; with anything else the download fails.
     open func downloadTask(withResumeData data: Data) -> URLSessionDownloadTask {
-        make([Draft(resumeData: data, rules: configuration)]) {
+        if isForeground { return makeForegroundDownload(resuming: data) }
+        return make([Draft(resumeData: data, rules: configuration)]) {
             URLSessionDownloadTask($0, session: self)
         }[0]
     }
 
     /// Creates an upload of a file, suspended.
     ///
-    /// The daemon takes a copy of the file, which must stay as it is until then: see ``URLSessionTask/isStored``.
+    /// For a background session the daemon takes a copy of the file, which must stay as it is until then: see
+    /// ``URLSessionTask/isStored``. Another session reads the file while it sends it.
     open func uploadTask(with request: URLRequest, fromFile file: URL) -> URLSessionUploadTask {
-        make([Draft(upload: request, file: file, rules: configuration)]) {
+        if isForeground { return makeForegroundUpload(request, .file(file)) }
+        return make([Draft(upload: request, file: file, rules: configuration)]) {
             URLSessionUploadTask($0, session: self)
         }[0]
+    }
+
+    /// Creates a data task, suspended; the delegate is given the answer as it comes.
+    open func dataTask(with url: URL) -> URLSessionDataTask { dataTask(with: URLRequest(url: url)) }
+
+    /// Creates a data task, suspended; the delegate is given the answer as it comes.
+    open func dataTask(with request: URLRequest) -> URLSessionDataTask {
+        makeForegroundData(request)
+    }
+
+    /// Creates a data task, suspended, that hands its answer over as a whole.
+    ///
+    /// - Parameters:
+    ///   - url: The URL.
+    ///   - completionHandler: Called once on the delegate queue: with the answer whatever its status, or with an error.
+    open func dataTask(
+        with url: URL,
+        completionHandler: @escaping @Sendable (Data?, URLResponse?, (any Error)?) -> Void
+    ) -> URLSessionDataTask {
+        dataTask(with: URLRequest(url: url), completionHandler: completionHandler)
+    }
+
+    /// Creates a data task, suspended, that hands its answer over as a whole.
+    ///
+    /// - Parameters:
+    ///   - request: The request.
+    ///   - completionHandler: Called once on the delegate queue: with the answer whatever its status, or with an error.
+    open func dataTask(
+        with request: URLRequest,
+        completionHandler: @escaping @Sendable (Data?, URLResponse?, (any Error)?) -> Void
+    ) -> URLSessionDataTask { makeForegroundData(request, .data(completionHandler)) }
+
+    /// Creates a download, suspended.
+    ///
+    /// - Parameters:
+    ///   - url: The URL.
+    ///   - completionHandler: Called once on the delegate queue; the file is to be moved to where it belongs before it
+    ///     returns.
+    open func downloadTask(
+        with url: URL,
+        completionHandler: @escaping @Sendable (URL?, URLResponse?, (any Error)?) -> Void
+    ) -> URLSessionDownloadTask {
+        downloadTask(with: URLRequest(url: url), completionHandler: completionHandler)
+    }
+
+    /// Creates a download, suspended.
+    ///
+    /// - Parameters:
+    ///   - request: The request.
+    ///   - completionHandler: Called once on the delegate queue; the file is to be moved to where it belongs before it
+    ///     returns.
+    open func downloadTask(
+        with request: URLRequest,
+        completionHandler: @escaping @Sendable (URL?, URLResponse?, (any Error)?) -> Void
+    ) -> URLSessionDownloadTask { makeForegroundDownload(request, .file(completionHandler)) }
+
+    /// Creates a download, suspended, that goes on with what an earlier one in a process received.
+    ///
+    /// - Parameters:
+    ///   - data: What the earlier download has handed out.
+    ///   - completionHandler: Called once on the delegate queue; the file is to be moved to where it belongs before it
+    ///     returns.
+    open func downloadTask(
+        withResumeData data: Data,
+        completionHandler: @escaping @Sendable (URL?, URLResponse?, (any Error)?) -> Void
+    ) -> URLSessionDownloadTask {
+        makeForegroundDownload(resuming: data, .file(completionHandler))
+    }
+
+    /// Creates an upload of a file, suspended, that hands its answer over as a whole.
+    ///
+    /// - Parameters:
+    ///   - request: The request, whose body counts for nothing; its method is `POST` unless it says otherwise.
+    ///   - file: The file, which must stay as it is until the task has ended.
+    ///   - completionHandler: Called once on the delegate queue: with the answer whatever its status, or with an error.
+    open func uploadTask(
+        with request: URLRequest,
+        fromFile file: URL,
+        completionHandler: @escaping @Sendable (Data?, URLResponse?, (any Error)?) -> Void
+    ) -> URLSessionUploadTask {
+        makeForegroundUpload(request, .file(file), .data(completionHandler))
+    }
+
+    /// Creates an upload of bytes, suspended; the delegate is given the answer as it comes.
+    open func uploadTask(with request: URLRequest, from bodyData: Data) -> URLSessionUploadTask {
+        makeForegroundUpload(request, .data(bodyData))
+    }
+
+    /// Creates an upload of bytes, suspended, that hands its answer over as a whole.
+    ///
+    /// - Parameters:
+    ///   - request: The request, whose body counts for nothing; its method is `POST` unless it says otherwise.
+    ///   - bodyData: The bytes; `nil` for an empty body.
+    ///   - completionHandler: Called once on the delegate queue: with the answer whatever its status, or with an error.
+    open func uploadTask(
+        with request: URLRequest,
+        from bodyData: Data?,
+        completionHandler: @escaping @Sendable (Data?, URLResponse?, (any Error)?) -> Void
+    ) -> URLSessionUploadTask {
+        makeForegroundUpload(request, .data(bodyData ?? Data()), .data(completionHandler))
+    }
+
+    /// Creates an upload, suspended, of the stream that the delegate has for it.
+    ///
+    /// The stream is read to its end, into a file, before the request is sent.
+    open func uploadTask(withStreamedRequest request: URLRequest) -> URLSessionUploadTask {
+        makeForegroundUpload(request, .stream)
     }
 
     /// Creates a WebSocket task, suspended, for a ws or wss URL.
@@ -198,8 +300,7 @@ open class URLSession: NSObject, @unchecked Sendable {
         link.whenSettled { [self] in feed.add { [self] in handler(unfinished) } }
     }
 
-    /// Calls `handler` with the tasks that have not ended: data tasks, of which there are none, uploads
-    /// and downloads.
+    /// Calls `handler` with the tasks that have not ended: data tasks, uploads and downloads.
     open func getTasksWithCompletionHandler(
         _ handler:
             @escaping @Sendable (
@@ -208,7 +309,7 @@ open class URLSession: NSObject, @unchecked Sendable {
     ) {
         getAllTasks { tasks in
             handler(
-                [],
+                tasks.compactMap { $0 is URLSessionUploadTask ? nil : $0 as? URLSessionDataTask },
                 tasks.compactMap { $0 as? URLSessionUploadTask },
                 tasks.compactMap { $0 as? URLSessionDownloadTask }
             )
@@ -224,14 +325,12 @@ open class URLSession: NSObject, @unchecked Sendable {
         }
     }
 
-    /// The tasks that have not ended: data tasks, of which there are none, uploads and downloads.
+    /// The tasks that have not ended: data tasks, uploads and downloads.
     open var tasks: ([URLSessionDataTask], [URLSessionUploadTask], [URLSessionDownloadTask]) {
         get async {
-            let tasks = await allTasks
-            return (
-                [], tasks.compactMap { $0 as? URLSessionUploadTask },
-                tasks.compactMap { $0 as? URLSessionDownloadTask }
-            )
+            await withCheckedContinuation { continuation in
+                getTasksWithCompletionHandler { continuation.resume(returning: ($0, $1, $2)) }
+            }
         }
     }
 
@@ -272,17 +371,18 @@ open class URLSession: NSObject, @unchecked Sendable {
         }
     }
 
-    /// Removes the cookies of the configuration's storage, and calls `handler`.
+    /// Removes the cookies of the configuration's storage and what its cache has, and calls `handler`.
     ///
-    /// There is no cache; credentials stay in their storage.
+    /// Credentials stay in their storage.
     open func reset(completionHandler handler: @escaping @Sendable () -> Void) {
         rules.httpCookieStorage?.removeCookies(since: .distantPast)
+        rules.urlCache?.removeAllCachedResponses()
         feed.add(handler)
     }
 
-    /// Removes the cookies of the configuration's storage.
+    /// Removes the cookies of the configuration's storage and what its cache has.
     ///
-    /// There is no cache; credentials stay in their storage.
+    /// Credentials stay in their storage.
     open func reset() async {
         await withCheckedContinuation { continuation in
             reset(completionHandler: { continuation.resume() })

@@ -40,7 +40,11 @@ extension URLSessionConfiguration {
         set { inert.httpShouldUsePipelining = newValue }
     }
 
-    /// Of no effect: downloads become files of the application, and the daemon has no cache to answer from.
+    /// The cache that data tasks of a session in this process are answered from, and that keeps their answers (RFC 9111);
+    /// `nil` for none.
+    ///
+    /// Answers with a `Vary` field other than `Accept-Encoding` are not kept, nor those larger than a twentieth of the cache.
+    /// Of no effect in a background session: the daemon has no cache.
     public var urlCache: URLCache? {
         get { inert.urlCache }
         set { inert.urlCache = newValue }

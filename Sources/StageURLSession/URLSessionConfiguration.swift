@@ -7,7 +7,7 @@ public import StageControl
 /// A session copies its configuration when it is made; what is changed later does not concern it.
 ///
 /// The daemon makes the transfers of a background session. A session of ``default`` or ``ephemeral`` belongs to this
-/// process and has WebSocket tasks alone: for other tasks in the process there is FoundationNetworking's class.
+/// process, which makes its transfers.
 ///
 /// Unchecked, since it is a class with variables as Apple's is: one thread sets it up, and hands it over.
 open class URLSessionConfiguration: NSObject, NSCopying, @unchecked Sendable {
@@ -23,10 +23,12 @@ open class URLSessionConfiguration: NSObject, NSCopying, @unchecked Sendable {
     public var allowsExpensiveNetworkAccess = true
     /// Whether transfers run on networks that somebody asked to be spared.
     public var allowsConstrainedNetworkAccess = true
-    /// Of no effect, as on Apple's systems: background sessions always wait.
+    /// Whether a task waits for a connection instead of failing where none comes about, in a session in this process; attempts
+    /// are then made 1 second to 30 seconds apart. Background sessions always wait.
     public var waitsForConnectivity = false
-    /// Seconds without a byte after which an attempt counts as failed, to be repeated.
+    /// Seconds without a byte after which an attempt counts as failed; a background session repeats it.
     ///
+    /// The request's own limit counts, unless that is 60 seconds.
     /// The opening handshake of a WebSocket task may take as long, and a server that has sent nothing for half of the
     /// time is sent a ping: one that sends nothing in the other half, either, is lost (`URLError.timedOut`).
     public var timeoutIntervalForRequest: TimeInterval = 60
@@ -42,24 +44,25 @@ open class URLSessionConfiguration: NSObject, NSCopying, @unchecked Sendable {
 
     /// Whether an answer from a cache will do.
     ///
-    /// The daemon has no cache. With the policies that ignore or revalidate remote caches, those are told so
+    /// A session in this process has ``urlCache``. The daemon has no cache: with the policies that ignore or revalidate remote caches, those are told so
     /// (`Cache-Control: no-cache`); with `returnCacheDataDontLoad` a task fails with `URLError.resourceUnavailable`. The
     /// policy of a request counts, unless that is the default.
     public var requestCachePolicy = URLRequest.CachePolicy.useProtocolCachePolicy
     /// The oldest version of TLS that a server may speak; the daemon speaks none before 1.2.
     public var tlsMinimumSupportedProtocolVersion = tls_protocol_version_t.TLSv12
-    /// The cookies that are sent, and that answers are added to while the session exists in a process; `nil`, the
-    /// default, for none.
+    /// The cookies that are sent, and that answers are added to while the session exists in a process; `nil` for none, which
+    /// is the default of background sessions.
     ///
-    /// Apple's default is `HTTPCookieStorage.shared`. The cookies are those of the moment when a task is created, and are
-    /// left out where a redirect leads to another origin.
+    /// ``default`` has `HTTPCookieStorage.shared`, ``ephemeral`` has a storage of its own, in memory. In a background session,
+    /// where Apple's default is `HTTPCookieStorage.shared`, the cookies are those of the moment when a task is created, and
+    /// are left out where a redirect leads to another origin.
     public var httpCookieStorage: HTTPCookieStorage?
     /// Whether the cookies of ``httpCookieStorage`` are sent.
     public var httpShouldSetCookies = true
     /// Which cookies of answers are added to ``httpCookieStorage``.
     public var httpCookieAcceptPolicy = HTTPCookie.AcceptPolicy.onlyFromMainDocumentDomain
     /// The credentials that the first challenge of a task is answered with if the delegate leaves that to the system;
-    /// `nil`, the default, for none.
+    /// `nil` for none, which is the default of background sessions.
     public var urlCredentialStorage: URLCredentialStorage?
     var inert = InertSettings()
 
@@ -174,16 +177,24 @@ open class URLSessionConfiguration: NSObject, NSCopying, @unchecked Sendable {
         return message
     }
 
-    /// A new configuration of a session in this process, which has WebSocket tasks alone.
-    ///
-    /// Downloads and uploads of such a session fail with `URLError.unsupportedURL`.
+    /// A new configuration of a session in this process, with the cookies, credentials and cache that all such sessions
+    /// of the process share.
     public static var `default`: URLSessionConfiguration {
-        URLSessionConfiguration(identifier: nil)
+        let configuration = URLSessionConfiguration(identifier: nil)
+        configuration.httpCookieStorage = .shared
+        configuration.urlCredentialStorage = .shared
+        configuration.urlCache = .shared
+        return configuration
     }
 
-    /// A new configuration as ``default`` is: cookies and credentials are kept where its properties say, and nothing
-    /// else is kept.
+    /// A new configuration of a session in this process, with cookies, credentials and a cache of its own, which are in
+    /// memory.
     public static var ephemeral: URLSessionConfiguration {
-        URLSessionConfiguration(identifier: nil)
+        let configuration = URLSessionConfiguration(identifier: nil)
+        let other = FoundationNetworking.URLSessionConfiguration.ephemeral
+        configuration.httpCookieStorage = other.httpCookieStorage
+        configuration.urlCredentialStorage = other.urlCredentialStorage
+        configuration.urlCache = other.urlCache
+        return configuration
     }
 }

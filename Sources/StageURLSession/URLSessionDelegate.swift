@@ -29,8 +29,8 @@ public protocol URLSessionDelegate: NSObjectProtocol, Sendable {
 
 /// Is told what becomes of tasks.
 ///
-/// What Apple's protocol has beyond this is never called for background sessions, or has no place here:
-/// redirects are followed without a question, and a request whose time has come is made as it is.
+/// What Apple's protocol has beyond this is never called for background sessions, or has no place here: a request whose
+/// time has come is made as it is.
 public protocol URLSessionTaskDelegate: URLSessionDelegate {
     /// Says that a task was made, before the method that makes it returns to its caller's code.
     func urlSession(_ session: URLSession, didCreateTask task: URLSessionTask)
@@ -56,7 +56,43 @@ public protocol URLSessionTaskDelegate: URLSessionDelegate {
         didReceive challenge: URLAuthenticationChallenge
     ) async -> (URLSession.AuthChallengeDisposition, URLCredential?)
 
-    /// Says how much of a file was sent.
+    /// Asks whether a redirect is to be followed, for a data or upload task of a session in this process: with the
+    /// request to send, `newRequest` or another one, or with `nil` to take the redirect itself as the answer.
+    ///
+    /// Download tasks and background sessions follow redirects without asking. Credentials and cookies are left out of
+    /// `newRequest` where it goes to another origin.
+    func urlSession(
+        _ session: URLSession,
+        task: URLSessionTask,
+        willPerformHTTPRedirection response: HTTPURLResponse,
+        newRequest request: URLRequest,
+        completionHandler: @escaping @Sendable (URLRequest?) -> Void
+    )
+
+    /// Asks whether a redirect is to be followed, and waits for the answer.
+    ///
+    /// It is called where the method with a completion handler is not implemented.
+    func urlSession(
+        _ session: URLSession,
+        task: URLSessionTask,
+        willPerformHTTPRedirection response: HTTPURLResponse,
+        newRequest request: URLRequest
+    ) async -> URLRequest?
+
+    /// Asks for the body of a task that was made by ``URLSession/uploadTask(withStreamedRequest:)``.
+    ///
+    /// The stream is read to its end before the request is sent.
+    func urlSession(
+        _ session: URLSession,
+        task: URLSessionTask,
+        needNewBodyStream completionHandler: @escaping @Sendable (InputStream?) -> Void
+    )
+
+    /// Says that no connection came about, and that another attempt is made later, since
+    /// ``URLSessionConfiguration/waitsForConnectivity`` is set for a session in this process.
+    func urlSession(_ session: URLSession, taskIsWaitingForConnectivity task: URLSessionTask)
+
+    /// Says how much of a body was sent.
     func urlSession(
         _ session: URLSession,
         task: URLSessionTask,
@@ -110,9 +146,50 @@ public protocol URLSessionDownloadDelegate: URLSessionTaskDelegate {
     )
 }
 
-/// Is told what servers answer to uploads.
+/// Is told what servers answer to data and upload tasks.
 public protocol URLSessionDataDelegate: URLSessionTaskDelegate {
-    /// Hands over what a server has answered to an upload, in one piece and up to 64 KiB of it.
+    /// Asks what to do with an answer whose head is here, in a session in this process; bytes wait for the reply.
+    func urlSession(
+        _ session: URLSession,
+        dataTask: URLSessionDataTask,
+        didReceive response: URLResponse,
+        completionHandler: @escaping @Sendable (URLSession.ResponseDisposition) -> Void
+    )
+
+    /// Asks what to do with an answer whose head is here, and waits for the reply.
+    ///
+    /// It is called where the method with a completion handler is not implemented.
+    func urlSession(
+        _ session: URLSession,
+        dataTask: URLSessionDataTask,
+        didReceive response: URLResponse
+    ) async -> URLSession.ResponseDisposition
+
+    /// Says that a data task goes on as a download task, and is not heard of any more.
+    func urlSession(
+        _ session: URLSession,
+        dataTask: URLSessionDataTask,
+        didBecome downloadTask: URLSessionDownloadTask
+    )
+
+    /// Asks what the cache is to keep of an answer that is complete; `nil` for nothing.
+    func urlSession(
+        _ session: URLSession,
+        dataTask: URLSessionDataTask,
+        willCacheResponse proposedResponse: CachedURLResponse,
+        completionHandler: @escaping @Sendable (CachedURLResponse?) -> Void
+    )
+
+    /// Asks what the cache is to keep of an answer that is complete, and waits for the reply.
+    ///
+    /// It is called where the method with a completion handler is not implemented.
+    func urlSession(
+        _ session: URLSession,
+        dataTask: URLSessionDataTask,
+        willCacheResponse proposedResponse: CachedURLResponse
+    ) async -> CachedURLResponse?
+
+    /// Hands over the next bytes of an answer; of an upload in a background session all of it, up to 64 KiB.
     func urlSession(
         _ session: URLSession,
         dataTask: URLSessionDataTask,
@@ -121,6 +198,59 @@ public protocol URLSessionDataDelegate: URLSessionTaskDelegate {
 }
 
 extension URLSessionDataDelegate {
+    /// Replies as the method does that returns the disposition.
+    public func urlSession(
+        _ session: URLSession,
+        dataTask: URLSessionDataTask,
+        didReceive response: URLResponse,
+        completionHandler: @escaping @Sendable (URLSession.ResponseDisposition) -> Void
+    ) {
+        let response = UnchangingResponse(value: response)
+        // The delegate's reply may take any time, and the queue of its other calls must not wait for it.
+        Task {
+            completionHandler(
+                await urlSession(session, dataTask: dataTask, didReceive: response.value)
+            )
+        }
+    }
+
+    /// Takes the answer.
+    public func urlSession(
+        _ session: URLSession,
+        dataTask: URLSessionDataTask,
+        didReceive response: URLResponse
+    ) async -> URLSession.ResponseDisposition { .allow }
+
+    /// Does nothing.
+    public func urlSession(
+        _ session: URLSession,
+        dataTask: URLSessionDataTask,
+        didBecome downloadTask: URLSessionDownloadTask
+    ) {}
+
+    /// Replies as the method does that returns what is to be kept.
+    public func urlSession(
+        _ session: URLSession,
+        dataTask: URLSessionDataTask,
+        willCacheResponse proposedResponse: CachedURLResponse,
+        completionHandler: @escaping @Sendable (CachedURLResponse?) -> Void
+    ) {
+        let proposed = UnchangingCachedResponse(value: proposedResponse)
+        // The delegate's reply may take any time, and the queue of its other calls must not wait for it.
+        Task {
+            completionHandler(
+                await urlSession(session, dataTask: dataTask, willCacheResponse: proposed.value)
+            )
+        }
+    }
+
+    /// Keeps the answer.
+    public func urlSession(
+        _ session: URLSession,
+        dataTask: URLSessionDataTask,
+        willCacheResponse proposedResponse: CachedURLResponse
+    ) async -> CachedURLResponse? { proposedResponse }
+
     /// Does nothing.
     public func urlSession(
         _ session: URLSession,
@@ -179,6 +309,49 @@ extension URLSessionTaskDelegate {
     ) async -> (URLSession.AuthChallengeDisposition, URLCredential?) {
         (.performDefaultHandling, nil)
     }
+
+    /// Follows redirects as the method says that returns the request.
+    public func urlSession(
+        _ session: URLSession,
+        task: URLSessionTask,
+        willPerformHTTPRedirection response: HTTPURLResponse,
+        newRequest request: URLRequest,
+        completionHandler: @escaping @Sendable (URLRequest?) -> Void
+    ) {
+        let response = UnchangingHTTPResponse(value: response)
+        // The delegate's answer may take any time, and the queue of its other calls must not wait for it.
+        Task {
+            completionHandler(
+                await urlSession(
+                    session,
+                    task: task,
+                    willPerformHTTPRedirection: response.value,
+                    newRequest: request
+                )
+            )
+        }
+    }
+
+    /// Follows redirects.
+    public func urlSession(
+        _ session: URLSession,
+        task: URLSessionTask,
+        willPerformHTTPRedirection response: HTTPURLResponse,
+        newRequest request: URLRequest
+    ) async -> URLRequest? { request }
+
+    /// Has no body.
+    public func urlSession(
+        _ session: URLSession,
+        task: URLSessionTask,
+        needNewBodyStream completionHandler: @escaping @Sendable (InputStream?) -> Void
+    ) { completionHandler(nil) }
+
+    /// Does nothing.
+    public func urlSession(
+        _ session: URLSession,
+        taskIsWaitingForConnectivity task: URLSessionTask
+    ) {}
 
     /// Does nothing.
     public func urlSession(

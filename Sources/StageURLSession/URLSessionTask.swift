@@ -37,6 +37,9 @@ open class URLSessionTask: NSObject, ProgressReporting, @unchecked Sendable {
 
     let session: URLSession
     let record: Mutex<TaskRecord>
+    /// The transfer in this process; `nil` for a task of a background session.
+    let transfer: ForegroundTransfer?
+    private let ownDelegate = Mutex<(any URLSessionTaskDelegate)?>(nil)
     /// The bytes of the transfer; cancelling and pausing it does so with the task.
     public let progress: Progress
 
@@ -51,11 +54,13 @@ open class URLSessionTask: NSObject, ProgressReporting, @unchecked Sendable {
             reason: "the task stands in for one, and transfers nothing"
         )
         self.record = Mutex(record)
+        transfer = nil
         super.init()
     }
 
-    init(_ record: TaskRecord, session: URLSession) {
+    init(_ record: TaskRecord, session: URLSession, transfer: ForegroundTransfer? = nil) {
         self.session = session
+        self.transfer = transfer
         progress = Progress(totalUnitCount: record.bytesExpected ?? -1)
         progress.completedUnitCount = max(record.bytesReceived, record.bytesSent)
         self.record = Mutex(record)
@@ -94,7 +99,7 @@ open class URLSessionTask: NSObject, ProgressReporting, @unchecked Sendable {
     open var currentRequest: URLRequest? { record.withLock { $0.currentRequest } }
 
     /// The head of the server's answer, from when it is here, and after failures, too.
-    open var response: URLResponse? { record.withLock { $0.response } }
+    open var response: URLResponse? { record.withLock { $0.response ?? $0.otherResponse } }
 
     /// Why the task ended, where that was not well.
     open var error: (any Error)? { record.withLock { $0.error } }
@@ -107,6 +112,25 @@ open class URLSessionTask: NSObject, ProgressReporting, @unchecked Sendable {
             return record.isSuspended ? .suspended : .running
         }
     }
+
+    /// The delegate that is told of this task in the place of the session's; held until the task has ended.
+    ///
+    /// The session's delegate hears nothing of a task that has its own. In a background session it is of no effect.
+    open var delegate: (any URLSessionTaskDelegate)? {
+        get { ownDelegate.withLock { $0 } }
+        set {
+            guard transfer != nil else { return }
+            ownDelegate.withLock { $0 = newValue }
+        }
+    }
+
+    /// The delegate to tell of the task.
+    var listener: (any URLSessionDelegate)? {
+        ownDelegate.withLock { $0 } ?? session.delegate
+    }
+
+    /// Lets the delegate of the task go.
+    func releaseDelegate() { ownDelegate.withLock { $0 = nil } }
 
     /// Why nothing moves, as far as the daemon has said.
     ///
@@ -252,10 +276,10 @@ open class URLSessionDownloadTask: URLSessionTask, @unchecked Sendable {
     }
 }
 
-/// What uploads are, and in background sessions nothing else.
+/// A request whose answer is handed over in memory as it comes; background sessions have only uploads.
 open class URLSessionDataTask: URLSessionTask, @unchecked Sendable {}
 
-/// An upload of a file.
+/// A request with a body that is a file, or bytes in memory.
 open class URLSessionUploadTask: URLSessionDataTask, @unchecked Sendable {}
 
 extension URLRequest {

@@ -16,7 +16,7 @@ extension URLSessionWebSocketTask {
     /// Opens the connection, or ends a task that may have none.
     func begin() {
         if let refusal = record.withLock({ $0.refusal }) { return leave(refusal) }
-        session.webSockets.run { [self] engine in await run(over: engine) }
+        session.engine.run { [self] engine in await run(over: engine) }
     }
 
     /// Has the connection closed with a close frame, or without one before it is open.

@@ -35,8 +35,8 @@ open class URLSessionWebSocketTask: URLSessionTask, @unchecked Sendable {
     /// Creates a task for a subclass that stands in for one in tests; it belongs to no session and connects nowhere.
     public override init() { super.init() }
 
-    override init(_ record: TaskRecord, session: URLSession) {
-        super.init(record, session: session)
+    init(_ record: TaskRecord, session: URLSession) {
+        super.init(record, session: session, transfer: nil)
     }
 
     /// Most bytes of a message that is received, fragments together and decompressed; by default 1 MiB.

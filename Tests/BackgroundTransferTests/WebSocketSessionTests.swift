@@ -74,22 +74,6 @@ import Testing
         #expect(TestServer.current.requests.isEmpty)
     }
 
-    @Test func aSessionInThisProcessRefusesTransfers() async throws {
-        try await withSession(.ephemeral) { session, recorder in
-            let task = session.downloadTask(with: try URL(text: TestServer.current.url("/file")))
-            task.resume()
-            try await recorder.wait(for: "completed 1: URL -1002")
-            #expect(
-                task.error?.localizedDescription
-                    == "a session in this process has WebSocket tasks only: use "
-                    + "URLSessionConfiguration.background, or FoundationNetworking.URLSession"
-            )
-            #expect(session.configuration.identifier == nil)
-            #expect(await session.allTasks.isEmpty)
-        }
-        #expect(TestServer.current.requests.isEmpty)
-    }
-
     @Test(arguments: ["ftp://127.0.0.1/", "socket"])
     func anotherURLIsRefused(text: String) async throws {
         try await withSession { session, recorder in

@@ -1,0 +1,36 @@
+import CLinux
+import Glibc
+package import SystemPackage
+
+/// Files without a name, which end with their last descriptor.
+package enum AnonymousFile {
+    /// Makes a file in memory (memfd_create(2)).
+    ///
+    /// - Returns: The descriptor, which the caller closes.
+    package static func makeInMemory() throws(FileError) -> FileDescriptor {
+        FileDescriptor(
+            rawValue: try Directory.attempt("create", "a file in memory") { stage_memory_file() }
+        )
+    }
+
+    /// Makes a file in a directory, readable and writable for the user alone.
+    ///
+    /// - Returns: The descriptor, which the caller closes.
+    package static func make(in directory: FilePath) throws(FileError) -> FileDescriptor {
+        let template = directory.appending("file.XXXXXX")
+        var name = Array(template.string.utf8CString)
+        let descriptor = try Directory.attempt("create", template) {
+            unsafe name.withUnsafeMutableBufferPointer { buffer in
+                guard let text = buffer.baseAddress else { return -1 }
+                let file = unsafe mkstemp(text)
+                if file >= 0 {
+                    // A program that is started meanwhile by another thread may still have it.
+                    _ = fcntl(file, F_SETFD, FD_CLOEXEC)
+                    unsafe _ = unlink(text)
+                }
+                return file
+            }
+        }
+        return FileDescriptor(rawValue: descriptor)
+    }
+}

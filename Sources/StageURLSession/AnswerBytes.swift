@@ -1,0 +1,164 @@
+import Foundation
+import FoundationNetworking
+import StageModel
+import StageTransfer
+import Synchronization
+
+/// The bytes of an answer on their way to ``URLSession/AsyncBytes``, no more of them than a ``Backlog`` has room for.
+final class AnswerBytes: Sendable {
+    /// Pieces of the body; it ends with the error of the task, if there is one.
+    typealias Pieces = AsyncThrowingStream<[UInt8], any Error>
+
+    private struct State {
+        var response: URLResponse?
+        var error: (any Error)?
+        var hasEnded = false
+        var waiting: CheckedContinuation<URLResponse, any Error>?
+        var pieces: Pieces?
+    }
+
+    /// The bytes that were received and not yet read.
+    let backlog = Backlog(limit: .mebibytes(1))
+    private let continuation: Pieces.Continuation
+    private let state = Mutex(State())
+
+    init() {
+        let pieces: Pieces
+        (pieces, continuation) = Pieces.makeStream()
+        state.withLock { $0.pieces = pieces }
+    }
+
+    /// Returns the bytes, once: whoever lets them go abandons the transfer.
+    func takePieces() -> Pieces { state.withLock { $0.pieces.take() } ?? Pieces { nil } }
+
+    /// Has `cancel` called where nobody reads the bytes any more.
+    func whenAbandoned(_ cancel: @escaping @Sendable () -> Void) {
+        continuation.onTermination = { if case .cancelled = $0 { cancel() } }
+    }
+
+    /// Takes in the head of the answer.
+    func begin(_ response: URLResponse) {
+        state.withLock { state -> CheckedContinuation<URLResponse, any Error>? in
+            state.response = response
+            return state.waiting.take()
+        }?
+        .resume(returning: response)
+    }
+
+    /// Takes in the next bytes.
+    func add(_ bytes: [UInt8]) { continuation.yield(bytes) }
+
+    /// Takes in the end.
+    func end(_ error: (any Error)?) {
+        let waiting = state.withLock { state in
+            state.hasEnded = true
+            state.error = error
+            return state.waiting.take()
+        }
+        waiting?.resume(throwing: error ?? URLError(.badServerResponse))
+        continuation.finish(throwing: error)
+    }
+
+    /// Returns the head of the answer once it is here.
+    func response() async throws -> URLResponse {
+        try await withCheckedThrowingContinuation { continuation in
+            let known = state.withLock { state -> Result<URLResponse, any Error>? in
+                if let response = state.response { return .success(response) }
+                if state.hasEnded { return .failure(state.error ?? URLError(.badServerResponse)) }
+                state.waiting = continuation
+                return nil
+            }
+            if let known { continuation.resume(with: known) }
+        }
+    }
+}
+
+extension URLSession {
+    /// The bytes of an answer, in order, as they come.
+    ///
+    /// The server waits while more than about 1 MiB was not read. Cancelling the task that reads them, or letting all
+    /// iterators go, cancels the transfer. To be iterated once.
+    public struct AsyncBytes: AsyncSequence, Sendable {
+        /// A byte.
+        public typealias Element = UInt8
+
+        /// The transfer.
+        public let task: URLSessionDataTask
+        let pieces: AnswerBytes.Pieces
+        let backlog: Backlog
+
+        /// Returns an iterator of the bytes.
+        public func makeAsyncIterator() -> AsyncIterator {
+            AsyncIterator(pieces: pieces.makeAsyncIterator(), backlog: backlog)
+        }
+
+        /// Iterates over bytes, of which most are in memory already.
+        public struct AsyncIterator: AsyncIteratorProtocol {
+            private var pieces: AnswerBytes.Pieces.Iterator
+            private let backlog: Backlog
+            private var piece: [UInt8] = []
+            private var position = 0
+
+            init(pieces: AnswerBytes.Pieces.Iterator, backlog: Backlog) {
+                self.pieces = pieces
+                self.backlog = backlog
+            }
+
+            /// Returns the next byte, or `nil` after the last.
+            ///
+            /// - Throws: The error of the task.
+            public mutating func next(
+                isolation actor: isolated (any Actor)? = #isolation
+            ) async throws -> UInt8? {
+                while position == piece.count {
+                    backlog.remove(piece.count)
+                    (piece, position) = ([], 0)
+                    guard let next = try await pieces.next(isolation: actor) else { return nil }
+                    piece = next
+                }
+                defer { position += 1 }
+                return piece[position]
+            }
+        }
+
+        /// The lines of the text, decoded as UTF-8; empty lines are left out, as on Apple's systems.
+        public var lines: AsyncLines { AsyncLines(bytes: self) }
+    }
+
+    /// The lines of an answer.
+    public struct AsyncLines: AsyncSequence, Sendable {
+        /// A line without its end.
+        public typealias Element = String
+
+        let bytes: AsyncBytes
+
+        /// Returns an iterator of the lines.
+        public func makeAsyncIterator() -> AsyncIterator {
+            AsyncIterator(bytes: bytes.makeAsyncIterator())
+        }
+
+        /// Iterates over lines, which end with CR, LF or both.
+        public struct AsyncIterator: AsyncIteratorProtocol {
+            private var bytes: AsyncBytes.AsyncIterator
+
+            init(bytes: AsyncBytes.AsyncIterator) { self.bytes = bytes }
+
+            /// Returns the next line that is not empty, or `nil` after the last.
+            ///
+            /// - Throws: The error of the task.
+            public mutating func next(
+                isolation actor: isolated (any Actor)? = #isolation
+            ) async throws -> String? {
+                var line: [UInt8] = []
+                while let byte = try await bytes.next(isolation: actor) {
+                    guard byte == UInt8(ascii: "\n") || byte == UInt8(ascii: "\r") else {
+                        line.append(byte)
+                        continue
+                    }
+                    if !line.isEmpty { return String(decoding: line, as: UTF8.self) }
+                }
+                return line.isEmpty ? nil : String(decoding: line, as: UTF8.self)
+            }
+        }
+    }
+}

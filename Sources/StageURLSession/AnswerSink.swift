@@ -1,0 +1,207 @@
+import Foundation
+import FoundationNetworking
+import StageControl
+import StageModel
+import StageSystem
+import StageTransfer
+import Synchronization
+import SystemPackage
+
+/// Takes the answer to a data or upload task in, and hands it over where the task wants it.
+struct AnswerSink {
+    private enum Target {
+        case delegate
+        case memory
+        case bytes(AnswerBytes)
+        case file(AnswerFile)
+    }
+
+    /// The bytes that were received and not yet handed over.
+    let backlog: Backlog
+    private let session: URLSession
+    private var task: URLSessionTask
+    private let transfer: ForegroundTransfer
+    private var target: Target
+    private var data = Data()
+    /// A copy for the cache, with the request that it answers.
+    private var copy: (request: URLRequest, response: URLResponse, data: Data)?
+    private var received: Int64 = 0
+
+    init(_ session: URLSession, _ task: URLSessionTask, _ transfer: ForegroundTransfer) {
+        self.session = session
+        self.task = task
+        self.transfer = transfer
+        var backlog = Backlog(limit: .mebibytes(1))
+        switch transfer.receiver {
+        case .delegate: target = .delegate
+        case .data, .file: target = .memory
+        case .bytes(let bytes):
+            target = .bytes(bytes)
+            backlog = bytes.backlog
+        }
+        self.backlog = backlog
+    }
+
+    /// Begins with the head of an answer; returns whether its body is wanted.
+    mutating func begin(
+        _ response: URLResponse,
+        decodes: Bool,
+        keepsCopy request: URLRequest?
+    ) async throws(URLError) -> Bool {
+        let expected = decodes ? NSURLSessionTransferSizeUnknown : response.expectedContentLength
+        task.record.withLock { record in
+            record.response = response as? HTTPURLResponse
+            record.otherResponse = response is HTTPURLResponse ? nil : response
+            record.bytesReceived = 0
+            if record.request.kind == .download { record.bytesExpected = expected }
+        }
+        if let request { copy = (request, response, Data()) }
+        if task is URLSessionDownloadTask {
+            try beginFile()
+            return true
+        }
+        switch target {
+        case .bytes(let bytes): bytes.begin(response)
+        case .delegate:
+            guard let data = task as? URLSessionDataTask,
+                let delegate = task.listener as? any URLSessionDataDelegate
+            else { return true }
+            let head = UnchangingResponse(value: response)
+            let disposition = await session.ask(orElse: URLSession.ResponseDisposition.cancel) {
+                [session] reply in
+                delegate.urlSession(
+                    session,
+                    dataTask: data,
+                    didReceive: head.value,
+                    completionHandler: reply
+                )
+            }
+            switch disposition {
+            case .cancel: return false
+            case .becomeDownload:
+                let download = session.makeSuccessor(of: data, transfer)
+                task = download
+                session.feed.add { [session] in
+                    delegate.urlSession(session, dataTask: data, didBecome: download)
+                }
+                try beginFile()
+            default: break
+            }
+        default: break
+        }
+        return true
+    }
+
+    /// Begins to write the answer into a file.
+    private mutating func beginFile() throws(URLError) {
+        guard let request = task.originalRequest else { throw URLError(.badURL) }
+        do throws(FileError) {
+            target = .file(try AnswerFile(PartialDownload(request)))
+        } catch {
+            throw URLError(
+                .cannotCreateFile,
+                reason: "\(error)",
+                failing: task.originalRequest?.url
+            )
+        }
+    }
+
+    /// Takes the next bytes of the body.
+    mutating func take(_ bytes: [UInt8]) async throws(URLError) {
+        received += Int64(bytes.count)
+        let count = bytes.count
+        if copy != nil { keepCopy(of: bytes) }
+        task.record.withLock { [received] in $0.bytesReceived = received }
+        task.showProgress()
+        switch target {
+        case .memory:
+            data.append(contentsOf: bytes)
+            backlog.remove(count)
+        case .bytes(let answer): answer.add(bytes)
+        case .delegate:
+            guard let dataTask = task as? URLSessionDataTask else { return backlog.remove(count) }
+            session.feed.add { [session, backlog] in
+                (dataTask.listener as? any URLSessionDataDelegate)?
+                    .urlSession(session, dataTask: dataTask, didReceive: Data(bytes))
+                backlog.remove(count)
+            }
+        case .file(let file):
+            do throws(FileError) {
+                try await withBlockingThread { () throws(FileError) in try file.write(bytes) }
+            } catch {
+                file.partial.remove()
+                let code: URLError.Code = .cannotWriteToFile
+                throw URLError(code, reason: "\(error)", failing: task.originalRequest?.url)
+            }
+            backlog.remove(count)
+            var event = SessionEvent(.progress, time: .now)
+            event.bytesReceived = ByteCount(received)
+            session.take(event, of: task)
+        }
+    }
+
+    /// Ends with a complete answer.
+    mutating func finish() async throws(URLError) -> ForegroundEnd {
+        if let copy, let cache = session.rules.urlCache {
+            let proposed = CachedURLResponse(response: copy.response, data: copy.data)
+            if let kept = await acceptedCopy(proposed) {
+                cache.storeCachedResponse(kept, for: copy.request)
+            }
+        }
+        switch target {
+        case .memory, .delegate, .bytes: return .answer(data)
+        case .file(let file): return .file(file.partial)
+        }
+    }
+
+    /// Returns what the delegate wants to be kept of an answer.
+    private func acceptedCopy(_ proposed: CachedURLResponse) async -> CachedURLResponse? {
+        guard transfer.tellsDelegate, let data = task as? URLSessionDataTask,
+            let delegate = task.listener as? any URLSessionDataDelegate
+        else { return proposed }
+        let response = UnchangingCachedResponse(value: proposed)
+        let kept: UnchangingCachedResponse? = await session.ask(orElse: nil) { [session] reply in
+            delegate.urlSession(
+                session,
+                dataTask: data,
+                willCacheResponse: response.value,
+                completionHandler: { reply($0.map { UnchangingCachedResponse(value: $0) }) }
+            )
+        }
+        return kept?.value
+    }
+
+    /// Keeps a copy for the cache, unless the answer is too large for it.
+    private mutating func keepCopy(of bytes: [UInt8]) {
+        guard let cache = session.rules.urlCache else { return }
+        copy?.data.append(contentsOf: bytes)
+        // A twentieth, as Apple's cache does.
+        let limit = max(cache.memoryCapacity, cache.diskCapacity) / 20
+        if copy?.data.count ?? 0 > limit { copy = nil }
+    }
+}
+
+/// A file that an answer is written into.
+private final class AnswerFile: Sendable {
+    let partial: PartialDownload
+    private let file: File
+    private let offset = Offset()
+
+    init(_ partial: PartialDownload) throws(FileError) {
+        self.partial = partial
+        file = try partial.makeFile()
+    }
+
+    /// Writes the next bytes; called by one thread at a time.
+    func write(_ bytes: [UInt8]) throws(FileError) {
+        try file.write(bytes.span, at: offset.value)
+        offset.value += Int64(bytes.count)
+    }
+
+    /// A position.
+    ///
+    /// Unchecked, since one thread at a time writes the file.
+    private final class Offset: @unchecked Sendable {
+        var value: Int64 = 0
+    }
+}

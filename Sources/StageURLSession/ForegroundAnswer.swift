@@ -1,0 +1,87 @@
+import Foundation
+import FoundationNetworking
+import StageControl
+import StageModel
+import StageTransfer
+import Synchronization
+
+/// The last answer to a transfer in this process, with the times of its request.
+struct ForegroundAnswer {
+    /// The head of the answer.
+    var head: ResponseSummary
+    /// When the request was sent.
+    var asked: Date
+    /// When the head of the answer was here.
+    var answered: Date
+    /// The number of redirects before.
+    var redirects: Int
+}
+
+extension URLSessionTask {
+    /// Notes that a request is being sent.
+    func noteRequest() { record.withLock { $0.asked = .now } }
+
+    /// Takes the head of an answer in.
+    func takeHead(_ head: ResponseSummary) {
+        record.withLock { record in
+            record.lastAnswer = ForegroundAnswer(
+                head: head,
+                asked: record.asked ?? .now,
+                answered: .now,
+                redirects: record.lastAnswer.map { $0.redirects + 1 } ?? head.redirects
+            )
+            record.response = HTTPURLResponse(TransferResponse(head))
+        }
+    }
+}
+
+extension TaskRecord {
+    /// The metrics of a transfer in this process, which ended at a date.
+    func metrics(ended: Date) -> TransferMetrics {
+        var metrics = TransferMetrics(ended: ended)
+        metrics.started = asked
+        metrics.bytesReceived = ByteCount(bytesReceived)
+        metrics.bytesSent = ByteCount(bytesSent)
+        guard let answer = lastAnswer else { return metrics }
+        metrics.attempts = 1
+        metrics.redirects = answer.redirects
+        var attempt = AttemptMetrics()
+        attempt.fetchStart = answer.asked
+        attempt.responseStart = answer.answered
+        attempt.responseEnd = ended
+        attempt.bytesReceived = bytesReceived
+        attempt.bytesSent = bytesSent
+        if let connection = answer.head.connection { attempt.note(connection) }
+        metrics.attempt = attempt
+        return metrics
+    }
+}
+
+extension AttemptMetrics {
+    /// Takes the times and addresses of a connection in.
+    fileprivate mutating func note(_ connection: ConnectionSummary) {
+        func seconds(_ duration: Duration) -> Double { duration / .seconds(1) }
+        nameLookup = seconds(connection.nameLookup)
+        connect = connection.connect.map(seconds)
+        secureConnect = connection.secureConnect.map(seconds)
+        requestStart = seconds(connection.requestStart)
+        firstByte = seconds(connection.firstByte)
+        networkProtocol = connection.networkProtocol
+        (remoteAddress, remotePort) = connection.remote
+        (localAddress, localPort) = connection.local
+        isReusedConnection = connection.isReused
+        requestHeaderBytes = connection.requestHeaderBytes
+        responseHeaderBytes = connection.responseHeaderBytes
+    }
+}
+
+extension TransferResponse {
+    /// Makes the head of an answer as the daemon tells it.
+    init(_ head: ResponseSummary) {
+        self.init(
+            url: head.url,
+            status: head.status,
+            headers: head.fields.map { [$0.name, $0.value] }
+        )
+    }
+}

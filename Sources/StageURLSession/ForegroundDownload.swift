@@ -1,0 +1,176 @@
+import Foundation
+import FoundationNetworking
+import StageControl
+import StageModel
+import StageTransfer
+import Synchronization
+import SystemPackage
+
+/// A download task of a session in this process, which goes on where an earlier one ended.
+///
+/// The engine follows redirects without asking the delegate, and combines no bytes of two versions: see
+/// ``TransferEngine/download(_:to:)``.
+struct ForegroundDownload {
+    private let session: URLSession
+    private let task: URLSessionTask
+    private let transfer: ForegroundTransfer
+    private let engine: TransferEngine
+
+    init(
+        _ session: URLSession,
+        _ task: URLSessionTask,
+        _ transfer: ForegroundTransfer,
+        _ engine: TransferEngine
+    ) {
+        self.session = session
+        self.task = task
+        self.transfer = transfer
+        self.engine = engine
+    }
+
+    /// Downloads until the file is complete, or the download has failed.
+    func run() async -> ForegroundEnd {
+        guard let original = task.originalRequest else { return .failure(URLError(.badURL)) }
+        var partial: PartialDownload
+        let part: PartFile
+        let lock: PartialLock
+        do {
+            partial = try transfer.resumed ?? PartialDownload(original)
+            (part, lock) = try partial.open()
+        } catch {
+            let code: URLError.Code =
+                transfer.resumed == nil ? .cannotCreateFile : .cannotOpenFile
+            return .failure(URLError(code, reason: "\(error)", failing: original.url))
+        }
+        defer { withExtendedLifetime(lock) {} }
+        var authorization: String?
+        var challenges = 0
+        var asksForCredentials = true
+        while true {
+            await transfer.waitWhilePaused()
+            let request = makeRequest(
+                ForegroundRequest(request: original, authorization: authorization, hasBody: false),
+                leavesChallenges: asksForCredentials
+            )
+            let result = await attempt(request, part)
+            switch result {
+            case .success:
+                partial.complete(part.fileName.string)
+                return .file(partial)
+            case .failure(.cancelled) where transfer.wasInterrupted() && !Task.isCancelled: continue
+            case .failure(.refused(_, 401, _)) where asksForCredentials:
+                let head = task.record.withLock { $0.lastAnswer.map { TransferResponse($0.head) } }
+                do throws(URLError) {
+                    authorization = try await session.authorization(
+                        for: head ?? TransferResponse(url: "", status: 401, headers: []),
+                        of: task,
+                        failures: challenges
+                    )
+                } catch {
+                    return end(error, partial, part)
+                }
+                challenges += 1
+                asksForCredentials = authorization != nil
+            case .failure(.refused(let url, let status, _)):
+                return end(URLError(refusedWith: status, by: url), partial, part)
+            case .failure(let error):
+                return end(URLError(download: error, failing: original.url), partial, part)
+            }
+        }
+    }
+
+    /// The end of a download that has failed, with what another one can go on with.
+    private func end(
+        _ error: URLError,
+        _ partial: PartialDownload,
+        _ part: PartFile
+    ) -> ForegroundEnd {
+        let isWanted =
+            error.code != .cancelled
+            || task.record.withLock { !$0.resumeDataReceivers.isEmpty }
+        guard isWanted, part.length.rawValue > 0, let data = partial.data else {
+            partial.remove()
+            return .failure(error)
+        }
+        var info = error.userInfo
+        info[NSURLSessionDownloadTaskResumeData] = data
+        return .failure(URLError(error.code, userInfo: info))
+    }
+
+    private func attempt(
+        _ request: DownloadRequest,
+        _ part: PartFile
+    ) async -> Result<DownloadReceipt, TransferError> {
+        let attempt = Task { () -> Result<DownloadReceipt, TransferError> in
+            do throws(TransferError) {
+                return .success(try await engine.download(request, to: part))
+            } catch {
+                return .failure(error)
+            }
+        }
+        transfer.holdAttempt { attempt.cancel() }
+        defer { transfer.holdAttempt(nil) }
+        return await withTaskCancellationHandler {
+            await attempt.value
+        } onCancel: {
+            attempt.cancel()
+        }
+    }
+
+    private func makeRequest(
+        _ request: ForegroundRequest,
+        leavesChallenges: Bool
+    ) -> DownloadRequest {
+        let rules = session.rules
+        let url = request.request.url?.absoluteURL.absoluteString ?? ""
+        var download = DownloadRequest(
+            mirrors: [url],
+            size: nil,
+            verify: { (_: FilePath) async throws(TransferError) -> Bool in true },
+            report: { [session, task] in session.take($0, of: task) }
+        )
+        download.method = request.method
+        download.promise = .anything
+        download.fields = request.fields(rules)
+        download.requestTimeout = request.timeout(rules)
+        download.acceptsErrorResponses = !rules.failsOnErrorStatus
+        download.acceptsTransientResponses = true
+        download.leavesChallenges = leavesChallenges
+        download.requiresNewestTLS = rules.tlsMinimumSupportedProtocolVersion == .TLSv13
+        return download
+    }
+}
+
+extension URLSession {
+    /// Takes in what a download in this process has got to; called on the engine's thread.
+    fileprivate func take(_ event: TransferEvent, of task: URLSessionTask) {
+        switch event {
+        case .connecting:
+            task.noteRequest()
+        case .responded(let head):
+            task.takeHead(head)
+            task.record.withLock { $0.bytesExpected = head.contentTotal }
+        case .accepted(_, _, let offset) where offset.rawValue > 0:
+            var event = SessionEvent(.resumed, time: .now)
+            event.offset = offset
+            event.bytesReceived = offset
+            take(event, of: task)
+        case .received(let count):
+            var event = SessionEvent(.progress, time: .now)
+            event.bytesReceived = count
+            take(event, of: task)
+        default: break
+        }
+    }
+}
+
+extension ResponseSummary {
+    /// The number of bytes of the whole content, as far as the server says.
+    fileprivate var contentTotal: Int64? {
+        let text =
+            status == 206
+            ? value(of: "Content-Range")?.split(separator: "/").last.map(String.init)
+            : value(of: "Content-Length")
+        return text.flatMap { Int64($0) }
+    }
+}

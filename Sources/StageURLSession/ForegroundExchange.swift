@@ -1,0 +1,390 @@
+import Foundation
+import FoundationNetworking
+import StageControl
+import StageModel
+import StageSystem
+import StageTransfer
+import Synchronization
+import SystemPackage
+
+/// The requests of a data or upload task of a session in this process, from the first to the last answer.
+///
+/// A request is sent again for a redirect, a challenge and a cached answer that has changed, and for nothing else.
+struct ForegroundExchange {
+    private let session: URLSession
+    private let task: URLSessionTask
+    private let transfer: ForegroundTransfer
+    private let engine: TransferEngine
+    private let rules: URLSessionConfiguration
+    private let body: RequestBody?
+    private var current: ForegroundRequest
+    private var redirects = 0
+    private var challenges = 0
+    /// Whether a challenge may still be answered.
+    private var answersChallenges = true
+    /// What the cache has, while the server is asked whether that is still so.
+    private var cached: CachedURLResponse?
+    private var sink: AnswerSink
+
+    /// What follows from an answer.
+    private enum Step {
+        case deliver
+        case sendAgain
+        case useCached
+        case end(ForegroundEnd)
+    }
+
+    /// The most bytes of an answer that is not wanted which are read so that its connection can be used again.
+    private static let skipLimit = 64 << 10
+
+    /// Runs a task.
+    static func run(
+        _ session: URLSession,
+        _ task: URLSessionTask,
+        _ transfer: ForegroundTransfer,
+        _ engine: TransferEngine
+    ) async -> ForegroundEnd {
+        guard let original = task.originalRequest else { return .failure(URLError(.badURL)) }
+        if original.url?.isFileURL == true {
+            return await readFile(original, session, task, transfer)
+        }
+        do throws(URLError) {
+            let body = try await openBody(original, session, task, transfer)
+            var exchange = ForegroundExchange(session, task, transfer, engine, original, body)
+            return try await exchange.run()
+        } catch {
+            return .failure(error)
+        }
+    }
+
+    private init(
+        _ session: URLSession,
+        _ task: URLSessionTask,
+        _ transfer: ForegroundTransfer,
+        _ engine: TransferEngine,
+        _ request: URLRequest,
+        _ body: RequestBody?
+    ) {
+        self.session = session
+        self.task = task
+        self.transfer = transfer
+        self.engine = engine
+        self.body = body
+        rules = session.rules
+        var request = request
+        if body != nil, !(task is URLSessionUploadTask), request.httpMethod == "POST",
+            request.value(forHTTPHeaderField: "Content-Type") == nil
+        {
+            // As on Apple's systems.
+            request.setValue(
+                "application/x-www-form-urlencoded",
+                forHTTPHeaderField: "Content-Type"
+            )
+        }
+        current = ForegroundRequest(request: request, hasBody: body != nil)
+        sink = AnswerSink(session, task, transfer)
+    }
+
+    private mutating func run() async throws(URLError) -> ForegroundEnd {
+        if let end = try await answerFromCache() { return end }
+        while true {
+            switch try await exchange() {
+            case .deliver: return try await sink.finish()
+            case .sendAgain: continue
+            case .useCached: return try await deliverCached()
+            case .end(let end): return end
+            }
+        }
+    }
+
+    // MARK: - Requests
+
+    /// Sends the request and takes its answer in.
+    private mutating func exchange() async throws(URLError) -> Step {
+        let url = current.request.url
+        let (events, continuation) = AsyncStream.makeStream(of: StreamedEvent.self)
+        let streamed = makeRequest { continuation.yield($0) }
+        var step = Step.deliver
+        var skipped = 0
+        do {
+            return try await withThrowingTaskGroup(of: Void.self) { [engine] group in
+                group.addTask {
+                    defer { continuation.finish() }
+                    try await engine.send(streamed)
+                }
+                for await event in events {
+                    await transfer.waitWhilePaused()
+                    switch event {
+                    case .began: task.noteRequest()
+                    case .sent(let count): tellSent(count)
+                    case .head(let head): step = try await judge(head, of: streamed)
+                    case .bytes(let bytes):
+                        if case .deliver = step {
+                            try await sink.take(bytes)
+                            continue
+                        }
+                        sink.backlog.remove(bytes.count)
+                        skipped += bytes.count
+                    }
+                    if case .end = step { break }
+                    if skipped > Self.skipLimit { break }
+                }
+                if case .deliver = step {
+                    try await group.waitForAll()
+                } else if skipped > Self.skipLimit {
+                    group.cancelAll()
+                } else if case .end = step {
+                    group.cancelAll()
+                } else {
+                    // A connection that is cut while an answer is skipped harms nothing.
+                    try? await group.waitForAll()
+                }
+                return step
+            }
+        } catch let error as URLError {
+            throw error
+        } catch let failure as StreamedFailure {
+            throw Task.isCancelled ? URLError(.cancelled) : URLError(failure, failing: url)
+        } catch {
+            throw URLError(.unknown, reason: "\(error)", failing: url)
+        }
+    }
+
+    private func makeRequest(
+        _ receive: @escaping @Sendable (StreamedEvent) -> Void
+    ) -> StreamedRequest {
+        let url = current.request.url?.absoluteURL.absoluteString ?? ""
+        var request = StreamedRequest(url: url, receive: receive)
+        request.method = current.method
+        request.fields = current.fields(rules)
+        request.body = current.hasBody ? body?.open : nil
+        request.timeout = current.timeout(rules)
+        request.requiresNewestTLS = rules.tlsMinimumSupportedProtocolVersion == .TLSv13
+        request.backlog = sink.backlog
+        task.record.withLock { record in
+            record.bytesSent = 0
+            if current.hasBody { record.bytesExpected = body?.size }
+        }
+        return request
+    }
+
+    private func tellSent(_ count: ByteCount) {
+        var event = SessionEvent(.progress, time: .now)
+        event.bytesSent = count
+        session.take(event, of: task)
+    }
+
+    /// Decides what follows from the head of an answer.
+    private mutating func judge(
+        _ head: ResponseSummary,
+        of request: StreamedRequest
+    ) async throws(URLError) -> Step {
+        task.takeHead(head)
+        let answer = TransferResponse(head)
+        session.keepCookies(of: answer, for: task)
+        if head.status == 304, cached != nil { return .useCached }
+        if let next = try await followRedirect(head, request) {
+            current.request = next
+            redirects += 1
+            task.record.withLock { $0.current = next }
+            return .sendAgain
+        }
+        if head.status == 401, answersChallenges {
+            let authorization = try await session.authorization(
+                for: answer,
+                of: task,
+                failures: challenges
+            )
+            challenges += 1
+            if let authorization {
+                current.authorization = authorization
+                return .sendAgain
+            }
+            answersChallenges = false
+        }
+        cached = nil
+        if rules.failsOnErrorStatus, head.status >= 400 {
+            return .end(.failure(URLError(refusedWith: head.status, by: head.url)))
+        }
+        guard let response = HTTPURLResponse(answer) else { throw URLError(.badServerResponse) }
+        let keeps = rules.urlCache != nil && ResponseCache.mayKeep(response, to: current.request)
+        return try await sink.begin(
+            response,
+            decodes: head.isEncoded,
+            keepsCopy: keeps ? current.request : nil
+        )
+            ? .deliver : .end(.failure(URLError(.cancelled)))
+    }
+
+    /// Returns the request that follows a redirect, if the delegate lets it be followed.
+    private mutating func followRedirect(
+        _ head: ResponseSummary,
+        _ request: StreamedRequest
+    ) async throws(URLError) -> URLRequest? {
+        let redirection: Redirection?
+        do throws(TransferError) {
+            redirection = try request.redirection(by: head, step: redirects + 1)
+        } catch {
+            throw URLError(redirect: error, failing: current.request.url)
+        }
+        guard let redirection, let proposed = current.request.following(redirection) else {
+            return nil
+        }
+        var next: URLRequest? = proposed
+        if let delegate = task.listener as? any URLSessionTaskDelegate,
+            let response = HTTPURLResponse(TransferResponse(head))
+        {
+            next = await session.ask(orElse: nil) { [session, task] reply in
+                delegate.urlSession(
+                    session,
+                    task: task,
+                    willPerformHTTPRedirection: response,
+                    newRequest: proposed,
+                    completionHandler: reply
+                )
+            }
+        }
+        guard let next else { return nil }
+        if !redirection.isSameOrigin { current.authorization = nil }
+        current.hasBody = current.hasBody && redirection.keepsBody
+        current.conditions = []
+        cached = nil
+        return next
+    }
+
+    // MARK: - Cache
+
+    /// Answers from the cache where it may, or has the server asked whether what is there is still so.
+    private mutating func answerFromCache() async throws(URLError) -> ForegroundEnd? {
+        let request = current.request
+        let own = request.cachePolicy
+        let policy = own == .useProtocolCachePolicy ? rules.requestCachePolicy : own
+        let known = current.hasBody ? nil : rules.urlCache?.cachedResponse(for: request)
+        switch ResponseCache.decide(request, policy: policy, cached: known, now: .now) {
+        case .load:
+            if policy == .reloadIgnoringLocalAndRemoteCacheData {
+                current.conditions = ["Cache-Control: no-cache"]
+            }
+        case .fail:
+            let reason = "the cache has no answer, and the server is not to be asked"
+            throw URLError(.resourceUnavailable, reason: reason, failing: request.url)
+        case .revalidate(let response, let fields):
+            cached = response
+            current.conditions = fields
+        case .use(let response):
+            cached = response
+            return try await deliverCached()
+        }
+        return nil
+    }
+
+    /// Hands over what the cache has.
+    private mutating func deliverCached() async throws(URLError) -> ForegroundEnd {
+        guard let cached, var response = cached.response as? HTTPURLResponse else {
+            throw URLError(.resourceUnavailable)
+        }
+        if let confirmation = task.response as? HTTPURLResponse {
+            response = ResponseCache.refreshed(response, by: confirmation)
+            rules.urlCache?.storeCachedResponse(
+                CachedURLResponse(response: response, data: cached.data),
+                for: current.request
+            )
+        }
+        task.record.withLock { [response] in $0.response = response }
+        guard try await sink.begin(response, decodes: true, keepsCopy: nil) else {
+            return .failure(URLError(.cancelled))
+        }
+        let bytes = [UInt8](cached.data)
+        sink.backlog.add(bytes.count)
+        if !bytes.isEmpty { try await sink.take(bytes) }
+        return try await sink.finish()
+    }
+
+    // MARK: - Bodies and files
+
+    /// Opens the body of the task, if it has one.
+    private static func openBody(
+        _ request: URLRequest,
+        _ session: URLSession,
+        _ task: URLSessionTask,
+        _ transfer: ForegroundTransfer
+    ) async throws(URLError) -> RequestBody? {
+        do {
+            switch transfer.body {
+            case .none: return nil
+            case .data(let data): return try RequestBody(data: data)
+            case .file(let url): return try RequestBody(file: url)
+            case .stream:
+                var stream = request.httpBodyStream.map { UnsharedStream(value: $0) }
+                if stream == nil, let delegate = task.listener as? any URLSessionTaskDelegate {
+                    stream = await session.ask(orElse: nil) { reply in
+                        delegate.urlSession(session, task: task) {
+                            reply($0.map { UnsharedStream(value: $0) })
+                        }
+                    }
+                }
+                guard let stream else {
+                    let reason = "the delegate has no stream for the body"
+                    throw URLError(
+                        .requestBodyStreamExhausted,
+                        reason: reason,
+                        failing: request.url
+                    )
+                }
+                return try await withBlockingThread { try RequestBody(stream: stream.value) }
+            }
+        } catch let error as URLError {
+            throw error
+        } catch let error as FileError where error.errno == .noSuchFileOrDirectory {
+            throw URLError(.fileDoesNotExist, reason: "\(error)", failing: request.url)
+        } catch {
+            throw URLError(.cannotOpenFile, reason: "\(error)", failing: request.url)
+        }
+    }
+
+    /// Answers a request for a file of this machine.
+    private static func readFile(
+        _ request: URLRequest,
+        _ session: URLSession,
+        _ task: URLSessionTask,
+        _ transfer: ForegroundTransfer
+    ) async -> ForegroundEnd {
+        guard let url = request.url else { return .failure(URLError(.badURL)) }
+        do {
+            let data = try await withBlockingThread { try Data(contentsOf: url) }
+            var sink = AnswerSink(session, task, transfer)
+            let response = URLResponse(
+                url: url,
+                mimeType: nil,
+                expectedContentLength: data.count,
+                textEncodingName: nil
+            )
+            guard try await sink.begin(response, decodes: false, keepsCopy: nil) else {
+                return .failure(URLError(.cancelled))
+            }
+            sink.backlog.add(data.count)
+            if !data.isEmpty { try await sink.take([UInt8](data)) }
+            return try await sink.finish()
+        } catch let error as URLError {
+            return .failure(error)
+        } catch {
+            let isMissing = !FileManager.default.fileExists(atPath: url.path)
+            let code: URLError.Code = isMissing ? .fileDoesNotExist : .cannotOpenFile
+            return .failure(URLError(code, reason: "\(error)", failing: url))
+        }
+    }
+}
+
+/// A stream on its way to the thread that reads it.
+///
+/// Unchecked, since the application does not use it any more.
+private struct UnsharedStream: @unchecked Sendable {
+    var value: InputStream
+}
+
+extension ResponseSummary {
+    /// Whether the body is encoded, so that the length in the head is not that of the content.
+    var isEncoded: Bool {
+        value(of: "Content-Encoding").map { $0.lowercased() != "identity" } ?? false
+    }
+}

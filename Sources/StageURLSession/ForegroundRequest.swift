@@ -1,0 +1,185 @@
+import Foundation
+import FoundationNetworking
+import StageControl
+import StageModel
+import StageTransfer
+
+/// A request of a session in this process, as it is sent.
+struct ForegroundRequest {
+    /// The request, without its body.
+    var request: URLRequest
+    /// Value of the field `Authorization` that a challenge was answered with.
+    var authorization: String?
+    /// Whether the request has the body of the task.
+    var hasBody: Bool
+    /// Further fields, which ask for another answer than the one that is in the cache.
+    var conditions: [String] = []
+
+    /// The time limit that `URLRequest` has by itself, which stands for the session's.
+    private static let usualTimeout: TimeInterval = 60
+    /// The fields that say how a body is framed, which the engine sets.
+    private static let framing: Set<String> = ["content-length", "expect", "transfer-encoding"]
+
+    /// The method in capitals; an upload without a method is a POST.
+    var method: String { request.httpMethod ?? "GET" }
+
+    /// The time without a byte after which the request fails.
+    func timeout(_ rules: URLSessionConfiguration) -> Duration {
+        let own = request.timeoutInterval
+        return .limit(own == Self.usualTimeout ? rules.timeoutIntervalForRequest : own)
+    }
+
+    /// The header fields, each as one line, with those of the session's rules.
+    func fields(_ rules: URLSessionConfiguration) -> [String] {
+        var fields = request.allHTTPHeaderFields ?? [:]
+        func add(_ name: String, value: String) {
+            let isThere = fields.keys.contains { $0.lowercased() == name.lowercased() }
+            if !isThere { fields[name] = value }
+        }
+        for (name, value) in rules.httpAdditionalHeaders ?? [:] {
+            add("\(name.base)", value: "\(value)")
+        }
+        if rules.httpShouldSetCookies, request.httpShouldHandleCookies, let url = request.url,
+            let cookies = rules.httpCookieStorage?.cookiesToSend(to: url), !cookies.isEmpty
+        {
+            for (name, value) in HTTPCookie.requestHeaderFields(with: cookies) {
+                add(name, value: value)
+            }
+        }
+        if let authorization {
+            fields = fields.filter { $0.key.lowercased() != "authorization" }
+            fields["Authorization"] = authorization
+        }
+        let lines = fields.filter { !Self.framing.contains($0.key.lowercased()) }
+            .sorted { $0.key < $1.key }
+            // libcurl takes a field that ends with the colon for one to leave out.
+            .map { $0.value.isEmpty ? "\($0.key);" : "\($0.key): \($0.value)" }
+        return lines + conditions
+    }
+
+    /// Returns why a request cannot be sent, if it cannot.
+    static func problem(of request: URLRequest, hasBody: Bool) -> URLError? {
+        if request.url?.isFileURL == true { return nil }
+        let text = request.url?.absoluteURL.absoluteString ?? ""
+        do throws(ValueError) {
+            _ = try URLReference(text).checkOrigin()
+        } catch {
+            return URLError(.unsupportedURL, reason: "\(error)", failing: request.url)
+        }
+        guard hasBody, ["GET", "HEAD", "TRACE"].contains(request.httpMethod ?? "GET") else {
+            return nil
+        }
+        let reason = "a \(request.httpMethod ?? "GET") request has no body: set 'httpMethod'"
+        return URLError(.dataLengthExceedsMaximum, reason: reason, failing: request.url)
+    }
+}
+
+extension URLRequest {
+    /// Whether the request has a body.
+    var hasBody: Bool { httpBodyStream != nil || httpBody.map { !$0.isEmpty } ?? false }
+
+    /// Returns the request that follows a redirect; credentials stay with the origin that they are for.
+    func following(_ redirection: Redirection) -> URLRequest? {
+        guard let url = URL(string: redirection.url) else { return nil }
+        var next = self
+        next.url = url
+        next.httpMethod = redirection.method
+        if !redirection.keepsBody {
+            next.httpBody = nil
+            next.httpBodyStream = nil
+            next.setValue(nil, forHTTPHeaderField: "Content-Type")
+        }
+        if !redirection.isSameOrigin {
+            for name in ["Authorization", "Cookie", "Proxy-Authorization"] {
+                next.setValue(nil, forHTTPHeaderField: name)
+            }
+        }
+        return next
+    }
+}
+
+extension URLError {
+    /// Makes an error with its reason in words and the URL that failed.
+    init(_ code: URLError.Code, reason: String, failing url: URL?) {
+        let info = url.map { [NSURLErrorFailingURLErrorKey: $0] } ?? [:]
+        self.init(code, reason: reason, userInfo: info)
+    }
+
+    /// Makes the error of a request that was sent once.
+    init(_ failure: StreamedFailure, failing url: URL?) {
+        let code: URLError.Code =
+            switch failure.kind {
+            case .nameLookup: .cannotFindHost
+            case .connect: .cannotConnectToHost
+            case .lost: .networkConnectionLost
+            case .timeout: .timedOut
+            case .tls: .secureConnectionFailed
+            case .certificate: Self.certificateCode(failure.error)
+            case .badAnswer: .badServerResponse
+            case .badContent: .cannotDecodeContentData
+            case .badRequest: Self.requestCode(failure.error)
+            case .storage: .cannotOpenFile
+            case .cancelled: .cancelled
+            }
+        self.init(code, reason: "\(failure.error)", failing: url)
+    }
+
+    /// Makes the error of an answer with a status of failure, where the session's rules make it one.
+    init(refusedWith status: Int, by url: String) {
+        let reason = "the server answered with status \(status)"
+        let failure = TransferFailure(.refused, reason: reason, status: status)
+        self.init(failure, url: url, resumeData: nil)
+    }
+
+    /// Makes the error of a redirect that is not followed.
+    init(redirect error: TransferError, failing url: URL?) {
+        self.init(Self.requestCode(error), reason: "\(error)", failing: url)
+    }
+
+    /// Makes the error of a download in this process.
+    init(download error: TransferError, failing url: URL?) {
+        let code: URLError.Code =
+            switch error {
+            case .unreachable(_, let detail): Self.code(ofConnection: detail)
+            case .refused, .captivePortal: .badServerResponse
+            case .wrongSize: .networkConnectionLost
+            case .wrongDigest: .cannotDecodeRawData
+            case .unacceptable: Self.requestCode(error)
+            case .untrusted: Self.certificateCode(error)
+            case .outOfSpace, .storage: .cannotWriteToFile
+            case .cancelled: .cancelled
+            }
+        self.init(code, reason: "\(error)", failing: url)
+    }
+
+    /// The code of a connection that failed, in libcurl's words.
+    private static func code(ofConnection detail: String) -> URLError.Code {
+        if detail.hasPrefix("Could not resolve") { return .cannotFindHost }
+        if detail.contains("stalled for") || detail.contains("timed out")
+            || detail.contains("timeout")
+        {
+            return .timedOut
+        }
+        if detail.hasPrefix("Failed to connect") || detail.hasPrefix("Couldn't connect") {
+            return .cannotConnectToHost
+        }
+        return .networkConnectionLost
+    }
+
+    private static func requestCode(_ error: TransferError) -> URLError.Code {
+        switch error {
+        case .unacceptable(_, .redirects): .httpTooManyRedirects
+        case .unacceptable(_, .redirect): .redirectToNonExistentLocation
+        case .unacceptable(_, .answer), .unacceptable(_, .contentEncoding): .badServerResponse
+        default: .unsupportedURL
+        }
+    }
+
+    private static func certificateCode(_ error: TransferError) -> URLError.Code {
+        switch error {
+        case .untrusted(_, .notYetValid, _): .serverCertificateNotYetValid
+        case .untrusted(_, .expired, _): .serverCertificateHasBadDate
+        default: .serverCertificateUntrusted
+        }
+    }
+}

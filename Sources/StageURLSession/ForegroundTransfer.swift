@@ -1,0 +1,154 @@
+import Foundation
+import FoundationNetworking
+import StageSystem
+import Synchronization
+import SystemPackage
+
+/// The transfer of a task of a session in this process: what it sends, where its answer goes, and whether it may go on.
+final class ForegroundTransfer: Sendable {
+    /// Completion handler of a task whose answer is handed over in memory.
+    typealias DataHandler = @Sendable (Data?, URLResponse?, (any Error)?) -> Void
+    /// Completion handler of a task whose answer is handed over as a file.
+    typealias FileHandler = @Sendable (URL?, URLResponse?, (any Error)?) -> Void
+
+    /// Source of a request's body.
+    enum Body: Sendable {
+        case none
+        case data(Data)
+        case file(URL)
+        /// The request's stream, or one that the delegate is asked for.
+        case stream
+    }
+
+    /// Place where the answer goes.
+    enum Receiver: Sendable {
+        case delegate
+        case data(DataHandler)
+        case file(FileHandler)
+        case bytes(AnswerBytes)
+    }
+
+    fileprivate struct State {
+        var hasBegun = false
+        var isPaused = false
+        var isCancelled = false
+        /// Cancels the work of the task.
+        var cancelWork: (@Sendable () -> Void)?
+        /// Cancels what a pause interrupts.
+        var interrupt: (@Sendable () -> Void)?
+        var wasInterrupted = false
+        var waiting: [CheckedContinuation<Void, Never>] = []
+        /// The download task that a data task has become.
+        var successor: URLSessionDownloadTask?
+    }
+
+    let body: Body
+    let receiver: Receiver
+    /// What an earlier download of a session in this process has left.
+    let resumed: PartialDownload?
+    private let state = Mutex(State())
+
+    init(_ receiver: Receiver, body: Body = .none, resumed: PartialDownload? = nil) {
+        self.receiver = receiver
+        self.body = body
+        self.resumed = resumed
+    }
+
+    /// Whether the delegate is told of data, files and the end.
+    var tellsDelegate: Bool { if case .delegate = receiver { true } else { false } }
+
+    /// The download task that the data task has become, if it has.
+    var successor: URLSessionDownloadTask? { state.withLock { $0.successor } }
+
+    /// Takes in that the data task has become a download task.
+    func become(_ download: URLSessionDownloadTask) { state.withLock { $0.successor = download } }
+
+    var isPaused: Bool { state.withLock { $0.isPaused } }
+
+    /// Notes that the task is begun; returns whether this is the first time.
+    func begin() -> Bool {
+        state.withLock { state in
+            defer { state.hasBegun = true }
+            return !state.hasBegun
+        }
+    }
+
+    /// Lets the transfer go on, or holds it, as `isPaused` says.
+    func update(isPaused: () -> Bool) {
+        let (waiting, interrupt) = state.withLock { state in
+            state.isPaused = isPaused()
+            return (state.takeWaiting(), state.isPaused ? state.takeInterrupt() : nil)
+        }
+        interrupt?()
+        for continuation in waiting { continuation.resume() }
+    }
+
+    /// Ends the work of the task.
+    func cancel() {
+        let (cancel, waiting) = state.withLock { state in
+            state.isCancelled = true
+            return (state.cancelWork, state.takeWaiting())
+        }
+        cancel?()
+        for continuation in waiting { continuation.resume() }
+    }
+
+    /// Takes in how the work of the task is cancelled.
+    func holdWork(_ cancel: @escaping @Sendable () -> Void) {
+        let isCancelled = state.withLock { state in
+            state.cancelWork = cancel
+            return state.isCancelled
+        }
+        if isCancelled { cancel() }
+    }
+
+    /// Takes in what a pause interrupts.
+    func holdAttempt(_ interrupt: (@Sendable () -> Void)?) {
+        let interruptNow = state.withLock { state in
+            state.interrupt = interrupt
+            return state.isPaused ? state.takeInterrupt() : nil
+        }
+        interruptNow?()
+    }
+
+    /// Returns whether a pause has interrupted the last attempt.
+    func wasInterrupted() -> Bool {
+        state.withLock { state in
+            defer { state.wasInterrupted = false }
+            return state.wasInterrupted
+        }
+    }
+
+    /// Returns once the transfer may go on, or its work is cancelled.
+    func waitWhilePaused() async {
+        await withTaskCancellationHandler {
+            while !Task.isCancelled, isPaused {
+                await withCheckedContinuation { continuation in
+                    let waits = state.withLock { state in
+                        guard state.isPaused, !Task.isCancelled else { return false }
+                        state.waiting.append(continuation)
+                        return true
+                    }
+                    if !waits { continuation.resume() }
+                }
+            }
+        } onCancel: {
+            for continuation in state.withLock({ $0.takeWaiting() }) { continuation.resume() }
+        }
+    }
+}
+
+extension ForegroundTransfer.State {
+    fileprivate mutating func takeInterrupt() -> (@Sendable () -> Void)? {
+        guard let interrupt else { return nil }
+        self.interrupt = nil
+        wasInterrupted = true
+        return interrupt
+    }
+
+    fileprivate mutating func takeWaiting() -> [CheckedContinuation<Void, Never>] {
+        // Whoever still has to wait finds that out and waits again.
+        defer { waiting = [] }
+        return waiting
+    }
+}

@@ -1,0 +1,106 @@
+import Foundation
+import FoundationNetworking
+import StageSystem
+import StageTransfer
+import SystemPackage
+
+/// The file of a download in this process, and what it was asked with, so that a later download goes on there.
+///
+/// It is in a directory of its own among the temporary files, which the system may remove.
+struct PartialDownload: Codable, Sendable {
+    /// What tells the data from that of a background session.
+    private static let kind = "download in a process, 1"
+    private static let name = FilePath.Component("content")
+
+    private var kind = Self.kind
+    private var url: String
+    private var method: String?
+    private var fields: [String: String]
+    private var directory: String
+    /// The name of the file in the directory, once it is complete.
+    private var fileName: String?
+
+    /// Makes the directory of a new download.
+    init(_ request: URLRequest) throws(FileError) {
+        url = request.url?.absoluteURL.absoluteString ?? ""
+        method = request.httpMethod
+        fields = request.allHTTPHeaderFields ?? [:]
+        let template = FileManager.default.temporaryDirectory.path + "/download.XXXXXX"
+        var name = Array(template.utf8CString)
+        // Its owner's alone (mkdtemp(3)).
+        let isMade = unsafe name.withUnsafeMutableBufferPointer { buffer in
+            guard let text = buffer.baseAddress else { return false }
+            return unsafe mkdtemp(text) != nil
+        }
+        guard isMade else {
+            throw FileError("create", FilePath(template), Errno(rawValue: errno))
+        }
+        directory = String(decoding: name.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
+    }
+
+    /// Reads what an application has kept; `nil` for anything else.
+    init?(_ data: Data) {
+        guard let value = try? JSONDecoder().decode(Self.self, from: data), value.kind == Self.kind
+        else { return nil }
+        self = value
+    }
+
+    /// What an application keeps.
+    var data: Data? { try? JSONEncoder().encode(self) }
+
+    /// The request of the download.
+    var request: URLRequest? {
+        guard let url = URL(string: url) else { return nil }
+        var request = URLRequest(url: url)
+        request.httpMethod = method
+        request.allHTTPHeaderFields = fields
+        return request
+    }
+
+    /// Opens the file, with what it holds, which no other download may use while the lock lives.
+    ///
+    /// - Throws: ``TransferError`` where the directory is gone, or another user may write to it.
+    func open() throws(TransferError) -> (PartFile, PartialLock) {
+        let folder: Directory
+        let lock: PartialLock
+        do throws(FileError) {
+            folder = try Directory.open(FilePath(directory))
+            guard let status = try folder.status("."), status.owner == UserIdentity.current.user,
+                status.mode & 0o022 == 0
+            else { throw FileError("open", folder.path, .permissionDenied) }
+            let file = try folder.file(updating: "lock", permissions: .privateFile)
+            guard let taken = try FileLock.attempt(file, .exclusive) else {
+                throw FileError("lock", folder.path, .resourceTemporarilyUnavailable)
+            }
+            lock = PartialLock(taken)
+        } catch {
+            throw .storage(error)
+        }
+        return try (PartFile.open(Self.name, in: folder), lock)
+    }
+
+    /// Takes in that the file is complete, under a name.
+    mutating func complete(_ name: String) { fileName = name }
+
+    /// The complete file.
+    var file: URL { URL(fileURLWithPath: directory).appendingPathComponent(fileName ?? "content") }
+
+    /// Makes the file, for content that cannot be gone on with.
+    func makeFile() throws(FileError) -> File {
+        try Directory.open(FilePath(directory))
+            .file(updating: FilePath(Self.name.string), permissions: .privateFile)
+    }
+
+    /// Removes the directory; a file that was moved elsewhere stays there.
+    func remove() {
+        // Temporary files that stay are removed by the system.
+        try? FileManager.default.removeItem(atPath: directory)
+    }
+}
+
+/// The lock that keeps a second download from going on with the same file.
+final class PartialLock: Sendable {
+    private let lock: FileLock
+
+    init(_ lock: consuming FileLock) { self.lock = lock }
+}

@@ -1,0 +1,86 @@
+import Foundation
+import StageSystem
+import SystemPackage
+
+/// The bytes of a request's body, as a file that is opened anew for each time that it is sent.
+struct RequestBody: Sendable {
+    /// Opens the file.
+    let open: @Sendable () throws(FileError) -> File
+    /// The number of bytes.
+    let size: Int64
+
+    private static let name = FilePath("the body of the request")
+
+    /// Takes the bytes of a file, which must be a regular one.
+    init(file: URL) throws(FileError) {
+        let path = FilePath(file.path)
+        let status = try File.open(readingRegular: path).status()
+        size = status.size
+        open = { () throws(FileError) -> File in try File.open(readingRegular: path) }
+    }
+
+    /// Copies bytes into a file in memory.
+    init(data: Data) throws(FileError) {
+        let memory = Memory(try AnonymousFile.makeInMemory())
+        try memory.write(data)
+        self.init(memory)
+    }
+
+    /// Reads a stream to its end, into a file without a name in the directory for temporary files; blocks.
+    init(stream: InputStream) throws {
+        let directory = FilePath(FileManager.default.temporaryDirectory.path)
+        let memory = Memory(try AnonymousFile.make(in: directory))
+        stream.open()
+        defer { stream.close() }
+        var buffer = [UInt8](repeating: 0, count: 1 << 16)
+        while true {
+            let count = unsafe buffer.withUnsafeMutableBufferPointer { bytes in
+                guard let start = bytes.baseAddress else { return 0 }
+                return unsafe stream.read(start, maxLength: bytes.count)
+            }
+            if count < 0 { throw stream.streamError ?? URLError(.requestBodyStreamExhausted) }
+            if count == 0 { break }
+            try memory.write(Data(buffer[..<count]))
+        }
+        self.init(memory)
+    }
+
+    private init(_ memory: Memory) {
+        size = memory.size
+        open = { () throws(FileError) -> File in
+            File(adopting: try memory.duplicate(), path: Self.name)
+        }
+    }
+
+    /// A file without a name.
+    private final class Memory: @unchecked Sendable {
+        private let descriptor: FileDescriptor
+        /// The number of bytes, which does not change any more once the body is made.
+        private(set) var size: Int64 = 0
+
+        /// Takes over a file that is empty.
+        init(_ descriptor: FileDescriptor) { self.descriptor = descriptor }
+
+        deinit {
+            // Nobody reads what is left.
+            try? descriptor.close()
+        }
+
+        func write(_ data: Data) throws(FileError) {
+            do {
+                try descriptor.writeAll(toAbsoluteOffset: size, data)
+            } catch {
+                throw FileError("write", RequestBody.name, error as? Errno ?? .ioError)
+            }
+            size += Int64(data.count)
+        }
+
+        func duplicate() throws(FileError) -> FileDescriptor {
+            do {
+                return try descriptor.duplicate()
+            } catch {
+                throw FileError("open", RequestBody.name, error as? Errno ?? .ioError)
+            }
+        }
+    }
+}

@@ -1,0 +1,158 @@
+import Foundation
+import FoundationNetworking
+import StageModel
+
+/// Decides what a private cache answers and keeps (RFC 9111), over Foundation's `URLCache`.
+///
+/// Answers with a `Vary` field are not kept, since the cache has no request fields to compare.
+enum ResponseCache {
+    /// What to do about a request.
+    enum Decision {
+        /// Answer with what is in the cache.
+        case use(CachedURLResponse)
+        /// Ask whether what is in the cache is still the same, with these header fields.
+        case revalidate(CachedURLResponse, fields: [String])
+        /// Ask the server.
+        case load
+        /// There is no answer to be had without the server.
+        case fail
+    }
+
+    /// Decides on a request by what the cache has for it.
+    static func decide(
+        _ request: URLRequest,
+        policy: URLRequest.CachePolicy,
+        cached: CachedURLResponse?,
+        now: Date
+    ) -> Decision {
+        guard request.httpMethod ?? "GET" == "GET" else {
+            return policy == .returnCacheDataDontLoad ? .fail : .load
+        }
+        switch policy {
+        case .reloadIgnoringLocalCacheData, .reloadIgnoringLocalAndRemoteCacheData: return .load
+        case .returnCacheDataElseLoad: return cached.map { .use($0) } ?? .load
+        case .returnCacheDataDontLoad: return cached.map { .use($0) } ?? .fail
+        default: break
+        }
+        guard let cached, let response = cached.response as? HTTPURLResponse else { return .load }
+        let asked = Directives(request.value(forHTTPHeaderField: "Cache-Control"))
+        if asked.has("no-store") || request.value(forHTTPHeaderField: "Range") != nil {
+            return .load
+        }
+        let said = Directives(response.value(forHTTPHeaderField: "Cache-Control"))
+        let mustAsk =
+            policy == .reloadRevalidatingCacheData || said.has("no-cache") || asked.has("no-cache")
+            || asked.seconds("max-age") == 0
+        if !mustAsk, let age = age(of: response, now), let lifetime = lifetime(of: response, said),
+            age < min(lifetime, asked.seconds("max-age") ?? .infinity)
+        {
+            return .use(cached)
+        }
+        let fields = [
+            response.value(forHTTPHeaderField: "ETag").map { "If-None-Match: \($0)" },
+            response.value(forHTTPHeaderField: "Last-Modified").map { "If-Modified-Since: \($0)" },
+        ]
+        .compactMap { $0 }
+        return fields.isEmpty ? .load : .revalidate(cached, fields: fields)
+    }
+
+    /// Whether an answer may be kept.
+    static func mayKeep(_ response: HTTPURLResponse, to request: URLRequest) -> Bool {
+        let asked = Directives(request.value(forHTTPHeaderField: "Cache-Control"))
+        let said = Directives(response.value(forHTTPHeaderField: "Cache-Control"))
+        guard request.httpMethod ?? "GET" == "GET", !asked.has("no-store"), !said.has("no-store"),
+            request.value(forHTTPHeaderField: "Range") == nil
+        else { return false }
+        let varying = (response.value(forHTTPHeaderField: "Vary") ?? "").split(separator: ",")
+            .map { $0.trimmingCharacters(in: .whitespaces).lowercased() }
+        guard varying.allSatisfy({ $0 == "accept-encoding" }) else { return false }
+        switch response.statusCode {
+        case 200, 203:
+            return lifetime(of: response, said) != nil
+                || response.value(forHTTPHeaderField: "ETag") != nil
+                || response.value(forHTTPHeaderField: "Last-Modified") != nil
+        case 301, 308, 404, 410: return explicitLifetime(of: response, said) != nil
+        default: return false
+        }
+    }
+
+    /// Returns the head of what is in the cache, with the fields of the answer that has confirmed it (RFC 9111, section
+    /// 4.3.4).
+    static func refreshed(
+        _ response: HTTPURLResponse,
+        by confirmation: HTTPURLResponse
+    ) -> HTTPURLResponse {
+        var fields = response.allHeaderFields as? [String: String] ?? [:]
+        for (name, value) in confirmation.allHeaderFields as? [String: String] ?? [:]
+        where !["content-length", "content-encoding", "transfer-encoding"]
+            .contains(name.lowercased())
+        {
+            fields = fields.filter { $0.key.lowercased() != name.lowercased() }
+            fields[name] = value
+        }
+        return HTTPURLResponse(
+            url: response.url ?? URL(fileURLWithPath: "/"),
+            statusCode: response.statusCode,
+            httpVersion: "HTTP/1.1",
+            headerFields: fields
+        ) ?? response
+    }
+
+    /// The seconds since an answer was generated (RFC 9111, section 4.2.3), where that is known.
+    private static func age(of response: HTTPURLResponse, _ now: Date) -> TimeInterval? {
+        guard let date = date("Date", of: response) else { return nil }
+        let stated = response.value(forHTTPHeaderField: "Age").flatMap { TimeInterval($0) } ?? 0
+        return max(now.timeIntervalSince(date), stated)
+    }
+
+    /// The seconds for which an answer is fresh (RFC 9111, sections 4.2.1 and 4.2.2); `nil` where nothing says.
+    private static func lifetime(
+        of response: HTTPURLResponse,
+        _ said: Directives
+    ) -> TimeInterval? {
+        if let explicit = explicitLifetime(of: response, said) { return explicit }
+        guard let date = self.date("Date", of: response),
+            let changed = self.date("Last-Modified", of: response), changed < date
+        else { return nil }
+        // A tenth of the time since the last change, as the RFC proposes.
+        return date.timeIntervalSince(changed) / 10
+    }
+
+    private static func explicitLifetime(
+        of response: HTTPURLResponse,
+        _ said: Directives
+    ) -> TimeInterval? {
+        if let seconds = said.seconds("max-age") { return seconds }
+        guard response.value(forHTTPHeaderField: "Expires") != nil else { return nil }
+        guard let date = self.date("Date", of: response),
+            let end = self.date("Expires", of: response)
+        else { return 0 }
+        return max(end.timeIntervalSince(date), 0)
+    }
+
+    private static func date(_ name: String, of response: HTTPURLResponse) -> Date? {
+        response.value(forHTTPHeaderField: name).flatMap { HTTPDate($0) }
+            .map { Date(timeIntervalSince1970: TimeInterval($0.seconds)) }
+    }
+
+    /// The directives of a `Cache-Control` field.
+    private struct Directives {
+        private var values: [String: String] = [:]
+
+        init(_ field: String?) {
+            for part in (field ?? "").split(separator: ",") {
+                let pair = part.split(separator: "=", maxSplits: 1)
+                    .map { $0.trimmingCharacters(in: .whitespaces) }
+                guard let name = pair.first else { continue }
+                values[name.lowercased()] =
+                    pair.count > 1 ? pair[1].trimmingCharacters(in: ["\""]) : ""
+            }
+        }
+
+        func has(_ name: String) -> Bool { values[name] != nil }
+
+        func seconds(_ name: String) -> TimeInterval? {
+            values[name].flatMap { Int64($0) }.map { TimeInterval(max($0, 0)) }
+        }
+    }
+}

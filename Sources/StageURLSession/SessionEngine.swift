@@ -1,0 +1,105 @@
+import Foundation
+import Logging
+import StageSystem
+import StageTransfer
+import Synchronization
+import SystemPackage
+
+/// The transfer engine of a session in this process.
+///
+/// It starts with the first task and ends half a minute after the last one, so that the next task finds the connections
+/// of the one before.
+final class SessionEngine: Sendable {
+    /// The transfers of one task, from its start to its end.
+    typealias Work = @Sendable (TransferEngine) async -> Void
+
+    private struct State {
+        var count = 0
+        /// How often the engine became idle.
+        var idlePeriods = 0
+        var isInvalidated = false
+        var added: AsyncStream<Work>.Continuation?
+    }
+
+    private static let idleLimit = Duration.seconds(30)
+
+    private let connectTimeout: Duration
+    private let connectionsPerHost: Int
+    private let state = Mutex(State())
+
+    /// Creates the engine of a session, which is not started yet.
+    init(_ rules: URLSessionConfiguration) {
+        connectTimeout = .limit(rules.timeoutIntervalForRequest)
+        connectionsPerHost = max(rules.httpMaximumConnectionsPerHost, 1)
+    }
+
+    /// Runs the transfers of a task, beside others.
+    func run(_ work: @escaping Work) {
+        state.withLock { state in
+            state.count += 1
+            if state.added == nil { state.added = start() }
+            state.added?.yield { [self] engine in
+                await work(engine)
+                end()
+            }
+        }
+    }
+
+    /// Ends the engine with the last task that is under way.
+    func invalidate() {
+        state.withLock { state in
+            state.isInvalidated = true
+            if state.count == 0 { state.added.take()?.finish() }
+        }
+    }
+
+    private func end() {
+        let period = state.withLock { state -> Int? in
+            state.count -= 1
+            guard state.count == 0 else { return nil }
+            if state.isInvalidated { state.added.take()?.finish() }
+            state.idlePeriods += 1
+            return state.added == nil ? nil : state.idlePeriods
+        }
+        guard let period else { return }
+        // No task of the application waits for the engine to end.
+        Task { [weak self] in
+            try? await Task.sleep(for: Self.idleLimit)
+            self?.endIfIdle(since: period)
+        }
+    }
+
+    private func endIfIdle(since period: Int) {
+        state.withLock { state in
+            guard state.count == 0, state.idlePeriods == period else { return }
+            state.added.take()?.finish()
+        }
+    }
+
+    deinit { state.withLock { $0.added }?.finish() }
+
+    /// Starts an engine that ends when the stream of its work does.
+    private func start() -> AsyncStream<Work>.Continuation {
+        let (added, continuation) = AsyncStream.makeStream(of: Work.self)
+        var configuration = TransferConfiguration()
+        let environment = ProcessEnvironment.current
+        configuration.proxies = ProxySettings(environment: environment)
+        configuration.certificateAuthorities =
+            (environment["CURL_CA_BUNDLE"] ?? environment["SSL_CERT_FILE"]).map { FilePath($0) }
+        configuration.connectTimeout = connectTimeout
+        configuration.connectionsPerHost = connectionsPerHost
+        configuration.connections = 64
+        configuration.retry.maximumAttempts = 1
+        let rules = configuration
+        // The application's methods return at once, so there is no task of its that could wait for the engine.
+        Task {
+            let logger = Logger(label: "stage-session") { _ in SwiftLogNoOpLogHandler() }
+            await withTransferEngine(rules, logger: logger) { engine in
+                await withDiscardingTaskGroup { group in
+                    for await work in added { group.addTask { await work(engine) } }
+                }
+            }
+        }
+        return continuation
+    }
+}

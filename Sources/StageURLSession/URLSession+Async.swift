@@ -1,0 +1,221 @@
+public import Foundation
+public import FoundationNetworking
+import Synchronization
+
+// The calls wait for an answer, so a background session refuses them: `URLError.unsupportedURL`. Cancelling the task that
+// calls cancels the transfer.
+extension URLSession {
+    /// Returns the answer to a request for a URL, whatever its status.
+    ///
+    /// - Parameters:
+    ///   - url: The URL.
+    ///   - delegate: The delegate that is told of this transfer in the place of the session's.
+    /// - Throws: `URLError`.
+    public func data(
+        from url: URL,
+        delegate: (any URLSessionTaskDelegate)? = nil
+    ) async throws -> (Data, URLResponse) {
+        try await data(for: URLRequest(url: url), delegate: delegate)
+    }
+
+    /// Returns the answer to a request, whatever its status.
+    ///
+    /// - Parameters:
+    ///   - request: The request.
+    ///   - delegate: The delegate that is told of this transfer in the place of the session's.
+    /// - Throws: `URLError`.
+    public func data(
+        for request: URLRequest,
+        delegate: (any URLSessionTaskDelegate)? = nil
+    ) async throws -> (Data, URLResponse) {
+        try await answer(delegate) { dataTask(with: request, completionHandler: $0) }
+    }
+
+    /// Sends a file and returns the answer, whatever its status.
+    ///
+    /// - Parameters:
+    ///   - request: The request, whose body counts for nothing; its method is `POST` unless it says otherwise.
+    ///   - file: The file, which must stay as it is until this returns.
+    ///   - delegate: The delegate that is told of this transfer in the place of the session's.
+    /// - Throws: `URLError`.
+    public func upload(
+        for request: URLRequest,
+        fromFile file: URL,
+        delegate: (any URLSessionTaskDelegate)? = nil
+    ) async throws -> (Data, URLResponse) {
+        try await answer(delegate) {
+            uploadTask(with: request, fromFile: file, completionHandler: $0)
+        }
+    }
+
+    /// Sends bytes and returns the answer, whatever its status.
+    ///
+    /// - Parameters:
+    ///   - request: The request, whose body counts for nothing; its method is `POST` unless it says otherwise.
+    ///   - bodyData: The bytes.
+    ///   - delegate: The delegate that is told of this transfer in the place of the session's.
+    /// - Throws: `URLError`.
+    public func upload(
+        for request: URLRequest,
+        from bodyData: Data,
+        delegate: (any URLSessionTaskDelegate)? = nil
+    ) async throws -> (Data, URLResponse) {
+        try await answer(delegate) {
+            uploadTask(with: request, from: bodyData, completionHandler: $0)
+        }
+    }
+
+    /// Downloads a URL into a file among the temporary files, which is the caller's to move or remove.
+    ///
+    /// - Parameters:
+    ///   - url: The URL.
+    ///   - delegate: The delegate that is told of this transfer in the place of the session's.
+    /// - Throws: `URLError`, with ``Foundation/URLError/downloadTaskResumeData`` where a later download can go on.
+    public func download(
+        from url: URL,
+        delegate: (any URLSessionTaskDelegate)? = nil
+    ) async throws -> (URL, URLResponse) {
+        try await download(for: URLRequest(url: url), delegate: delegate)
+    }
+
+    /// Downloads the answer to a request into a file among the temporary files, which is the caller's to move or remove.
+    ///
+    /// - Parameters:
+    ///   - request: The request.
+    ///   - delegate: The delegate that is told of this transfer in the place of the session's.
+    /// - Throws: `URLError`, with ``Foundation/URLError/downloadTaskResumeData`` where a later download can go on.
+    public func download(
+        for request: URLRequest,
+        delegate: (any URLSessionTaskDelegate)? = nil
+    ) async throws -> (URL, URLResponse) {
+        try await answer(delegate) { handler in
+            downloadTask(with: request, completionHandler: Self.keepingFile(handler))
+        }
+    }
+
+    /// Downloads into a file among the temporary files, and goes on with what an earlier download in a process received.
+    ///
+    /// - Parameters:
+    ///   - data: What the earlier download has handed out.
+    ///   - delegate: The delegate that is told of this transfer in the place of the session's.
+    /// - Throws: `URLError`, with ``Foundation/URLError/downloadTaskResumeData`` where a later download can go on.
+    public func download(
+        resumeFrom data: Data,
+        delegate: (any URLSessionTaskDelegate)? = nil
+    ) async throws -> (URL, URLResponse) {
+        try await answer(delegate) { handler in
+            downloadTask(withResumeData: data, completionHandler: Self.keepingFile(handler))
+        }
+    }
+
+    /// Returns the answer to a request for a URL once its head is here, with the bytes as they come.
+    ///
+    /// - Parameters:
+    ///   - url: The URL.
+    ///   - delegate: The delegate that is told of this transfer in the place of the session's.
+    /// - Throws: `URLError`; reading the bytes throws what ends the transfer later.
+    public func bytes(
+        from url: URL,
+        delegate: (any URLSessionTaskDelegate)? = nil
+    ) async throws -> (AsyncBytes, URLResponse) {
+        try await bytes(for: URLRequest(url: url), delegate: delegate)
+    }
+
+    /// Returns the answer to a request once its head is here, with the bytes as they come.
+    ///
+    /// - Parameters:
+    ///   - request: The request.
+    ///   - delegate: The delegate that is told of this transfer in the place of the session's.
+    /// - Throws: `URLError`; reading the bytes throws what ends the transfer later.
+    public func bytes(
+        for request: URLRequest,
+        delegate: (any URLSessionTaskDelegate)? = nil
+    ) async throws -> (AsyncBytes, URLResponse) {
+        let answer = AnswerBytes()
+        let task = makeForegroundData(request, .bytes(answer))
+        task.delegate = delegate
+        answer.whenAbandoned { [weak task] in task?.cancel() }
+        // A background session has no transfer that could end the answer.
+        if task.transfer == nil { answer.end(task.record.withLock { $0.refusal }) }
+        let pieces = answer.takePieces()
+        return try await withTaskCancellationHandler {
+            task.resume()
+            let response = try await answer.response()
+            return (AsyncBytes(task: task, pieces: pieces, backlog: answer.backlog), response)
+        } onCancel: {
+            task.cancel()
+        }
+    }
+
+    /// Runs a task and returns what its handler is called with.
+    private func answer<Content: Sendable, Made: URLSessionTask>(
+        _ delegate: (any URLSessionTaskDelegate)?,
+        make: (@escaping @Sendable (Content?, URLResponse?, (any Error)?) -> Void) -> Made
+    ) async throws -> (Content, URLResponse) {
+        let call = PendingCall()
+        return try await withTaskCancellationHandler {
+            let answer: (Content, UnchangingResponse) = try await withCheckedThrowingContinuation {
+                continuation in
+                let task = make { content, response, error in
+                    if let content, let response {
+                        continuation.resume(
+                            returning: (content, UnchangingResponse(value: response))
+                        )
+                    } else {
+                        continuation.resume(throwing: error ?? URLError(.unknown))
+                    }
+                }
+                guard task.transfer != nil else {
+                    let refusal = task.record.withLock { $0.refusal }
+                    continuation.resume(throwing: refusal ?? URLError(.unsupportedURL))
+                    task.cancel()
+                    return
+                }
+                task.delegate = delegate
+                call.begin(task)
+                task.resume()
+            }
+            return (answer.0, answer.1.value)
+        } onCancel: {
+            call.cancel()
+        }
+    }
+
+    /// Makes a handler that moves the file to where it stays.
+    private static func keepingFile(
+        _ handler: @escaping ForegroundTransfer.FileHandler
+    ) -> ForegroundTransfer.FileHandler {
+        { file, response, error in
+            guard let file else { return handler(nil, response, error) }
+            let kept = FileManager.default.temporaryDirectory
+                .appendingPathComponent("download-\(UUID().uuidString)")
+            do {
+                try FileManager.default.moveItem(at: file, to: kept)
+                handler(kept, response, nil)
+            } catch {
+                handler(nil, response, URLError(.cannotMoveFile, reason: "\(error)"))
+            }
+        }
+    }
+}
+
+/// The task of a call that waits for its answer, and whether the call was cancelled.
+private final class PendingCall: Sendable {
+    private let state = Mutex((task: URLSessionTask?.none, isCancelled: false))
+
+    func begin(_ task: URLSessionTask) {
+        let isCancelled = state.withLock { state in
+            state.task = task
+            return state.isCancelled
+        }
+        if isCancelled { task.cancel() }
+    }
+
+    func cancel() {
+        let task = state.withLock { state in
+            state.isCancelled = true
+            return state.task
+        }
+        task?.cancel()
+    }
+}

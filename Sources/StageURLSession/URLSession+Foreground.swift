@@ -1,0 +1,397 @@
+import Foundation
+import FoundationNetworking
+import StageControl
+import StageModel
+import StageSystem
+import StageTransfer
+import Synchronization
+
+/// The end of a task of a session in this process.
+enum ForegroundEnd {
+    /// The answer was handed over, or is these bytes.
+    case answer(Data)
+    /// The answer is in a file, which is removed after it was handed over.
+    case file(PartialDownload)
+    /// The task has failed; a download may leave what it has received.
+    case failure(URLError)
+}
+
+extension URLSession {
+    /// Makes a data task.
+    func makeForegroundData(
+        _ request: URLRequest,
+        _ receiver: ForegroundTransfer.Receiver = .delegate
+    ) -> URLSessionDataTask {
+        guard isForeground else {
+            return makeRefused(request) { URLSessionDataTask($0, session: $1) }
+        }
+        let body: ForegroundTransfer.Body =
+            request.httpBodyStream != nil
+            ? .stream : request.hasBody ? .data(request.httpBody ?? Data()) : .none
+        let transfer = ForegroundTransfer(receiver, body: body)
+        return make(request, kind: request.hasBody ? .upload : .download, transfer) {
+            URLSessionDataTask($0, session: self, transfer: transfer)
+        }
+    }
+
+    /// Makes an upload task.
+    func makeForegroundUpload(
+        _ request: URLRequest,
+        _ body: ForegroundTransfer.Body,
+        _ receiver: ForegroundTransfer.Receiver = .delegate
+    ) -> URLSessionUploadTask {
+        var request = request
+        if request.httpMethod ?? "GET" == "GET" { request.httpMethod = "POST" }
+        guard isForeground else {
+            return makeRefused(request) { URLSessionUploadTask($0, session: $1) }
+        }
+        let transfer = ForegroundTransfer(receiver, body: body)
+        return make(request, kind: .upload, transfer) {
+            URLSessionUploadTask($0, session: self, transfer: transfer)
+        }
+    }
+
+    /// Makes a download task.
+    func makeForegroundDownload(
+        _ request: URLRequest,
+        _ receiver: ForegroundTransfer.Receiver = .delegate
+    ) -> URLSessionDownloadTask {
+        guard isForeground else {
+            return makeRefused(request) { URLSessionDownloadTask($0, session: $1) }
+        }
+        let body: ForegroundTransfer.Body =
+            request.httpBodyStream != nil
+            ? .stream : request.hasBody ? .data(request.httpBody ?? Data()) : .none
+        let transfer = ForegroundTransfer(receiver, body: body)
+        return make(request, kind: .download, transfer) {
+            URLSessionDownloadTask($0, session: self, transfer: transfer)
+        }
+    }
+
+    /// Makes a download task that goes on with what an earlier one has left.
+    func makeForegroundDownload(
+        resuming data: Data,
+        _ receiver: ForegroundTransfer.Receiver = .delegate
+    ) -> URLSessionDownloadTask {
+        let partial = PartialDownload(data)
+        let request = partial?.request ?? URLRequest(url: URL(fileURLWithPath: "/"))
+        guard isForeground else {
+            return makeRefused(request) { URLSessionDownloadTask($0, session: $1) }
+        }
+        let transfer = ForegroundTransfer(receiver, resumed: partial)
+        let problem =
+            partial == nil
+            ? URLError(
+                .cannotDecodeRawData,
+                reason: "this is no resume data of a download in the process"
+            ) : nil
+        return make(request, kind: .download, transfer, problem: problem) {
+            URLSessionDownloadTask($0, session: self, transfer: transfer)
+        }
+    }
+
+    private func make<Task: URLSessionTask>(
+        _ request: URLRequest,
+        kind: TransferRequest.Kind,
+        _ transfer: ForegroundTransfer,
+        problem: URLError? = nil,
+        build: (TaskRecord) -> Task
+    ) -> Task {
+        let identity = TaskIdentity(at: .now)
+        var wire = TransferRequest(
+            token: identity.newToken,
+            kind: kind,
+            url: request.url?.absoluteURL.absoluteString ?? ""
+        )
+        wire.method = request.httpMethod
+        if case .file(let file) = transfer.body { wire.file = file.path }
+        var record = TaskRecord(wire, created: .now)
+        record.identifier = identity.number
+        record.original = request
+        var hasBody = true
+        if case .none = transfer.body { hasBody = false }
+        record.refusal =
+            refusal ?? problem ?? ForegroundRequest.problem(of: request, hasBody: hasBody)
+        let task = build(record)
+        state.withLock { $0.tasks[ObjectIdentifier(task)] = task }
+        tellCreation(of: task)
+        return task
+    }
+
+    /// Makes a task that a background session cannot have, which fails when it is resumed.
+    private func makeRefused<Task: URLSessionTask>(
+        _ request: URLRequest,
+        _ build: (TaskRecord, URLSession) -> Task
+    ) -> Task {
+        var draft = Draft(download: request, rules: configuration)
+        draft.problem = URLError(
+            .unsupportedURL,
+            reason:
+                "a background session has no data tasks, no bodies in memory, and no calls that wait for an answer, "
+                + "since the process may end before: use downloadTask(with:) or uploadTask(with:fromFile:) and the "
+                + "delegate, or a session of URLSessionConfiguration.default",
+            failing: request.url
+        )
+        return make([draft]) { build($0, self) }[0]
+    }
+
+    /// Begins, holds, goes on with or ends a task, as its record says.
+    func drive(_ task: URLSessionTask) {
+        guard let transfer = task.transfer else { return }
+        let (isCancelled, isSuspended, refusal, hasEnded) = task.record.withLock {
+            ($0.isCancelled, $0.isSuspended, $0.refusal, $0.hasEnded)
+        }
+        if hasEnded { return }
+        if isCancelled {
+            if transfer.begin() {
+                endForeground(task, .failure(URLError(.cancelled)))
+            } else {
+                transfer.cancel()
+            }
+            return
+        }
+        transfer.update { task.record.withLock(\.isSuspended) }
+        guard !isSuspended, transfer.begin() else { return }
+        if let refusal { return endForeground(task, .failure(refusal)) }
+        engine.run { [self] engine in
+            // A cancelled task ends its work, and not the work of the others.
+            let work = Task { await run(task, transfer, over: engine) }
+            transfer.holdWork { work.cancel() }
+            await work.value
+        }
+    }
+
+    /// Runs a task to its end, within the time that its session gives it.
+    private func run(
+        _ task: URLSessionTask,
+        _ transfer: ForegroundTransfer,
+        over engine: TransferEngine
+    ) async {
+        let limit = Duration.limit(rules.timeoutIntervalForResource)
+        let end = await withTaskGroup(of: ForegroundEnd?.self) { group in
+            group.addTask { [self] in await attempts(of: task, transfer, over: engine) }
+            group.addTask {
+                let isOver = (try? await Task.sleep(for: limit)) != nil
+                let reason = "the task did not end within \(limit.components.seconds) seconds"
+                return isOver ? .failure(URLError(.timedOut, reason: reason)) : nil
+            }
+            defer { group.cancelAll() }
+            for await end in group { if let end { return end } }
+            return ForegroundEnd.failure(URLError(.cancelled))
+        }
+        endForeground(task, end)
+    }
+
+    /// Makes attempts until there is an answer, or a failure that another attempt does not end.
+    private func attempts(
+        of task: URLSessionTask,
+        _ transfer: ForegroundTransfer,
+        over engine: TransferEngine
+    ) async -> ForegroundEnd {
+        var pause = Duration.seconds(1)
+        while true {
+            let isDownload = task is URLSessionDownloadTask
+            let end: ForegroundEnd
+            if isDownload, case .none = transfer.body {
+                end = await ForegroundDownload(self, task, transfer, engine).run()
+            } else {
+                end = await ForegroundExchange.run(self, task, transfer, engine)
+            }
+            guard case .failure(let error) = end, rules.waitsForConnectivity,
+                [.cannotFindHost, .cannotConnectToHost].contains(error.code)
+            else { return end }
+            feed.add { [self] in
+                (task.listener as? any URLSessionTaskDelegate)?
+                    .urlSession(self, taskIsWaitingForConnectivity: task)
+            }
+            guard (try? await Task.sleep(for: pause)) != nil else {
+                return .failure(URLError(.cancelled))
+            }
+            pause = min(pause * 2, .seconds(30))
+        }
+    }
+
+    /// Ends a task, unless it has ended, and has the application told.
+    func endForeground(_ task: URLSessionTask, _ end: ForegroundEnd) {
+        guard let transfer = task.transfer else { return }
+        let task = transfer.successor ?? task
+        guard task.record.withLock({ $0.end() }) else { return }
+        let ended = Date.now
+        feed.add { [self] in
+            tellEnd(of: task, transfer, end, at: ended)
+            task.releaseDelegate()
+            endIfDone()
+        }
+    }
+
+    private func tellEnd(
+        of task: URLSessionTask,
+        _ transfer: ForegroundTransfer,
+        _ end: ForegroundEnd,
+        at ended: Date
+    ) {
+        tellProgress(task)
+        var error: URLError?
+        var resumeData: Data?
+        if case .failure(let failure) = end {
+            error = failure
+            resumeData = failure.downloadTaskResumeData
+        }
+        if let download = task as? URLSessionDownloadTask, case .file(let partial) = end,
+            transfer.tellsDelegate
+        {
+            (task.listener as? any URLSessionDownloadDelegate)?
+                .urlSession(self, downloadTask: download, didFinishDownloadingTo: partial.file)
+        }
+        (task.listener as? any URLSessionTaskDelegate)?
+            .urlSession(
+                self,
+                task: task,
+                didFinishCollecting: URLSessionTaskMetrics(
+                    task.record.withLock { $0.metrics(ended: ended) },
+                    request: task.currentRequest,
+                    response: task.response
+                )
+            )
+        complete(task, error, resumeData, tellsDelegate: transfer.tellsDelegate)
+        switch transfer.receiver {
+        case .delegate: break
+        case .data(let handler):
+            if case .answer(let data) = end {
+                handler(data, task.response, nil)
+            } else {
+                handler(nil, task.response, error)
+            }
+        case .file(let handler):
+            if case .file(let partial) = end {
+                handler(partial.file, task.response, nil)
+            } else {
+                handler(nil, task.response, error)
+            }
+        case .bytes(let bytes): bytes.end(error)
+        }
+        if case .file(let partial) = end { partial.remove() }
+    }
+}
+
+extension URLSession {
+    /// Makes the download task that a data task becomes, with its answer.
+    func makeSuccessor(
+        of task: URLSessionDataTask,
+        _ transfer: ForegroundTransfer
+    ) -> URLSessionDownloadTask {
+        let identity = TaskIdentity(at: .now)
+        let before = task.record.withLock { $0 }
+        var wire = before.request
+        wire.kind = .download
+        wire.token = identity.newToken
+        var record = TaskRecord(wire, created: .now)
+        record.identifier = identity.number
+        record.original = before.original
+        record.current = before.current
+        record.response = before.response
+        record.lastAnswer = before.lastAnswer
+        record.bytesExpected = before.bytesExpected
+        _ = record.resume()
+        let download = URLSessionDownloadTask(record, session: self, transfer: transfer)
+        download.delegate = task.delegate
+        transfer.become(download)
+        task.record.withLock { record in
+            record.end()
+            record.isComplete = true
+        }
+        state.withLock { state in
+            state.tasks[ObjectIdentifier(task)] = nil
+            state.byToken[task.token] = nil
+            state.tasks[ObjectIdentifier(download)] = download
+        }
+        return download
+    }
+
+    /// Asks the delegate something, on its queue; returns `other` where the task is cancelled before the answer.
+    func ask<Answer: Sendable>(
+        orElse other: Answer,
+        _ question: @escaping @Sendable (@escaping @Sendable (Answer) -> Void) -> Void
+    ) async -> Answer {
+        let reply = PendingReply<Answer>()
+        return await withTaskCancellationHandler {
+            await withCheckedContinuation { continuation in
+                reply.wait(continuation)
+                feed.add { question { reply.give($0) } }
+            }
+        } onCancel: {
+            reply.give(other)
+        }
+    }
+
+    /// Returns the value of the field `Authorization` that a challenge is answered with; `nil` to take the answer as it is.
+    ///
+    /// - Throws: `URLError.cancelled` where the delegate cancels the task.
+    func authorization(
+        for head: TransferResponse,
+        of task: URLSessionTask,
+        failures: Int
+    ) async throws(URLError) -> String? {
+        let fields = head.headers.filter { $0.first?.lowercased() == "www-authenticate" }
+        let question = Challenge(fields.map { $0[1] }.joined(separator: ", "), url: head.url)
+        let proposed = question.credential(from: rules.urlCredentialStorage)
+        let usual =
+            failures == 0 && proposed != nil ? question.answer(.useCredential, proposed) : nil
+        guard let delegate = task.listener as? any URLSessionTaskDelegate else { return usual }
+        let challenge = UnchangingChallenge(
+            value: URLAuthenticationChallenge(question, proposed: proposed, failures: failures)
+        )
+        let none: (URLSession.AuthChallengeDisposition, UnchangingCredential) = (
+            .cancelAuthenticationChallenge, UnchangingCredential(value: nil)
+        )
+        let (disposition, credential) = await ask(orElse: none) { [self] reply in
+            delegate.urlSession(self, task: task, didReceive: challenge.value) {
+                reply(($0, UnchangingCredential(value: $1)))
+            }
+        }
+        switch disposition {
+        case .cancelAuthenticationChallenge: throw URLError(.cancelled)
+        case .performDefaultHandling: return usual
+        default: return question.answer(disposition, credential.value)
+        }
+    }
+}
+
+/// An answer that is waited for; the first one counts.
+private final class PendingReply<Answer: Sendable>: Sendable {
+    private enum State {
+        case asked
+        case waiting(CheckedContinuation<Answer, Never>)
+        case early(Answer)
+        case given
+    }
+
+    private let state = Mutex(State.asked)
+
+    func wait(_ continuation: CheckedContinuation<Answer, Never>) {
+        let early = state.withLock { state -> Answer? in
+            if case .early(let answer) = state {
+                state = .given
+                return answer
+            }
+            state = .waiting(continuation)
+            return nil
+        }
+        if let early { continuation.resume(returning: early) }
+    }
+
+    func give(_ answer: Answer) {
+        let continuation = state.withLock { state -> CheckedContinuation<Answer, Never>? in
+            switch state {
+            case .asked:
+                state = .early(answer)
+                return nil
+            case .waiting(let continuation):
+                state = .given
+                return continuation
+            case .early, .given: return nil
+            }
+        }
+        continuation?.resume(returning: answer)
+    }
+}

@@ -1,0 +1,262 @@
+import BackgroundTransfer
+import Foundation
+import StageSystem
+import StageTesting
+import Synchronization
+import SystemPackage
+import Testing
+
+/// Data, download and upload tasks of a session in this process, at a server of the test.
+@Suite(.server, .directory, .timeLimit(.minutes(5)))
+struct ForegroundTests {
+    private let server = TestServer.current
+
+    /// A session whose cookies, credentials and cache are its own.
+    private func session(
+        _ delegate: (any URLSessionDelegate)? = nil,
+        _ change: (URLSessionConfiguration) -> Void = { _ in }
+    ) -> URLSession {
+        let configuration = URLSessionConfiguration.ephemeral
+        change(configuration)
+        return URLSession(configuration: configuration, delegate: delegate, delegateQueue: nil)
+    }
+
+    private func url(_ path: String) throws -> URL { try #require(URL(string: server.url(path))) }
+
+    private func data(_ count: Int) -> [UInt8] {
+        (0..<count).map { UInt8(truncatingIfNeeded: $0 / 7) }
+    }
+
+    // MARK: - Data
+
+    @Test(arguments: [200, 404, 500])
+    func anAnswerIsReturnedWhateverItsStatus(_ status: Int) async throws {
+        server.answer("/a", with: .content(Array("words".utf8)).with { $0.status = status })
+        let (data, response) = try await session().data(from: url("/a"))
+        #expect(String(decoding: data, as: UTF8.self) == "words")
+        #expect((response as? HTTPURLResponse)?.statusCode == status)
+        #expect(server.counts(for: "/a").requests == 1, "no answer is asked for twice")
+    }
+
+    @Test func anErrorStatusFailsWhereTheRulesSaySo() async throws {
+        server.answer("/a", with: .status(404))
+        let session = session { $0.failsOnErrorStatus = true }
+        await expect(code: .fileDoesNotExist) { try await session.data(from: url("/a")) }
+        await expect(code: .fileDoesNotExist) { try await session.download(from: url("/a")) }
+    }
+
+    @Test func aCompletionHandlerIsCalledOnceOnTheQueue() async throws {
+        server.answer("/a", with: .content([1, 2, 3]))
+        let queue = OperationQueue()
+        queue.maxConcurrentOperationCount = 1
+        let session = URLSession(configuration: .ephemeral, delegate: nil, delegateQueue: queue)
+        let calls = Mutex<[Bool]>([])
+        let task = session.dataTask(with: try url("/a")) { data, response, error in
+            let isGood = data == Data([1, 2, 3]) && response != nil && error == nil
+            calls.withLock { $0.append(isGood && OperationQueue.current === queue) }
+        }
+        #expect(task.state == .suspended)
+        task.resume()
+        try await poll { task.state == .completed && !calls.withLock(\.isEmpty) }
+        #expect(calls.withLock { $0 } == [true])
+        #expect(task.countOfBytesReceived == 3)
+    }
+
+    @Test func theSharedSessionHasDataTasks() async throws {
+        server.answer("/shared", with: .content([9]))
+        let (data, _) = try await URLSession.shared.data(from: url("/shared"))
+        #expect(data == Data([9]))
+    }
+
+    @Test func aDelegateIsToldInOrder() async throws {
+        server.answer("/a", with: .content(data(300_000)))
+        let recorder = DataRecorder()
+        let session = session(recorder)
+        session.dataTask(with: try url("/a")).resume()
+        try await poll { recorder.lines.last == "completed: -" }
+        let lines = recorder.lines
+        #expect(lines.first == "response 200, 300000")
+        #expect(lines.dropFirst().dropLast(2).allSatisfy { $0 == "data" })
+        #expect(lines.dropLast().last == "metrics 1")
+        #expect(recorder.data == Data(data(300_000)))
+    }
+
+    @Test func aBodyIsDecodedAndItsLengthIsNotExpected() async throws {
+        let plain = Data(String(repeating: "wallpaper ", count: 2000).utf8)
+        // Made by gzip(1).
+        let packed = try #require(
+            Data(
+                base64Encoded:
+                    "H4sIAAAAAAACA+3GIREAQAgAsCpfDfEOwWGoTwzMpjaRWVG/35iZmZmZmZmZmZmZmZmZmZmZmZmZmZmZmZmZmZmZmZ"
+                    + "mZmZmZmZmZ2eEWtZXtMSBOAAA="
+            )
+        )
+        server.answer("/a", with: .content([UInt8](packed)).field("Content-Encoding", "gzip"))
+        let recorder = DataRecorder()
+        let session = session(recorder)
+        let task = session.dataTask(with: try url("/a"))
+        task.resume()
+        try await poll { recorder.lines.last == "completed: -" }
+        #expect(recorder.data == plain)
+        #expect(task.countOfBytesExpectedToReceive == -1)
+        #expect(server.requests[0]["accept-encoding"]?.contains("gzip") == true)
+    }
+
+    @Test func aBodyThatCannotBeDecodedFails() async throws {
+        server.answer("/a", with: .content([1, 2, 3]).field("Content-Encoding", "gzip"))
+        await expect(code: .cannotDecodeContentData) { try await session().data(from: url("/a")) }
+    }
+
+    @Test func aCutAnswerIsNotGivenOut() async throws {
+        server.answer("/a", with: .content(data(100_000)).cut(after: 50_000))
+        await expect(code: .networkConnectionLost) { try await session().data(from: url("/a")) }
+    }
+
+    @Test func aServerThatIsSilentTimesOut() async throws {
+        server.answer("/a", with: .content(data(1000)).stalled(after: 10))
+        var request = URLRequest(url: try url("/a"))
+        request.timeoutInterval = 0.3
+        await expect(code: .timedOut) { [request] in try await session().data(for: request) }
+    }
+
+    @Test func aTaskEndsAtTheLimitOfTheResource() async throws {
+        server.answer("/a", with: .content(data(100_000)).slowed(to: 2000))
+        let session = session { $0.timeoutIntervalForResource = 0.3 }
+        await expect(code: .timedOut) { try await session.data(from: url("/a")) }
+    }
+
+    @Test func connectionsThatDoNotComeAboutHaveTheirCodes() async throws {
+        let gone = try TestServer()
+        gone.stop()
+        let closed = try #require(URL(string: gone.url("/a")))
+        await expect(code: .cannotConnectToHost) { try await session().data(from: closed) }
+        await expect(code: .cannotConnectToHost) { try await session().download(from: closed) }
+        let nowhere = try #require(URL(string: "http://nowhere.invalid/a"))
+        await expect(code: .cannotFindHost) { try await session().data(from: nowhere) }
+        await expect(code: .cannotFindHost) { try await session().download(from: nowhere) }
+        let odd = try #require(URL(string: "gopher://127.0.0.1/a"))
+        await expect(code: .unsupportedURL) { try await session().data(from: odd) }
+    }
+
+    @Test func aTaskWaitsForAServerWhereTheRulesSaySo() async throws {
+        let gone = try TestServer()
+        gone.stop()
+        let recorder = DataRecorder()
+        let session = session(recorder) { $0.waitsForConnectivity = true }
+        let task = session.dataTask(with: try #require(URL(string: gone.url("/a"))))
+        task.resume()
+        try await poll { recorder.lines.contains("waiting") }
+        #expect(task.state == .running)
+        task.cancel()
+        try await poll { recorder.lines.last == "completed: -999" }
+    }
+
+    @Test func aCancelledCallThrowsAndEndsItsTransfer() async throws {
+        server.answer("/a", with: .content(data(1000)).stalled(after: 10))
+        let session = session()
+        let address = try url("/a")
+        let call = Task { try await session.data(from: address) }
+        try await poll { server.counts(for: "/a").requests == 1 }
+        call.cancel()
+        await expect(code: .cancelled) { try await call.value }
+        #expect(await session.allTasks.isEmpty)
+    }
+
+    @Test func aSuspendedTaskTakesNothingMoreUntilItIsResumed() async throws {
+        let size = 64 << 20
+        server.answer("/a", with: .content([UInt8](repeating: 7, count: size)))
+        let recorder = DataRecorder()
+        let session = session(recorder)
+        let task = session.dataTask(with: try url("/a"))
+        recorder.whenResponding { task.suspend() }
+        task.resume()
+        try await poll { recorder.lines.contains("response 200, \(size)") }
+        // The connection and both systems' buffers have room for some of it.
+        try await poll { task.state == .suspended }
+        try await Task.sleep(for: .milliseconds(200))
+        #expect(recorder.data.count < size / 2)
+        task.resume()
+        try await poll { recorder.lines.last == "completed: -" }
+        #expect(recorder.data.count == size)
+    }
+
+    @Test func anAnswerThatIsNotWantedEndsTheTask() async throws {
+        server.answer("/a", with: .content(data(100_000)))
+        let recorder = DataRecorder(.cancel)
+        session(recorder).dataTask(with: try url("/a")).resume()
+        try await poll { recorder.lines.last == "completed: -999" }
+        #expect(recorder.data.isEmpty)
+    }
+
+    @Test func aDataTaskBecomesADownload() async throws {
+        server.answer("/a", with: .content(data(100_000)))
+        let recorder = DataRecorder(.becomeDownload)
+        let session = session(recorder)
+        session.dataTask(with: try url("/a")).resume()
+        try await poll { recorder.lines.last == "completed: -" }
+        #expect(recorder.lines.contains("became a download"))
+        #expect(recorder.file == Data(data(100_000)))
+        #expect(recorder.data.isEmpty)
+        #expect(await session.allTasks.isEmpty)
+    }
+
+    @Test func aFileIsReadWithoutAServer() async throws {
+        let file = try TemporaryDirectory.required().path.appending("text")
+        try Data("local".utf8).write(to: URL(fileURLWithPath: file.string))
+        let (data, response) = try await session().data(from: URL(fileURLWithPath: file.string))
+        #expect(String(decoding: data, as: UTF8.self) == "local")
+        #expect(response.expectedContentLength == 5)
+        await expect(code: .fileDoesNotExist) {
+            try await session().data(from: URL(fileURLWithPath: file.string + ".not"))
+        }
+    }
+
+    // MARK: - Bytes
+
+    @Test func bytesComeInOrderAndLinesAreText() async throws {
+        server.answer("/a", with: .content(Array("one\r\ntwo\n\nthree".utf8)))
+        let (bytes, response) = try await session().bytes(from: url("/a"))
+        #expect((response as? HTTPURLResponse)?.statusCode == 200)
+        var lines: [String] = []
+        for try await line in bytes.lines { lines.append(line) }
+        #expect(lines == ["one", "two", "three"])
+        server.answer("/b", with: .content(data(3_000_000)))
+        let (more, _) = try await session().bytes(from: url("/b"))
+        var count = 0
+        for try await byte in more {
+            guard byte == UInt8(truncatingIfNeeded: count / 7) else { break }
+            count += 1
+        }
+        #expect(count == 3_000_000)
+    }
+
+    @Test func aServerWaitsForAReader() async throws {
+        server.answer("/a", with: .content([UInt8](repeating: 7, count: 64 << 20)))
+        let (bytes, _) = try await session().bytes(from: url("/a"))
+        var iterator = bytes.makeAsyncIterator()
+        _ = try await iterator.next()
+        try await Task.sleep(for: .milliseconds(200))
+        #expect(bytes.task.countOfBytesReceived < 32 << 20)
+        bytes.task.cancel()
+        await expect(code: .cancelled) {
+            while try await iterator.next() != nil {}
+        }
+    }
+
+    @Test func bytesThatNobodyReadsEndTheirTransfer() async throws {
+        server.answer("/a", with: .content([UInt8](repeating: 7, count: 64 << 20)))
+        let session = session()
+        let task: URLSessionDataTask
+        do {
+            let (bytes, _) = try await session.bytes(from: url("/a"))
+            task = bytes.task
+        }
+        try await poll { task.state == .completed }
+    }
+
+    @Test func bytesOfACutAnswerEndWithAnError() async throws {
+        server.answer("/a", with: .content(data(100_000)).cut(after: 50_000))
+        let (bytes, _) = try await session().bytes(from: url("/a"))
+        await expect(code: .networkConnectionLost) { for try await _ in bytes {} }
+    }
+}

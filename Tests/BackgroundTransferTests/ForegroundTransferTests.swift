@@ -1,0 +1,482 @@
+import BackgroundTransfer
+import Foundation
+import FoundationNetworking
+import StageSystem
+import StageTesting
+import Synchronization
+import SystemPackage
+import Testing
+
+/// Downloads and uploads of a session in this process, and what its requests have in common.
+@Suite(.server, .directory, .timeLimit(.minutes(5)))
+struct ForegroundTransferTests {
+    private let server = TestServer.current
+
+    /// A session whose cookies, credentials and cache are its own.
+    private func session(
+        _ delegate: (any URLSessionDelegate)? = nil,
+        _ change: (BackgroundTransfer.URLSessionConfiguration) -> Void = { _ in }
+    ) -> BackgroundTransfer.URLSession {
+        let configuration = BackgroundTransfer.URLSessionConfiguration.ephemeral
+        change(configuration)
+        return BackgroundTransfer.URLSession(
+            configuration: configuration,
+            delegate: delegate,
+            delegateQueue: nil
+        )
+    }
+
+    private func url(_ path: String, host: String = "127.0.0.1") throws -> URL {
+        try #require(URL(string: server.url(path, host: host)))
+    }
+
+    private func request(_ path: String, _ method: String) throws -> URLRequest {
+        var request = URLRequest(url: try url(path))
+        request.httpMethod = method
+        return request
+    }
+
+    private func data(_ count: Int) -> [UInt8] {
+        (0..<count).map { UInt8(truncatingIfNeeded: $0 / 7) }
+    }
+
+    // MARK: - Downloads
+
+    @Test func aDownloadHandsItsFileOver() async throws {
+        server.answer("/a", with: .content(data(2_000_000)))
+        let recorder = DataRecorder()
+        let task = session(recorder).downloadTask(with: try url("/a"))
+        task.resume()
+        try await poll { recorder.lines.last == "completed: -" }
+        #expect(recorder.file == Data(data(2_000_000)))
+        #expect(task.countOfBytesReceived == 2_000_000)
+        #expect(task.progress.fractionCompleted == 1)
+        let (file, response) = try await session().download(from: url("/a"))
+        defer { try? FileManager.default.removeItem(at: file) }
+        #expect(try Data(contentsOf: file) == Data(data(2_000_000)))
+        #expect((response as? HTTPURLResponse)?.statusCode == 200)
+    }
+
+    @Test func theBodyOfAnErrorIsTheFile() async throws {
+        server.answer("/a", with: .content([1, 2]).with { $0.status = 503 })
+        let (file, response) = try await session().download(from: url("/a"))
+        defer { try? FileManager.default.removeItem(at: file) }
+        #expect(try Data(contentsOf: file) == Data([1, 2]))
+        #expect((response as? HTTPURLResponse)?.statusCode == 503)
+        #expect(server.counts(for: "/a").requests == 1)
+    }
+
+    @Test func aDownloadGoesOnWithWhatACutOneReceived() async throws {
+        let content = data(3_000_000)
+        let answer = Answer.content(content)
+        server.answer("/a", with: answer.cut(after: 2_000_000), answer)
+        var resumeData: Data?
+        do {
+            _ = try await session().download(from: url("/a"))
+            Issue.record("half a download is none")
+        } catch let error as URLError {
+            #expect(error.code == .networkConnectionLost)
+            resumeData = error.downloadTaskResumeData
+        }
+        let kept = try #require(resumeData)
+        let recorder = DataRecorder()
+        session(recorder).downloadTask(withResumeData: kept).resume()
+        try await poll { recorder.lines.last == "completed: -" }
+        #expect(recorder.file == Data(content))
+        #expect(recorder.lines.contains { $0.hasPrefix("resumed at ") })
+        #expect(server.counts(for: "/a").bytes < 3_500_000)
+        await expect(code: .cannotOpenFile) { try await session().download(resumeFrom: kept) }
+    }
+
+    @Test func anotherVersionIsNeverAppended() async throws {
+        let (old, new) = (data(3_000_000), [UInt8](repeating: 5, count: 3_000_000))
+        server.answer("/a", with: Answer.content(old).cut(after: 2_000_000), .content(new))
+        let failure = await #expect(throws: URLError.self) {
+            _ = try await session().download(from: url("/a"))
+        }
+        let kept = try #require(failure?.downloadTaskResumeData)
+        let (file, _) = try await session().download(resumeFrom: kept)
+        defer { try? FileManager.default.removeItem(at: file) }
+        #expect(try Data(contentsOf: file) == Data(new))
+    }
+
+    @Test func aCancelledDownloadHandsOutWhatItHas() async throws {
+        let content = data(3_000_000)
+        let answer = Answer.content(content)
+        server.answer("/a", with: answer.stalled(after: 2_000_000), answer)
+        let recorder = DataRecorder()
+        let task = session(recorder).downloadTask(with: try url("/a"))
+        task.resume()
+        try await poll { task.countOfBytesReceived > 1_500_000 }
+        let kept = try #require(await task.cancelByProducingResumeData())
+        try await poll { recorder.lines.last == "completed: -999" }
+        let (file, _) = try await session().download(resumeFrom: kept)
+        defer { try? FileManager.default.removeItem(at: file) }
+        #expect(try Data(contentsOf: file) == Data(content))
+        #expect(server.counts(for: "/a").bytes < 3_500_000)
+    }
+
+    @Test func aSuspendedDownloadGoesOn() async throws {
+        let content = data(3_000_000)
+        let answer = Answer.content(content)
+        server.answer("/a", with: answer.stalled(after: 2_000_000), answer)
+        let recorder = DataRecorder()
+        let task = session(recorder).downloadTask(with: try url("/a"))
+        task.resume()
+        try await poll { task.countOfBytesReceived > 1_500_000 }
+        task.suspend()
+        task.resume()
+        try await poll { recorder.lines.last == "completed: -" }
+        #expect(recorder.file == Data(content))
+    }
+
+    @Test func resumeDataOfOthersIsRefused() async throws {
+        await expect(code: .cannotDecodeRawData) {
+            try await session().download(resumeFrom: Data("{}".utf8))
+        }
+    }
+
+    @Test func aDownloadWithABodyIsAFile() async throws {
+        server.answer("/a", with: .content(data(10_000)))
+        var asked = try request("/a", "POST")
+        asked.httpBody = Data("query".utf8)
+        let (file, _) = try await session().download(for: asked)
+        defer { try? FileManager.default.removeItem(at: file) }
+        #expect(try Data(contentsOf: file) == Data(data(10_000)))
+        #expect(server.bodies(for: "/a") == [Array("query".utf8)])
+    }
+
+    // MARK: - Uploads
+
+    @Test func bytesAndFilesAreSentAndTheAnswerIsReturned() async throws {
+        server.answer("/a", with: .content([1]))
+        let body = Data(data(3_000_000))
+        let (answer, _) = try await session().upload(for: request("/a", "PUT"), from: body)
+        #expect(answer == Data([1]))
+        let file = try TemporaryDirectory.required().path.appending("file")
+        try body.write(to: URL(fileURLWithPath: file.string))
+        let place = URL(fileURLWithPath: file.string)
+        _ = try await session().upload(for: request("/a", "POST"), fromFile: place)
+        #expect(server.bodies(for: "/a") == [Array(body), Array(body)])
+        #expect(server.requests.map(\.method) == ["PUT", "POST"])
+        await expect(code: .fileDoesNotExist) {
+            let gone = place.appendingPathExtension("not")
+            return try await session().upload(for: request("/a", "POST"), fromFile: gone)
+        }
+    }
+
+    @Test func theDelegateHearsWhatWasSent() async throws {
+        server.answer("/a", with: .content([1]))
+        let recorder = DataRecorder()
+        let body = Data(data(3_000_000))
+        let task = session(recorder).uploadTask(with: try request("/a", "PUT"), from: body)
+        task.resume()
+        try await poll { recorder.lines.last == "completed: -" }
+        #expect(recorder.sent.last == 3_000_000)
+        #expect(recorder.sent == recorder.sent.sorted())
+        #expect(task.countOfBytesExpectedToSend == 3_000_000)
+        #expect(recorder.data == Data([1]))
+    }
+
+    @Test func streamsAreSentWithTheirLength() async throws {
+        server.answer("/a", with: .content([1]))
+        var asked = try request("/a", "POST")
+        asked.httpBodyStream = InputStream(data: Data("stream".utf8))
+        _ = try await session().data(for: asked)
+        let recorder = DataRecorder()
+        session(recorder).uploadTask(withStreamedRequest: try request("/a", "POST")).resume()
+        try await poll { recorder.lines.last == "completed: -" }
+        #expect(server.bodies(for: "/a") == [Array("stream".utf8), Array("streamed".utf8)])
+    }
+
+    @Test func aPostIsSentOnce() async throws {
+        server.answer("/a", with: .dropped)
+        var asked = try request("/a", "POST")
+        asked.httpBody = Data("pay".utf8)
+        await expect(code: .networkConnectionLost) { [asked] in
+            try await session().data(for: asked)
+        }
+        #expect(server.counts(for: "/a").requests == 1)
+        #expect(server.requests[0]["content-type"] == "application/x-www-form-urlencoded")
+    }
+
+    @Test(arguments: ["GET", "HEAD"])
+    func aBodyWithoutAMethodForItIsRefused(_ method: String) async throws {
+        var asked = try request("/a", method)
+        asked.httpBody = Data("body".utf8)
+        await expect(code: .dataLengthExceedsMaximum) { [asked] in
+            try await session().data(for: asked)
+        }
+        #expect(server.requests.isEmpty)
+    }
+
+    // MARK: - Redirects
+
+    @Test(arguments: [(301, "GET"), (302, "GET"), (303, "GET"), (307, "POST"), (308, "POST")])
+    func aRedirectKeepsOrDropsTheBody(_ status: Int, method: String) async throws {
+        server.answer("/a", with: .redirect(to: "/b", status: status))
+        server.answer("/b", with: .content([1]))
+        var asked = try request("/a", "POST")
+        asked.httpBody = Data("body".utf8)
+        let (data, response) = try await session().data(for: asked)
+        #expect(data == Data([1]))
+        #expect(response.url?.path == "/b")
+        #expect(server.requests.last?.method == method)
+        #expect(server.bodies(for: "/b").count == (method == "POST" ? 1 : 0))
+    }
+
+    @Test func theDelegateDecidesOnRedirects() async throws {
+        server.answer("/a", with: .redirect(to: "/b"))
+        server.answer("/b", with: .content([1]))
+        server.answer("/c", with: .content([2]))
+        let other = try url("/c")
+        let elsewhere = DataRecorder { request in
+            var request = request
+            request.url = other
+            return request
+        }
+        let task = session(elsewhere).dataTask(with: try url("/a"))
+        task.resume()
+        try await poll { elsewhere.lines.last == "completed: -" }
+        #expect(elsewhere.data == Data([2]))
+        #expect(elsewhere.lines.first == "redirect 302 GET /b")
+        #expect(task.currentRequest?.url == other)
+        #expect(task.originalRequest?.url == (try url("/a")))
+        let refusing = DataRecorder { _ in nil }
+        session(refusing).dataTask(with: try url("/a")).resume()
+        try await poll { refusing.lines.last == "completed: -" }
+        #expect(refusing.lines.contains("response 302, 0"))
+        #expect(server.requests(for: "/b").isEmpty)
+    }
+
+    @Test func aLoopOfRedirectsEnds() async throws {
+        server.answer("/a", with: .redirect(to: "/a"))
+        await expect(code: .httpTooManyRedirects) { try await session().data(from: url("/a")) }
+    }
+
+    @Test func credentialsStayWithTheirOrigin() async throws {
+        server.answer("/a", with: .redirect(to: server.url("/b", host: "localhost")))
+        server.answer("/b", with: .content([1]))
+        var asked = try request("/a", "GET")
+        asked.setValue("Bearer secret", forHTTPHeaderField: "Authorization")
+        asked.setValue("kept", forHTTPHeaderField: "X-Name")
+        _ = try await session().data(for: asked)
+        #expect(server.requests[0]["authorization"] == "Bearer secret")
+        #expect(server.requests[1]["authorization"] == nil)
+        #expect(server.requests[1]["x-name"] == "kept")
+    }
+
+    // MARK: - Challenges and cookies
+
+    private var challenge: Answer { .status(401).field("WWW-Authenticate", "Basic realm=\"r\"") }
+    private let basic = "Basic dTpw"
+
+    @Test(arguments: [false, true])
+    func theDelegateAnswersAChallenge(_ isDownload: Bool) async throws {
+        server.answer("/a", with: challenge, .content([1]))
+        let credential = URLCredential(user: "u", password: "p", persistence: .none)
+        let recorder = DataRecorder(credential: credential)
+        let session = session(recorder)
+        let task: BackgroundTransfer.URLSessionTask =
+            isDownload
+            ? session.downloadTask(with: try url("/a")) : session.dataTask(with: try url("/a"))
+        task.resume()
+        try await poll { recorder.lines.last == "completed: -" }
+        #expect((isDownload ? recorder.file : recorder.data) == Data([1]))
+        #expect(recorder.lines.contains("challenge r 0"))
+        #expect(server.requests.map { $0["authorization"] } == [nil, basic])
+    }
+
+    @Test(arguments: [false, true])
+    func aChallengeThatIsNotAnsweredIsTheAnswer(_ isDownload: Bool) async throws {
+        server.answer("/a", with: challenge.with { $0.content = [4, 0, 1] })
+        let content: Data
+        if isDownload {
+            let (file, _) = try await session().download(from: url("/a"))
+            content = try Data(contentsOf: file)
+            try FileManager.default.removeItem(at: file)
+        } else {
+            let (data, response) = try await session().data(from: url("/a"))
+            #expect((response as? HTTPURLResponse)?.statusCode == 401)
+            content = data
+        }
+        #expect(content == Data([4, 0, 1]))
+    }
+
+    @Test func aStoredCredentialIsTriedOnce() async throws {
+        server.answer("/a", with: challenge, challenge, .content([1]))
+        let space = URLProtectionSpace(
+            host: "127.0.0.1",
+            port: server.port,
+            protocol: NSURLProtectionSpaceHTTP,
+            realm: "r",
+            authenticationMethod: NSURLAuthenticationMethodHTTPBasic
+        )
+        let session = session()
+        session.configuration.urlCredentialStorage?.setDefaultCredential(
+            URLCredential(user: "u", password: "p", persistence: .forSession),
+            for: space
+        )
+        let (_, response) = try await session.data(from: url("/a"))
+        #expect((response as? HTTPURLResponse)?.statusCode == 401)
+        #expect(server.requests.map { $0["authorization"] } == [nil, basic])
+    }
+
+    @Test func cookiesAreKeptAndSentAlsoBetweenRedirects() async throws {
+        server.answer("/a", with: .redirect(to: "/b").field("Set-Cookie", "one=1; Path=/"))
+        server.answer("/b", with: .content([1]).field("Set-Cookie", "two=2; Path=/"))
+        let session = session()
+        _ = try await session.data(from: url("/a"))
+        #expect(server.requests.last?["cookie"] == "one=1")
+        _ = try await session.data(from: url("/b"))
+        let sent = server.requests.last?["cookie"]?.components(separatedBy: "; ").sorted()
+        #expect(sent == ["one=1", "two=2"])
+        _ = try await self.session().data(from: url("/b"))
+        #expect(server.requests.last?["cookie"] == nil, "cookies of a session are its own")
+    }
+
+    // MARK: - Cache
+
+    @Test func aFreshAnswerComesFromTheCache() async throws {
+        server.answer("/a", with: .content([1, 2]).field("Cache-Control", "max-age=600"))
+        let session = session()
+        for _ in 0..<2 { #expect(try await session.data(from: url("/a")).0 == Data([1, 2])) }
+        #expect(server.counts(for: "/a").requests == 1)
+        var asked = try request("/a", "GET")
+        asked.cachePolicy = .reloadIgnoringLocalCacheData
+        _ = try await session.data(for: asked)
+        #expect(server.counts(for: "/a").requests == 2)
+        await session.reset()
+        _ = try await session.data(from: url("/a"))
+        #expect(server.counts(for: "/a").requests == 3)
+    }
+
+    @Test func aStaleAnswerIsConfirmedOrReplaced() async throws {
+        server.answer("/a", with: .content([1, 2]).field("Cache-Control", "no-cache"))
+        let session = session()
+        for _ in 0..<2 {
+            let (data, response) = try await session.data(from: url("/a"))
+            #expect(data == Data([1, 2]))
+            #expect((response as? HTTPURLResponse)?.statusCode == 200)
+        }
+        #expect(server.requests.last?["if-none-match"] != nil)
+        #expect(server.counts(for: "/a").bytes == 2, "the second answer has no body")
+        server.answer("/a", with: .content([3]).field("Cache-Control", "no-cache"))
+        #expect(try await session.data(from: url("/a")).0 == Data([3]))
+    }
+
+    @Test(arguments: ["Cache-Control: no-store", "Vary: Cookie"])
+    func whatMayNotBeKeptIsAskedForAgain(_ field: String) async throws {
+        let parts = field.components(separatedBy: ": ")
+        let answer = Answer.content([1]).field("Cache-Control", "max-age=600")
+        server.answer("/a", with: answer.field(parts[0], parts[1]))
+        let session = session()
+        for _ in 0..<2 { _ = try await session.data(from: url("/a")) }
+        #expect(server.counts(for: "/a").requests == 2)
+        #expect(server.requests.last?["if-none-match"] == nil)
+    }
+
+    @Test func theCacheAloneAnswersWhereThePolicySaysSo() async throws {
+        server.answer("/a", with: .content([1]).field("Cache-Control", "max-age=600"))
+        let session = session()
+        var asked = try request("/a", "GET")
+        asked.cachePolicy = .returnCacheDataDontLoad
+        await expect(code: .resourceUnavailable) { [asked] in try await session.data(for: asked) }
+        _ = try await session.data(from: url("/a"))
+        #expect(try await session.data(for: asked).0 == Data([1]))
+        #expect(server.counts(for: "/a").requests == 1)
+    }
+
+    // MARK: - Sessions
+
+    @Test func fieldsOfTheSessionAndTheRequestAreSent() async throws {
+        server.answer("/a", with: .content([1]))
+        let session = session { $0.httpAdditionalHeaders = ["X-One": "1", "X-Two": "session"] }
+        var asked = try request("/a", "GET")
+        asked.setValue("request", forHTTPHeaderField: "x-two")
+        asked.setValue("", forHTTPHeaderField: "X-Empty")
+        _ = try await session.data(for: asked)
+        #expect(server.requests[0]["x-one"] == "1")
+        #expect(server.requests[0]["x-two"] == "request")
+        #expect(server.requests[0]["x-empty"] == "")
+    }
+
+    @Test func aCertificateThatNobodyVouchesForIsRefused() async throws {
+        server.answer("/a", with: .content([1]))
+        let directory = try TemporaryDirectory.required().path
+        let front = try await TLSFront(port: server.port, below: directory)
+        let secure = try #require(URL(string: front.baseURL + "/a"))
+        await expect(code: .serverCertificateUntrusted) { try await session().data(from: secure) }
+        await expect(code: .serverCertificateUntrusted) {
+            try await session().download(from: secure)
+        }
+        #expect(server.requests.isEmpty)
+    }
+
+    @Test func aDelegateDecidesWhatTheCacheKeeps() async throws {
+        server.answer("/a", with: .content([1]).field("Cache-Control", "max-age=600"))
+        let recorder = DataRecorder(keepsCopies: false)
+        let session = session(recorder)
+        for _ in 0..<2 {
+            let task = session.dataTask(with: try url("/a"))
+            task.resume()
+            try await poll { task.state == .completed }
+        }
+        #expect(server.counts(for: "/a").requests == 2)
+    }
+
+    @Test func connectionsAreUsedAgain() async throws {
+        server.answer("/a", with: .content([1]))
+        let session = session()
+        for _ in 0..<5 {
+            var asked = try request("/a", "GET")
+            asked.cachePolicy = .reloadIgnoringLocalCacheData
+            _ = try await session.data(for: asked)
+        }
+        #expect(server.connectionCount == 1)
+    }
+
+    @Test func aTaskHasADelegateOfItsOwn() async throws {
+        server.answer("/a", with: .redirect(to: "/b"))
+        server.answer("/b", with: .content([1]))
+        let (ofSession, ofTask) = (DataRecorder(), DataRecorder())
+        let session = session(ofSession)
+        _ = try await session.data(from: url("/a"), delegate: ofTask)
+        try await poll { ofTask.lines.contains("metrics 1") }
+        #expect(ofTask.lines.first == "redirect 302 GET /b")
+        #expect(ofSession.lines.isEmpty)
+    }
+
+    @Test func anInvalidatedSessionEndsWithItsTasks() async throws {
+        server.answer("/a", with: .content([1]).slowed(to: 1))
+        server.answer("/b", with: .content([1, 2, 3]).stalled(after: 1))
+        let recorder = DataRecorder()
+        let session = session(recorder)
+        let done = session.dataTask(with: try url("/a"))
+        let stuck = session.dataTask(with: try url("/b"))
+        for task in [done, stuck] { task.resume() }
+        try await poll { server.requests.count == 2 }
+        session.finishTasksAndInvalidate()
+        try await poll { done.state == .completed }
+        #expect(!recorder.lines.contains("invalid"))
+        session.invalidateAndCancel()
+        try await poll { recorder.lines.last == "invalid" }
+        #expect((stuck.error as? URLError)?.code == .cancelled)
+        await expect(code: .cancelled) { try await session.data(from: url("/a")) }
+    }
+
+    @Test func aBackgroundSessionRefusesWhatEndsWithTheProcess() async throws {
+        let world = try ScriptedWorld()
+        let session = world.session()
+        let refused = try url("/a")
+        await expect(code: .unsupportedURL) { try await session.data(from: refused) }
+        await expect(code: .unsupportedURL) { try await session.bytes(from: refused) }
+        await expect(code: .unsupportedURL) { try await session.download(from: refused) }
+        let task = session.dataTask(with: refused)
+        task.resume()
+        try await poll { task.state == .completed }
+        #expect((task.error as? URLError)?.localizedDescription.contains("background") == true)
+        #expect(world.daemon.tasks.isEmpty)
+        try await world.end(session)
+    }
+}
