@@ -69,8 +69,9 @@ struct ScriptedWorld {
 
     /// Ends the session and the daemon.
     func end(_ session: URLSession) async throws {
-        session.invalidateAndCancel()
+        // A session that ends while it has no connection keeps the reason.
         try await poll { session.connectionError == nil }
+        session.invalidateAndCancel()
         try await poll("found \(recorder.lines)") { recorder.lines.last == "invalid: well" }
         daemon.stop()
     }

@@ -31,7 +31,7 @@ import Testing
     @Test func eachListingIsOfAnExample() throws {
         let sources = try sources()
         let listings = try blocks("swift")
-        #expect(listings.count == 16)
+        #expect(listings.count == 15)
         for listing in listings where !listing.hasPrefix("// swift-tools-version") {
             #expect(sources.contains { $0.contains(listing) }, "\(listing)")
         }
