@@ -119,7 +119,7 @@ let package = Package(
         library("StageIndex", ["StageModel"]),
         library("StageTrust", ["StageDigest", "StageModel"]),
         library("StageContainer", ["StageModel", "StageSystem", system]),
-        library("StageWebSocketClient", ["StageTransfer", "StageWebSocket"]),
+        library("StageWebSocketClient", ["StageModel", "StageTransfer", "StageWebSocket"]),
 
         // 4: planning and staging, and the programs that have a say in it
         library("StageConditions", ["CSystemd", "StageSystem", logging, system]),
@@ -226,7 +226,7 @@ let package = Package(
             name: "StageTesting",
             dependencies: [
                 "CArchive", "StageControl", "StageDigest", "StageModel", "StageSystem",
-                "StageTrust", system,
+                "StageTrust", "StageWebSocket", system,
             ],
             path: "Tests/StageTesting",
             swiftSettings: strict
