@@ -261,6 +261,14 @@ let package = Package(
             swiftSettings: strict
         ),
 
+        // A client with a WebSocket task, for what a session reads of the environment
+        .executableTarget(
+            name: "websocket-task-client",
+            dependencies: ["BackgroundTransfer"],
+            path: "Tests/WebSocketTaskClient",
+            swiftSettings: strict
+        ),
+
         // A sample of a manager of downloads
         .executableTarget(
             name: "background-downloads",
@@ -366,7 +374,7 @@ let package = Package(
             [
                 "BackgroundTransfer", "StageControl", "StageModel", "StageOrigin", "StageSystem",
                 "StageTesting", "StageURLSession", "StageWebSocket", "background-downloads",
-                "stagepackd", logging, system,
+                "stagepackd", "websocket-task-client", logging, system,
             ]
         ),
         // Source as it is written for Apple's systems, compiled as an application compiles it
