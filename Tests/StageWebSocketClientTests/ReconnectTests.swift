@@ -256,23 +256,6 @@ import Testing
         #expect(events.lines.first?.hasPrefix(start) == true)
     }
 
-    @Test func aConnectionThatLastsStartsTheTimeAnew() async throws {
-        serve(
-            .webSocket { peer in peer.wire.pause(milliseconds: 5_500) },
-            .webSocket { peer in
-                peer.close(1000)
-                peer.waitForEnd()
-            }
-        )
-        let policy = quickPolicy { policy in
-            policy.minimumUptime = .seconds(1)
-            policy.giveUpAfter = .seconds(5)
-        }
-        let events = EventLines()
-        try await events.read(policy)
-        #expect(events.lines == ["connected", "\(Self.lost), 0 in a row", "connected", "end"])
-    }
-
     @Test func eachMessageComesOnceInOrder() async throws {
         let number = Mutex(0)
         serve(
