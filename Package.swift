@@ -119,7 +119,7 @@ let package = Package(
         library("StageIndex", ["StageModel"]),
         library("StageTrust", ["StageDigest", "StageModel"]),
         library("StageContainer", ["StageModel", "StageSystem", system]),
-        library("StageWebSocketClient", ["StageTransfer", "StageWebSocket"]),
+        library("StageWebSocketClient", ["StageModel", "StageTransfer", "StageWebSocket"]),
 
         // 4: planning and staging, and the programs that have a say in it
         library("StageConditions", ["CSystemd", "StageSystem", logging, system]),
@@ -226,7 +226,7 @@ let package = Package(
             name: "StageTesting",
             dependencies: [
                 "CArchive", "StageControl", "StageDigest", "StageModel", "StageSystem",
-                "StageTrust", system,
+                "StageTrust", "StageWebSocket", system,
             ],
             path: "Tests/StageTesting",
             swiftSettings: strict
@@ -258,6 +258,14 @@ let package = Package(
                 "StageTransfer", "StageWebSocket", "StageWebSocketClient", logging, system,
             ],
             path: "Tests/WebSocketConformanceClient",
+            swiftSettings: strict
+        ),
+
+        // A client with a WebSocket task, for what a session reads of the environment
+        .executableTarget(
+            name: "websocket-task-client",
+            dependencies: ["BackgroundTransfer"],
+            path: "Tests/WebSocketTaskClient",
             swiftSettings: strict
         ),
 
@@ -366,7 +374,7 @@ let package = Package(
             [
                 "BackgroundTransfer", "StageControl", "StageModel", "StageOrigin", "StageSystem",
                 "StageTesting", "StageURLSession", "StageWebSocket", "background-downloads",
-                "stagepackd", logging, system,
+                "stagepackd", "websocket-task-client", logging, system,
             ]
         ),
         // Source as it is written for Apple's systems, compiled as an application compiles it

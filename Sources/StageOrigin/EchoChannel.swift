@@ -21,6 +21,7 @@ struct EchoChannel: ServerChildChannel {
 
     let http: HTTP1Channel
     let idleLimit: Duration
+    let admission: EchoAdmission
     let onAccess: (@Sendable (AccessRecord) -> Void)?
 
     func setup(channel: any Channel, logger: Logger) -> EventLoopFuture<Value> {
@@ -43,7 +44,7 @@ struct EchoChannel: ServerChildChannel {
             case .http(let channel):
                 await http.handle(value: channel, logger: logger)
             case .echo(let channel, let request):
-                let connection = EchoConnection(idleLimit: idleLimit)
+                let connection = EchoConnection(idleLimit: idleLimit, admission: admission)
                 let record = await connection.run(over: channel, request: request)
                 onAccess?(record)
             }

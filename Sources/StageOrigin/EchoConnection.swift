@@ -12,6 +12,7 @@ struct EchoConnection {
     typealias Outbound = NIOAsyncChannelOutboundWriter<ByteBuffer>
 
     let idleLimit: Duration
+    let admission: EchoAdmission
 
     private static let limits = WebSocketLimits(messageSize: 16 << 20)
     /// Time for which the last bytes of a peer are read past, so that it gets the close frame and no reset.
@@ -25,7 +26,8 @@ struct EchoConnection {
     ) async -> AccessRecord {
         let deadline = Deadline(limit: idleLimit)
         let words = request.line.split(separator: " ", omittingEmptySubsequences: false)
-        let answer = ServerHandshake().answer(to: request)
+        let answer = admission.answer(to: request)
+        defer { if case .accept = answer { admission.release() } }
         await withTaskGroup(of: Void.self) { group in
             group.addTask {
                 await deadline.passes()

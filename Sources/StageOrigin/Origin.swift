@@ -9,7 +9,7 @@ public import SystemPackage
 ///
 /// Files and directories whose names begin with a dot are not served, nor is anything that a
 /// symbolic link outside the directory would have to be followed for. At `/.stagepack/echo` is a WebSocket (RFC 6455)
-/// that sends each message back, with permessage-deflate where a client offers it.
+/// that sends each message back, with permessage-deflate where a client offers it. Pages of other origins may not use it.
 public struct Origin: Sendable {
     private let responder: OriginResponder
     private let configuration: OriginConfiguration
@@ -51,6 +51,7 @@ public struct Origin: Sendable {
                 EchoChannel(
                     http: HTTP1Channel(responder: responder),
                     idleLimit: configuration.echoIdleLimit,
+                    admission: EchoAdmission(limit: configuration.echoConnections),
                     onAccess: configuration.onAccess
                 )
             },

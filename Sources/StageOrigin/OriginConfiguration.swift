@@ -16,6 +16,8 @@ public struct OriginConfiguration: Sendable {
     public var dropAfter: ByteCount?
     /// Time after which a WebSocket connection of the echo is closed if nothing moves on it.
     public var echoIdleLimit = Duration.seconds(60)
+    /// Number of WebSocket connections of the echo that may be open at once; others are refused with status 503.
+    public var echoConnections = 64
     /// Called once for each request when its answer has been sent, or could not be.
     public var onAccess: (@Sendable (AccessRecord) -> Void)?
 

@@ -61,12 +61,7 @@ struct ResponseHead: Equatable, Sendable {
     /// How long the server asks to be left alone, 0 to 24 hours, in either form of the field; a date is
     /// measured from the answer's own.
     var pause: Duration? {
-        guard let retryAfter else { return nil }
-        let day: Int64 = 24 * 60 * 60
-        if let seconds = Int64(retryAfter) { return .seconds(min(max(seconds, 0), day)) }
-        guard let until = HTTPDate(retryAfter), let date, let now = HTTPDate(date)
-        else { return nil }
-        return .seconds(min(max(until.seconds - now.seconds, 0), day))
+        retryAfter.flatMap { RetryAfter.delay(in: $0, answeredAt: date) }
     }
 
     /// Reads one line of the head; all are kept, and few of them matter here.

@@ -49,6 +49,8 @@ extension WebSocketClientError {
         case .lost: .networkConnectionLost
         case .silent, .slowHandshake: .timedOut
         case .cancelled: .cancelled
+        // Of connections that are opened anew, which tasks do not have.
+        case .closed, .notConnected, .retriesExhausted: .networkConnectionLost
         case .connection(let error):
             switch error {
             case .unacceptable: .unsupportedURL

@@ -45,21 +45,21 @@ public struct ServerHandshake: Sendable {
             request.values(of: "Host").count == 1,
             request.values(of: "Content-Length").allSatisfy({ $0 == "0" }),
             request.values(of: "Transfer-Encoding").isEmpty
-        else { return Self.refusal(400, "Bad Request") }
+        else { return Self.refusal(400, reason: "Bad Request") }
         guard request.list("Upgrade").contains(where: { $0.lowercased() == "websocket" }),
             request.list("Connection").contains(where: { $0.lowercased() == "upgrade" })
         else {
             let upgrade = WebSocketField(name: "Upgrade", value: "websocket")
-            return Self.refusal(426, "Upgrade Required", [upgrade])
+            return Self.refusal(426, reason: "Upgrade Required", fields: [upgrade])
         }
         guard request.values(of: "Sec-WebSocket-Version") == ["13"] else {
             let version = WebSocketField(name: "Sec-WebSocket-Version", value: "13")
-            return Self.refusal(426, "Upgrade Required", [version])
+            return Self.refusal(426, reason: "Upgrade Required", fields: [version])
         }
         let keys = request.values(of: "Sec-WebSocket-Key")
         let offered = request.list("Sec-WebSocket-Protocol")
         guard keys.count == 1, Base64.isEncoding(keys[0], of: 16), offered.allSatisfy(\.isToken)
-        else { return Self.refusal(400, "Bad Request") }
+        else { return Self.refusal(400, reason: "Bad Request") }
         var fields = [
             WebSocketField(name: "Upgrade", value: "websocket"),
             WebSocketField(name: "Connection", value: "Upgrade"),
@@ -82,20 +82,21 @@ public struct ServerHandshake: Sendable {
                 fields.append(WebSocketField(name: "Sec-WebSocket-Extensions", value: answer))
             }
         } catch {
-            return Self.refusal(400, "Bad Request")
+            return Self.refusal(400, reason: "Bad Request")
         }
         let head = HTTPHead(line: "HTTP/1.1 101 Switching Protocols", fields: fields)
         return .accept(head: head, subprotocol: subprotocol, compression: agreement)
     }
 
-    private static func refusal(
+    /// Returns the answer that refuses a request with a status, and further fields.
+    package static func refusal(
         _ status: Int,
-        _ reason: String,
-        _ fields: [WebSocketField] = []
+        reason: String,
+        fields: [WebSocketField] = []
     ) -> Answer {
         let end = [
             WebSocketField(name: "Content-Length", value: "0"),
-            WebSocketField(name: "Connection", value: fields.isEmpty ? "close" : "close, Upgrade"),
+            WebSocketField(name: "Connection", value: status == 426 ? "close, Upgrade" : "close"),
         ]
         return .refuse(head: HTTPHead(line: "HTTP/1.1 \(status) \(reason)", fields: fields + end))
     }

@@ -21,6 +21,17 @@ public indirect enum WebSocketClientError: Error, Equatable, Sendable {
 
     /// The task was cancelled, or the scope of the connection has ended.
     case cancelled
+
+    /// The server closed the connection with this close frame.
+    ///
+    /// Of ``WebSocket/withReconnectingConnection(to:over:options:policy:_:)``; elsewhere messages end without an error.
+    case closed(WebSocketClose)
+
+    /// There is no connection at the moment, and nothing was sent.
+    case notConnected
+
+    /// The limits of the policy for new connections are reached after `failures` in a row; `last` is the reason of the last.
+    case retriesExhausted(failures: Int, last: WebSocketClientError)
 }
 
 extension WebSocketClientError: CustomStringConvertible {
@@ -33,6 +44,13 @@ extension WebSocketClientError: CustomStringConvertible {
         case .silent(let limit): "nothing came from the server in \(limit)"
         case .slowHandshake(let limit): "the opening handshake took longer than \(limit)"
         case .cancelled: "the connection was cancelled"
+        case .closed(let close):
+            "the server closed the connection "
+                + (close.code.map { "with code \($0.rawValue)" } ?? "without a code")
+                + (close.reason.isEmpty ? "" : ": \(close.reason)")
+        case .notConnected: "there is no connection at the moment"
+        case .retriesExhausted(let failures, let last):
+            "no connection lasted in \(failures) \(failures == 1 ? "attempt" : "attempts"): \(last)"
         }
     }
 }

@@ -34,6 +34,8 @@ final class WebSocketConnection: Sendable {
         var peerClose: WebSocketClose?
         var end: End?
         var ending: [Turn] = []
+        let openedAt = ContinuousClock.now
+        var endedAt: ContinuousClock.Instant?
     }
 
     let subprotocol: String?
@@ -62,6 +64,9 @@ final class WebSocketConnection: Sendable {
 
     /// Content of the server's close frame, once it has come.
     var peerClose: WebSocketClose? { state.withLock { $0.peerClose } }
+
+    /// Time from the opening handshake to the end, or so far.
+    var uptime: Duration { state.withLock { ($0.endedAt ?? .now) - $0.openedAt } }
 }
 
 extension WebSocketConnection {
@@ -321,6 +326,7 @@ extension WebSocketConnection {
         let waiting = state.withLock { state -> Waiting? in
             guard state.end == nil else { return nil }
             state.end = end
+            state.endedAt = .now
             defer { state.ending = [] }
             // What was read ahead is still there to take after a regular end.
             return Waiting(

@@ -10,7 +10,7 @@ import Testing
     @Test func invalidatingCancelsTheTasks() async throws {
         let ends = Mutex(0)
         let url = try serve { peer in
-            while peer.next() != nil {}
+            peer.waitForEnd()
             ends.withLock { $0 += 1 }
         }
         try await withSession { session, recorder in
@@ -32,7 +32,7 @@ import Testing
         let url = try serve { peer in
             _ = peer.next()
             peer.close(1001)
-            while peer.next() != nil {}
+            peer.waitForEnd()
         }
         try await withSession { session, recorder in
             let task = session.webSocketTask(with: url)
@@ -99,9 +99,7 @@ import Testing
 
     @Test func theSharedSessionIsNotInvalidated() async throws {
         let url = try serve { peer in
-            while let event = peer.next() {
-                if case .message(let message) = event { peer.send(message) }
-            }
+            peer.echo()
         }
         let task = URLSession.shared.webSocketTask(with: url)
         task.resume()
@@ -117,9 +115,7 @@ import Testing
 
     @Test func handlersAreCalledOnceWhateverEndsTheTask() async throws {
         let url = try serve { peer in
-            while let event = peer.next() {
-                if case .message(let message) = event { peer.send(message) }
-            }
+            peer.echo()
         }
         try await withSession { session, recorder in
             for round in 0..<20 {

@@ -82,7 +82,7 @@ import Testing
         let url = try serve { peer in
             _ = peer.next()
             peer.send(.text("begin"))
-            while peer.next() != nil {}
+            peer.waitForEnd()
         }
         try await withSession { session, _ in
             let task = session.webSocketTask(with: url)
@@ -102,7 +102,7 @@ import Testing
         let url = try serve { peer in
             peer.send(.text("last"))
             peer.close(4001, reason: "über")
-            while peer.next() != nil {}
+            peer.waitForEnd()
         }
         try await withSession { session, recorder in
             let task = session.webSocketTask(with: url)
@@ -121,7 +121,7 @@ import Testing
     func aCloseFrameMayHaveNoCode(code: UInt16, line: String) async throws {
         let url = try serve { peer in
             peer.close(code)
-            while peer.next() != nil {}
+            peer.waitForEnd()
         }
         try await withSession { session, recorder in
             session.webSocketTask(with: url).resume()
@@ -166,7 +166,7 @@ import Testing
         TestServer.current.answer(
             "/socket",
             with: .script { wire in
-                _ = Peer(wire)
+                _ = WebSocketPeer(wire)
                 wire.pause(milliseconds: 30_000)
             }
         )
@@ -280,7 +280,7 @@ import Testing
         TestServer.current.answer(
             "/socket",
             with: .script { wire in
-                _ = Peer(wire)
+                _ = WebSocketPeer(wire)
                 wire.send([0xFF, 0])
                 wire.waitForEnd()
             }
@@ -297,7 +297,7 @@ import Testing
         TestServer.current.answer(
             "/socket",
             with: .script { wire in
-                if isOpen { _ = Peer(wire) }
+                if isOpen { _ = WebSocketPeer(wire) }
                 while !wire.receive().isEmpty {}
             }
         )
@@ -317,7 +317,7 @@ import Testing
         TestServer.current.answer(
             "/socket",
             with: .script { wire in
-                _ = Peer(wire)
+                _ = WebSocketPeer(wire)
                 let frame: [UInt8] = [0x82, 127, 0, 0, 0, 0, 0, 0x10, 0, 0]
                 let message = frame + [UInt8](repeating: 1, count: 1 << 20)
                 while wire.send(message) { sent.withLock { $0 += 1 } }

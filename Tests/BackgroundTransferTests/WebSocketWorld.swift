@@ -77,77 +77,12 @@ func name(_ error: any Error) -> String {
     }
 }
 
-/// The server's side of a WebSocket connection, in a script of ``TestServer``.
-struct Peer: ~Copyable {
-    private let wire: Wire
-    private var machine: WebSocketMachine
-
-    /// Accepts the handshake of a connection, with a subprotocol of these where it is offered.
-    init(_ wire: Wire, subprotocols: [String] = []) {
-        self.wire = wire
-        let names = [
-            "host", "upgrade", "connection", "sec-websocket-key", "sec-websocket-version",
-            "sec-websocket-protocol",
-        ]
-        let head = HTTPHead(
-            line: "GET \(wire.request.target) HTTP/1.1",
-            fields: names.compactMap { name in
-                wire.request[name].map { WebSocketField(name: name, value: $0) }
-            }
-        )
-        switch ServerHandshake(subprotocols: subprotocols).answer(to: head) {
-        case .accept(let head, _, _), .refuse(let head): wire.send(head.bytes)
-        }
-        machine = WebSocketMachine(role: .server)
-    }
-
-    /// Waits for the next event, and returns `nil` at the end of the connection.
-    mutating func next() -> WebSocketEvent? {
-        while true {
-            if let event = machine.nextEvent() {
-                flush()
-                return event
-            }
-            flush()
-            // The server ends the connection (RFC 6455, section 7.1.1).
-            if machine.isFinished { return nil }
-            let bytes = wire.receive()
-            guard !bytes.isEmpty else { return nil }
-            machine.receive(bytes.span)
-        }
-    }
-
-    /// Sends a message.
-    mutating func send(_ message: WebSocketMessage) {
-        // A closed connection takes nothing.
-        try? machine.send(message)
-        flush()
-    }
-
-    /// Sends a close frame.
-    mutating func close(_ code: UInt16, reason: String = "") {
-        machine.close(WebSocketClose(code: CloseCode(rawValue: code), reason: reason))
-        flush()
-    }
-
-    private mutating func flush() {
-        let output = machine.takeOutput()
-        if !output.isEmpty { wire.send(output) }
-    }
-}
-
 /// Has the server of the test follow a script; returns the URL of the connection.
 func serve(
     subprotocols: [String] = [],
-    _ script: @escaping @Sendable (inout Peer) -> Void
+    _ script: @escaping @Sendable (inout WebSocketPeer) -> Void
 ) throws -> URL {
-    TestServer.current.answer(
-        "/socket",
-        with: .script { wire in
-            var peer = Peer(wire, subprotocols: subprotocols)
-            script(&peer)
-        }
-    )
+    TestServer.current.answer("/socket", with: .webSocket(subprotocols: subprotocols, script))
     return try URL(text: "ws://127.0.0.1:\(TestServer.current.port)/socket")
 }
 

@@ -28,6 +28,8 @@ final class Listener: Sendable {
                     if errno == EMFILE || errno == ENFILE { usleep(10_000) }
                     continue
                 }
+                // A process that another test starts must not hold the connection open.
+                _ = fcntl(connection, F_SETFD, FD_CLOEXEC)
                 var one: CInt = 1
                 let size = socklen_t(MemoryLayout<CInt>.size)
                 // Answers go out as they are written; the tests work without it.

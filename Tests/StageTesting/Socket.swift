@@ -52,6 +52,26 @@ struct Socket {
         return connection
     }
 
+    /// Connects to a port of the loopback address, or returns `nil` where nothing listens.
+    static func connect(toPort port: Int) -> CInt? {
+        let connection = socket(AF_INET, CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_port = UInt16(port).bigEndian
+        address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
+        let length = socklen_t(MemoryLayout<sockaddr_in>.size)
+        let status = unsafe withUnsafePointer(to: &address) { address in
+            unsafe address.withMemoryRebound(to: sockaddr.self, capacity: 1) { address in
+                unsafe Glibc.connect(connection, address, length)
+            }
+        }
+        guard status == 0 else {
+            close(connection)
+            return nil
+        }
+        return connection
+    }
+
     private static func withAddress(
         _ path: String,
         _ body: (UnsafePointer<sockaddr>, socklen_t) -> CInt
@@ -138,6 +158,20 @@ struct Socket {
                 sent += count
             }
             return true
+        }
+    }
+
+    /// Passes bytes on to another socket and from it until one of the two ends.
+    func exchange(with other: Socket) {
+        let numbers = [descriptor, other.descriptor]
+        while true {
+            var waits = numbers.map { pollfd(fd: $0, events: Int16(POLLIN), revents: 0) }
+            guard unsafe Glibc.poll(&waits, 2, -1) > 0 else { return }
+            for (wait, (source, target)) in zip(waits, [(self, other), (other, self)])
+            where wait.revents != 0 {
+                let bytes = source.receive()
+                guard !bytes.isEmpty, target.send(bytes) else { return }
+            }
         }
     }
 

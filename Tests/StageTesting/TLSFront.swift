@@ -2,22 +2,31 @@ import StageSystem
 public import SystemPackage
 import Testing
 
-/// A TLS server in front of a test's server of HTTP, with a certificate that it signs itself.
+/// A TLS server in front of a test's server of HTTP, with a certificate of an authority of its own.
 public final class TLSFront: Sendable {
-    /// The file with the certificate, which clients are to trust.
+    /// The file with the certificate of the authority, which clients are to trust.
     public let certificate: FilePath
     /// The URL of the server, without a slash at its end.
     public let baseURL: String
+    /// The port that the server listens on.
+    public let port: Int
     private let process: StartedProcess
 
     /// Starts the server in front of the one at `port`, with its files below `directory`; it ends when the last
     /// reference goes.
-    public init(port: Int, below directory: FilePath) async throws {
+    ///
+    /// `names` are those of the server's certificate (`subjectAltName` of x509v3_config(5)).
+    public init(
+        port: Int,
+        below directory: FilePath,
+        names: String = "IP:127.0.0.1"
+    ) async throws {
         certificate = directory.appending("front.pem")
         let number = directory.appending("front.port")
         process = try StartedProcess(
             [
                 "/bin/sh", "-c", Self.script, "sh", certificate.string, number.string, "\(port)",
+                names,
             ],
             log: directory.appending("front.log")
         )
@@ -25,20 +34,26 @@ public final class TLSFront: Sendable {
         {
             (try? text(of: number))?.hasSuffix("\n") == true
         }
-        baseURL = "https://127.0.0.1:\(try text(of: number).dropLast())"
+        self.port = try #require(Int(try text(of: number).dropLast()))
+        baseURL = "https://127.0.0.1:\(self.port)"
     }
 
-    /// Makes the certificate, and passes each connection's bytes on in both directions.
+    /// Makes the certificates, and passes each connection's bytes on in both directions.
     private static let script = #"""
         set -e
-        openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes \
-            -keyout "$1.key" -out "$1" -days 3650 -subj /CN=127.0.0.1 \
-            -addext subjectAltName=IP:127.0.0.1 2>/dev/null
+        make_request() {
+            openssl req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes "$@" 2>/dev/null
+        }
+        make_request -x509 -days 3650 -subj "/CN=Test authority" -keyout "$1.authority" -out "$1"
+        make_request -subj "/CN=Test server" -keyout "$1.key" -out "$1.request"
+        printf 'subjectAltName=%s\nbasicConstraints=CA:FALSE\n' "$4" >"$1.extensions"
+        openssl x509 -req -in "$1.request" -CA "$1" -CAkey "$1.authority" -set_serial 2 -days 3650 \
+            -extfile "$1.extensions" -out "$1.server" 2>/dev/null
         exec python3 - "$@" <<'END'
         import socket, ssl, sys, threading
         certificate, number, port = sys.argv[1], sys.argv[2], int(sys.argv[3])
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(certificate, certificate + ".key")
+        context.load_cert_chain(certificate + ".server", certificate + ".key")
         listener = socket.create_server(("127.0.0.1", 0))
         with open(number, "w") as file:
             file.write("%d\n" % listener.getsockname()[1])

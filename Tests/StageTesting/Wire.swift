@@ -41,6 +41,13 @@ public struct Wire: Sendable {
     /// Sends the end of the stream, and reads until the client has closed the connection.
     public func end() { socket.lingerOn() }
 
+    /// Passes bytes on to a port of this machine and from it, as a proxy does for `CONNECT`, until one side ends.
+    public func tunnel(toPort port: Int) {
+        guard let server = Socket.connect(toPort: port) else { return }
+        defer { close(server) }
+        socket.exchange(with: Socket(server))
+    }
+
     /// Has the connection end with a reset instead of an orderly close.
     public func reset() { socket.resetOnClose() }
 }

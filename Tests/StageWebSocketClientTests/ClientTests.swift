@@ -7,18 +7,6 @@ import Testing
 
 /// The client and servers that do what they are told.
 @Suite(.server) struct ClientTests {
-    /// Returns the head that accepts a handshake, without compression.
-    private static func accept(_ request: RequestHead) -> [UInt8] {
-        let head = HTTPHead(
-            line: "GET \(request.target) HTTP/1.1",
-            fields: ["host", "upgrade", "connection", "sec-websocket-key", "sec-websocket-version"]
-                .map { WebSocketField(name: $0, value: request[$0] ?? "") }
-        )
-        switch ServerHandshake().answer(to: head) {
-        case .accept(let head, _, _), .refuse(let head): return head.bytes
-        }
-    }
-
     /// Sets the server to accept the handshake and then follow a script; returns the URL.
     private static func serve(
         _ target: String = "/socket",
@@ -27,7 +15,7 @@ import Testing
         TestServer.current.answer(
             target,
             with: .script { wire in
-                wire.send(accept(wire.request))
+                wire.send(wire.request.webSocketAnswer())
                 script(wire)
             }
         )
@@ -58,7 +46,7 @@ import Testing
         TestServer.current.answer(
             "/socket",
             with: .script { wire in
-                wire.send(Self.accept(wire.request) + [0x81, 1, 0x61, 0x88, 2, 3, 0xE8])
+                wire.send(wire.request.webSocketAnswer() + [0x81, 1, 0x61, 0x88, 2, 3, 0xE8])
                 wire.waitForEnd()
             }
         )

@@ -13,11 +13,13 @@ import Testing
 /// Runs `body` with an engine and the URL of an echo; the test needs the trait `.directory`.
 func withEcho<Result>(
     idleLimit: Duration = .seconds(60),
+    connections: Int? = nil,
     onAccess: (@Sendable (AccessRecord) -> Void)? = nil,
     _ body: (TransferEngine, String) async throws -> Result
 ) async throws -> Result {
     var configuration = OriginConfiguration()
     configuration.echoIdleLimit = idleLimit
+    if let connections { configuration.echoConnections = connections }
     configuration.onAccess = onAccess
     return try await withOrigin(
         try TemporaryDirectory.required().path,

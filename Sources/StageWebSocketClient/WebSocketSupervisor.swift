@@ -1,0 +1,271 @@
+import StageModel
+import StageTransfer
+import StageWebSocket
+import Synchronization
+
+/// Opens connections one after the other, and passes their events to one reader.
+///
+/// There is no queue: ``run(_:)`` waits for the reader to ask before it reads from the connection.
+final class WebSocketSupervisor: Sendable {
+    typealias Event = ReconnectingWebSocketEvent
+    typealias Body = (WebSocketMessages, WebSocketWriter) async throws -> Void
+    /// Opens a connection for a scope.
+    typealias Open = @Sendable (WebSocketOptions, Body) async throws -> Void
+    typealias Reading = CheckedContinuation<Result<Event?, WebSocketClientError>, Never>
+    typealias Turn = CheckedContinuation<Void, Never>
+
+    struct State: ~Copyable {
+        /// The reader that waits for an event.
+        var reading: Reading?
+        /// ``run(_:)``, which waits for a reader.
+        var asking: Turn?
+        /// Sender of the open connection.
+        var writer: WebSocketWriter?
+        /// Senders that wait for a connection, by number.
+        var waiting: [Int: Turn] = [:]
+        var nextNumber = 0
+        var end: Result<Void, WebSocketClientError>?
+    }
+
+    private let policy: WebSocketReconnectPolicy
+    private let open: Open
+    private let state = Mutex(State())
+
+    init(policy: WebSocketReconnectPolicy, open: @escaping Open) {
+        self.policy = policy
+        self.open = open
+    }
+}
+
+extension WebSocketSupervisor {
+    /// Opens connections until a failure is final or the task is cancelled.
+    func run(_ options: WebSocketOptions) async {
+        do throws(WebSocketClientError) {
+            try await connectRepeatedly(options)
+            end(.success(()))
+        } catch {
+            end(.failure(error))
+        }
+    }
+
+    private func connectRepeatedly(
+        _ options: WebSocketOptions
+    ) async throws(WebSocketClientError) {
+        let begin = ContinuousClock.now
+        var decision = ReconnectState(policy)
+        while true {
+            var options = options
+            if let left = decision.timeLeft(at: ContinuousClock.now - begin) {
+                options.handshakeLimit = min(options.handshakeLimit, left)
+            }
+            let end = await connect(options)
+            let now = ContinuousClock.now
+            switch decision.handle(end, at: now - begin, random: .random(in: 0..<1)) {
+            case .end: return
+            case .fail(let error): throw error
+            case .connect(let delay):
+                let disconnected = Event.Disconnected(
+                    reason: end.reason,
+                    failures: decision.failures,
+                    retryDelay: delay
+                )
+                try await deliver(.disconnected(disconnected))
+                do { try await Task.sleep(until: now + delay, clock: .continuous) } catch {
+                    throw .cancelled
+                }
+            }
+        }
+    }
+
+    /// Opens a connection, passes on its messages, and returns its end.
+    private func connect(_ options: WebSocketOptions) async -> ReconnectState.End {
+        var options = options
+        let pause = Mutex<Duration?>(nil)
+        let onAnswer = options.onAnswer
+        options.onAnswer = { head in
+            pause.withLock { $0 = head.pause }
+            onAnswer?(head)
+        }
+        var opened: WebSocketMessages?
+        var failure: (any Error)?
+        do {
+            try await open(options) { messages, writer in
+                opened = messages
+                begin(writer)
+                defer { remove(writer) }
+                try await pass(messages, writer)
+            }
+        } catch {
+            failure = error
+        }
+        // The close frame is the reason even where the connection broke right after it.
+        let close = opened?.close.map { WebSocketClientError.closed($0) }
+        let reason = close ?? failure as? WebSocketClientError ?? .cancelled
+        var end = ReconnectState.End(reason: reason, uptime: opened?.connection.uptime)
+        switch reason {
+        case .webSocket(.refused(429)), .webSocket(.refused(503)):
+            end.retryAfter = pause.withLock { $0 }
+        case .connection(.refused(_, _, let pause)): end.retryAfter = pause
+        default: break
+        }
+        return end
+    }
+
+    private func pass(
+        _ messages: WebSocketMessages,
+        _ writer: WebSocketWriter
+    ) async throws(WebSocketClientError) {
+        let connected = Event.Connected(subprotocol: messages.subprotocol, writer: writer)
+        try await deliver(.connected(connected))
+        var iterator = messages.makeAsyncIterator()
+        while true {
+            // The connection tells by a request for the next message that the last one was dealt with.
+            try await awaitReader()
+            guard let message = try await iterator.next() else { return }
+            try await deliver(.message(message))
+        }
+    }
+
+    /// Hands an event to the reader, once there is one.
+    private func deliver(_ event: Event) async throws(WebSocketClientError) {
+        while true {
+            try await awaitReader()
+            guard let reading = state.withLock({ $0.reading.take() }) else { continue }
+            return reading.resume(returning: .success(event))
+        }
+    }
+
+    /// Waits until an event is asked for.
+    private func awaitReader() async throws(WebSocketClientError) {
+        await withTaskCancellationHandler {
+            await withCheckedContinuation { (continuation: Turn) in
+                let mustWait = state.withLock { state in
+                    if state.reading != nil || Task.isCancelled { return false }
+                    state.asking = continuation
+                    return true
+                }
+                if !mustWait { continuation.resume() }
+            }
+        } onCancel: {
+            state.withLock { $0.asking.take() }?.resume()
+        }
+        if Task.isCancelled { throw .cancelled }
+    }
+}
+
+extension WebSocketSupervisor {
+    /// Waits for the next event.
+    func next() async throws(WebSocketClientError) -> Event? {
+        let result = await withTaskCancellationHandler {
+            await withCheckedContinuation { (continuation: Reading) in
+                let (result, turn) = state.withLock {
+                    state -> (Result<Event?, WebSocketClientError>?, Turn?) in
+                    if let end = state.end { return (end.map { nil }, nil) }
+                    if Task.isCancelled { return (.failure(.cancelled), nil) }
+                    precondition(state.reading == nil, "events are read by one task at a time")
+                    state.reading = continuation
+                    return (nil, state.asking.take())
+                }
+                turn?.resume()
+                if let result { continuation.resume(returning: result) }
+            }
+        } onCancel: {
+            let reading = state.withLock { $0.reading.take() }
+            reading?.resume(returning: .failure(.cancelled))
+        }
+        return try result.get()
+    }
+
+    /// Ends the sequence of events, unless it has ended, and lets all who wait go.
+    func end(_ result: Result<Void, WebSocketClientError>) {
+        let (reading, turns) = state.withLock { state -> (Reading?, [Turn]) in
+            guard state.end == nil else { return (nil, []) }
+            state.end = result
+            state.writer = nil
+            let turns = state.takeWaiting() + [state.asking.take()].compactMap { $0 }
+            return (state.reading.take(), turns)
+        }
+        reading?.resume(returning: result.map { nil })
+        for turn in turns { turn.resume() }
+    }
+
+    /// Makes the closing handshake of the open connection, if there is one.
+    func close(within limit: Duration) async {
+        guard let writer = state.withLock({ $0.writer }) else { return }
+        await writer.connection.close(WebSocketClose(code: .normalClosure), within: limit)
+    }
+}
+
+extension WebSocketSupervisor {
+    /// Has messages sent over a connection that was opened.
+    private func begin(_ writer: WebSocketWriter) {
+        let turns = state.withLock { state in
+            if state.end == nil { state.writer = writer }
+            return state.takeWaiting()
+        }
+        for turn in turns { turn.resume() }
+    }
+
+    /// Has no message sent over a connection any more.
+    func remove(_ writer: WebSocketWriter) {
+        state.withLock { state in
+            if state.writer?.connection === writer.connection { state.writer = nil }
+        }
+    }
+
+    /// Waits for an open connection until a deadline.
+    func writer(
+        until deadline: ContinuousClock.Instant
+    ) async throws(WebSocketClientError) -> WebSocketWriter {
+        while true {
+            if Task.isCancelled { throw .cancelled }
+            let (writer, end) = state.withLock { ($0.writer, $0.end) }
+            if let writer { return writer }
+            switch end {
+            case .success: throw .webSocket(.closed)
+            case .failure(let error): throw error
+            case nil: break
+            }
+            let left = deadline - .now
+            guard left > .zero else { throw .notConnected }
+            // At the limit and where the task is cancelled, the loop says so.
+            _ = try? await withTimeLimit(left) { [self] in await awaitConnection() }
+        }
+    }
+
+    /// Waits until a connection is open, there will be none, or the task is cancelled.
+    private func awaitConnection() async {
+        let number = state.withLock { state in
+            state.nextNumber += 1
+            return state.nextNumber
+        }
+        await withTaskCancellationHandler {
+            await withCheckedContinuation { (continuation: Turn) in
+                let mustWait = state.withLock { state in
+                    if state.writer != nil || state.end != nil || Task.isCancelled { return false }
+                    state.waiting[number] = continuation
+                    return true
+                }
+                if !mustWait { continuation.resume() }
+            }
+        } onCancel: {
+            state.withLock { $0.waiting.removeValue(forKey: number) }?.resume()
+        }
+    }
+}
+
+extension WebSocketSupervisor.State {
+    /// Takes all senders that wait for a connection.
+    fileprivate mutating func takeWaiting() -> [CheckedContinuation<Void, Never>] {
+        defer { waiting = [:] }
+        return Array(waiting.values)
+    }
+}
+
+extension HTTPHead {
+    /// Time that the server asks to wait.
+    fileprivate var pause: Duration? {
+        guard let value = values(of: "Retry-After").first else { return nil }
+        return RetryAfter.delay(in: value, answeredAt: values(of: "Date").first)
+    }
+}
