@@ -13,6 +13,18 @@ package enum AnonymousFile {
         )
     }
 
+    /// Returns a further descriptor of a file, which no program that is started inherits.
+    ///
+    /// - Returns: The descriptor, which the caller closes.
+    package static func duplicate(
+        _ descriptor: FileDescriptor
+    ) throws(FileError) -> FileDescriptor {
+        let copy = try Directory.attempt("open", "a file without a name") {
+            fcntl(descriptor.rawValue, F_DUPFD_CLOEXEC, 0)
+        }
+        return FileDescriptor(rawValue: copy)
+    }
+
     /// Makes a file in a directory, readable and writable for the user alone.
     ///
     /// - Returns: The descriptor, which the caller closes.

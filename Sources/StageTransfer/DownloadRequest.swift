@@ -67,6 +67,9 @@ public struct DownloadRequest: Sendable {
     /// Otherwise they lead to another attempt, unless the request must not be sent twice or the server asks for
     /// a pause of ``RetryPolicy/longestPause``.
     public var acceptsTransientResponses = false
+    /// Whether a page for a person in the server's place is recognised: by a redirect from http to another host, and by
+    /// the status 511.
+    public var detectsPortals = true
     /// Whether a server that does not speak TLS 1.3 is refused; else 1.2 will do.
     public var requiresNewestTLS = false
     /// How many times all mirrors failed in earlier downloads of the content, from where waits go on

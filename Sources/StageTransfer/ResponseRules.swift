@@ -35,6 +35,8 @@ struct ResponseRules: Equatable, Sendable {
     var longestPause = Duration.seconds(Int64.max)
     /// Whether the answer has no body, whatever its length says.
     var isBodyless = false
+    /// Whether the status 511 is of somebody else in the server's place.
+    var detectsPortals = true
 
     /// What to do with an answer.
     enum Decision: Equatable, Sendable {
@@ -99,7 +101,7 @@ struct ResponseRules: Equatable, Sendable {
             isContent(head) ? refusal(head) : .retry(status: head.status, after: head.pause)
         case 404, 410:
             toleratesMissing ? .retry(status: head.status, after: head.pause) : refusal(head)
-        case 511: .portal
+        case 511 where detectsPortals: .portal
         default: refusal(head)
         }
     }

@@ -137,7 +137,8 @@ extension TransferEngine {
         var wasSent = false
         while true {
             let isTrusted = try request.trusts(route.url)
-            rules.wasLedAway = route.wasLedAway
+            rules.wasLedAway = route.wasLedAway && request.detectsPortals
+            rules.detectsPortals = request.detectsPortals
             rules.isBodyless = route.method == "HEAD"
             let isFirst = route.isAtOrigin && request.isOfFirstOrigin(source)
             rules.leavesChallenges = request.leavesChallenges && isFirst

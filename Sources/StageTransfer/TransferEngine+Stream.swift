@@ -15,6 +15,10 @@ extension TransferEngine {
             try RequestRules.check(request)
             url = try TransferURL(request.url)
             guard !url.isFile else { throw .unacceptable(url: url.display, .url) }
+            guard request.body == nil || !["GET", "HEAD", "TRACE"].contains(request.method) else {
+                let detail = "a \(request.method) request has no body"
+                throw TransferError.unacceptable(url: url.display, .request(detail))
+            }
             source = try UploadSource.body(of: request)
         } catch {
             throw StreamedFailure(error)
@@ -25,7 +29,9 @@ extension TransferEngine {
                 url: url,
                 method: request.method,
                 fields: request.fields
-                    + (source == nil ? RequestRules.fieldsWithoutBody(of: request.method) : []),
+                    // Without the question there is no 417, after which libcurl asks again by itself.
+                    + (source == nil
+                        ? RequestRules.fieldsWithoutBody(of: request.method) : ["Expect:"]),
                 priority: request.priority,
                 timeout: request.timeout,
                 mayAuthenticate: request.allowsCredentials,

@@ -113,7 +113,11 @@ extension URLSession {
                 while position == piece.count {
                     backlog.remove(piece.count)
                     (piece, position) = ([], 0)
-                    guard let next = try await pieces.next(isolation: actor) else { return nil }
+                    guard let next = try await pieces.next(isolation: actor) else {
+                        // A stream whose reader is cancelled ends as a complete one does.
+                        if Task.isCancelled { throw URLError(.cancelled) }
+                        return nil
+                    }
                     piece = next
                 }
                 defer { position += 1 }

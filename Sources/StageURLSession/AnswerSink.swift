@@ -129,7 +129,6 @@ struct AnswerSink {
             do throws(FileError) {
                 try await withBlockingThread { () throws(FileError) in try file.write(bytes) }
             } catch {
-                file.partial.remove()
                 let code: URLError.Code = .cannotWriteToFile
                 throw URLError(code, reason: "\(error)", failing: task.originalRequest?.url)
             }
@@ -145,12 +144,12 @@ struct AnswerSink {
         if let copy, let cache = session.rules.urlCache {
             let proposed = CachedURLResponse(response: copy.response, data: copy.data)
             if let kept = await acceptedCopy(proposed) {
-                cache.storeCachedResponse(kept, for: copy.request)
+                ResponseCache.keep(kept, to: copy.request, in: cache)
             }
         }
         switch target {
         case .memory, .delegate, .bytes: return .answer(data)
-        case .file(let file): return .file(file.partial)
+        case .file(let file): return .file(file.handOver())
         }
     }
 
@@ -186,10 +185,21 @@ private final class AnswerFile: Sendable {
     let partial: PartialDownload
     private let file: File
     private let offset = Offset()
+    private let isHandedOver = Atomic(false)
 
     init(_ partial: PartialDownload) throws(FileError) {
         self.partial = partial
         file = try partial.makeFile()
+    }
+
+    deinit {
+        if !isHandedOver.load(ordering: .relaxed) { partial.remove() }
+    }
+
+    /// Returns the complete file, which is the caller's to remove.
+    func handOver() -> PartialDownload {
+        isHandedOver.store(true, ordering: .relaxed)
+        return partial
     }
 
     /// Writes the next bytes; called by one thread at a time.

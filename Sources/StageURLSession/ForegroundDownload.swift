@@ -108,7 +108,8 @@ struct ForegroundDownload {
                 return .failure(error)
             }
         }
-        transfer.holdAttempt { attempt.cancel() }
+        // A request that a server may act on twice is not interrupted.
+        if ["GET", "HEAD"].contains(request.method) { transfer.holdAttempt { attempt.cancel() } }
         defer { transfer.holdAttempt(nil) }
         return await withTaskCancellationHandler {
             await attempt.value
@@ -136,6 +137,7 @@ struct ForegroundDownload {
         download.acceptsErrorResponses = !rules.failsOnErrorStatus
         download.acceptsTransientResponses = true
         download.leavesChallenges = leavesChallenges
+        download.detectsPortals = false
         download.requiresNewestTLS = rules.tlsMinimumSupportedProtocolVersion == .TLSv13
         return download
     }
@@ -149,6 +151,7 @@ extension URLSession {
             task.noteRequest()
         case .responded(let head):
             task.takeHead(head)
+            keepCookies(of: TransferResponse(head), for: task)
             task.record.withLock { $0.bytesExpected = head.contentTotal }
         case .accepted(_, _, let offset) where offset.rawValue > 0:
             var event = SessionEvent(.resumed, time: .now)

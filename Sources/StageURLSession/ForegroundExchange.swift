@@ -16,7 +16,7 @@ struct ForegroundExchange {
     private let transfer: ForegroundTransfer
     private let engine: TransferEngine
     private let rules: URLSessionConfiguration
-    private let body: RequestBody?
+    private var body: RequestBody?
     private var current: ForegroundRequest
     private var redirects = 0
     private var challenges = 0
@@ -88,10 +88,13 @@ struct ForegroundExchange {
     private mutating func run() async throws(URLError) -> ForegroundEnd {
         if let end = try await answerFromCache() { return end }
         while true {
-            switch try await exchange() {
+            let step = try await exchange()
+            // What was received until then may be a part of the answer.
+            if Task.isCancelled { throw URLError(.cancelled) }
+            switch step {
             case .deliver: return try await sink.finish()
             case .sendAgain: continue
-            case .useCached: return try await deliverCached()
+            case .useCached: return try await deliverCached(isConfirmed: true)
             case .end(let end): return end
             }
         }
@@ -131,13 +134,14 @@ struct ForegroundExchange {
                 }
                 if case .deliver = step {
                     try await group.waitForAll()
-                } else if skipped > Self.skipLimit {
-                    group.cancelAll()
-                } else if case .end = step {
-                    group.cancelAll()
                 } else {
+                    if case .end = step { group.cancelAll() }
+                    if skipped > Self.skipLimit { group.cancelAll() }
                     // A connection that is cut while an answer is skipped harms nothing.
                     try? await group.waitForAll()
+                    for await event in events {
+                        if case .bytes(let bytes) = event { sink.backlog.remove(bytes.count) }
+                    }
                 }
                 return step
             }
@@ -183,6 +187,11 @@ struct ForegroundExchange {
         let answer = TransferResponse(head)
         session.keepCookies(of: answer, for: task)
         if head.status == 304, cached != nil { return .useCached }
+        if !ForegroundRequest.bodyless.contains(current.method), current.method != "OPTIONS",
+            head.status < 400, let cache = rules.urlCache, let url = current.request.url
+        {
+            ResponseCache.forget(URLRequest(url: url), in: cache)
+        }
         if let next = try await followRedirect(head, request) {
             current.request = next
             redirects += 1
@@ -207,7 +216,7 @@ struct ForegroundExchange {
             return .end(.failure(URLError(refusedWith: head.status, by: head.url)))
         }
         guard let response = HTTPURLResponse(answer) else { throw URLError(.badServerResponse) }
-        let keeps = rules.urlCache != nil && ResponseCache.mayKeep(response, to: current.request)
+        let keeps = rules.urlCache != nil && ResponseCache.mayKeep(response, to: current.effective(rules))
         return try await sink.begin(
             response,
             decodes: head.isEncoded,
@@ -245,8 +254,19 @@ struct ForegroundExchange {
             }
         }
         guard let next else { return nil }
-        if !redirection.isSameOrigin { current.authorization = nil }
-        current.hasBody = current.hasBody && redirection.keepsBody
+        if !next.hasSameOrigin(as: current.request) {
+            current.authorization = nil
+            current.hasLeftOrigin = true
+            challenges = 0
+        }
+        if ForegroundRequest.bodyless.contains(next.httpMethod ?? "GET") {
+            current.hasBody = false
+        } else if let data = next.httpBody, next.httpBody != current.request.httpBody {
+            body = try openBody(data)
+            current.hasBody = true
+        } else {
+            current.hasBody = current.hasBody && redirection.keepsBody
+        }
         current.conditions = []
         cached = nil
         return next
@@ -259,8 +279,9 @@ struct ForegroundExchange {
         let request = current.request
         let own = request.cachePolicy
         let policy = own == .useProtocolCachePolicy ? rules.requestCachePolicy : own
-        let known = current.hasBody ? nil : rules.urlCache?.cachedResponse(for: request)
-        switch ResponseCache.decide(request, policy: policy, cached: known, now: .now) {
+        let known = current.hasBody ? nil : ResponseCache.answer(rules.urlCache, to: request)
+        let effective = current.effective(rules)
+        switch ResponseCache.decide(effective, policy: policy, cached: known, now: .now) {
         case .load:
             if policy == .reloadIgnoringLocalAndRemoteCacheData {
                 current.conditions = ["Cache-Control: no-cache"]
@@ -273,22 +294,24 @@ struct ForegroundExchange {
             current.conditions = fields
         case .use(let response):
             cached = response
-            return try await deliverCached()
+            return try await deliverCached(isConfirmed: false)
         }
         return nil
     }
 
-    /// Hands over what the cache has.
-    private mutating func deliverCached() async throws(URLError) -> ForegroundEnd {
+    /// Hands over what the cache has, with the fields of the answer that has confirmed it, if one has.
+    private mutating func deliverCached(
+        isConfirmed: Bool
+    ) async throws(URLError) -> ForegroundEnd {
         guard let cached, var response = cached.response as? HTTPURLResponse else {
             throw URLError(.resourceUnavailable)
         }
-        if let confirmation = task.response as? HTTPURLResponse {
+        if isConfirmed, let confirmation = task.response as? HTTPURLResponse {
             response = ResponseCache.refreshed(response, by: confirmation)
-            rules.urlCache?.storeCachedResponse(
-                CachedURLResponse(response: response, data: cached.data),
-                for: current.request
-            )
+            if let cache = rules.urlCache {
+                let kept = CachedURLResponse(response: response, data: cached.data)
+                ResponseCache.keep(kept, to: current.request, in: cache)
+            }
         }
         task.record.withLock { [response] in $0.response = response }
         guard try await sink.begin(response, decodes: true, keepsCopy: nil) else {
@@ -331,7 +354,12 @@ struct ForegroundExchange {
                         failing: request.url
                     )
                 }
-                return try await withBlockingThread { try RequestBody(stream: stream.value) }
+                if let opened = transfer.openedBody { return opened }
+                let opened = try await withAbandonedThread {
+                    try RequestBody(stream: stream.value)
+                }
+                transfer.openedBody = opened
+                return opened
             }
         } catch let error as URLError {
             throw error
@@ -339,6 +367,15 @@ struct ForegroundExchange {
             throw URLError(.fileDoesNotExist, reason: "\(error)", failing: request.url)
         } catch {
             throw URLError(.cannotOpenFile, reason: "\(error)", failing: request.url)
+        }
+    }
+
+    /// Copies the bytes of another body, which the delegate has for a redirect.
+    private func openBody(_ data: Data) throws(URLError) -> RequestBody {
+        do throws(FileError) {
+            return try RequestBody(data: data)
+        } catch {
+            throw URLError(.cannotOpenFile, reason: "\(error)", failing: current.request.url)
         }
     }
 
@@ -351,7 +388,10 @@ struct ForegroundExchange {
     ) async -> ForegroundEnd {
         guard let url = request.url else { return .failure(URLError(.badURL)) }
         do {
-            let data = try await withBlockingThread { try Data(contentsOf: url) }
+            let data = try await withAbandonedThread {
+                let file = try File.open(readingRegular: FilePath(url.path))
+                return Data(try file.readAll(limit: Int(file.status().size)))
+            }
             var sink = AnswerSink(session, task, transfer)
             let response = URLResponse(
                 url: url,
@@ -387,4 +427,36 @@ extension ResponseSummary {
     var isEncoded: Bool {
         value(of: "Content-Encoding").map { $0.lowercased() != "identity" } ?? false
     }
+}
+
+extension URLRequest {
+    /// Whether both requests go to one origin (RFC 6454, section 5).
+    fileprivate func hasSameOrigin(as other: URLRequest) -> Bool {
+        func origin(_ request: URLRequest) -> URLOrigin? {
+            request.url.flatMap { URLReference($0.absoluteURL.absoluteString).origin }
+        }
+        return origin(self) != nil && origin(self) == origin(other)
+    }
+}
+
+/// Runs work that may block for any time on a thread of its own; a caller that is cancelled leaves it to itself.
+func withAbandonedThread<Value: Sendable>(
+    _ body: @escaping @Sendable () throws -> Value
+) async throws -> Value {
+    let reply = PendingReply<Result<Value, any Error>>()
+    let result = await withTaskCancellationHandler {
+        await withCheckedContinuation { continuation in
+            reply.wait(continuation)
+            Task.detached {
+                do {
+                    reply.give(.success(try await withBlockingThread(body)))
+                } catch {
+                    reply.give(.failure(error))
+                }
+            }
+        }
+    } onCancel: {
+        reply.give(.failure(URLError(.cancelled)))
+    }
+    return try result.get()
 }

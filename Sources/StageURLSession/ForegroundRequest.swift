@@ -12,6 +12,8 @@ struct ForegroundRequest {
     var authorization: String?
     /// Whether the request has the body of the task.
     var hasBody: Bool
+    /// Whether a redirect has left the origin of the first request, to which the session's credentials belong.
+    var hasLeftOrigin = false
     /// Further fields, which ask for another answer than the one that is in the cache.
     var conditions: [String] = []
 
@@ -19,6 +21,26 @@ struct ForegroundRequest {
     private static let usualTimeout: TimeInterval = 60
     /// The fields that say how a body is framed, which the engine sets.
     private static let framing: Set<String> = ["content-length", "expect", "transfer-encoding"]
+
+    /// The fields that belong to an origin.
+    static let credentials: Set<String> = ["authorization", "cookie", "host", "proxy-authorization"]
+    /// The methods of requests that have no body.
+    static let bodyless: Set<String> = ["GET", "HEAD", "TRACE"]
+
+    /// The request with the fields that decide about caches.
+    func effective(_ rules: URLSessionConfiguration) -> URLRequest {
+        var effective = request
+        for (name, value) in rules.httpAdditionalHeaders ?? [:] {
+            let name = "\(name.base)"
+            if effective.value(forHTTPHeaderField: name) == nil {
+                effective.setValue("\(value)", forHTTPHeaderField: name)
+            }
+        }
+        if let authorization {
+            effective.setValue(authorization, forHTTPHeaderField: "Authorization")
+        }
+        return effective
+    }
 
     /// The method in capitals; an upload without a method is a POST.
     var method: String { request.httpMethod ?? "GET" }
@@ -37,7 +59,9 @@ struct ForegroundRequest {
             if !isThere { fields[name] = value }
         }
         for (name, value) in rules.httpAdditionalHeaders ?? [:] {
-            add("\(name.base)", value: "\(value)")
+            let name = "\(name.base)"
+            if hasLeftOrigin, Self.credentials.contains(name.lowercased()) { continue }
+            add(name, value: "\(value)")
         }
         if rules.httpShouldSetCookies, request.httpShouldHandleCookies, let url = request.url,
             let cookies = rules.httpCookieStorage?.cookiesToSend(to: url), !cookies.isEmpty
@@ -66,7 +90,7 @@ struct ForegroundRequest {
         } catch {
             return URLError(.unsupportedURL, reason: "\(error)", failing: request.url)
         }
-        guard hasBody, ["GET", "HEAD", "TRACE"].contains(request.httpMethod ?? "GET") else {
+        guard hasBody, bodyless.contains(request.httpMethod ?? "GET") else {
             return nil
         }
         let reason = "a \(request.httpMethod ?? "GET") request has no body: set 'httpMethod'"
@@ -90,7 +114,7 @@ extension URLRequest {
             next.setValue(nil, forHTTPHeaderField: "Content-Type")
         }
         if !redirection.isSameOrigin {
-            for name in ["Authorization", "Cookie", "Proxy-Authorization"] {
+            for name in ForegroundRequest.credentials {
                 next.setValue(nil, forHTTPHeaderField: name)
             }
         }

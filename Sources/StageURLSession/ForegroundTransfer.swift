@@ -40,22 +40,43 @@ final class ForegroundTransfer: Sendable {
         var waiting: [CheckedContinuation<Void, Never>] = []
         /// The download task that a data task has become.
         var successor: URLSessionDownloadTask?
+        /// The place where the answer goes, until the task has ended.
+        var receiver: Receiver
+        /// The bytes of a stream, which can be read once only.
+        var openedBody: RequestBody?
     }
 
     let body: Body
-    let receiver: Receiver
+    /// Whether the delegate is told of data, files and the end.
+    let tellsDelegate: Bool
     /// What an earlier download of a session in this process has left.
     let resumed: PartialDownload?
-    private let state = Mutex(State())
+    private let state: Mutex<State>
 
     init(_ receiver: Receiver, body: Body = .none, resumed: PartialDownload? = nil) {
-        self.receiver = receiver
+        tellsDelegate = if case .delegate = receiver { true } else { false }
+        state = Mutex(State(receiver: receiver))
         self.body = body
         self.resumed = resumed
     }
 
-    /// Whether the delegate is told of data, files and the end.
-    var tellsDelegate: Bool { if case .delegate = receiver { true } else { false } }
+    /// The place where the answer goes; the delegate's after ``release()``.
+    var receiver: Receiver { state.withLock { $0.receiver } }
+
+    /// The bytes of a stream, once they were read.
+    var openedBody: RequestBody? {
+        get { state.withLock { $0.openedBody } }
+        set { state.withLock { $0.openedBody = newValue } }
+    }
+
+    /// Lets everything go that the application has handed over, after the end of the task.
+    func release() {
+        let released = state.withLock { state in
+            defer { (state.receiver, state.successor, state.openedBody) = (.delegate, nil, nil) }
+            return (state.receiver, state.successor, state.openedBody)
+        }
+        withExtendedLifetime(released) {}
+    }
 
     /// The download task that the data task has become, if it has.
     var successor: URLSessionDownloadTask? { state.withLock { $0.successor } }

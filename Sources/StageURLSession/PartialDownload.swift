@@ -12,10 +12,14 @@ struct PartialDownload: Codable, Sendable {
     private static let kind = "download in a process, 1"
     private static let name = FilePath.Component("content")
 
+    private static let prefix = "stagepack-download."
+    private static var parent: FilePath { FilePath(FileManager.default.temporaryDirectory.path) }
+
     private var kind = Self.kind
     private var url: String
     private var method: String?
     private var fields: [String: String]
+    /// The name of the directory.
     private var directory: String
     /// The name of the file in the directory, once it is complete.
     private var fileName: String?
@@ -25,22 +29,23 @@ struct PartialDownload: Codable, Sendable {
         url = request.url?.absoluteURL.absoluteString ?? ""
         method = request.httpMethod
         fields = request.allHTTPHeaderFields ?? [:]
-        let template = FileManager.default.temporaryDirectory.path + "/download.XXXXXX"
-        var name = Array(template.utf8CString)
+        let template = Self.parent.appending(Self.prefix + "XXXXXX")
+        var name = Array(template.string.utf8CString)
         // Its owner's alone (mkdtemp(3)).
         let isMade = unsafe name.withUnsafeMutableBufferPointer { buffer in
             guard let text = buffer.baseAddress else { return false }
             return unsafe mkdtemp(text) != nil
         }
-        guard isMade else {
-            throw FileError("create", FilePath(template), Errno(rawValue: errno))
-        }
-        directory = String(decoding: name.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
+        guard isMade else { throw FileError("create", template, Errno(rawValue: errno)) }
+        let path = String(decoding: name.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
+        directory = FilePath(path).lastComponent?.string ?? ""
     }
 
     /// Reads what an application has kept; `nil` for anything else.
     init?(_ data: Data) {
-        guard let value = try? JSONDecoder().decode(Self.self, from: data), value.kind == Self.kind
+        // The data may come from anywhere: what is removed later is what this type has made.
+        guard let value = try? JSONDecoder().decode(Self.self, from: data), value.kind == Self.kind,
+            value.directory.hasPrefix(Self.prefix), !value.directory.contains("/")
         else { return nil }
         self = value
     }
@@ -64,7 +69,7 @@ struct PartialDownload: Codable, Sendable {
         let folder: Directory
         let lock: PartialLock
         do throws(FileError) {
-            folder = try Directory.open(FilePath(directory))
+            folder = try openDirectory()
             guard let status = try folder.status("."), status.owner == UserIdentity.current.user,
                 status.mode & 0o022 == 0
             else { throw FileError("open", folder.path, .permissionDenied) }
@@ -83,18 +88,31 @@ struct PartialDownload: Codable, Sendable {
     mutating func complete(_ name: String) { fileName = name }
 
     /// The complete file.
-    var file: URL { URL(fileURLWithPath: directory).appendingPathComponent(fileName ?? "content") }
+    var file: URL {
+        let path = Self.parent.appending(directory).appending(fileName ?? "content")
+        return URL(fileURLWithPath: path.string)
+    }
 
     /// Makes the file, for content that cannot be gone on with.
     func makeFile() throws(FileError) -> File {
-        try Directory.open(FilePath(directory))
-            .file(updating: FilePath(Self.name.string), permissions: .privateFile)
+        try openDirectory().file(updating: FilePath(Self.name.string), permissions: .privateFile)
     }
 
     /// Removes the directory; a file that was moved elsewhere stays there.
     func remove() {
         // Temporary files that stay are removed by the system.
-        try? FileManager.default.removeItem(atPath: directory)
+        guard let folder = try? openDirectory(), let names = try? folder.entries() else { return }
+        for entry in names { _ = try? folder.remove(entry.name) }
+        unsafe _ = rmdir(Self.parent.appending(directory).string)
+    }
+
+    /// Opens the directory, which is no symbolic link.
+    private func openDirectory() throws(FileError) -> Directory {
+        let parent = try Directory.open(Self.parent)
+        guard let folder = try parent.directory(FilePath(directory)) else {
+            throw FileError("open", Self.parent.appending(directory), .noSuchFileOrDirectory)
+        }
+        return folder
     }
 }
 

@@ -30,6 +30,10 @@ struct RequestBody: Sendable {
     init(stream: InputStream) throws {
         let directory = FilePath(FileManager.default.temporaryDirectory.path)
         let memory = Memory(try AnonymousFile.make(in: directory))
+        guard stream.streamStatus == .notOpen else {
+            let reason = "the stream of the body was read before"
+            throw URLError(.requestBodyStreamExhausted, reason: reason)
+        }
         stream.open()
         defer { stream.close() }
         var buffer = [UInt8](repeating: 0, count: 1 << 16)
@@ -38,7 +42,10 @@ struct RequestBody: Sendable {
                 guard let start = bytes.baseAddress else { return 0 }
                 return unsafe stream.read(start, maxLength: bytes.count)
             }
-            if count < 0 { throw stream.streamError ?? URLError(.requestBodyStreamExhausted) }
+            if count < 0 {
+                let error = stream.streamStatus == .error ? stream.streamError : nil
+                throw error ?? URLError(.requestBodyStreamExhausted)
+            }
             if count == 0 { break }
             try memory.write(Data(buffer[..<count]))
         }
@@ -76,11 +83,7 @@ struct RequestBody: Sendable {
         }
 
         func duplicate() throws(FileError) -> FileDescriptor {
-            do {
-                return try descriptor.duplicate()
-            } catch {
-                throw FileError("open", RequestBody.name, error as? Errno ?? .ioError)
-            }
+            try AnonymousFile.duplicate(descriptor)
         }
     }
 }

@@ -1,6 +1,7 @@
 import Foundation
 import FoundationNetworking
 import StageModel
+import Synchronization
 
 /// Decides what a private cache answers and keeps (RFC 9111), over Foundation's `URLCache`.
 ///
@@ -36,9 +37,7 @@ enum ResponseCache {
         }
         guard let cached, let response = cached.response as? HTTPURLResponse else { return .load }
         let asked = Directives(request.value(forHTTPHeaderField: "Cache-Control"))
-        if asked.has("no-store") || request.value(forHTTPHeaderField: "Range") != nil {
-            return .load
-        }
+        if asked.has("no-store") || request.asksOwnQuestion { return .load }
         let said = Directives(response.value(forHTTPHeaderField: "Cache-Control"))
         let mustAsk =
             policy == .reloadRevalidatingCacheData || said.has("no-cache") || asked.has("no-cache")
@@ -56,13 +55,45 @@ enum ResponseCache {
         return fields.isEmpty ? .load : .revalidate(cached, fields: fields)
     }
 
+    /// Held while a cache is changed: a second answer under one URL would have it fail later.
+    private static let changes = Mutex(())
+
+    /// Returns what a cache has for a request.
+    ///
+    /// Foundation's cache on Linux tells URLs apart by host, port and path alone.
+    static func answer(_ cache: URLCache?, to request: URLRequest) -> CachedURLResponse? {
+        guard let found = cache?.cachedResponse(for: request),
+            let url = found.response.url?.absoluteURL.absoluteString,
+            url == request.url?.cacheKey
+        else { return nil }
+        return found
+    }
+
+    /// Has a cache keep an answer to a request.
+    static func keep(_ answer: CachedURLResponse, to request: URLRequest, in cache: URLCache) {
+        changes.withLock { _ in
+            cache.removeCachedResponse(for: request)
+            cache.storeCachedResponse(answer, for: request)
+        }
+    }
+
+    /// Has a cache forget the answer to a request, after another one has changed what it would be (RFC 9111, section 4.4).
+    static func forget(_ request: URLRequest, in cache: URLCache) {
+        changes.withLock { _ in cache.removeCachedResponse(for: request) }
+    }
+
     /// Whether an answer may be kept.
     static func mayKeep(_ response: HTTPURLResponse, to request: URLRequest) -> Bool {
         let asked = Directives(request.value(forHTTPHeaderField: "Cache-Control"))
         let said = Directives(response.value(forHTTPHeaderField: "Cache-Control"))
         guard request.httpMethod ?? "GET" == "GET", !asked.has("no-store"), !said.has("no-store"),
-            request.value(forHTTPHeaderField: "Range") == nil
+            !request.asksOwnQuestion
         else { return false }
+        // An answer to one user's credentials is not another's (RFC 9111, section 3.5).
+        let isShared = ["public", "must-revalidate", "s-maxage"].contains { said.has($0) }
+        guard isShared || request.value(forHTTPHeaderField: "Authorization") == nil else {
+            return false
+        }
         let varying = (response.value(forHTTPHeaderField: "Vary") ?? "").split(separator: ",")
             .map { $0.trimmingCharacters(in: .whitespaces).lowercased() }
         guard varying.allSatisfy({ $0 == "accept-encoding" }) else { return false }
@@ -71,7 +102,7 @@ enum ResponseCache {
             return lifetime(of: response, said) != nil
                 || response.value(forHTTPHeaderField: "ETag") != nil
                 || response.value(forHTTPHeaderField: "Last-Modified") != nil
-        case 301, 308, 404, 410: return explicitLifetime(of: response, said) != nil
+        case 404, 410: return explicitLifetime(of: response, said) != nil
         default: return false
         }
     }
@@ -153,6 +184,27 @@ enum ResponseCache {
 
         func seconds(_ name: String) -> TimeInterval? {
             values[name].flatMap { Int64($0) }.map { TimeInterval(max($0, 0)) }
+        }
+    }
+}
+
+extension URL {
+    /// The URL as answers name theirs, without a user's name and password and without a fragment.
+    fileprivate var cacheKey: String? {
+        guard var parts = URLComponents(url: absoluteURL, resolvingAgainstBaseURL: true) else {
+            return nil
+        }
+        (parts.user, parts.password, parts.fragment) = (nil, nil, nil)
+        return parts.string
+    }
+}
+
+extension URLRequest {
+    /// Whether the answer to the request is one to its own header fields: to a range, or to conditions.
+    fileprivate var asksOwnQuestion: Bool {
+        (allHTTPHeaderFields ?? [:]).keys.contains { name in
+            let name = name.lowercased()
+            return name == "range" || name.hasPrefix("if-")
         }
     }
 }

@@ -192,13 +192,16 @@ extension URLSession {
         while true {
             let isDownload = task is URLSessionDownloadTask
             let end: ForegroundEnd
-            if isDownload, case .none = transfer.body {
+            if isDownload, case .none = transfer.body, task.originalRequest?.isForRange != true {
                 end = await ForegroundDownload(self, task, transfer, engine).run()
             } else {
                 end = await ForegroundExchange.run(self, task, transfer, engine)
             }
             guard case .failure(let error) = end, rules.waitsForConnectivity,
-                [.cannotFindHost, .cannotConnectToHost].contains(error.code)
+                [.cannotFindHost, .cannotConnectToHost].contains(error.code),
+                // A request that was answered, by a redirect say, is not sent again.
+                task.record.withLock({ $0.lastAnswer == nil }),
+                !isDownload || task.originalRequest?.httpMethod ?? "GET" == "GET"
             else { return end }
             feed.add { [self] in
                 (task.listener as? any URLSessionTaskDelegate)?
@@ -220,6 +223,7 @@ extension URLSession {
         feed.add { [self] in
             tellEnd(of: task, transfer, end, at: ended)
             task.releaseDelegate()
+            transfer.release()
             endIfDone()
         }
     }
@@ -296,6 +300,7 @@ extension URLSession {
         let download = URLSessionDownloadTask(record, session: self, transfer: transfer)
         download.delegate = task.delegate
         transfer.become(download)
+        transfer.update { download.record.withLock(\.isSuspended) }
         task.record.withLock { record in
             record.end()
             record.isComplete = true
@@ -358,7 +363,7 @@ extension URLSession {
 }
 
 /// An answer that is waited for; the first one counts.
-private final class PendingReply<Answer: Sendable>: Sendable {
+final class PendingReply<Answer: Sendable>: Sendable {
     private enum State {
         case asked
         case waiting(CheckedContinuation<Answer, Never>)
@@ -393,5 +398,14 @@ private final class PendingReply<Answer: Sendable>: Sendable {
             }
         }
         continuation?.resume(returning: answer)
+    }
+}
+
+extension URLRequest {
+    /// Whether the request is for a file of this machine, or names a range or codings itself, so that the engine's own
+    /// ranges are out of place.
+    fileprivate var isForRange: Bool {
+        url?.isFileURL == true || value(forHTTPHeaderField: "Range") != nil
+            || value(forHTTPHeaderField: "Accept-Encoding") != nil
     }
 }
