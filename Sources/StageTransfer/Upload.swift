@@ -137,22 +137,19 @@ final class Upload {
     /// The header fields of a step; the caller's are for the origin of its URL alone.
     func fields(of step: ResumableUpload.Step, isAtOrigin: Bool) -> [String] {
         let isTus = machine.uploadProtocol == .tus
-        let version =
-            isTus
-            ? "Tus-Resumable: \(ResumableUpload.tusVersion)"
-            : "Upload-Draft-Interop-Version: \(ResumableUpload.version)"
+        let version = machine.uploadProtocol.versionField.map { [$0] } ?? []
         switch step {
         case .request:
-            let announcement = machine.announces ? [version, "Upload-Complete: ?1"] : []
+            let announcement = machine.announces ? version + ["Upload-Complete: ?1"] : []
             return (isAtOrigin ? request.fields : []) + announcement
         case .create:
             return (isAtOrigin ? request.fieldsOfCreation : [])
-                + [version, "Upload-Length: \(source.size)", "Content-Length: 0"]
-        case .find: return (isAtOrigin ? request.fieldsOfResource : []) + [version]
+                + version + ["Upload-Length: \(source.size)", "Content-Length: 0"]
+        case .find: return (isAtOrigin ? request.fieldsOfResource : []) + version
         case .append(_, let offset):
             let type = isTus ? "offset+octet-stream" : "partial-upload"
             return (isAtOrigin ? request.fieldsOfResource : [])
-                + [version, "Upload-Offset: \(offset)", "Content-Type: application/\(type)"]
+                + version + ["Upload-Offset: \(offset)", "Content-Type: application/\(type)"]
                 + (isTus ? [] : ["Upload-Complete: ?1"])
                 // A refusal costs a part at most: there is nothing to wait for.
                 + ["Expect:"]
