@@ -110,6 +110,18 @@ struct ResumableUpload {
         return true
     }
 
+    /// Returns whether an answer to the last step ends the upload, or at least the attempt, by its head alone.
+    ///
+    /// Of an upload that has a resource the end of the exchange has to be known.
+    func endsUpload(_ answer: ResponseHead) -> Bool {
+        step == .request && resource == nil && !lacksBody(answer)
+    }
+
+    /// Whether a success says that the server waits for more of the body, so that it is no answer of the application's.
+    private func lacksBody(_ answer: ResponseHead) -> Bool {
+        announces && answer.isSuccess && answer.isUploadComplete == false
+    }
+
     /// Takes note that the body was sent up to an offset.
     mutating func noteSent(to offset: Int64) {
         if let sent { self.sent = max(sent, offset) }
@@ -163,10 +175,7 @@ struct ResumableUpload {
 extension ResumableUpload {
     /// Judges the answer to a request of the caller that no resource was named for.
     private mutating func judgeRequest(_ answer: ResponseHead, from url: TransferURL) -> Action {
-        guard announces, answer.isSuccess, answer.isUploadComplete == false else {
-            return .endAttempt
-        }
-        // The server waits for more of the body, and this is no answer of the application's.
+        guard lacksBody(answer) else { return .endAttempt }
         guard useLocation(of: answer, from: url) else {
             let detail = "'Upload-Complete: ?0' without a usable 'Location'"
             return .fail(.unacceptable(url: url.display, .answer(detail)))

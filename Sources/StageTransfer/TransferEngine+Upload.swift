@@ -120,18 +120,15 @@ extension TransferEngine {
             switch action {
             case .perform(let next): step = next
             case .deliver:
-                if step != .request, let response = receiver.response {
-                    request.report(.responded(response))
-                }
+                receiver.reportResponse()
                 return .complete
             case .endAttempt:
+                if outcome.isAnswered { receiver.reportResponse() }
                 let mayRepeat = request.isRepeatedSafely || upload.machine.resource != nil
                 let isWhole = (step == .request || upload.source.size == 0) && !mayRepeat
                 return isWhole ? receiver.withoutRepetition(outcome, end) : outcome
             case .retry(let error, let pause):
-                if step != .request, case .refused = error, let response = receiver.response {
-                    request.report(.responded(response))
-                }
+                if case .refused = error { receiver.reportResponse() }
                 return .transient(error, pause: pause)
             case .fail(let error): return .local(error)
             }
@@ -185,6 +182,16 @@ extension TransferEngine {
             upload.machine.noteRedirect(isAtOrigin: route.isAtOrigin)
             guard upload.machine.resource != known else { continue }
             if let failure = await upload.keepResource() { throw failure }
+        }
+    }
+}
+
+extension DownloadMachine.Outcome {
+    /// Whether an answer of the server is the outcome of the attempt.
+    fileprivate var isAnswered: Bool {
+        switch self {
+        case .complete, .transient(.refused, _), .permanent(.refused): true
+        default: false
         }
     }
 }

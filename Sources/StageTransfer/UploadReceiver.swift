@@ -13,6 +13,7 @@ final class UploadReceiver: ExchangeReceiver {
     let step: ResumableUpload.Step
     private let mayRepeat: Bool
     private let takeInterim: (ResponseHead) -> Void
+    private let isAnswer: (ResponseHead) -> Bool
     private let report: @Sendable (TransferEvent) -> Void
 
     private(set) var decision: ResponseRules.Decision?
@@ -22,6 +23,8 @@ final class UploadReceiver: ExchangeReceiver {
     private(set) var body: [UInt8] = []
     /// Whether the rest of a long body was not waited for.
     private(set) var isCut = false
+    /// Whether the answer was reported.
+    private var isReported = false
 
     /// Creates a receiver for the answer to a step that `route` led to.
     init(_ upload: Upload, step: ResumableUpload.Step, route: Route, rules: ResponseRules) {
@@ -32,6 +35,7 @@ final class UploadReceiver: ExchangeReceiver {
         origin = upload.target.display
         source = upload.source
         takeInterim = { upload.take(interim: $0, from: route.url) }
+        isAnswer = { upload.machine.endsUpload($0) }
         mayRepeat = upload.request.repeatsTransientAnswers
         report = upload.request.report
     }
@@ -56,8 +60,9 @@ final class UploadReceiver: ExchangeReceiver {
         self.response = response
         self.head = head
         body = []
-        // An answer at an upload resource may be the upload's, or not.
-        if decision.isFinal, step == .request { report(.responded(response)) }
+        // The end of the exchange decides about the others.
+        isReported = false
+        if decision.isFinal, isAnswer(head) { reportResponse() }
         return decision.takesBody ? .take : .skip
     }
 
@@ -67,6 +72,13 @@ final class UploadReceiver: ExchangeReceiver {
         unsafe taken.withUnsafeBufferPointer { unsafe body.append(contentsOf: $0) }
         isCut = bytes.count > room
         return !isCut
+    }
+
+    /// Reports the answer, once, as the upload's.
+    func reportResponse() {
+        guard let response, !isReported else { return }
+        isReported = true
+        report(.responded(response))
     }
 
     /// How much of the body of an answer is kept.
