@@ -134,6 +134,7 @@ final class LiveTransfer: Sendable {
                 state.asked = Date.now
                 state.started = state.started ?? state.asked
             }
+        case .continuing: state.withLock { $0.asked = Date.now }
         case .accepted(_, _, let offset):
             state.withLock { $0.received = offset }
             if offset > .zero {

@@ -166,7 +166,7 @@ struct ResumableUpload {
     private static let smallestPart: Int64 = 1 << 20
     /// The number of questions in a row that find the offset no further than before, after which an attempt ends.
     private static let mostVainQuestions = 2
-    /// The number of questions for the offset after the first request of an attempt.
+    /// The number of questions for the offset of an attempt without progress.
     private static let mostQuestions = 8
     /// The number of further bytes that make an upload worth repeating soon.
     private static let leastProgress: Int64 = 256 << 10
@@ -330,7 +330,7 @@ extension ResumableUpload {
         if offset > furthest { (vainQuestions, furthest) = (0, offset) }
         guard offset > milestone, offset == terms.size || offset - milestone >= Self.leastProgress
         else { return }
-        (hasProgressed, milestone) = (true, offset)
+        (hasProgressed, milestone, questions) = (true, offset, 0)
     }
 
     private mutating func find(at url: TransferURL) -> Action {

@@ -48,7 +48,9 @@ final class UploadReceiver: ExchangeReceiver {
 
     func wait() { report(.waiting(.connection, nil)) }
 
-    func connect() { report(.connecting(url: display)) }
+    func connect() {
+        report(step.isCreation || !step.hasBody ? .connecting(url: display) : .continuing(url: display))
+    }
 
     func receive(interim head: ResponseHead) { takeInterim(head) }
 

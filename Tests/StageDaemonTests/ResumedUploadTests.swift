@@ -83,6 +83,17 @@ struct ResumedUploadTests {
         #expect(try daemon.names(in: "snapshots") == [])
     }
 
+    /// The parts of an upload are one attempt.
+    @Test func partsAreNoAttempts() async throws {
+        try await start("tus")
+        let id = try await upload(content(Self.size))
+        let events = try await daemon.outcomes()
+        #expect(events.map(\.gist) == ["1 completed of \(id)"])
+        #expect(server.methods.filter { $0 == "PATCH" }.count == 49)
+        #expect(events.first?.metrics?.attempts == 1)
+        #expect(try await daemon.client.task(id).attempts <= 1)
+    }
+
     @Test(arguments: ["resumable", "tus"], [SIGKILL, SIGTERM])
     func theNextDaemonGoesOn(uploadProtocol: String, signal: Int32) async throws {
         try await start(uploadProtocol, retryBase: 3600)

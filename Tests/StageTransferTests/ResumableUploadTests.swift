@@ -515,6 +515,22 @@ import Testing
         #expect(!machine.hasProgressed)
     }
 
+    /// A server may take less of each request than it is sent.
+    @Test func progressUsesUpNoQuestions() {
+        let size: Int64 = 64 << 20
+        var kept = resource()
+        kept.size = ByteCount(size)
+        var machine = machine(at: kept, size: size)
+        _ = machine.begin()
+        for round in 0..<60 {
+            let offset = Int64(round) << 20
+            let action = handle(&machine, head(204, "Upload-Offset: \(offset)"))
+            machine.noteSent(to: size)
+            #expect(action == .perform(.append(place, from: offset)))
+            #expect(handle(&machine, head(409, "X: 1")) == .perform(.find(place)))
+        }
+    }
+
     @Test(arguments: [401, 407]) func aChallengeOfTheRestKeepsTheResource(status: Int) {
         var machine = machine(at: resource())
         _ = machine.begin()
