@@ -245,6 +245,7 @@ extension LiveTransfer.State {
         report.challengeBody = AttemptReport.body(body)
         report.hasTransientStatus =
             response.map { ResponseSummary.transientStatuses.contains($0.status) } ?? false
+        report.isLocked = response?.status == 423
         report.metrics = attempt(ended: ended)
         return report
     }

@@ -205,7 +205,7 @@ extension ResumableUpload {
         // A server may name an offset in any answer, and it need not be the one that it wants.
         case (409, _) where !isBodySent || !isWhole: return find(at: url)
         case (423, _) where step != .request:
-            return isBodySent ? find(at: url) : retry(answer, from: url)
+            return isBodySent ? find(at: url) : judgeLock(answer, from: url)
         case (200..<300, true) where !isBodySent || !isWhole:
             resource?.mayBeComplete = true
             return find(at: url)
@@ -236,7 +236,8 @@ extension ResumableUpload {
         switch answer.status {
         case 409: return find(at: url)
         case 404, 410: return beginAnew(answer, from: url)
-        case 423, 300..<400: return retry(answer, from: url)
+        case 423: return judgeLock(answer, from: url)
+        case 300..<400: return retry(answer, from: url)
         case 200..<300:
             guard isBodySent, let offset = answer.uploadOffset,
                 case .append(let target, let start) = step, offset == end(ofPartAt: start)
@@ -277,8 +278,9 @@ extension ResumableUpload {
         switch answer.status {
         case 200..<300: break
         case 400, 404, 405, 410, 501: return beginAnew(answer, from: url)
-        // A request that broke off may hold the resource still; a redirect leads to no offset.
-        case 423, 300..<400: return retry(answer, from: url)
+        case 423: return judgeLock(answer, from: url)
+        // A redirect leads to no offset.
+        case 300..<400: return retry(answer, from: url)
         default: return isTransient(answer) ? retry(answer, from: url) : .deliver
         }
         let isTus = uploadProtocol == .tus
@@ -365,6 +367,11 @@ extension ResumableUpload {
     private func isTransient(_ answer: ResponseHead) -> Bool {
         ResponseSummary.transientStatuses.contains(answer.status)
             && !terms.acceptsTransientResponses
+    }
+
+    /// Judges that another request, which may have broken off, holds the resource still (423).
+    private func judgeLock(_ answer: ResponseHead, from url: TransferURL) -> Action {
+        terms.acceptsTransientResponses ? .deliver : retry(answer, from: url)
     }
 
     private func retry(_ answer: ResponseHead, from url: TransferURL) -> Action {

@@ -36,7 +36,8 @@ public struct UploadRequest: Sendable {
     /// `PUT` is sent again whenever no answer came; with `true` here, any request is, and after the answers 408,
     /// 425, 429, 500, 502, 503 and 504, too.
     public var isIdempotent: Bool?
-    /// Whether those answers end the upload, too, even where ``isIdempotent`` is true.
+    /// Whether those answers end the upload, too, even where ``isIdempotent`` is true, and so does a 423 of an upload
+    /// resource, which leads to another attempt otherwise.
     public var acceptsTransientResponses = false
     /// Called before the last bytes of the body are sent, which wait for it, where they are not to be sent twice:
     /// for a client that remembers that beyond its own end.

@@ -259,6 +259,30 @@ struct ResumedUploadTests {
         #expect(try await journal("SELECT upload FROM task").contains("[(None,)]"))
     }
 
+    /// A server may take a while to notice that a request broke off, but not for ever.
+    @Test func anUploadThatStaysLockedIsGivenUp() async throws {
+        try await start("tus", retryBase: 0.002)
+        server.cut(after: 500_000)
+        server.replace {
+            $0.method == "HEAD" ? "HTTP/1.1 423 Locked\r\nContent-Length: 0\r\n\r\n" : nil
+        }
+        let id = try await upload(content(2 << 20))
+        let events = try await daemon.outcomes()
+        #expect(events.map(\.gist) == ["1 completed of \(id)"])
+        #expect(events.first?.response?.status == 423)
+        #expect(server.methods == ["POST", "PATCH"] + Array(repeating: "HEAD", count: 11))
+    }
+
+    @Test func aLockedUploadSaysSo() async throws {
+        try await start("tus", retryBase: 3600)
+        server.replace {
+            $0.method == "PATCH" ? "HTTP/1.1 423 Locked\r\nContent-Length: 0\r\n\r\n" : nil
+        }
+        let id = try await upload(content(1000))
+        let problem = try await waitForCut(of: id).lastProblem
+        #expect(problem?.contains("is locked by another request") == true)
+    }
+
     // MARK: cancelling
 
     private func cancel(_ id: Int64) async throws {
