@@ -1,6 +1,7 @@
 import FoundationEssentials
 import Logging
 import StageControl
+import StageModel
 import StageTransfer
 
 /// An upload that was cancelled, and whose server still has a resource for it.
@@ -48,12 +49,22 @@ extension Broker {
     }
 
     private func deletion(of task: FullTask, _ session: SessionRecord) -> ResourceDeletion? {
-        guard task.record.state == .active, task.upload?.mayBeDeleted == true else { return nil }
+        let isDeletable =
+            if let parts = task.request.parts {
+                // Parts may be there that no answer came for.
+                parts.abortURL != nil
+            } else {
+                task.upload?.mayBeDeleted == true
+            }
+        guard task.record.state == .active, isDeletable else { return nil }
         // The request is small, but no reason to use a network that the task may not use.
         let needs = task.record.needs.subtracting(.power)
         guard needs.unmet(in: state.scheduler.conditions).isEmpty else { return nil }
         var owner = session
         if task.record.creator != owner.user { owner.configuration.headers = [:] }
+        var task = task
+        // They may be long, and many deletions wait.
+        task.request.parts?.parts = []
         return ResourceDeletion(task: task, owner: owner)
     }
 

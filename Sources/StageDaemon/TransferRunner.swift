@@ -231,9 +231,16 @@ struct TransferRunner: Sendable {
     /// Asks a server to delete what it has of a cancelled upload, unless the time for that is over.
     func delete(_ deletion: ResourceDeletion) async {
         let rest = deletion.deadline - ContinuousClock.now
-        guard rest > .zero, let resource = deletion.task.upload else { return }
+        guard rest > .zero else { return }
         let request = UploadRequest(deletion.task.request, deletion.owner.configuration)
-        let status = await engine.delete(resource, of: request, timeout: rest)
+        let status: Int?
+        if request.parts != nil {
+            status = await engine.abortParts(of: request, timeout: rest)
+        } else if let resource = deletion.task.upload {
+            status = await engine.delete(resource, of: request, timeout: rest)
+        } else {
+            return
+        }
         logger.debug(
             "An upload resource was deleted, or not",
             metadata: [
@@ -258,6 +265,7 @@ extension UploadRequest {
         fields = request.fields(session)
         allowedDomains = request.allowedDomains.map(AllowedDomains.init)
         isIdempotent = request.isIdempotent
+        parts = request.parts
         requiresNewestTLS = session.minimumTLSVersion == "1.3"
     }
 }

@@ -16,6 +16,8 @@ struct ResumableUpload {
     }
 
     private let terms: Terms
+    /// The decisions of an upload to presigned URLs, which has no other steps.
+    private(set) var parts: PartedUpload?
     /// The resource at which the upload resumes, once there is one.
     private(set) var resource: UploadResource?
     /// Whether the server was found to have 256 KiB more of the body than before, or all of it.
@@ -39,8 +41,13 @@ struct ResumableUpload {
     /// Creates a machine, which resumes at `resource` if there is one that can be used.
     ///
     /// The resource's protocol is spoken there, whatever the terms say: a new upload is of theirs.
-    init(_ terms: Terms, resource: UploadResource? = nil) {
+    init(_ terms: Terms, resource: UploadResource? = nil, parts: PartedUpload? = nil) {
         self.terms = terms
+        self.parts = parts
+        if let parts {
+            take(parts)
+            return
+        }
         guard let resource else { return }
         guard let url = Self.url(of: resource, terms) else {
             guard resource.mayBeComplete, !terms.isRepeatedSafely else { return }
@@ -55,17 +62,6 @@ struct ResumableUpload {
         (sent, furthest, milestone) = (nil, offset, offset)
     }
 
-    /// The URL of a kept resource that is one of the body and where a redirect may lead now.
-    private static func url(of resource: UploadResource, _ terms: Terms) -> TransferURL? {
-        // The URL was read before it was kept, and the damaged one of a journal is none.
-        guard resource.uploadProtocol != .plain,
-            resource.size.map({ $0.rawValue == terms.size }) ?? true,
-            let url = try? TransferURL(resource.url), !url.isFile,
-            (try? RedirectRules.check(url, terms.rules.allowed)) != nil
-        else { return nil }
-        return url
-    }
-
     /// The protocol that is spoken.
     var uploadProtocol: UploadProtocol { resource?.uploadProtocol ?? terms.uploadProtocol }
 
@@ -75,8 +71,18 @@ struct ResumableUpload {
     /// Begins an attempt.
     mutating func begin() -> Step {
         (hasProgressed, hasBegunAnew, questions, vainQuestions) = (false, false, 0, 0)
-        go(to: url.map { .find($0) } ?? first)
+        if var parts {
+            go(to: parts.begin())
+            take(parts)
+        } else {
+            go(to: url.map { .find($0) } ?? first)
+        }
         return step
+    }
+
+    private mutating func take(_ parts: PartedUpload) {
+        self.parts = parts
+        (resource, hasProgressed) = (parts.resource, parts.hasProgressed)
     }
 
     private mutating func go(to next: Step) { (step, isAtOrigin) = (next, true) }
@@ -124,6 +130,7 @@ struct ResumableUpload {
 
     /// Takes note that the body was sent up to an offset.
     mutating func noteSent(to offset: Int64) {
+        guard parts == nil else { return }
         if let sent { self.sent = max(sent, offset) }
         if offset == terms.size { resource?.mayBeComplete = true }
     }
@@ -141,10 +148,15 @@ struct ResumableUpload {
         _ answer: ResponseHead,
         from url: TransferURL,
         isBodySent: Bool,
-        isCut: Bool = false
+        isCut: Bool = false,
+        completion: CompletionAnswer = .confirmed
     ) -> Action {
         let action: Action
         switch step {
+        case .part, .completion:
+            guard var parts else { return .endAttempt }
+            action = parts.handle(answer, from: url, isBodySent: isBodySent, completion: completion)
+            take(parts)
         case .request where resource == nil: action = judgeRequest(answer, from: url)
         case .create: action = judgeCreation(answer, from: url)
         case .find: action = judgeOffset(answer, from: url)

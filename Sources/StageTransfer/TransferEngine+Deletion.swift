@@ -20,16 +20,38 @@ extension TransferEngine {
         of request: UploadRequest,
         timeout: Duration
     ) async -> Int? {
+        guard resource.mayBeDeleted, let version = resource.uploadProtocol.versionField else {
+            return nil
+        }
+        return await delete(resource.url, fields: [version], of: request, timeout: timeout)
+    }
+
+    /// Asks the server of an upload in presigned parts to forget them, by ``UploadParts/abortURL``.
+    ///
+    /// Best effort as ``delete(_:of:timeout:)``, and for the origin of `request` only.
+    ///
+    /// - Returns: The status of the answer; `nil` if there was none or nothing was sent.
+    @discardableResult
+    public func abortParts(of request: UploadRequest, timeout: Duration) async -> Int? {
+        guard let url = request.parts?.abortURL else { return nil }
+        return await delete(url, fields: [], of: request, timeout: timeout)
+    }
+
+    private func delete(
+        _ text: String,
+        fields: [String],
+        of request: UploadRequest,
+        timeout: Duration
+    ) async -> Int? {
         // What cannot be read any more is no resource of this upload.
-        guard let target = try? TransferURL(request.url), let url = try? TransferURL(resource.url),
-            resource.mayBeDeleted, url.hasSameOrigin(as: target),
-            (try? RedirectRules.check(url, request.allowedDomains)) != nil,
-            let version = resource.uploadProtocol.versionField
+        guard let target = try? TransferURL(request.url), let url = try? TransferURL(text),
+            url.hasSameOrigin(as: target),
+            (try? RedirectRules.check(url, request.allowedDomains)) != nil
         else { return nil }
         let deletion = ExchangeRequest(
             url: url,
             method: "DELETE",
-            fields: request.fieldsOfResource + [version],
+            fields: request.fieldsOfResource + fields,
             // Transfers come first.
             priority: .min,
             timeout: timeout,
@@ -74,7 +96,7 @@ extension UploadProtocol {
     /// The field by which requests to an upload resource name the protocol; `nil` for one without resources.
     var versionField: String? {
         switch self {
-        case .plain: nil
+        case .plain, .presignedParts: nil
         case .resumable: "Upload-Draft-Interop-Version: \(ResumableUpload.version)"
         case .tus: "Tus-Resumable: \(ResumableUpload.tusVersion)"
         }

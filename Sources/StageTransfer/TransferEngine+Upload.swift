@@ -31,7 +31,7 @@ extension TransferEngine {
         let isTold = request.willComplete != nil || request.keepResource != nil
         let leave = request.isRepeatedSafely || !isTold ? nil : LastBytes(ledger.allowLastBytes)
         let source = try UploadSource(file, leave: leave, ledger: ledger, request.report)
-        let upload = Upload(request, target, source, ledger)
+        let upload = try Upload(request, target, source, ledger)
         if let detail = upload.machine.failure {
             throw .unreachable(url: target.display, detail: detail)
         }
@@ -107,8 +107,10 @@ extension TransferEngine {
     private func follow(_ upload: Upload) async throws(TransferError) -> DownloadMachine.Outcome {
         let request = upload.request
         var step = upload.machine.begin()
+        upload.isBeginning = true
         while true {
             let (receiver, end) = try await perform(step, of: upload)
+            upload.isBeginning = false
             let outcome = receiver.outcome(end) ?? .local(.cancelled)
             if step.hasBody { upload.machine.noteSent(to: upload.source.offset) }
             if case .local = outcome { return outcome }
@@ -146,11 +148,7 @@ extension TransferEngine {
         var route = upload.route(of: step)
         while true {
             rules.wasLedAway = route.wasLedAway
-            if case .append(_, let offset) = step {
-                upload.source.begin(offset..<upload.machine.end(ofPartAt: offset))
-            } else {
-                upload.source.begin(0..<upload.source.size)
-            }
+            upload.beginBody(of: step)
             let receiver = UploadReceiver(upload, step: step, route: route, rules: rules)
             let exchange = Exchange(
                 ExchangeRequest(

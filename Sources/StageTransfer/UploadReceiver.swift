@@ -12,6 +12,8 @@ final class UploadReceiver: ExchangeReceiver {
     /// The step that the answer is to.
     let step: ResumableUpload.Step
     private let mayRepeat: Bool
+    /// Whether the request sends more of a body in an attempt that has begun.
+    private let isContinuing: Bool
     private let takeInterim: (ResponseHead) -> Void
     private let isAnswer: (ResponseHead) -> Bool
     private let report: @Sendable (TransferEvent) -> Void
@@ -34,6 +36,7 @@ final class UploadReceiver: ExchangeReceiver {
         display = upload.display(route.url, in: step)
         origin = upload.target.display
         source = upload.source
+        isContinuing = step.hasBody && !step.isCreation && !upload.isBeginning
         takeInterim = { upload.take(interim: $0, from: route.url) }
         isAnswer = { upload.machine.endsUpload($0) }
         mayRepeat = upload.request.repeatsTransientAnswers
@@ -49,7 +52,7 @@ final class UploadReceiver: ExchangeReceiver {
     func wait() { report(.waiting(.connection, nil)) }
 
     func connect() {
-        report(step.isCreation || !step.hasBody ? .connecting(url: display) : .continuing(url: display))
+        report(isContinuing ? .continuing(url: display) : .connecting(url: display))
     }
 
     func receive(interim head: ResponseHead) { takeInterim(head) }
