@@ -25,6 +25,8 @@ struct AttemptReport: Sendable {
     var challengeBody: Data?
     /// Whether an answer came whose status usually leads to another attempt.
     var hasTransientStatus = false
+    /// Whether the answer is that another request holds the upload resource (423).
+    var isLocked = false
     var metrics: AttemptMetrics?
 
     /// The part of the body of an answer to an upload that is kept.
@@ -54,17 +56,19 @@ struct AttemptHistory: Sendable {
     private(set) var redirects = 0
     /// When the first attempt began.
     private(set) var started: Date?
-    /// The number of answers in a row whose status led to another attempt.
-    private(set) var transientAnswers = 0
+    /// The answers in a row whose status led to another attempt: one point for an upload that is locked, two for others.
+    private var refusalPoints = 0
 
     /// Whether the next attempt takes an answer whose status usually leads to another attempt.
     ///
     /// A server that is overloaded for a minute ends no transfer; an application is not left waiting for a week for
     /// an answer that is always the same.
-    var takesAnyAnswer: Bool { transientAnswers >= Self.mostTransientAnswers }
+    var takesAnyAnswer: Bool { refusalPoints >= Self.mostRefusalPoints }
 
-    /// The number of answers in a row that lead to another attempt: with the usual waits, those of about a minute.
-    private static let mostTransientAnswers = 5
+    /// The points of answers in a row that lead to another attempt: five answers, with the usual waits those of about a
+    /// minute, or ten of a locked upload, those of a quarter of an hour: a server may take minutes to notice that a
+    /// request broke off, and has lost nothing.
+    private static let mostRefusalPoints = 10
 
     /// Adds an attempt that has ended.
     mutating func note(_ report: AttemptReport) {
@@ -91,7 +95,8 @@ struct AttemptHistory: Sendable {
     /// A connection that breaks within the content is no refusal.
     mutating func noteFailure(_ report: AttemptReport) {
         failures += 1
-        transientAnswers = report.hasTransientStatus ? transientAnswers + 1 : 0
+        let points = report.hasTransientStatus ? 2 : report.isLocked ? 1 : 0
+        refusalPoints = points > 0 ? refusalPoints + points : 0
     }
 
     /// The event of a task's end in an error, or by its client.

@@ -366,9 +366,11 @@ extension Broker {
 
     private func giveUp(_ task: FullTask) async {
         await stop(task.record.id)
+        let deletion = await deletion(of: task)
         await fail(
             task,
             TransferFailure(.timedOut, reason: "the task did not end in the time it has")
         )
+        begin(deletion)
     }
 }

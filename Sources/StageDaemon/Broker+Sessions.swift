@@ -82,6 +82,7 @@ extension Broker {
             await halt(task)
             if index % Journal.stepCount == 0 { await Task.yield() }
         }
+        let deletions = await deletions(of: session)
         do throws(DaemonError) {
             // In steps, between which others are answered.
             while true {
@@ -96,6 +97,7 @@ extension Broker {
             await considerLaunch(id)
             throw ControlRefusal(.storage, "\(error)")
         }
+        for deletion in deletions { begin(deletion) }
         distribute(SessionEvent(.invalidated, time: .now), id)
         perform(state.removed(id, at: .now))
         feed.end(id)

@@ -229,11 +229,13 @@ extension Broker {
         await stop(id)
         let remnant = keepsContent ? remnant(of: task) : nil
         let event = state.cancellation(of: task, token: remnant?.token, at: .now)
+        let deletion = await deletion(of: task)
         await conclude(
             [(id, event)],
             leaving: remnant,
             removing: remnant == nil ? task.record.part : nil
         )
+        begin(deletion)
         // A transient session is gone with its last task.
         guard state.sessions[task.record.session] == nil else {
             return try await self.task(id, caller)

@@ -38,6 +38,9 @@ actor Broker {
     let boot = BootID.current
     nonisolated let commands: AsyncStream<Command>
     let command: AsyncStream<Command>.Continuation
+    /// Upload resources that servers are asked to delete.
+    nonisolated let deletions: AsyncStream<ResourceDeletion>
+    let deletionQueue: AsyncStream<ResourceDeletion>.Continuation
     nonisolated let feed = EventFeed()
     private nonisolated let timer: WakeTimer
     private nonisolated let alarms: AsyncStream<Void>
@@ -86,6 +89,9 @@ actor Broker {
         storage = UserStorage(store.root, configuration)
         state = TransferState(configuration: configuration, at: .now)
         (commands, command) = AsyncStream.makeStream()
+        (deletions, deletionQueue) = AsyncStream.makeStream(
+            bufferingPolicy: .bufferingOldest(Self.mostDeletions)
+        )
         let (alarms, alarm) = AsyncStream.makeStream(
             of: Void.self,
             bufferingPolicy: .bufferingNewest(1)

@@ -142,6 +142,7 @@ public struct Daemon: Sendable {
                 return nil
             }
             group.addTask { await carryOut(broker, runner, launcher) }
+            group.addTask { await delete(broker, runner) }
             group.addTask {
                 do {
                     try await server.run(listener) {
@@ -233,6 +234,22 @@ extension Daemon {
         }
         await broker.ended(task, live, result)
     }
+
+    /// Asks servers to delete the resources of cancelled uploads, a few at a time; those that wait when the task is
+    /// cancelled are dropped.
+    private func delete(_ broker: Broker, _ runner: TransferRunner) async -> DaemonError? {
+        await withTaskGroup(of: Void.self) { group in
+            var running = 0
+            for await deletion in broker.deletions {
+                if running == Self.deletionsAtOnce { await group.next() } else { running += 1 }
+                group.addTask { await runner.delete(deletion) }
+            }
+            group.cancelAll()
+        }
+        return nil
+    }
+
+    private static let deletionsAtOnce = 8
 
     private func watchConditions(_ broker: Broker) async -> DaemonError? {
         var sources = ConditionSources()

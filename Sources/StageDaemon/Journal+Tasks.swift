@@ -103,6 +103,17 @@ extension Journal {
         }
     }
 
+    /// The uploads of a session that have not ended and have an upload resource, in order.
+    func uploads(of session: Int64, limit: Int) async throws(DaemonError) -> [FullTask] {
+        try await read { database in
+            try FullTask.filter(Columns.session == session && Columns.upload != nil)
+                .filter(Columns.state == StoredState.active)
+                .order(Columns.id)
+                .limit(limit)
+                .fetchAll(database)
+        }
+    }
+
     /// Writes down what a client has changed of a task that has not ended, unless its user then had more
     /// than `limit` bytes.
     func update(_ task: FullTask, limit: Int64) async throws(DaemonError) {

@@ -134,6 +134,7 @@ final class LiveTransfer: Sendable {
                 state.asked = Date.now
                 state.started = state.started ?? state.asked
             }
+        case .continuing: state.withLock { $0.asked = Date.now }
         case .accepted(_, _, let offset):
             state.withLock { $0.received = offset }
             if offset > .zero {
@@ -244,6 +245,7 @@ extension LiveTransfer.State {
         report.challengeBody = AttemptReport.body(body)
         report.hasTransientStatus =
             response.map { ResponseSummary.transientStatuses.contains($0.status) } ?? false
+        report.isLocked = response?.status == 423
         report.metrics = attempt(ended: ended)
         return report
     }

@@ -158,6 +158,7 @@ enum RequestLimits {
                     throw ControlRefusal(.invalid, "only an upload has a file to upload")
                 }
             }
+            if let parts = request.parts { try check(parts, of: request) }
             guard request.kind == .staging || request.staging == nil else {
                 throw ControlRefusal(.invalid, "only a staging has a 'staging'")
             }

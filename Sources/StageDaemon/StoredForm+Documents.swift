@@ -90,7 +90,34 @@ extension UploadResource: StoredDocument {
         .init("mayBeComplete", at: \.mayBeComplete),
         .init("isNamedByOrigin", at: \.isNamedByOrigin),
         .init("size", at: \.size),
+        .init("entityTags", at: \.entityTags),
     ]
+}
+
+extension UploadParts: StoredDocument {
+    static let blank = UploadParts(parts: [], completionURL: "")
+    static let storedMembers: [StoredMember<Self>] = [
+        .init("urls", at: \.storedURLs),
+        .init("sizes", at: \.storedSizes),
+        .init("completion", at: \.completionURL),
+        .init("abort", at: \.abortURL),
+    ]
+
+    /// The URLs of the parts, which are read before the sizes.
+    private var storedURLs: [String] {
+        get { parts.map(\.url) }
+        set { parts = newValue.map { Part(url: $0, size: .zero) } }
+    }
+
+    /// The bytes of the parts; sizes of other parts leave none, which no upload is sent by.
+    private var storedSizes: [Int64] {
+        get { parts.map(\.size.rawValue) }
+        set {
+            let isWhole = newValue.count == parts.count
+            parts =
+                isWhole ? zip(parts, newValue).map { Part(url: $0.url, size: ByteCount($1)) } : []
+        }
+    }
 }
 
 extension UploadProtocol: StoredByName {
@@ -99,6 +126,7 @@ extension UploadProtocol: StoredByName {
         case .plain: "plain"
         case .resumable: "resumable"
         case .tus: "tus"
+        case .presignedParts: "presignedParts"
         }
     }
 }
@@ -130,6 +158,7 @@ extension TransferRequest: StoredDocument {
         .init("ignoresChallenges", at: \.ignoresChallenges),
         .init("hasChallengeCredential", at: \.hasChallengeCredential),
         .init("isIdempotent", at: \.isIdempotent),
+        .init("parts", at: \.parts),
     ]
 }
 

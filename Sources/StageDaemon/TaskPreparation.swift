@@ -91,6 +91,12 @@ struct TaskPreparation: Sendable {
         } catch {
             throw ControlRefusal(error.isRefusedByLimit ? .unavailable : .invalid, "\(error)")
         }
+        if let parts = task.request.parts, parts.size != ByteCount(size) {
+            throw ControlRefusal(
+                .invalid,
+                "the parts have \(parts.size?.rawValue ?? 0) bytes, and the file has \(size)"
+            )
+        }
         try await reserve(.part(text), size, of: user)
         do throws(FileError) {
             let count = try await withBlockingThread { () throws(FileError) in

@@ -195,13 +195,8 @@ struct TransferRunner: Sendable {
         _ failures: Int
     ) async throws(TransferError) -> Result {
         let request = task.request
-        var upload = UploadRequest(url: request.url)
-        upload.method = UploadRequest.Method(rawValue: request.method ?? "POST") ?? .post
-        upload.fields = request.fields(session)
-        upload.allowedDomains = request.allowedDomains.map(AllowedDomains.init)
-        upload.isIdempotent = request.isIdempotent
+        var upload = UploadRequest(request, session)
         upload.acceptsTransientResponses = live.takesAnyAnswer
-        upload.requiresNewestTLS = session.minimumTLSVersion == "1.3"
         upload.willComplete = { () async throws(TransferError) in
             try await remember(live, size: request.size ?? .zero)
         }
@@ -233,10 +228,45 @@ struct TransferRunner: Sendable {
         return .sent(live.metrics(ended: .now), live.current.response, body: receipt.body)
     }
 
+    /// Asks a server to delete what it has of a cancelled upload, unless the time for that is over.
+    func delete(_ deletion: ResourceDeletion) async {
+        let rest = deletion.deadline - ContinuousClock.now
+        guard rest > .zero else { return }
+        let request = UploadRequest(deletion.task.request, deletion.owner.configuration)
+        let status: Int?
+        if request.parts != nil {
+            status = await engine.abortParts(of: request, timeout: rest)
+        } else if let resource = deletion.task.upload {
+            status = await engine.delete(resource, of: request, timeout: rest)
+        } else {
+            return
+        }
+        logger.debug(
+            "An upload resource was deleted, or not",
+            metadata: [
+                "task.id": "\(deletion.task.record.id)",
+                "http.status": "\(status.map(String.init) ?? "none")",
+            ]
+        )
+    }
+
     /// Whether the clock is earlier than the program.
     private static var clockIsWrong: Bool {
         guard let status = try? File.open(reading: "/proc/self/exe").status() else { return false }
         return Date.now.timeIntervalSince1970 < Double(status.modified)
+    }
+}
+
+extension UploadRequest {
+    /// Creates the request of a task, apart from what its attempts add.
+    fileprivate init(_ request: TransferRequest, _ session: SessionConfiguration) {
+        self.init(url: request.url)
+        method = Method(rawValue: request.method ?? "POST") ?? .post
+        fields = request.fields(session)
+        allowedDomains = request.allowedDomains.map(AllowedDomains.init)
+        isIdempotent = request.isIdempotent
+        parts = request.parts
+        requiresNewestTLS = session.minimumTLSVersion == "1.3"
     }
 }
 

@@ -225,6 +225,8 @@ extension TransferState {
         answer.request.headers = task.request.headers?.mapValues { _ in
             TransferTask.hiddenValue
         }
+        // To know them is enough to use them.
+        answer.request.parts = nil
         answer.request.url = URLReference(task.request.url).withoutUser.text
         answer.request.mirrors = task.request.mirrors?.map { URLReference($0).withoutUser.text }
         let history = histories[record.id]

@@ -29,7 +29,8 @@ final class TransferTracker: Sendable {
         case .received(let count):
             follower.follow(to: count)
             if reportsBytes { report(.received(count, reused: reused.withLock { $0 })) }
-        case .waiting, .connecting, .restarted, .mirrorFailed, .responded, .checkpointed, .sent:
+        case .waiting, .connecting, .continuing, .restarted, .mirrorFailed, .responded,
+            .checkpointed, .sent:
             if let event = StagingEvent(event) { report(event) }
         }
     }
@@ -48,7 +49,7 @@ extension StagingEvent {
             self = .restarted(reason: Self.text(reason))
         case .mirrorFailed(let url, let error):
             self = .mirrorFailed(url: url, reason: error.description)
-        case .responded, .accepted, .received, .checkpointed, .sent:
+        case .continuing, .responded, .accepted, .received, .checkpointed, .sent:
             return nil
         }
     }

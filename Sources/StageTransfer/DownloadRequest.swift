@@ -127,6 +127,8 @@ public enum TransferEvent: Equatable, Sendable {
     case waiting(WaitReason, Duration?)
     /// A server is asked.
     case connecting(url: String)
+    /// A server that has some of an upload's body is asked to take more of it, in the same attempt.
+    case continuing(url: String)
     /// A server's answer, which is no redirect, has begun; what follows from it is told next.
     case responded(ResponseSummary)
     /// Bytes from `resumingAt` on will follow, in the file at `path`, which holds those before it.

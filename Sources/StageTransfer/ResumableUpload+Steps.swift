@@ -1,3 +1,5 @@
+import StageModel
+
 extension ResumableUpload {
     /// A request.
     enum Step: Equatable {
@@ -9,11 +11,15 @@ extension ResumableUpload {
         case find(TransferURL)
         /// The body from an offset on.
         case append(TransferURL, from: Int64)
+        /// A part of the body, by its number.
+        case part(TransferURL, number: Int)
+        /// The list of all parts, which completes the upload.
+        case completion(TransferURL)
 
         /// Whether the request has a body.
         var hasBody: Bool {
             switch self {
-            case .request, .append: true
+            case .request, .append, .part, .completion: true
             case .create, .find: false
             }
         }
@@ -34,6 +40,17 @@ extension ResumableUpload {
         case retry(TransferError, after: Duration?)
         /// The upload ends.
         case fail(TransferError)
+    }
+
+    /// The URL of a kept resource that is one of the body and where a redirect may lead now.
+    static func url(of resource: UploadResource, _ terms: Terms) -> TransferURL? {
+        // The URL was read before it was kept, and the damaged one of a journal is none.
+        guard [.resumable, .tus].contains(resource.uploadProtocol),
+            resource.size.map({ $0.rawValue == terms.size }) ?? true,
+            let url = try? TransferURL(resource.url), !url.isFile,
+            (try? RedirectRules.check(url, terms.rules.allowed)) != nil
+        else { return nil }
+        return url
     }
 
     /// Settings of an upload.

@@ -16,6 +16,8 @@ struct ResumableUpload {
     }
 
     private let terms: Terms
+    /// The decisions of an upload to presigned URLs, which has no other steps.
+    private(set) var parts: PartedUpload?
     /// The resource at which the upload resumes, once there is one.
     private(set) var resource: UploadResource?
     /// Whether the server was found to have 256 KiB more of the body than before, or all of it.
@@ -39,8 +41,13 @@ struct ResumableUpload {
     /// Creates a machine, which resumes at `resource` if there is one that can be used.
     ///
     /// The resource's protocol is spoken there, whatever the terms say: a new upload is of theirs.
-    init(_ terms: Terms, resource: UploadResource? = nil) {
+    init(_ terms: Terms, resource: UploadResource? = nil, parts: PartedUpload? = nil) {
         self.terms = terms
+        self.parts = parts
+        if let parts {
+            take(parts)
+            return
+        }
         guard let resource else { return }
         guard let url = Self.url(of: resource, terms) else {
             guard resource.mayBeComplete, !terms.isRepeatedSafely else { return }
@@ -55,17 +62,6 @@ struct ResumableUpload {
         (sent, furthest, milestone) = (nil, offset, offset)
     }
 
-    /// The URL of a kept resource that is one of the body and where a redirect may lead now.
-    private static func url(of resource: UploadResource, _ terms: Terms) -> TransferURL? {
-        // The URL was read before it was kept, and the damaged one of a journal is none.
-        guard resource.uploadProtocol != .plain,
-            resource.size.map({ $0.rawValue == terms.size }) ?? true,
-            let url = try? TransferURL(resource.url), !url.isFile,
-            (try? RedirectRules.check(url, terms.rules.allowed)) != nil
-        else { return nil }
-        return url
-    }
-
     /// The protocol that is spoken.
     var uploadProtocol: UploadProtocol { resource?.uploadProtocol ?? terms.uploadProtocol }
 
@@ -75,8 +71,18 @@ struct ResumableUpload {
     /// Begins an attempt.
     mutating func begin() -> Step {
         (hasProgressed, hasBegunAnew, questions, vainQuestions) = (false, false, 0, 0)
-        go(to: url.map { .find($0) } ?? first)
+        if var parts {
+            go(to: parts.begin())
+            take(parts)
+        } else {
+            go(to: url.map { .find($0) } ?? first)
+        }
         return step
+    }
+
+    private mutating func take(_ parts: PartedUpload) {
+        self.parts = parts
+        (resource, hasProgressed) = (parts.resource, parts.hasProgressed)
     }
 
     private mutating func go(to next: Step) { (step, isAtOrigin) = (next, true) }
@@ -110,8 +116,21 @@ struct ResumableUpload {
         return true
     }
 
+    /// Returns whether an answer to the last step ends the upload, or at least the attempt, by its head alone.
+    ///
+    /// Of an upload that has a resource the end of the exchange has to be known.
+    func endsUpload(_ answer: ResponseHead) -> Bool {
+        step == .request && resource == nil && !lacksBody(answer)
+    }
+
+    /// Whether a success says that the server waits for more of the body, so that it is no answer of the application's.
+    private func lacksBody(_ answer: ResponseHead) -> Bool {
+        announces && answer.isSuccess && answer.isUploadComplete == false
+    }
+
     /// Takes note that the body was sent up to an offset.
     mutating func noteSent(to offset: Int64) {
+        guard parts == nil else { return }
         if let sent { self.sent = max(sent, offset) }
         if offset == terms.size { resource?.mayBeComplete = true }
     }
@@ -129,10 +148,15 @@ struct ResumableUpload {
         _ answer: ResponseHead,
         from url: TransferURL,
         isBodySent: Bool,
-        isCut: Bool = false
+        isCut: Bool = false,
+        completion: CompletionAnswer = .confirmed
     ) -> Action {
         let action: Action
         switch step {
+        case .part, .completion:
+            guard var parts else { return .endAttempt }
+            action = parts.handle(answer, from: url, isBodySent: isBodySent, completion: completion)
+            take(parts)
         case .request where resource == nil: action = judgeRequest(answer, from: url)
         case .create: action = judgeCreation(answer, from: url)
         case .find: action = judgeOffset(answer, from: url)
@@ -154,7 +178,7 @@ struct ResumableUpload {
     private static let smallestPart: Int64 = 1 << 20
     /// The number of questions in a row that find the offset no further than before, after which an attempt ends.
     private static let mostVainQuestions = 2
-    /// The number of questions for the offset after the first request of an attempt.
+    /// The number of questions for the offset of an attempt without progress.
     private static let mostQuestions = 8
     /// The number of further bytes that make an upload worth repeating soon.
     private static let leastProgress: Int64 = 256 << 10
@@ -163,10 +187,7 @@ struct ResumableUpload {
 extension ResumableUpload {
     /// Judges the answer to a request of the caller that no resource was named for.
     private mutating func judgeRequest(_ answer: ResponseHead, from url: TransferURL) -> Action {
-        guard announces, answer.isSuccess, answer.isUploadComplete == false else {
-            return .endAttempt
-        }
-        // The server waits for more of the body, and this is no answer of the application's.
+        guard lacksBody(answer) else { return .endAttempt }
         guard useLocation(of: answer, from: url) else {
             let detail = "'Upload-Complete: ?0' without a usable 'Location'"
             return .fail(.unacceptable(url: url.display, .answer(detail)))
@@ -196,7 +217,7 @@ extension ResumableUpload {
         // A server may name an offset in any answer, and it need not be the one that it wants.
         case (409, _) where !isBodySent || !isWhole: return find(at: url)
         case (423, _) where step != .request:
-            return isBodySent ? find(at: url) : retry(answer, from: url)
+            return isBodySent ? find(at: url) : judgeLock(answer, from: url)
         case (200..<300, true) where !isBodySent || !isWhole:
             resource?.mayBeComplete = true
             return find(at: url)
@@ -227,7 +248,8 @@ extension ResumableUpload {
         switch answer.status {
         case 409: return find(at: url)
         case 404, 410: return beginAnew(answer, from: url)
-        case 423, 300..<400: return retry(answer, from: url)
+        case 423: return judgeLock(answer, from: url)
+        case 300..<400: return retry(answer, from: url)
         case 200..<300:
             guard isBodySent, let offset = answer.uploadOffset,
                 case .append(let target, let start) = step, offset == end(ofPartAt: start)
@@ -268,8 +290,9 @@ extension ResumableUpload {
         switch answer.status {
         case 200..<300: break
         case 400, 404, 405, 410, 501: return beginAnew(answer, from: url)
-        // A request that broke off may hold the resource still; a redirect leads to no offset.
-        case 423, 300..<400: return retry(answer, from: url)
+        case 423: return judgeLock(answer, from: url)
+        // A redirect leads to no offset.
+        case 300..<400: return retry(answer, from: url)
         default: return isTransient(answer) ? retry(answer, from: url) : .deliver
         }
         let isTus = uploadProtocol == .tus
@@ -321,7 +344,7 @@ extension ResumableUpload {
         if offset > furthest { (vainQuestions, furthest) = (0, offset) }
         guard offset > milestone, offset == terms.size || offset - milestone >= Self.leastProgress
         else { return }
-        (hasProgressed, milestone) = (true, offset)
+        (hasProgressed, milestone, questions) = (true, offset, 0)
     }
 
     private mutating func find(at url: TransferURL) -> Action {
@@ -356,6 +379,11 @@ extension ResumableUpload {
     private func isTransient(_ answer: ResponseHead) -> Bool {
         ResponseSummary.transientStatuses.contains(answer.status)
             && !terms.acceptsTransientResponses
+    }
+
+    /// Judges that another request, which may have broken off, holds the resource still (423).
+    private func judgeLock(_ answer: ResponseHead, from url: TransferURL) -> Action {
+        terms.acceptsTransientResponses ? .deliver : retry(answer, from: url)
     }
 
     private func retry(_ answer: ResponseHead, from url: TransferURL) -> Action {

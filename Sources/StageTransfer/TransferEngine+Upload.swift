@@ -31,7 +31,7 @@ extension TransferEngine {
         let isTold = request.willComplete != nil || request.keepResource != nil
         let leave = request.isRepeatedSafely || !isTold ? nil : LastBytes(ledger.allowLastBytes)
         let source = try UploadSource(file, leave: leave, ledger: ledger, request.report)
-        let upload = Upload(request, target, source, ledger)
+        let upload = try Upload(request, target, source, ledger)
         if let detail = upload.machine.failure {
             throw .unreachable(url: target.display, detail: detail)
         }
@@ -107,8 +107,10 @@ extension TransferEngine {
     private func follow(_ upload: Upload) async throws(TransferError) -> DownloadMachine.Outcome {
         let request = upload.request
         var step = upload.machine.begin()
+        upload.isBeginning = true
         while true {
             let (receiver, end) = try await perform(step, of: upload)
+            upload.isBeginning = false
             let outcome = receiver.outcome(end) ?? .local(.cancelled)
             if step.hasBody { upload.machine.noteSent(to: upload.source.offset) }
             if case .local = outcome { return outcome }
@@ -120,18 +122,15 @@ extension TransferEngine {
             switch action {
             case .perform(let next): step = next
             case .deliver:
-                if step != .request, let response = receiver.response {
-                    request.report(.responded(response))
-                }
+                receiver.reportResponse()
                 return .complete
             case .endAttempt:
+                if outcome.isAnswered { receiver.reportResponse() }
                 let mayRepeat = request.isRepeatedSafely || upload.machine.resource != nil
                 let isWhole = (step == .request || upload.source.size == 0) && !mayRepeat
                 return isWhole ? receiver.withoutRepetition(outcome, end) : outcome
             case .retry(let error, let pause):
-                if step != .request, case .refused = error, let response = receiver.response {
-                    request.report(.responded(response))
-                }
+                if case .refused = error { receiver.reportResponse() }
                 return .transient(error, pause: pause)
             case .fail(let error): return .local(error)
             }
@@ -149,11 +148,7 @@ extension TransferEngine {
         var route = upload.route(of: step)
         while true {
             rules.wasLedAway = route.wasLedAway
-            if case .append(_, let offset) = step {
-                upload.source.begin(offset..<upload.machine.end(ofPartAt: offset))
-            } else {
-                upload.source.begin(0..<upload.source.size)
-            }
+            upload.beginBody(of: step)
             let receiver = UploadReceiver(upload, step: step, route: route, rules: rules)
             let exchange = Exchange(
                 ExchangeRequest(
@@ -185,6 +180,16 @@ extension TransferEngine {
             upload.machine.noteRedirect(isAtOrigin: route.isAtOrigin)
             guard upload.machine.resource != known else { continue }
             if let failure = await upload.keepResource() { throw failure }
+        }
+    }
+}
+
+extension DownloadMachine.Outcome {
+    /// Whether an answer of the server is the outcome of the attempt.
+    fileprivate var isAnswered: Bool {
+        switch self {
+        case .complete, .transient(.refused, _), .permanent(.refused): true
+        default: false
         }
     }
 }

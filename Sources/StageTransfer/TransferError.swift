@@ -139,6 +139,8 @@ extension TransferError: CustomStringConvertible {
             "the request to '\(url.forDisplay())' failed: \(detail.forDisplay())"
         case .refused(let url, 407, _):
             "the proxy to '\(url.forDisplay())' requires credentials (status 407)"
+        case .refused(let url, 423, _):
+            "'\(url.forDisplay())' is locked by another request (status 423)"
         case .refused(let url, let status, let pause):
             "'\(url.forDisplay())' was answered with status \(status)"
                 + (pause.map { "; the server asks to wait \($0.inWords)" } ?? "")

@@ -9,6 +9,8 @@ final class Upload {
     let source: UploadSource
     let ledger: UploadLedger
     var machine: ResumableUpload
+    /// Whether the current request is the first one of an attempt.
+    var isBeginning = true
     private let rules: RedirectRules
     private var answer: ResponseSummary?
     private var body: [UInt8] = []
@@ -19,7 +21,7 @@ final class Upload {
         _ target: TransferURL,
         _ source: UploadSource,
         _ ledger: UploadLedger
-    ) {
+    ) throws(TransferError) {
         self.request = request
         self.target = target
         self.source = source
@@ -34,7 +36,17 @@ final class Upload {
             knowsLastBytes: request.keepResource != nil && !request.isRepeatedSafely,
             rules: rules
         )
-        machine = ResumableUpload(terms, resource: request.resource)
+        var parts: PartedUpload?
+        if let targets = request.parts {
+            parts = try PartedUpload(
+                targets,
+                size: source.size,
+                kept: request.resource,
+                rules: rules,
+                acceptsTransientResponses: request.acceptsTransientResponses
+            )
+        }
+        machine = ResumableUpload(terms, resource: request.resource, parts: parts)
         ledger.begin(at: machine.resource)
     }
 
@@ -76,8 +88,20 @@ final class Upload {
             head,
             from: receiver.step.isCreation ? receiver.url : target,
             isBodySent: receiver.isBodySent,
-            isCut: receiver.isCut
+            isCut: receiver.isCut,
+            completion: CompletionAnswer(body, isComplete: isBodyComplete)
         )
+    }
+
+    /// Begins the body of a step's request.
+    func beginBody(of step: ResumableUpload.Step) {
+        switch step {
+        case .append(_, let offset): source.begin(offset..<machine.end(ofPartAt: offset))
+        case .part(_, let number):
+            source.begin(machine.parts?.range(ofPart: number) ?? 0..<source.size)
+        case .completion: source.begin(machine.parts?.completionBody ?? [])
+        case .request, .create, .find: source.begin(0..<source.size)
+        }
     }
 
     /// Whether libcurl may send the request of a step twice; the offset keeps a tus server from taking bytes twice, and
@@ -87,7 +111,7 @@ final class Upload {
         case .request: request.isRepeatedSafely
         // Without a body this is all of the request.
         case .create: source.size > 0 || request.isRepeatedSafely
-        case .find: true
+        case .find, .part, .completion: true
         case .append: machine.uploadProtocol == .tus
         }
     }
@@ -99,6 +123,8 @@ final class Upload {
         case .create: Route(start: target, rules: rules, method: "POST")
         case .find(let url): route(to: url, "HEAD")
         case .append(let url, _): route(to: url, "PATCH")
+        case .part(let url, _): route(to: url, "PUT")
+        case .completion(let url): route(to: url, "POST")
         }
     }
 
@@ -120,7 +146,8 @@ final class Upload {
     /// Whether the server of a step may be on this machine: another server names none there.
     func mayAskThisMachine(_ step: ResumableUpload.Step) -> Bool {
         switch step {
-        case .request, .create: true
+        // The application names them itself.
+        case .request, .create, .part, .completion: true
         case .find(let url), .append(let url, _): isOfOrigin(url) || target.isLoopback
         }
     }
@@ -137,22 +164,23 @@ final class Upload {
     /// The header fields of a step; the caller's are for the origin of its URL alone.
     func fields(of step: ResumableUpload.Step, isAtOrigin: Bool) -> [String] {
         let isTus = machine.uploadProtocol == .tus
-        let version =
-            isTus
-            ? "Tus-Resumable: \(ResumableUpload.tusVersion)"
-            : "Upload-Draft-Interop-Version: \(ResumableUpload.version)"
+        let version = machine.uploadProtocol.versionField.map { [$0] } ?? []
         switch step {
         case .request:
-            let announcement = machine.announces ? [version, "Upload-Complete: ?1"] : []
+            let announcement = machine.announces ? version + ["Upload-Complete: ?1"] : []
             return (isAtOrigin ? request.fields : []) + announcement
         case .create:
             return (isAtOrigin ? request.fieldsOfCreation : [])
-                + [version, "Upload-Length: \(source.size)", "Content-Length: 0"]
-        case .find: return (isAtOrigin ? request.fieldsOfResource : []) + [version]
+                + version + ["Upload-Length: \(source.size)", "Content-Length: 0"]
+        case .part: return (isAtOrigin ? request.fieldsOfResource : []) + ["Expect:"]
+        case .completion:
+            return (isAtOrigin ? request.fieldsOfResource : [])
+                + ["Content-Type: application/xml", "Expect:"]
+        case .find: return (isAtOrigin ? request.fieldsOfResource : []) + version
         case .append(_, let offset):
             let type = isTus ? "offset+octet-stream" : "partial-upload"
             return (isAtOrigin ? request.fieldsOfResource : [])
-                + [version, "Upload-Offset: \(offset)", "Content-Type: application/\(type)"]
+                + version + ["Upload-Offset: \(offset)", "Content-Type: application/\(type)"]
                 + (isTus ? [] : ["Upload-Complete: ?1"])
                 // A refusal costs a part at most: there is nothing to wait for.
                 + ["Expect:"]

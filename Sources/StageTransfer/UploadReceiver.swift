@@ -12,7 +12,10 @@ final class UploadReceiver: ExchangeReceiver {
     /// The step that the answer is to.
     let step: ResumableUpload.Step
     private let mayRepeat: Bool
+    /// Whether the request sends more of a body in an attempt that has begun.
+    private let isContinuing: Bool
     private let takeInterim: (ResponseHead) -> Void
+    private let isAnswer: (ResponseHead) -> Bool
     private let report: @Sendable (TransferEvent) -> Void
 
     private(set) var decision: ResponseRules.Decision?
@@ -22,6 +25,8 @@ final class UploadReceiver: ExchangeReceiver {
     private(set) var body: [UInt8] = []
     /// Whether the rest of a long body was not waited for.
     private(set) var isCut = false
+    /// Whether the answer was reported.
+    private var isReported = false
 
     /// Creates a receiver for the answer to a step that `route` led to.
     init(_ upload: Upload, step: ResumableUpload.Step, route: Route, rules: ResponseRules) {
@@ -31,7 +36,9 @@ final class UploadReceiver: ExchangeReceiver {
         display = upload.display(route.url, in: step)
         origin = upload.target.display
         source = upload.source
+        isContinuing = step.hasBody && !step.isCreation && !upload.isBeginning
         takeInterim = { upload.take(interim: $0, from: route.url) }
+        isAnswer = { upload.machine.endsUpload($0) }
         mayRepeat = upload.request.repeatsTransientAnswers
         report = upload.request.report
     }
@@ -44,7 +51,9 @@ final class UploadReceiver: ExchangeReceiver {
 
     func wait() { report(.waiting(.connection, nil)) }
 
-    func connect() { report(.connecting(url: display)) }
+    func connect() {
+        report(isContinuing ? .continuing(url: display) : .connecting(url: display))
+    }
 
     func receive(interim head: ResponseHead) { takeInterim(head) }
 
@@ -56,8 +65,9 @@ final class UploadReceiver: ExchangeReceiver {
         self.response = response
         self.head = head
         body = []
-        // An answer at an upload resource may be the upload's, or not.
-        if decision.isFinal, step == .request { report(.responded(response)) }
+        // The end of the exchange decides about the others.
+        isReported = false
+        if decision.isFinal, isAnswer(head) { reportResponse() }
         return decision.takesBody ? .take : .skip
     }
 
@@ -67,6 +77,13 @@ final class UploadReceiver: ExchangeReceiver {
         unsafe taken.withUnsafeBufferPointer { unsafe body.append(contentsOf: $0) }
         isCut = bytes.count > room
         return !isCut
+    }
+
+    /// Reports the answer, once, as the upload's.
+    func reportResponse() {
+        guard let response, !isReported else { return }
+        isReported = true
+        report(.responded(response))
     }
 
     /// How much of the body of an answer is kept.

@@ -36,7 +36,8 @@ public struct UploadRequest: Sendable {
     /// `PUT` is sent again whenever no answer came; with `true` here, any request is, and after the answers 408,
     /// 425, 429, 500, 502, 503 and 504, too.
     public var isIdempotent: Bool?
-    /// Whether those answers end the upload, too, even where ``isIdempotent`` is true.
+    /// Whether those answers end the upload, too, even where ``isIdempotent`` is true, and so does a 423 of an upload
+    /// resource, which leads to another attempt otherwise.
     public var acceptsTransientResponses = false
     /// Called before the last bytes of the body are sent, which wait for it, where they are not to be sent twice:
     /// for a client that remembers that beyond its own end.
@@ -45,6 +46,12 @@ public struct UploadRequest: Sendable {
     public var willComplete: (@Sendable () async throws(TransferError) -> Void)?
     /// The protocol by which an upload that breaks off is resumed; ``resource`` is spoken to in its own.
     public var uploadProtocol = UploadProtocol.plain
+    /// The presigned requests by which the body is sent in parts, instead of the one of ``url`` and by no other protocol.
+    ///
+    /// ``url`` then stands for the upload in messages, and its origin alone gets ``fields``. Redirects, domains and
+    /// repetition are as for other requests; parts and their completion are sent again after any failure that may pass,
+    /// and after the answers of ``isIdempotent``.
+    public var parts: UploadParts?
     /// The resource at which an earlier upload of the body broke off; `nil` has it begin at its first byte.
     public var resource: UploadResource?
     /// Called with the resource at which the upload resumes from now on, `nil` for none: for a client that remembers
@@ -71,14 +78,15 @@ public struct UploadRequest: Sendable {
 
 extension UploadRequest {
     /// Whether the body may be sent again after any failure that may pass.
-    var isRepeatedSafely: Bool { isIdempotent ?? (method == .put) }
+    var isRepeatedSafely: Bool { parts != nil || (isIdempotent ?? (method == .put)) }
 
     /// Whether the request is sent again after answers of a status that may pass.
     var repeatsTransientAnswers: Bool { (isIdempotent ?? false) && !acceptsTransientResponses }
 
     /// The protocol that the engine speaks: none where the caller's fields are of one.
     var spokenProtocol: UploadProtocol {
-        fields.contains { Self.protocolFields.contains(Self.name(of: $0)) }
+        if parts != nil { return .presignedParts }
+        return fields.contains { Self.protocolFields.contains(Self.name(of: $0)) }
             ? .plain : uploadProtocol
     }
 

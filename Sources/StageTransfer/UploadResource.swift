@@ -11,6 +11,8 @@ public enum UploadProtocol: String, CaseIterable, Sendable {
     case resumable
     /// tus 1.0, which the server has to speak: the URL of the request is the one that creates uploads.
     case tus
+    /// Parts sent to URLs that the application has signed in advance (``UploadRequest/parts``).
+    case presignedParts
 }
 
 /// Place on a server at which an upload that broke off resumes.
@@ -31,6 +33,9 @@ public struct UploadResource: Equatable, Sendable {
     public var isNamedByOrigin: Bool
     /// The bytes of the body; `nil` where that is not known.
     public var size: ByteCount?
+    /// The entity tags of the parts that the server has, in order; `nil` for an upload that is not in presigned parts,
+    /// whose ``url`` is empty.
+    public var entityTags: [String]?
 
     /// Creates a resource that the request's origin named and no byte is known to have reached.
     public init(url: String, uploadProtocol: UploadProtocol) {

@@ -26,6 +26,8 @@ import SystemPackage
     private var position: Int64 = 0
     private var reported: Int64 = 0
     private var buffer: [UInt8] = []
+    /// The body of the current request where that is none of the file.
+    private var text: [UInt8]?
 
     /// Takes over a file, which must be a regular one, and reports what of it was sent.
     ///
@@ -75,9 +77,15 @@ import SystemPackage
 
     /// Begins the body of a request with a range of the file.
     func begin(_ range: Range<Int64>) {
-        (start, end) = (range.lowerBound, range.upperBound)
+        (start, end, text) = (range.lowerBound, range.upperBound, nil)
         seek(to: 0)
         if start > 0 { report(.sent(ByteCount(start))) }
+    }
+
+    /// Begins the body of a request that follows the whole file; its bytes count for nothing.
+    func begin(_ text: [UInt8]) {
+        (start, end, self.text) = (0, Int64(text.count), text)
+        seek(to: 0)
     }
 
     /// Goes on at another place of the current request's body, at its beginning where it is sent again.
@@ -94,6 +102,12 @@ import SystemPackage
         if let error = ledger.failure {
             failure = error
             return .failure
+        }
+        if let text {
+            unsafe target.copyBytes(from: text[Int(position)...].prefix(count))
+            position += Int64(count)
+            if isSent { report(.sent(ByteCount(size))) }
+            return .bytes(count)
         }
         if let leave, position + Int64(count) == size {
             switch leave.ask() {

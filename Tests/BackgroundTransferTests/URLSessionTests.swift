@@ -67,6 +67,32 @@ struct URLSessionTests {
         try await world.end(session)
     }
 
+    @Test func aFileIsUploadedInPresignedParts() async throws {
+        let world = try await World()
+        let session = world.session()
+        let server = try PartServer()
+        let content = noise(300_001)
+        let file = URL(fileURLWithPath: world.daemon.directory.appending("file").string)
+        try Data(content).write(to: file)
+        let targets = server.targets(for: content.count, part: 100_000)
+        let parts = try URLSession.PresignedParts(
+            parts: targets.parts.map {
+                URLSession.PresignedParts.Part(url: try URL(text: $0.url), size: $0.size.rawValue)
+            },
+            completionURL: URL(text: targets.completionURL),
+            abortURL: URL(text: targets.abortURL ?? "")
+        )
+        let task = session.uploadTask(withPresignedParts: parts, fromFile: file)
+        #expect(task.originalRequest?.url?.absoluteString == server.url("/complete"))
+        try await world.attach()
+        task.resume()
+        _ = try await world.lines(4)
+        #expect((task.response as? HTTPURLResponse)?.statusCode == 200)
+        let isEqual = server.object == content
+        #expect(isEqual && server.order == [1, 2, 3, 4] && server.faults == [])
+        try await world.end(session)
+    }
+
     @Test func anEventIsAcknowledgedAfterTheDelegateHasReturned() async throws {
         let world = try await World()
         let session = world.session()

@@ -50,6 +50,7 @@ struct JournalFormTests {
         upload.mayBeComplete = true
         upload.isNamedByOrigin = false
         upload.size = ByteCount(9)
+        upload.entityTags = ["\"a\""]
         return upload
     }()
 
@@ -76,6 +77,14 @@ struct JournalFormTests {
         request.ignoresChallenges = false
         request.hasChallengeCredential = true
         request.isIdempotent = true
+        request.parts = UploadParts(
+            parts: [
+                UploadParts.Part(url: "https://a.example/1", size: ByteCount(5)),
+                UploadParts.Part(url: "https://a.example/2", size: ByteCount(2)),
+            ],
+            completionURL: "https://a.example/c",
+            abortURL: "https://a.example/d"
+        )
         return request
     }()
 
@@ -168,7 +177,9 @@ struct JournalFormTests {
             "description":"words","earliestBegin":1800000000125,"expectedToReceive":1,
             "expectedToSend":2,"file":"/tmp/file","hasChallengeCredential":true,
             "headers":{"X-B":"1"},"ignoresChallenges":false,"isIdempotent":true,"isSuspended":true,"kind":"upload",
-            "method":"POST","mirrors":["https://c.example/b"],"priority":0.75,
+            "method":"POST","mirrors":["https://c.example/b"],
+            "parts":{"abort":"https://a.example/d","completion":"https://a.example/c","sizes":[5,2],
+            "urls":["https://a.example/1","https://a.example/2"]},"priority":0.75,
             "resumeToken":"r-1","sha256":"00ff","size":5000000000,
             "staging":{"application":"org.example","applicationVersion":"1.2",
             "conditions":{"allowsConstrainedNetworkAccess":true,
@@ -178,7 +189,7 @@ struct JournalFormTests {
             "packs":["p"]},"token":"t","url":"https://a.example/b","version":1}
             """#
         static let upload = #"""
-            {"isNamedByOrigin":false,"mayBeComplete":true,"offset":7,"protocol":"resumable","size":9,
+            {"entityTags":["\"a\""],"isNamedByOrigin":false,"mayBeComplete":true,"offset":7,"protocol":"resumable","size":9,
             "url":"https://a.example/u","version":1}
             """#
         static let event = #"""
@@ -246,7 +257,11 @@ struct JournalFormTests {
         #expect(kinds == ["download", "upload", "staging"])
         let events = SessionEvent.Kind.allCases.compactMap(\.storedName)
         #expect(events == ["challenged", "completed", "failed", "cancelled"])
-        #expect(UploadProtocol.allCases.map(\.storedName) == ["plain", "resumable", "tus"])
+        #expect(
+            UploadProtocol.allCases.map(\.storedName) == [
+                "plain", "resumable", "tus", "presignedParts",
+            ]
+        )
         let failures = [
             "unreachable", "timedOut", "refused", "wrongContent", "untrusted", "unacceptable",
             "storage", "cannotResume", "lost",
@@ -303,6 +318,7 @@ struct JournalFormTests {
         #expect((session.lastEvent, session.acknowledgedEvent) == (5, 3))
         var request = Self.request
         request.headers = ["X-B": "(not shown)"]
+        request.parts = nil
         let tasks = try await daemon.client.tasks()
         #expect(tasks.map(\.request) == [request, request])
         #expect(tasks.map(\.state) == [.suspended, .completed])

@@ -4,6 +4,7 @@ import StageControl
 import StageModel
 import StageSystem
 import StageTesting
+import Synchronization
 import SystemPackage
 import Testing
 
@@ -80,6 +81,17 @@ struct ResumedUploadTests {
         #expect(events.first?.bytesSent == ByteCount(Self.size))
         expectFinished(content)
         #expect(try daemon.names(in: "snapshots") == [])
+    }
+
+    /// The parts of an upload are one attempt.
+    @Test func partsAreNoAttempts() async throws {
+        try await start("tus")
+        let id = try await upload(content(Self.size))
+        let events = try await daemon.outcomes()
+        #expect(events.map(\.gist) == ["1 completed of \(id)"])
+        #expect(server.methods.filter { $0 == "PATCH" }.count == 49)
+        #expect(events.first?.metrics?.attempts == 1)
+        #expect(try await daemon.client.task(id).attempts <= 1)
     }
 
     @Test(arguments: ["resumable", "tus"], [SIGKILL, SIGTERM])
@@ -245,6 +257,94 @@ struct ResumedUploadTests {
         #expect(server.methods == ["POST"] + Array(repeating: "HEAD", count: 6))
         // The URL of the resource is of no more use.
         #expect(try await journal("SELECT upload FROM task").contains("[(None,)]"))
+    }
+
+    /// A server may take a while to notice that a request broke off, but not for ever.
+    @Test func anUploadThatStaysLockedIsGivenUp() async throws {
+        try await start("tus", retryBase: 0.002)
+        server.cut(after: 500_000)
+        server.replace {
+            $0.method == "HEAD" ? "HTTP/1.1 423 Locked\r\nContent-Length: 0\r\n\r\n" : nil
+        }
+        let id = try await upload(content(2 << 20))
+        let events = try await daemon.outcomes()
+        #expect(events.map(\.gist) == ["1 completed of \(id)"])
+        #expect(events.first?.response?.status == 423)
+        #expect(server.methods == ["POST", "PATCH"] + Array(repeating: "HEAD", count: 11))
+    }
+
+    @Test func aLockedUploadSaysSo() async throws {
+        try await start("tus", retryBase: 3600)
+        server.replace {
+            $0.method == "PATCH" ? "HTTP/1.1 423 Locked\r\nContent-Length: 0\r\n\r\n" : nil
+        }
+        let id = try await upload(content(1000))
+        let problem = try await waitForCut(of: id).lastProblem
+        #expect(problem?.contains("is locked by another request") == true)
+    }
+
+    // MARK: cancelling
+
+    private func cancel(_ id: Int64) async throws {
+        var change = TransferChange()
+        change.state = .cancelled
+        try await daemon.client.change(id, change)
+    }
+
+    @Test(arguments: ["resumable", "tus"], [false, true])
+    func aCancelledUploadIsDeletedAtTheServer(
+        uploadProtocol: String,
+        isWaiting: Bool
+    ) async throws {
+        try await start(uploadProtocol, retryBase: 3600)
+        if isWaiting {
+            server.cut(after: 500_000)
+        } else {
+            server.slowDown(milliseconds: 100)
+        }
+        let id = try await upload(content(Self.size)) { $0.headers = ["Authorization": "x"] }
+        if isWaiting {
+            _ = try await waitForCut(of: id)
+        } else {
+            try await poll("nothing is sent") { server.received > 0 }
+        }
+        #expect(server.unfinished == 1)
+        try await cancel(id)
+        #expect(try await daemon.outcomes().map(\.gist) == ["1 cancelled of \(id)"])
+        try await poll("the resource stays") { server.unfinished == 0 }
+        let head = try #require(server.requests.last)
+        #expect(head.method == "DELETE" && head["authorization"] == "x")
+        #expect(server.methods.filter { $0 == "DELETE" }.count == 1)
+    }
+
+    @Test func theUploadsOfASessionThatIsRemovedAreDeletedAtTheServer() async throws {
+        try await start("resumable", retryBase: 3600)
+        server.cut(after: 500_000)
+        let id = try await upload(content(Self.size))
+        _ = try await waitForCut(of: id)
+        try await daemon.client.removeSession("s")
+        try await poll("the resource stays") { server.unfinished == 0 }
+    }
+
+    /// The task has ended whatever the server does.
+    @Test func aServerThatIsSilentDelaysNoCancellation() async throws {
+        try await start("resumable", retryBase: 3600)
+        server.cut(after: 500_000)
+        let isHeld = Atomic<Bool>(true)
+        server.replace { head in
+            while head.method == "DELETE", isHeld.load(ordering: .relaxed) { usleep(10_000) }
+            return nil
+        }
+        defer { isHeld.store(false, ordering: .relaxed) }
+        let id = try await upload(content(Self.size))
+        _ = try await waitForCut(of: id)
+        try await cancel(id)
+        #expect(try await daemon.client.task(id).state == .cancelled)
+        #expect(try await daemon.outcomes().map(\.gist) == ["1 cancelled of \(id)"])
+        try await poll("no deletion") { server.methods.last == "DELETE" }
+        #expect(server.unfinished == 1)
+        // Nor the end of the daemon.
+        #expect(try await daemon.kill(SIGTERM) == 0)
     }
 
     @Test func aSessionThatDoesNotSaySoResumesNothing() async throws {

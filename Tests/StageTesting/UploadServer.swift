@@ -21,7 +21,8 @@ public final class UploadServer: Sendable {
         var received = 0
         var cuts: [Int] = []
         var lostAnswers = 0
-        var isSlow = false
+        /// The microseconds of a pause after every 64 KiB of a body.
+        var pause: UInt32 = 0
         var areAnswersHeld = false
         var progressAnswers = 0
         var isGuarded = false
@@ -61,8 +62,10 @@ public final class UploadServer: Sendable {
     /// Cuts the connections of the next requests with a body after so many bytes each.
     public func cut(after counts: Int...) { state.withLock { $0.cuts += counts } }
 
-    /// Has bodies read with a pause of 2 ms after every 64 KiB, or at once.
-    public func slowDown(_ isSlow: Bool = true) { state.withLock { $0.isSlow = isSlow } }
+    /// Has bodies read with a pause after every 64 KiB, or at once.
+    public func slowDown(_ isSlow: Bool = true, milliseconds: Int = 2) {
+        state.withLock { $0.pause = isSlow ? UInt32(milliseconds) * 1000 : 0 }
+    }
 
     /// Answers the bodies of requests without credentials with a challenge, and forgets them.
     public func challenge() { state.withLock { $0.isGuarded = true } }
@@ -85,6 +88,11 @@ public final class UploadServer: Sendable {
 
     /// Forgets all uploads that are not complete.
     public func forget() { state.withLock { $0.uploads = [:] } }
+
+    /// The number of uploads that the server has and that were neither finished nor deleted.
+    public var unfinished: Int {
+        state.withLock { $0.uploads.values.count { $0.content.count < $0.size } }
+    }
 
     /// The heads of all requests in order.
     public var requests: [RequestHead] { state.withLock { $0.heads } }
@@ -111,6 +119,7 @@ public final class UploadServer: Sendable {
         switch (head.method, head.target.hasPrefix("/uploads/")) {
         case ("HEAD", true): tellOffset(head, socket)
         case ("PATCH", true): take(head, at: head.target, &socket)
+        case ("DELETE", true): delete(head, socket)
         case (_, true): answer(405, [], socket)
         default: create(head, &socket)
         }
@@ -136,6 +145,12 @@ public final class UploadServer: Sendable {
             _ = socket.send(Array(interim.utf8))
         }
         take(head, at: place, &socket)
+    }
+
+    private func delete(_ head: RequestHead, _ socket: Socket) {
+        let upload = state.withLock { $0.uploads.removeValue(forKey: head.target) }
+        guard let upload else { return answer(404, [], socket) }
+        answer(204, upload.isTus ? ["Tus-Resumable: 1.0.0"] : [], socket)
     }
 
     private func tellOffset(_ head: RequestHead, _ socket: Socket) {
@@ -176,7 +191,7 @@ public final class UploadServer: Sendable {
         while taken < min(length, cut ?? .max) {
             let bytes = socket.readBody(min(1 << 16, min(length, cut ?? .max) - taken))
             if bytes.isEmpty { return }
-            if state.withLock({ $0.isSlow }) { usleep(2000) }
+            usleep(state.withLock { $0.pause })
             taken += bytes.count
             let isLatest = state.withLock { state in
                 state.received += bytes.count

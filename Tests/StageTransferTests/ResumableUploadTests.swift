@@ -331,12 +331,22 @@ import Testing
         #expect(handle(&machine, head(503)) == .retry(error, after: nil))
     }
 
-    /// A request that broke off may hold the resource's lock for a while.
-    @Test(arguments: [UploadProtocol.resumable, .tus], [true, false])
-    func aLockedResourceIsKept(_ uploadProtocol: UploadProtocol, accepts: Bool) {
+    @Test(arguments: [UploadProtocol.resumable, .tus])
+    func aLockIsAnAnswerWhereTransientOnesAre(_ uploadProtocol: UploadProtocol) {
         var machine = machine(uploadProtocol, at: resource(uploadProtocol)) {
-            $0.acceptsTransientResponses = accepts
+            $0.acceptsTransientResponses = true
         }
+        #expect(machine.begin() == .find(place))
+        #expect(handle(&machine, head(423)) == .deliver)
+        #expect(machine.begin() == .find(place))
+        _ = handle(&machine, head(204, "Upload-Offset: 0"))
+        #expect(handle(&machine, head(423)) == .deliver)
+    }
+
+    /// A request that broke off may hold the resource's lock for a while.
+    @Test(arguments: [UploadProtocol.resumable, .tus])
+    func aLockedResourceIsKept(_ uploadProtocol: UploadProtocol) {
+        var machine = machine(uploadProtocol, at: resource(uploadProtocol))
         let error = TransferError.refused(url: place.display, status: 423)
         #expect(machine.begin() == .find(place))
         #expect(handle(&machine, head(423)) == .retry(error, after: nil))
@@ -513,6 +523,22 @@ import Testing
             }
         }
         #expect(!machine.hasProgressed)
+    }
+
+    /// A server may take less of each request than it is sent.
+    @Test func progressUsesUpNoQuestions() {
+        let size: Int64 = 64 << 20
+        var kept = resource()
+        kept.size = ByteCount(size)
+        var machine = machine(at: kept, size: size)
+        _ = machine.begin()
+        for round in 0..<60 {
+            let offset = Int64(round) << 20
+            let action = handle(&machine, head(204, "Upload-Offset: \(offset)"))
+            machine.noteSent(to: size)
+            #expect(action == .perform(.append(place, from: offset)))
+            #expect(handle(&machine, head(409, "X: 1")) == .perform(.find(place)))
+        }
     }
 
     @Test(arguments: [401, 407]) func aChallengeOfTheRestKeepsTheResource(status: Int) {

@@ -132,6 +132,43 @@ import Testing
         #expect(plain.requests.allSatisfy { $0["upload-complete"] == "?1" })
     }
 
+    /// A success of a server that waits for more of the body is no answer of the application's.
+    @Test func onlyTheLastAnswerIsReported() async throws {
+        let place = server.url("/uploads/1")
+        server.replace { head in
+            switch head.method {
+            case "POST":
+                "HTTP/1.1 200 OK\r\nUpload-Complete: ?0\r\nLocation: \(place)\r\n"
+                    + "Content-Length: 0\r\n\r\n"
+            case "HEAD": "HTTP/1.1 204 No\r\nUpload-Offset: 0\r\nUpload-Complete: ?0\r\n\r\n"
+            default: "HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n"
+            }
+        }
+        let events = Events()
+        let receipt = try await upload([1, 2], request(.resumable, events: events))
+        #expect(server.methods == ["POST", "HEAD", "PATCH"])
+        #expect(receipt.response.status == 201)
+        #expect(events.responses.map(\.status) == [201])
+    }
+
+    /// The resource of an interim answer leaves open what the final one is.
+    @Test func aSuccessThatLacksTheBodyIsNotReported() async throws {
+        server.replace { head in
+            switch head.method {
+            case "POST":
+                "HTTP/1.1 104 Upload\r\nLocation: /uploads/1\r\n\r\n"
+                    + "HTTP/1.1 200 OK\r\nUpload-Complete: ?0\r\nContent-Length: 0\r\n\r\n"
+            case "HEAD": "HTTP/1.1 204 No\r\nUpload-Offset: 0\r\n\r\n"
+            default: "HTTP/1.1 403 No\r\nContent-Length: 0\r\n\r\n"
+            }
+        }
+        let events = Events()
+        let receipt = try await upload([1, 2], request(.resumable, events: events))
+        #expect(server.methods == ["POST", "HEAD", "PATCH"])
+        #expect(receipt.response.status == 403)
+        #expect(events.responses.map(\.status) == [403])
+    }
+
     @Test(arguments: [UploadProtocol.resumable, .tus])
     func aLostAnswerIsAskedFor(_ uploadProtocol: UploadProtocol) async throws {
         let content = noise(1 << 20)

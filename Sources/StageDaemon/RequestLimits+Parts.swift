@@ -1,0 +1,48 @@
+import StageControl
+import StageModel
+import StageTransfer
+
+extension RequestLimits {
+    /// Parts of an upload to presigned URLs, and the bytes of all of their URLs: less than a request may have.
+    static let parts = (count: 1000, bytes: 7 << 17)
+
+    /// Checks the presigned requests of an upload.
+    static func check(
+        _ parts: UploadParts,
+        of request: TransferRequest
+    ) throws(ControlRefusal) {
+        guard request.kind == .upload, [nil, "POST"].contains(request.method) else {
+            throw ControlRefusal(.invalid, "only an upload by POST has 'parts'")
+        }
+        guard (1...Self.parts.count).contains(parts.parts.count),
+            parts.urls.reduce(0, { $0 + $1.utf8.count }) <= Self.parts.bytes
+        else {
+            throw ControlRefusal(
+                .invalid,
+                "expected 1 to \(Self.parts.count) parts whose URLs have at most \(Self.parts.bytes) bytes"
+            )
+        }
+        guard let size = parts.size, size.rawValue <= Self.size else {
+            throw ControlRefusal(
+                .invalid,
+                "expected parts of at least 1 byte, and of at most \(Self.size) bytes together"
+            )
+        }
+        let allowed = request.allowedDomains.map(AllowedDomains.init)
+        for url in parts.urls {
+            let host = try origin(of: url).host
+            guard allowed?.contains(host) ?? true else {
+                throw ControlRefusal(.invalid, "a URL is on none of the 'allowedDomains'")
+            }
+        }
+        // The request's header fields are for them, and a cancellation asks no other server.
+        for url in [parts.completionURL, parts.abortURL].compactMap(\.self) {
+            guard try origin(of: url) == origin(of: request.url) else {
+                throw ControlRefusal(
+                    .invalid,
+                    "expected 'completionURL' and 'abortURL' of the origin of 'url'"
+                )
+            }
+        }
+    }
+}

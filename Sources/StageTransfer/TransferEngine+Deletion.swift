@@ -1,0 +1,120 @@
+import StageModel
+
+extension TransferEngine {
+    /// Asks the server of an upload that was cancelled to delete its upload resource: `DELETE` as the draft and the
+    /// termination extension of tus have it.
+    ///
+    /// Best effort: a server that does not know the request, or does not answer in time, keeps the resource. The
+    /// request goes to the origin of `request` only, where that origin itself named the resource; redirects are not
+    /// followed. Nothing is sent for a resource that may be complete: the server may have acted on it. While the
+    /// resource is locked (423) by the request that was cancelled, the server is asked again every second.
+    ///
+    /// - Parameters:
+    ///   - resource: The upload resource.
+    ///   - request: The upload; its URL, header fields and security settings count.
+    ///   - timeout: The time for all of this, the wait for a connection included.
+    /// - Returns: The status of the last answer; `nil` if there was none or nothing was sent.
+    @discardableResult
+    public func delete(
+        _ resource: UploadResource,
+        of request: UploadRequest,
+        timeout: Duration
+    ) async -> Int? {
+        guard resource.mayBeDeleted, let version = resource.uploadProtocol.versionField else {
+            return nil
+        }
+        return await delete(resource.url, fields: [version], of: request, timeout: timeout)
+    }
+
+    /// Asks the server of an upload in presigned parts to forget them, by ``UploadParts/abortURL``.
+    ///
+    /// Best effort as ``delete(_:of:timeout:)``, and for the origin of `request` only.
+    ///
+    /// - Returns: The status of the answer; `nil` if there was none or nothing was sent.
+    @discardableResult
+    public func abortParts(of request: UploadRequest, timeout: Duration) async -> Int? {
+        guard let url = request.parts?.abortURL else { return nil }
+        return await delete(url, fields: [], of: request, timeout: timeout)
+    }
+
+    private func delete(
+        _ text: String,
+        fields: [String],
+        of request: UploadRequest,
+        timeout: Duration
+    ) async -> Int? {
+        // What cannot be read any more is no resource of this upload.
+        guard let target = try? TransferURL(request.url), let url = try? TransferURL(text),
+            url.hasSameOrigin(as: target),
+            (try? RedirectRules.check(url, request.allowedDomains)) != nil
+        else { return nil }
+        let deletion = ExchangeRequest(
+            url: url,
+            method: "DELETE",
+            fields: request.fieldsOfResource + fields,
+            // Transfers come first.
+            priority: .min,
+            timeout: timeout,
+            requiresNewestTLS: request.requiresNewestTLS
+        )
+        return await perform(deletion, timeout: timeout)
+    }
+
+    private func perform(_ deletion: ExchangeRequest, timeout: Duration) async -> Int? {
+        await withTaskGroup(of: Int?.self) { group in
+            group.addTask {
+                var status = await self.status(of: deletion)
+                while status == 423, (try? await Task.sleep(for: .seconds(1))) != nil {
+                    status = await self.status(of: deletion)
+                }
+                return status
+            }
+            group.addTask {
+                // Cancelled once the answer is here.
+                try? await Task.sleep(for: timeout)
+                return nil
+            }
+            defer { group.cancelAll() }
+            return await group.next() ?? nil
+        }
+    }
+
+    private func status(of request: ExchangeRequest) async -> Int? {
+        let receiver = StatusReceiver()
+        _ = await perform(Exchange(request, receiver: receiver, now: clock.now))
+        return receiver.status
+    }
+}
+
+extension UploadResource {
+    /// Whether the resource may be deleted when its upload is cancelled: the request's origin named it, and no server
+    /// can have acted on the body.
+    package var mayBeDeleted: Bool { isNamedByOrigin && !mayBeComplete }
+}
+
+extension UploadProtocol {
+    /// The field by which requests to an upload resource name the protocol; `nil` for one without resources.
+    var versionField: String? {
+        switch self {
+        case .plain, .presignedParts: nil
+        case .resumable: "Upload-Draft-Interop-Version: \(ResumableUpload.version)"
+        case .tus: "Tus-Resumable: \(ResumableUpload.tusVersion)"
+        }
+    }
+}
+
+/// Keeps the status of one answer.
+private final class StatusReceiver: ExchangeReceiver {
+    private(set) var status: Int?
+
+    func wait() {}
+
+    func connect() {}
+
+    func receive(_ head: ResponseHead) -> BodyUse {
+        status = head.status
+        return .skip
+    }
+
+    func receive(_ body: Span<UInt8>) -> Bool { true }
+}

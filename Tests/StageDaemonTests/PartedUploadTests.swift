@@ -1,0 +1,155 @@
+import Foundation
+import Glibc
+import StageControl
+import StageModel
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+/// Uploads in presigned parts, by the daemon.
+@Suite(.directory, .daemon)
+struct PartedUploadTests {
+    private let daemon: DaemonProcess
+    private let server: PartServer
+    private static let size = 16 << 20 + 1
+    private static let part = 128 << 10
+
+    init() throws {
+        daemon = try .required()
+        server = try PartServer()
+    }
+
+    private func start(retryBase: Double = 0.01) async throws {
+        try daemon.configure(#"{"retryBase": \#(retryBase)}"#)
+        try await daemon.start()
+        try await daemon.makeSession { $0.uploadProtocol = "resumable" }
+    }
+
+    private func request() -> TransferRequest {
+        var request = TransferRequest(token: "u", kind: .upload, url: server.url("/object"))
+        request.parts = server.targets(for: Self.size, part: Self.part)
+        return request
+    }
+
+    private func upload(
+        _ content: [UInt8],
+        _ change: (inout TransferRequest) -> Void = { _ in }
+    ) async throws -> Int64 {
+        let directory = try TemporaryDirectory.required()
+        try directory.write(content, to: "file", durably: false)
+        var request = request()
+        request.file = directory.path.appending("file").string
+        change(&request)
+        return try #require(try await daemon.client.createTasks([request], in: "s").first)
+    }
+
+    private func expectObject(_ content: [UInt8], at place: SourceLocation = #_sourceLocation) {
+        let isEqual = server.object == content
+        #expect(isEqual, sourceLocation: place)
+        #expect(server.faults == [], sourceLocation: place)
+        let rate = Double(server.received) / Double(content.count)
+        #expect(rate <= 1.05, sourceLocation: place)
+    }
+
+    @Test(arguments: [1, 2] as [UInt64])
+    func partsThatAreCutAreSentAgain(seed: UInt64) async throws {
+        try await start()
+        var numbers = SeededGenerator(seed: seed)
+        server.cut(after: (1...5).map { _ in Int.random(in: 0..<Self.part, using: &numbers) })
+        let content = content(Self.size)
+        let id = try await upload(content)
+        let events = try await daemon.outcomes()
+        #expect(events.map(\.gist) == ["1 completed of \(id)"])
+        #expect(events.first?.response?.status == 200)
+        #expect(events.first?.response?.url == server.url("/object"))
+        #expect(events.first?.bytesSent == ByteCount(Self.size))
+        expectObject(content)
+        #expect(server.order == Array(1...129))
+        #expect(try daemon.names(in: "snapshots") == [])
+    }
+
+    /// The daemon is killed while it sends, and goes on with the first part that was not acknowledged.
+    @Test func aDaemonThatIsKilledGoesOn() async throws {
+        try await start()
+        let content = content(Self.size)
+        server.slowDown(milliseconds: 50)
+        let id = try await upload(content)
+        for round in 1...4 {
+            try await poll("the upload gets no further") {
+                server.received > round * Self.size / 6
+            }
+            try await daemon.kill()
+            try await daemon.start()
+        }
+        server.slowDown(milliseconds: 0)
+        let events = try await daemon.outcomes()
+        #expect(events.map(\.gist) == ["1 completed of \(id)"])
+        expectObject(content)
+        #expect(server.methods.filter { $0 == "POST" }.count == 1)
+    }
+
+    @Test func aCancelledUploadIsAborted() async throws {
+        try await start()
+        server.slowDown(milliseconds: 100)
+        let id = try await upload(content(Self.size)) { $0.headers = ["Authorization": "x"] }
+        try await poll("nothing is sent") { server.received > 0 }
+        var change = TransferChange()
+        change.state = .cancelled
+        try await daemon.client.change(id, change)
+        #expect(try await daemon.outcomes().map(\.gist) == ["1 cancelled of \(id)"])
+        try await poll("the parts stay") { server.isAborted }
+        #expect(server.requests.last?["authorization"] == "x")
+    }
+
+    /// A URL is all that is needed to use it.
+    @Test func theURLsAreToldToNoClient() async throws {
+        try await start(retryBase: 3600)
+        server.replace { _ in "HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n" }
+        let id = try await upload(content(Self.size))
+        try await daemon.wait(for: [.backoff], of: id)
+        let task = try await daemon.client.task(id)
+        #expect(task.request.parts == nil && task.request.url == server.url("/object"))
+        #expect(task.lastProblem?.contains("503") == true)
+        #expect(!"\(task)".contains("secret"))
+    }
+
+    @Test func whatCannotBeSentIsRefused() async throws {
+        try await start()
+        let content = content(Self.size)
+        let changes: [@Sendable (inout TransferRequest) -> Void] = [
+            { $0.parts?.parts = [] },
+            { $0.parts?.parts[0].size = .zero },
+            { $0.parts?.parts[0].size = ByteCount(Self.part - 1) },
+            { $0.parts?.parts[0].url = "file:///etc/passwd" },
+            { $0.parts?.completionURL = "http://localhost/complete" },
+            { $0.parts?.abortURL = "http://localhost/abort" },
+            { $0.method = "PUT" },
+            {
+                $0.allowedDomains = ["a.example", "127.0.0.1"]
+                $0.parts?.parts[0].url = "http://b.example/"
+            },
+            { request in
+                request.parts?.parts = Array(
+                    repeating: UploadParts.Part(url: "http://a/", size: ByteCount(1)),
+                    count: 1001
+                )
+            },
+        ]
+        for (index, change) in changes.enumerated() {
+            let error = await #expect(throws: ControlError.self, "change \(index)") {
+                _ = try await upload(content) { request in
+                    request.token = "u\(index)"
+                    change(&request)
+                }
+            }
+            guard case .refused(let refusal) = error else {
+                Issue.record("expected a refusal of \(index)")
+                continue
+            }
+            #expect(refusal.code == .invalid)
+        }
+        #expect(try daemon.names(in: "snapshots") == [])
+        #expect(server.methods == [])
+    }
+}
