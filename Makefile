@@ -18,8 +18,8 @@ PROGRAMS := stagepack stagepackd
 LIB := $(DESTDIR)$(PREFIX)/lib
 PACKAGES := .build/deploy
 
-.PHONY: help demo test build bench bench-daemon bench-updates bench-signatures format check install install-service \
-    uninstall dependencies deb sample-deb test-deploy test-release load torture fuzz
+.PHONY: help demo test build bench bench-daemon bench-instructions bench-updates bench-signatures format check install \
+    install-service uninstall dependencies deb sample-deb test-deploy test-release load torture fuzz
 
 help: ## Show what there is to make.
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -49,6 +49,9 @@ bench-daemon: build ## Measure the daemon beside aria2 and curl: small files, lo
 bench-updates: build ## Measure updates of packs beside zsync, zchunk, casync and ostree (some 40 GB of disk).
 	Scripts/dependencies casync curl libarchive-tools ostree zchunk zsync
 	Benchmarks/updates
+
+bench-instructions: deb ## Count the instructions of common cases, and compare them with the committed figures.
+	Benchmarks/instructions
 
 bench-signatures: build ## Measure what signed metadata costs a run with nothing to do.
 	Benchmarks/signatures

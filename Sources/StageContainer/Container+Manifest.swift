@@ -49,6 +49,22 @@ public struct StoredManifest: Hashable, Sendable, Codable {
     }
 }
 
+extension StoredManifest: JSONReadable {
+    package init(reading node: JSONNode) throws(ManifestError) {
+        let members = try JSONMembers(node, keyedBy: CodingKeys.self)
+        url = try members.string(.url)
+        resolvedURL = try members.string(.resolvedURL)
+        entityTag = members.has(.entityTag) ? try members.string(.entityTag) : nil
+        receivedAt = Int64(try members.number(.receivedAt, in: .min ... .max))
+        text = try members.string(.text)
+        ownFormatOf =
+            members.has(.ownFormatOf)
+            ? try members.text(.ownFormatOf) { text throws(ValueError) in
+                try ApplicationID(text)
+            } : nil
+    }
+}
+
 extension Container {
     /// Returns the manifest that was accepted last for the application, or `nil` if none was.
     public func storedManifest(
@@ -78,7 +94,7 @@ extension ContainerReader {
         for application: ApplicationID
     ) throws(ContainerError) -> StoredManifest? {
         let name = FilePath(ContainerLayout.manifest).appending(application.recordName)
-        return try JSONRecord.readIfWhole(StoredManifest.self, at: name, in: root)
+        return try JSONRecord.readIfWhole(parsing: StoredManifest.self, at: name, in: root)
     }
 
     /// Returns the applications that a manifest was accepted for, in order.

@@ -1,4 +1,5 @@
 import Glibc
+import StageModel
 import StageSystem
 import SystemPackage
 
@@ -127,7 +128,7 @@ private struct ContainerInspection {
     }
 
     /// Checks the records of one type in a directory.
-    mutating func checkRecords<Value: Decodable>(
+    mutating func checkRecords<Value: JSONReadable>(
         of type: Value.Type,
         in directory: FilePath.Component
     ) throws(ContainerError) {
@@ -143,12 +144,12 @@ private struct ContainerInspection {
     }
 
     /// Checks that a record can be read, where this user may read it.
-    mutating func checkRecord<Value: Decodable>(
+    mutating func checkRecord<Value: JSONReadable>(
         of type: Value.Type,
         at name: FilePath
     ) throws(ContainerError) {
         do throws(ContainerError) {
-            _ = try JSONRecord.read(type, at: name, in: root)
+            _ = try JSONRecord.read(parsing: type, at: name, in: root)
         } catch {
             switch error {
             case .damagedRecord: add(name, .isDamaged)

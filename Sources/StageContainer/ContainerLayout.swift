@@ -65,11 +65,20 @@ public enum ContainerLayout {
 
     /// The generation that a link of `packs/` names, or `nil` if the link is not one of ours.
     static func generation(inLink target: String, of id: PackID) -> GenerationName? {
-        let prefix = "../generations/\(id)/"
-        let suffix = "/content"
-        guard target.hasPrefix(prefix), target.hasSuffix(suffix) else { return nil }
-        let name = target.dropFirst(prefix.count).dropLast(suffix.count)
-        return FilePath.Component(String(name)).map(GenerationName.init)
+        generationText(inLink: target, of: id).flatMap { FilePath.Component(String($0)) }
+            .map(GenerationName.init)
+    }
+
+    /// The name of the generation that a link of `packs/` names, or `nil` if the link is not one of ours.
+    static func generationText(inLink target: String, of id: PackID) -> Substring? {
+        // By bytes: a container may have many packs, and String.hasSuffix(_:) compares characters.
+        let (prefix, suffix) = ("../generations/\(id.text)/", "/content")
+        let length = target.utf8.count - prefix.utf8.count - suffix.utf8.count
+        guard length >= 0, target.hasPrefix(prefix),
+            target.utf8.suffix(suffix.utf8.count).elementsEqual(suffix.utf8)
+        else { return nil }
+        let name = target.utf8.dropFirst(prefix.utf8.count).prefix(length)
+        return name.contains(UInt8(ascii: "/")) ? nil : Substring(name)
     }
 }
 

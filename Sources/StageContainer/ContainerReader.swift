@@ -43,6 +43,17 @@ public final class ContainerReader: Sendable {
         try ContainerError.wrapping { () throws(FileError) in try generation(of: id) }
     }
 
+    /// Returns what the pack's current generation was made from, or `nil` if the pack is not staged.
+    ///
+    /// Costs one readlink(2). A link that names a generation of no known form counts as none.
+    public func stagedContent(of id: PackID) throws(ContainerError) -> GenerationName.Content? {
+        try ContainerError.wrapping { () throws(FileError) in
+            guard let target = try packs.link(named: id.text) else { return nil }
+            return ContainerLayout.generationText(inLink: target, of: id)
+                .flatMap(GenerationName.content)
+        }
+    }
+
     /// Takes a lease on the pack's current generation, or returns `nil` if the pack is not staged.
     ///
     /// The generation stays for as long as the lease does, whatever is published meanwhile: a remover
@@ -90,7 +101,7 @@ public final class ContainerReader: Sendable {
     }
 
     private func generation(of id: PackID) throws(FileError) -> GenerationName? {
-        guard let target = try packs.link(id.component) else { return nil }
+        guard let target = try packs.link(named: id.text) else { return nil }
         return ContainerLayout.generation(inLink: target, of: id)
     }
 
@@ -115,7 +126,7 @@ public final class ContainerReader: Sendable {
 
     func record(of generation: GenerationName, _ id: PackID) throws(ContainerError) -> StagedPack? {
         let name = path(of: generation, id).appending(ContainerLayout.packRecord)
-        return try JSONRecord.read(StagedPack.self, at: name, in: root)
+        return try JSONRecord.read(parsing: StagedPack.self, at: name, in: root)
     }
 
     func path(of generation: GenerationName, _ id: PackID) -> FilePath {

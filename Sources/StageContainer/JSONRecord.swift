@@ -38,6 +38,36 @@ enum JSONRecord {
         }
     }
 
+    /// Reads the record at `name` with its own reader, or returns `nil` if there is none.
+    ///
+    /// For records that are large or many: Foundation's decoder takes some ten times as long.
+    static func read<Value: JSONReadable>(
+        parsing type: Value.Type,
+        at name: FilePath,
+        in directory: Directory
+    ) throws(ContainerError) -> Value? {
+        guard let bytes = try bytes(of: name, in: directory) else { return nil }
+        do throws(ManifestError) {
+            return try Value(reading: try JSONNode(json: bytes))
+        } catch {
+            throw .damagedRecord(directory.path.pushing(name), detail: "\(error)")
+        }
+    }
+
+    /// Reads the record at `name` with its own reader, or returns `nil` if there is none or it is damaged.
+    static func readIfWhole<Value: JSONReadable>(
+        parsing type: Value.Type,
+        at name: FilePath,
+        in directory: Directory
+    ) throws(ContainerError) -> Value? {
+        do throws(ContainerError) {
+            return try read(parsing: type, at: name, in: directory)
+        } catch {
+            guard case .damagedRecord = error else { throw error }
+            return nil
+        }
+    }
+
     /// Reads the bytes of the record at `name`, or returns `nil` if there is none.
     static func bytes(
         of name: FilePath,
@@ -67,6 +97,16 @@ enum JSONRecord {
         } catch {
             preconditionFailure("a record is always JSON: \(error)")
         }
+        try write(bytes, to: name, in: directory, durably: durably)
+    }
+
+    /// Puts the bytes of a record at `name`, in one step.
+    static func write(
+        _ bytes: [UInt8],
+        to name: FilePath.Component,
+        in directory: Directory,
+        durably: Bool
+    ) throws(ContainerError) {
         try ContainerError.wrapping { () throws(FileError) in
             try directory.write(bytes, to: name, durably: durably, exactly: .file)
         }
@@ -74,14 +114,23 @@ enum JSONRecord {
 }
 
 /// What `container.json` holds.
-struct ContainerRecord: Codable {
+struct ContainerRecord: Encodable, JSONReadable {
     var formatVersion: Int
+
+    private enum CodingKeys: CodingKey { case formatVersion }
+
+    init(formatVersion: Int) { self.formatVersion = formatVersion }
+
+    init(reading node: JSONNode) throws(ManifestError) {
+        let members = try JSONMembers(node, keyedBy: CodingKeys.self)
+        formatVersion = try members.number(.formatVersion, in: .min ... .max)
+    }
 
     /// Reads the record, or returns `nil` if the directory is not a container yet.
     static func read(from root: Directory) throws(ContainerError) -> ContainerRecord? {
         guard
             let record = try JSONRecord.read(
-                ContainerRecord.self,
+                parsing: ContainerRecord.self,
                 at: FilePath(ContainerLayout.record),
                 in: root
             )

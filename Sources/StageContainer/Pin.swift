@@ -41,6 +41,16 @@ public struct Pin: Hashable, Sendable, Codable {
     }
 }
 
+extension Pin: JSONReadable {
+    package init(reading node: JSONNode) throws(ManifestError) {
+        let members = try JSONMembers(node, keyedBy: CodingKeys.self)
+        version = try members.number(.version, in: .min ... .max)
+        archiveDigest = try members.digest(.archiveDigest)
+        pinnedAt = Int64(try members.number(.pinnedAt, in: .min ... .max))
+        rolledBackFrom = members.has(.rolledBackFrom) ? try members.string(.rolledBackFrom) : nil
+    }
+}
+
 extension ContainerReader {
     /// Returns the pin that holds the pack, or `nil` if none does.
     public func pin(of id: PackID) throws(ContainerError) -> Pin? {
@@ -66,7 +76,7 @@ extension ContainerReader {
     /// The pin that the pack's file has, whether or not it holds; a damaged one counts as none.
     func recordedPin(of id: PackID) throws(ContainerError) -> Pin? {
         let name = FilePath(ContainerLayout.pins).appending(id.pinName)
-        return try JSONRecord.readIfWhole(Pin.self, at: name, in: root)
+        return try JSONRecord.readIfWhole(parsing: Pin.self, at: name, in: root)
     }
 }
 

@@ -50,6 +50,25 @@ public struct StagedPack: Hashable, Sendable, Codable {
     }
 }
 
+extension StagedPack: JSONReadable {
+    package init(reading node: JSONNode) throws(ManifestError) {
+        let members = try JSONMembers(node, keyedBy: CodingKeys.self)
+        id = try members.text(.id) { text throws(ValueError) in try PackID(text) }
+        version = try members.number(.version, in: .min ... .max)
+        archiveDigest = try members.digest(.archiveDigest)
+        archiveSize = ByteCount(try members.number(.archiveSize, in: 0...Int.max))
+        installedSize = ByteCount(try members.number(.installedSize, in: 0...Int.max))
+        fileCount = try members.number(.fileCount, in: .min ... .max)
+        application = try members.text(.application) { text throws(ValueError) in
+            try ApplicationID(text)
+        }
+        manifestRevision = try members.number(.manifestRevision, in: .min ... .max)
+        source = try members.string(.source)
+        stagedAt = Int64(try members.number(.stagedAt, in: .min ... .max))
+        replaced = members.has(.replaced) ? try members.string(.replaced) : nil
+    }
+}
+
 /// Names one generation of a pack, as a directory of `generations/<id>/`.
 public struct GenerationName: Hashable, Sendable, Comparable, CustomStringConvertible {
     /// The name of the directory.
@@ -76,12 +95,18 @@ public struct GenerationName: Hashable, Sendable, Comparable, CustomStringConver
     public typealias Content = (version: Int, archiveDigest: Digest)
 
     /// The version and the digest of the archive, or `nil` if the name is not one of ours.
-    public var content: Content? {
-        let parts = component.string.split(separator: "-")
-        guard parts.count >= 2, let version = Int(parts[0]),
-            // Any other text is not a digest.
-            let digest = try? Digest(hexadecimal: String(parts[1]))
-        else { return nil }
+    public var content: Content? { Self.content(component.string[...]) }
+
+    /// Reads what a generation was made from in the text of its name, or returns `nil` if it is not one of ours.
+    static func content(_ name: Substring) -> Content? {
+        let hyphen = UInt8(ascii: "-")
+        guard let end = name.utf8.firstIndex(of: hyphen), let version = Int(name[..<end]) else {
+            return nil
+        }
+        let rest = name[end...].dropFirst()
+        let digits = rest[..<(rest.utf8.firstIndex(of: hyphen) ?? rest.endIndex)]
+        // Any other text is not a digest.
+        guard let digest = try? Digest(hexadecimal: String(digits)) else { return nil }
         return (version, digest)
     }
 

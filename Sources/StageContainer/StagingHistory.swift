@@ -1,4 +1,3 @@
-import FoundationEssentials
 import Glibc
 public import StageModel
 import StageSystem
@@ -9,7 +8,7 @@ import SystemPackage
 /// It has facts and codes; words are made where they are printed. It is kept in the container beside the
 /// manifest, for `stagepack why` and for the next run. Losing it loses explanations and the count of what was
 /// spent before the first launch, and no pack.
-public struct StagingHistory: Hashable, Sendable, Codable {
+public struct StagingHistory: Hashable, Sendable {
     /// Whether the application is one that a registration named.
     public var isRegistered = false
     /// The version of the application at the last event; `nil` where nobody told it.
@@ -30,20 +29,8 @@ public struct StagingHistory: Hashable, Sendable, Codable {
     /// Creates the history of an application of which nothing is known.
     public init() {}
 
-    /// Reads what is remembered; an entry with a code that this version does not know is left out.
-    public init(from decoder: any Decoder) throws {
-        let members = try decoder.container(keyedBy: CodingKeys.self)
-        isRegistered = try members.decode(Bool.self, forKey: .isRegistered)
-        applicationVersion = try members.decodeIfPresent(String.self, forKey: .applicationVersion)
-        pending = try members.decodeIfPresent(ContentRequest.self, forKey: .pending)
-        firstLoadedAt = try members.decodeIfPresent(Int64.self, forKey: .firstLoadedAt)
-        spent = try members.decode(Spending.self, forKey: .spent)
-        lastRun = try members.decodeIfPresent(Lenient<Run>.self, forKey: .lastRun)?.value
-        packs = try members.decode([Lenient<PackEntry>].self, forKey: .packs).compactMap(\.value)
-    }
-
     /// Bytes of archives, by whether their packs were essential.
-    public struct Spending: Hashable, Sendable, Codable {
+    public struct Spending: Hashable, Sendable {
         /// Of essential packs.
         public var essential = ByteCount.zero
         /// Of the others.
@@ -54,7 +41,7 @@ public struct StagingHistory: Hashable, Sendable, Codable {
     }
 
     /// One run of a command that stages packs.
-    public struct Run: Hashable, Sendable, Codable {
+    public struct Run: Hashable, Sendable, Encodable {
         /// When it ended, in seconds since 1970.
         public var endedAt: Int64
         /// The event it was for; `nil` where packs were asked for by name.
@@ -79,7 +66,7 @@ public struct StagingHistory: Hashable, Sendable, Codable {
     }
 
     /// What was decided and done about one pack.
-    public struct PackEntry: Hashable, Sendable, Codable {
+    public struct PackEntry: Hashable, Sendable {
         /// The pack.
         public var id: PackID
         /// The version that the manifest offered.
@@ -167,16 +154,6 @@ public struct HistoryRecord: Sendable {
     fileprivate let bytes: [UInt8]?
 }
 
-/// A value, or `nil` where it cannot be read.
-private struct Lenient<Value: Decodable>: Decodable {
-    var value: Value?
-
-    init(from decoder: any Decoder) throws {
-        // A later version of the program may have written it.
-        value = try? Value(from: decoder)
-    }
-}
-
 extension Container {
     /// Changes what is remembered of an application, in one step.
     ///
@@ -205,7 +182,7 @@ extension Container {
         change(&history)
         if history != before {
             try JSONRecord.write(
-                history,
+                history.json(),
                 to: application.recordName,
                 in: histories,
                 // It names what a hook has left to the periodic run.
@@ -257,7 +234,12 @@ extension ContainerReader {
         }
         guard let bytes else { return HistoryRecord(history: nil, bytes: nil) }
         if let record, record.bytes == bytes { return record }
-        let history = try? JSONDecoder().decode(StagingHistory.self, from: Data(bytes))
+        let history: StagingHistory?
+        do throws(ManifestError) {
+            history = try StagingHistory(reading: try JSONNode(json: bytes))
+        } catch {
+            history = nil
+        }
         return HistoryRecord(history: history, bytes: bytes)
     }
 
@@ -272,13 +254,10 @@ extension ContainerReader {
     /// of it. On a file system that is mounted `noatime` nothing is ever noticed.
     public func hasBeenLoaded(_ id: PackID) throws(ContainerError) -> Bool {
         try ContainerError.wrapping { () throws(FileError) in
-            let path = FilePath(ContainerLayout.generations).appending(id.component)
-            guard let directory = try root.directory(path) else { return false }
-            for entry in try directory.entries() {
-                let lease = FilePath(entry.name).appending(ContainerLayout.lease)
-                if let status = try directory.status(lease), status.accessed > 0 { return true }
-            }
-            return false
+            try root.contains(
+                file: ContainerLayout.lease,
+                inDirectoriesOf: "\(ContainerLayout.generations.string)/\(id)"
+            ) { $0.accessed > 0 }
         }
     }
 }

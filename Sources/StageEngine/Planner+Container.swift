@@ -41,7 +41,7 @@ extension Planner {
         guard let reader else { return }
         try StageError.wrapping { () throws(ContainerError) in
             for pack in manifest.packs {
-                guard let content = try reader.currentGeneration(of: pack.id)?.content else {
+                guard let content = try reader.stagedContent(of: pack.id) else {
                     continue
                 }
                 staged[pack.id] = StagedVersion(

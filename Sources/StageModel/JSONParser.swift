@@ -167,18 +167,19 @@ package struct JSONParser {
 
     /// Reads the rest of a string in which an escape has been found.
     private mutating func escapedString(from start: Int) throws(ManifestError) -> String {
-        var content = try text(start..<position)
+        // One text is made of the whole: a stored manifest has tens of thousands of escapes.
+        var content = Array(bytes[start..<position])
         var plain = position
         while let byte = current {
             switch byte {
             case UInt8(ascii: "\""):
-                content += try text(plain..<position)
+                content += bytes[plain..<position]
                 position += 1
-                return content
+                return try text(content.span, at: start)
             case UInt8(ascii: "\\"):
-                content += try text(plain..<position)
+                content += bytes[plain..<position]
                 position += 1
-                content.unicodeScalars.append(try escape())
+                content += UTF8.encode(try escape()) ?? UTF8.encodedReplacementCharacter
                 plain = position
             case 0..<0x20:
                 throw unexpected("an escape such as '\\n' for a control character")
@@ -242,10 +243,15 @@ package struct JSONParser {
     }
 
     private func text(_ range: Range<Int>) throws(ManifestError) -> String {
+        try text(bytes.span.extracting(range), at: range.lowerBound)
+    }
+
+    /// Makes a string of bytes that are read at an offset.
+    private func text(_ bytes: Span<UInt8>, at offset: Int) throws(ManifestError) -> String {
         do {
-            return String(copying: try UTF8Span(validating: bytes.span.extracting(range)))
+            return String(copying: try UTF8Span(validating: bytes))
         } catch {
-            throw fault(ValueError(expected: "UTF-8", found: "other bytes"), at: range.lowerBound)
+            throw fault(ValueError(expected: "UTF-8", found: "other bytes"), at: offset)
         }
     }
 

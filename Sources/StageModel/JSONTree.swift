@@ -34,57 +34,64 @@ package indirect enum JSONTree {
 
     /// The value as compact JSON with its members sorted by name.
     package var text: String {
-        var text = ""
-        write(to: &text)
-        return text
+        var bytes: [UInt8] = []
+        write(to: &bytes)
+        return String(decoding: bytes, as: UTF8.self)
     }
 
-    private func write(to text: inout String) {
+    /// Appends the value as compact JSON with its members sorted by name.
+    package func write(to bytes: inout [UInt8]) {
         switch self {
-        case .null: text += "null"
-        case .boolean(let value): text += value ? "true" : "false"
-        case .integer(let value): text += "\(value)"
-        case .number(let value): text += "\(value)"
-        case .string(let string): Self.write(string, to: &text)
+        case .null: bytes += "null".utf8
+        case .boolean(let value): bytes += (value ? "true" : "false").utf8
+        case .integer(let value): bytes += String(value).utf8
+        case .number(let value): bytes += "\(value)".utf8
+        case .string(let string): Self.write(string, to: &bytes)
         case .array(let values):
-            text += "["
+            bytes.append(UInt8(ascii: "["))
             for (index, value) in values.enumerated() {
-                if index > 0 { text += "," }
-                value.write(to: &text)
+                if index > 0 { bytes.append(UInt8(ascii: ",")) }
+                value.write(to: &bytes)
             }
-            text += "]"
-        case .object(let members):
-            text += "{"
-            for (index, member) in members.sorted(by: { $0.name < $1.name }).enumerated() {
-                if index > 0 { text += "," }
-                Self.write(member.name, to: &text)
-                text += ":"
-                member.value.write(to: &text)
-            }
-            text += "}"
+            bytes.append(UInt8(ascii: "]"))
+        case .object(let members): Self.write(members, to: &bytes)
         }
     }
 
-    private static func write(_ string: String, to text: inout String) {
-        text += "\""
-        defer { text += "\"" }
-        if string.utf8.allSatisfy({ $0 >= 0x20 && $0 != 0x22 && $0 != 0x5C }) {
-            text += string
-            return
+    private static func write(_ members: [Member], to bytes: inout [UInt8]) {
+        let isSorted = zip(members, members.dropFirst()).allSatisfy { $0.name < $1.name }
+        bytes.append(UInt8(ascii: "{"))
+        let sorted = isSorted ? members : members.sorted { $0.name < $1.name }
+        for (index, member) in sorted.enumerated() {
+            if index > 0 { bytes.append(UInt8(ascii: ",")) }
+            write(member.name, to: &bytes)
+            bytes.append(UInt8(ascii: ":"))
+            member.value.write(to: &bytes)
         }
-        for scalar in string.unicodeScalars {
-            switch scalar {
-            case "\"": text += "\\\""
-            case "\\": text += "\\\\"
-            case "\u{8}": text += "\\b"
-            case "\u{C}": text += "\\f"
-            case "\n": text += "\\n"
-            case "\r": text += "\\r"
-            case "\t": text += "\\t"
-            case "\u{0}"..<" ":
-                let digits = String(scalar.value, radix: 16)
-                text += "\\u" + String(repeating: "0", count: 4 - digits.count) + digits
-            default: text.unicodeScalars.append(scalar)
+        bytes.append(UInt8(ascii: "}"))
+    }
+
+    private static func write(_ string: String, to bytes: inout [UInt8]) {
+        bytes.append(UInt8(ascii: "\""))
+        defer { bytes.append(UInt8(ascii: "\"")) }
+        let start = bytes.count
+        bytes += string.utf8
+        let isPlain = bytes[start...].allSatisfy { $0 >= 0x20 && $0 != 0x22 && $0 != 0x5C }
+        guard !isPlain else { return }
+        bytes.removeLast(bytes.count - start)
+        for byte in string.utf8 {
+            switch byte {
+            case UInt8(ascii: "\""): bytes += "\\\"".utf8
+            case UInt8(ascii: "\\"): bytes += "\\\\".utf8
+            case 0x08: bytes += "\\b".utf8
+            case 0x0C: bytes += "\\f".utf8
+            case UInt8(ascii: "\n"): bytes += "\\n".utf8
+            case UInt8(ascii: "\r"): bytes += "\\r".utf8
+            case UInt8(ascii: "\t"): bytes += "\\t".utf8
+            case 0..<0x20:
+                let digits = String(byte, radix: 16)
+                bytes += ("\\u" + String(repeating: "0", count: 4 - digits.count) + digits).utf8
+            default: bytes.append(byte)
             }
         }
     }

@@ -111,7 +111,7 @@ extension JSONMembers {
     }
 
     /// A digest in hexadecimal.
-    func digest(_ key: Key) throws(ManifestError) -> Digest {
+    package func digest(_ key: Key) throws(ManifestError) -> Digest {
         try text(key) { text throws(ValueError) in try Digest(hexadecimal: text) }
     }
 }

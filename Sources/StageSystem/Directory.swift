@@ -147,35 +147,6 @@ public final class Directory: Sendable {
         unsafe faccessat(descriptor.rawValue, ".", W_OK, 0) == 0
     }
 
-    /// Returns the text of the symbolic link `name`, or `nil` if nothing is there or it is no link.
-    public func link(_ name: FilePath.Component) throws(FileError) -> String? {
-        do {
-            return try readLink(name)
-        } catch  where error.errno == .noSuchFileOrDirectory || error.errno == .invalidArgument {
-            return nil
-        }
-    }
-
-    private func readLink(_ name: FilePath.Component) throws(FileError) -> String {
-        try unsafe withUnsafeTemporaryAllocation(
-            of: CChar.self,
-            capacity: Int(PATH_MAX)
-        ) { buffer throws(FileError) in
-            guard let base = buffer.baseAddress else { return "" }
-            let count = try Self.attempt("read the link", path.appending(name)) {
-                unsafe name.withPlatformString {
-                    unsafe CInt(readlinkat(descriptor.rawValue, $0, base, buffer.count))
-                }
-            }
-            return unsafe String(
-                decoding: UnsafeRawBufferPointer(
-                    rebasing: UnsafeRawBufferPointer(buffer)[..<Int(count)]
-                ),
-                as: UTF8.self
-            )
-        }
-    }
-
     /// Makes a symbolic link at `name`, which must not exist.
     public func createLink(_ name: FilePath, to target: String) throws(FileError) {
         try unsafe onParent(of: name, "create") { parent, last in
@@ -341,9 +312,8 @@ public final class Directory: Sendable {
             throw FileError(operation, path.pushing(name), .invalidArgument)
         }
         let above = name.removingLastComponent()
-        let full = path.pushing(name)
         guard !above.isEmpty else {
-            _ = try Self.attempt(operation, full) {
+            _ = try Self.attempt(operation, path.pushing(name)) {
                 unsafe last.withPlatformString { unsafe body(descriptor.rawValue, $0) }
             }
             return
@@ -351,7 +321,7 @@ public final class Directory: Sendable {
         let parent = try openFile(above, O_RDONLY | O_DIRECTORY, 0)
         // Opened for this call alone; nothing was written through it.
         defer { try? parent.close() }
-        _ = try Self.attempt(operation, full) {
+        _ = try Self.attempt(operation, path.pushing(name)) {
             unsafe last.withPlatformString { unsafe body(parent.rawValue, $0) }
         }
     }

@@ -51,10 +51,17 @@ import Testing
         #expect(manifest.packs == [])
     }
 
-    @Test func bytesThatAreNotUTF8AreRefusedWhereverTheyAre() {
-        var bytes = Array((Self.start + #", "x": "?"}"#).utf8)
-        bytes[bytes.count - 3] = 0xFF
-        #expect(throws: ManifestError.self) { try Manifest(json: bytes) }
+    @Test(arguments: ["?", #"?\n"#, #"\n?"#, #"\u00e4?\u00e4"#, #"a?\"b\\"#])
+    func bytesThatAreNotUTF8AreRefusedWhereverTheyAre(string: String) {
+        for byte in [0xFF, 0xC3, 0xA4] as [UInt8] {
+            let text = Self.start + ", \"x\": \"\(string)\"}"
+            let bytes = text.utf8.map { $0 == UInt8(ascii: "?") ? byte : $0 }
+            #expect(
+                throws: ManifestError.notJSON(
+                    "line 1, column 78: expected UTF-8, found other bytes"
+                )
+            ) { try Manifest(json: bytes) }
+        }
     }
 
     @Test func nestingHasALimitThatNoStackFears() {

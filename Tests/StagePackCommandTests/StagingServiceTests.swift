@@ -169,13 +169,10 @@ struct StagingServiceTests {
             #""outcome":"beamed""#
         }
         #expect(changed != text)
-        try folder.write(
-            Array(
-                changed.replacing("\"isRegistered\" : false", with: "\"isRegistered\" : true").utf8
-            ),
-            to: name,
-            durably: false
-        )
+        let registered = changed.replacing(#/"isRegistered" ?: ?false/#) { _ in
+            #""isRegistered":true"#
+        }
+        try folder.write(Array(registered.utf8), to: name, durably: false)
         let read = try history(world)
         #expect(read.packs.count == 1)
         #expect(read.isRegistered)

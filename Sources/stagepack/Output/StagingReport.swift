@@ -224,7 +224,9 @@ struct Table: CustomStringConvertible {
                 text + String(repeating: " ", count: width - text.count)
             }
             let line = cells.joined(separator: "  ")
-            return String(line.reversed().drop { $0 == " " }.reversed())
+            // By bytes: a table may have thousands of lines.
+            let padding = line.utf8.reversed().prefix { $0 == UInt8(ascii: " ") }.count
+            return String(Substring(line.utf8.dropLast(padding)))
         }.joined(separator: "\n")
     }
 }

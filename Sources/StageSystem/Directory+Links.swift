@@ -1,0 +1,62 @@
+import Glibc
+public import SystemPackage
+
+extension Directory {
+    /// Returns the text of the symbolic link `name`, or `nil` if nothing is there or it is no link.
+    public func link(_ name: FilePath.Component) throws(FileError) -> String? {
+        try unsafe link(name) { base, count in
+            unsafe name.withPlatformString {
+                unsafe readlinkat(descriptor.rawValue, $0, base, count)
+            }
+        }
+    }
+
+    /// Returns the text of the symbolic link `name`, or `nil` if nothing is there or it is no link.
+    ///
+    /// Makes no ``SystemPackage/FilePath``, which takes longer than the system call.
+    ///
+    /// - Parameter name: The name of an entry of this directory.
+    /// - Returns: The text, with invalid UTF-8 replaced.
+    /// - Throws: ``FileError`` if the link cannot be read.
+    /// - Precondition: `name` has no slash.
+    public func link(named name: String) throws(FileError) -> String? {
+        precondition(!name.utf8.contains(UInt8(ascii: "/")), "a name has no slash")
+        return try unsafe link(FilePath.Component(name)) { base, count in
+            unsafe readlinkat(descriptor.rawValue, name, base, count)
+        }
+    }
+
+    /// Returns the text that `read` puts into a buffer, or `nil` where it finds no link; `name` is for errors.
+    private func link(
+        _ name: @autoclosure () -> FilePath.Component?,
+        _ read: (UnsafeMutablePointer<CChar>, Int) -> Int
+    ) throws(FileError) -> String? {
+        do {
+            return try unsafe text(of: name(), read)
+        } catch  where error.errno == .noSuchFileOrDirectory || error.errno == .invalidArgument {
+            return nil
+        }
+    }
+
+    private func text(
+        of name: @autoclosure () -> FilePath.Component?,
+        _ read: (UnsafeMutablePointer<CChar>, Int) -> Int
+    ) throws(FileError) -> String {
+        try unsafe withUnsafeTemporaryAllocation(
+            of: CChar.self,
+            capacity: Int(PATH_MAX)
+        ) { buffer throws(FileError) in
+            guard let base = buffer.baseAddress else { return "" }
+            let count = try Self.attempt(
+                "read the link",
+                path.appending([name()].compactMap(\.self))
+            ) { unsafe CInt(read(base, buffer.count)) }
+            return unsafe String(
+                decoding: UnsafeRawBufferPointer(
+                    rebasing: UnsafeRawBufferPointer(buffer)[..<Int(count)]
+                ),
+                as: UTF8.self
+            )
+        }
+    }
+}

@@ -1,0 +1,79 @@
+import CLinux
+import Glibc
+public import SystemPackage
+
+extension Directory {
+    /// Returns whether `isIncluded` holds for the file `name` of one of the directories in the directory at `path`.
+    ///
+    /// What is a symbolic link, or below one, is passed over. Costs nine system calls where there is one such directory, and
+    /// makes no ``SystemPackage/FilePath``, which takes longer than the calls.
+    ///
+    /// - Parameters:
+    ///   - name: The name of the file in each of the directories; those without it are passed over.
+    ///   - path: The path below this directory, without an empty component; a missing one has no directories.
+    ///   - isIncluded: Called with the status of each file until it returns `true`.
+    /// - Returns: Whether `isIncluded` has returned `true`.
+    /// - Throws: ``FileError`` if a directory or a file cannot be looked at.
+    public func contains(
+        file name: FilePath.Component,
+        inDirectoriesOf path: String,
+        where isIncluded: (FileStatus) -> Bool
+    ) throws(FileError) -> Bool {
+        guard let listed = try openBeneath(descriptor, path, O_RDONLY | O_DIRECTORY) else {
+            return false
+        }
+        guard let stream = unsafe fdopendir(listed.rawValue) else {
+            let reason = Errno(rawValue: errno)
+            // The error to report is the one of fdopendir(3).
+            try? listed.close()
+            throw FileError("read", self.path.appending(path), reason)
+        }
+        defer { unsafe _ = closedir(stream) }
+        while true {
+            errno = 0
+            guard let entry = unsafe readdir(stream) else {
+                guard errno != 0 else { return false }
+                throw FileError("read", self.path.appending(path), Errno(rawValue: errno))
+            }
+            let text = unsafe withUnsafePointer(to: &entry.pointee.d_name) { bytes in
+                unsafe bytes.withMemoryRebound(to: CChar.self, capacity: Int(NAME_MAX) + 1) {
+                    unsafe String(cString: $0)
+                }
+            }
+            guard text != ".", text != "..",
+                let file = try openBeneath(listed, "\(text)/\(name.string)", O_PATH)
+            else { continue }
+            // Nothing was written through it.
+            defer { try? file.close() }
+            guard let status = FileStatus(of: file) else {
+                throw FileError("look at", self.path.appending(path), Errno(rawValue: errno))
+            }
+            if status.kind == .file, isIncluded(status) { return true }
+        }
+    }
+
+    /// Opens what is below a directory of this one; `nil` if there is nothing, or a component is no directory or a link.
+    private func openBeneath(
+        _ directory: FileDescriptor,
+        _ name: String,
+        _ flags: CInt
+    ) throws(FileError) -> FileDescriptor? {
+        do {
+            let file = try Self.attempt("open", path.appending(name)) {
+                unsafe stage_openat2(
+                    directory.rawValue,
+                    name,
+                    UInt64(flags | O_CLOEXEC | O_NOFOLLOW),
+                    0,
+                    UInt64(RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS)
+                )
+            }
+            return FileDescriptor(rawValue: file)
+        } catch
+            where error.errno == .noSuchFileOrDirectory || error.errno == .notDirectory
+            || error.errno == .tooManySymbolicLinkLevels
+        {
+            return nil
+        }
+    }
+}
