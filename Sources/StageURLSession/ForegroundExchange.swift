@@ -216,7 +216,8 @@ struct ForegroundExchange {
             return .end(.failure(URLError(refusedWith: head.status, by: head.url)))
         }
         guard let response = HTTPURLResponse(answer) else { throw URLError(.badServerResponse) }
-        let keeps = rules.urlCache != nil && ResponseCache.mayKeep(response, to: current.effective(rules))
+        let keeps =
+            rules.urlCache != nil && ResponseCache.mayKeep(response, to: current.effective(rules))
         return try await sink.begin(
             response,
             decodes: head.isEncoded,

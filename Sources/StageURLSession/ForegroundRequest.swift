@@ -23,7 +23,9 @@ struct ForegroundRequest {
     private static let framing: Set<String> = ["content-length", "expect", "transfer-encoding"]
 
     /// The fields that belong to an origin.
-    static let credentials: Set<String> = ["authorization", "cookie", "host", "proxy-authorization"]
+    static let credentials: Set<String> = [
+        "authorization", "cookie", "host", "proxy-authorization",
+    ]
     /// The methods of requests that have no body.
     static let bodyless: Set<String> = ["GET", "HEAD", "TRACE"]
 

@@ -4,6 +4,14 @@ import StageWebSocket
 import StageWebSocketClient
 
 extension URLError {
+    /// The reason why a session in this process does not make a transfer that is known by its content, or has parts.
+    static var backgroundTransfer: URLError {
+        let reason =
+            "only a background session makes downloads whose content is known, and uploads in parts: "
+            + "use URLSessionConfiguration.background"
+        return URLError(.unsupportedURL, reason: reason)
+    }
+
     /// The reason why a background session takes no WebSocket tasks.
     static var backgroundWebSocket: URLError {
         let reason =

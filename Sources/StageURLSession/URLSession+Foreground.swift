@@ -137,7 +137,10 @@ extension URLSession {
 
     /// Begins, holds, goes on with or ends a task, as its record says.
     func drive(_ task: URLSessionTask) {
-        guard let transfer = task.transfer else { return }
+        guard let transfer = task.transfer else {
+            endIfUnsendable(task)
+            return
+        }
         let (isCancelled, isSuspended, refusal, hasEnded) = task.record.withLock {
             ($0.isCancelled, $0.isSuspended, $0.refusal, $0.hasEnded)
         }

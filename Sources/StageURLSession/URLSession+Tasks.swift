@@ -60,7 +60,7 @@ extension URLSession {
             request.token = identity.newToken
             var record = TaskRecord(request, created: .now)
             record.identifier = identity.number
-            record.refusal = draft.problem ?? refusal
+            record.refusal = draft.problem ?? refusal ?? (isForeground ? .backgroundTransfer : nil)
             record.original = draft.original
             return build(record)
         }

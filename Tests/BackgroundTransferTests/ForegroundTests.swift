@@ -254,6 +254,21 @@ struct ForegroundTests {
         try await poll { task.state == .completed }
     }
 
+    @Test func aCancelledReaderHasAnError() async throws {
+        server.answer("/a", with: .content(data(1000)).stalled(after: 10))
+        let session = session()
+        let address = try url("/a")
+        let count = Mutex(0)
+        let reader = Task {
+            for try await _ in try await session.bytes(from: address).0 {
+                count.withLock { $0 += 1 }
+            }
+        }
+        try await poll { count.withLock { $0 } == 10 }
+        reader.cancel()
+        await expect(code: .cancelled) { try await reader.value }
+    }
+
     @Test func bytesOfACutAnswerEndWithAnError() async throws {
         server.answer("/a", with: .content(data(100_000)).cut(after: 50_000))
         let (bytes, _) = try await session().bytes(from: url("/a"))

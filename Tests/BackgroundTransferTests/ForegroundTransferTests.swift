@@ -465,6 +465,144 @@ struct ForegroundTransferTests {
         await expect(code: .cancelled) { try await session.data(from: url("/a")) }
     }
 
+    @Test func whatTheDaemonAloneDoesIsRefused() async throws {
+        let content = DownloadContent(size: 3)
+        let asked = URLRequest(url: try url("/a"))
+        let task = session().downloadTask(with: asked, content: content)
+        task.resume()
+        try await poll { task.state == .completed }
+        #expect((task.error as? URLError)?.code == .unsupportedURL)
+        #expect(server.requests.isEmpty)
+    }
+
+    @Test func anAnswerOfTheCacheIsThatOfTheWholeURL() async throws {
+        for user in [1, 2] {
+            let answer = Answer.content([UInt8(user)]).field("Cache-Control", "max-age=600")
+            server.answer("/a?user=\(user)", with: answer)
+        }
+        let session = session()
+        for _ in 0..<2 {
+            for user in [1, 2] {
+                let (data, _) = try await session.data(from: url("/a?user=\(user)"))
+                #expect(data == Data([UInt8(user)]))
+            }
+        }
+    }
+
+    @Test func aCacheThatIsConfirmedOftenStaysWhole() async throws {
+        let answer = Answer.content(data(100_000)).field("Cache-Control", "no-cache")
+        server.answer("/a", with: answer)
+        for number in 0..<60 { server.answer("/other/\(number)", with: answer) }
+        let session = session()
+        session.configuration.urlCache?.memoryCapacity = 4 << 20
+        for _ in 0..<3 { _ = try await session.data(from: url("/a")) }
+        for number in 0..<60 { _ = try await session.data(from: url("/other/\(number)")) }
+        #expect(try await session.data(from: url("/a")).0 == Data(data(100_000)))
+    }
+
+    @Test func whatAnotherRequestHasChangedIsAskedForAgain() async throws {
+        server.answer("/a", with: .content([1]).field("Cache-Control", "max-age=600"))
+        let session = session()
+        _ = try await session.data(from: url("/a"))
+        _ = try await session.upload(for: request("/a", "PUT"), from: Data([2]))
+        _ = try await session.data(from: url("/a"))
+        #expect(server.requests(for: "/a").map(\.method) == ["GET", "PUT", "GET"])
+    }
+
+    @Test func credentialsOfTheSessionStayWithTheFirstOrigin() async throws {
+        server.answer("/a", with: .redirect(to: server.url("/b", host: "localhost")))
+        server.answer("/b", with: .content([1]))
+        let session = session {
+            $0.httpAdditionalHeaders = ["Authorization": "Bearer s", "X": "1"]
+        }
+        _ = try await session.data(from: url("/a"))
+        #expect(server.requests.map { $0["authorization"] } == ["Bearer s", nil])
+        #expect(server.requests.map { $0["x"] } == ["1", "1"])
+    }
+
+    @Test func aRequestOfTheDelegateHasItsOwnMethodAndBody() async throws {
+        server.answer("/a", with: .redirect(to: "/b", status: 307))
+        server.answer("/b", with: .content([1]))
+        let plain = try request("/b", "GET")
+        let reading = DataRecorder { _ in plain }
+        var posting = try request("/b", "POST")
+        posting.httpBody = Data("own".utf8)
+        let writing = DataRecorder { [posting] _ in posting }
+        for recorder in [reading, writing] {
+            var asked = try request("/a", "POST")
+            asked.httpBody = Data("first".utf8)
+            session(recorder).dataTask(with: asked).resume()
+            try await poll { recorder.lines.last == "completed: -" }
+        }
+        #expect(server.requests(for: "/b").map(\.method) == ["GET", "POST"])
+        #expect(server.bodies(for: "/b") == [Array("own".utf8)])
+    }
+
+    @Test func aPostThatWasAnsweredIsNotSentAgainWhereARedirectLeadsNowhere() async throws {
+        server.answer("/a", with: .redirect(to: "http://nowhere.invalid/", status: 303))
+        var asked = try request("/a", "POST")
+        asked.httpBody = Data("pay".utf8)
+        let session = session { $0.waitsForConnectivity = true }
+        await expect(code: .cannotFindHost) { [asked] in try await session.data(for: asked) }
+        #expect(server.counts(for: "/a").requests == 1)
+    }
+
+    @Test func aStreamThatWasReadIsRefused() async throws {
+        server.answer("/a", with: .content([1]))
+        var asked = try request("/a", "POST")
+        asked.httpBodyStream = InputStream(data: Data("stream".utf8))
+        _ = try await session().data(for: asked)
+        await expect(code: .requestBodyStreamExhausted) { [asked] in
+            try await session().data(for: asked)
+        }
+    }
+
+    @Test func aLargeRedirectLeavesRoomForTheAnswer() async throws {
+        let large = Answer.redirect(to: "/b").with { $0.content = data(8_000_000) }
+        server.answer("/a", with: large)
+        server.answer("/b", with: .content(data(8_000_000)))
+        for _ in 0..<3 {
+            let (answer, _) = try await session().data(from: url("/a"))
+            #expect(answer.count == 8_000_000)
+        }
+    }
+
+    @Test func aDownloadOfAFileIsACopy() async throws {
+        let file = try TemporaryDirectory.required().path.appending("text")
+        try Data("local".utf8).write(to: URL(fileURLWithPath: file.string))
+        let (copy, _) = try await session().download(from: URL(fileURLWithPath: file.string))
+        defer { try? FileManager.default.removeItem(at: copy) }
+        #expect(try Data(contentsOf: copy) == Data("local".utf8))
+        #expect(try Data(contentsOf: URL(fileURLWithPath: file.string)).count == 5)
+    }
+
+    @Test func aRangeOfTheRequestIsAnswered() async throws {
+        server.answer("/a", with: .content(data(1000)))
+        var asked = try request("/a", "GET")
+        asked.setValue("bytes=10-19", forHTTPHeaderField: "Range")
+        let (part, response) = try await session().data(for: asked)
+        #expect(part == Data(data(1000)[10..<20]))
+        #expect((response as? HTTPURLResponse)?.statusCode == 206)
+        let (file, _) = try await session().download(for: asked)
+        defer { try? FileManager.default.removeItem(at: file) }
+        #expect(try Data(contentsOf: file) == part)
+    }
+
+    @Test func tasksAndHandlersEndWithTheirTransfer() async throws {
+        server.answer("/a", with: .content([1]))
+        let session = session()
+        weak var held: Recipient?
+        weak var task: BackgroundTransfer.URLSessionTask?
+        do {
+            let recipient = Recipient()
+            held = recipient
+            let made = session.dataTask(with: try url("/a")) { _, _, _ in recipient.take() }
+            task = made
+            made.resume()
+        }
+        try await poll { held == nil && task == nil }
+    }
+
     @Test func aBackgroundSessionRefusesWhatEndsWithTheProcess() async throws {
         let world = try ScriptedWorld()
         let session = world.session()
@@ -479,4 +617,9 @@ struct ForegroundTransferTests {
         #expect(world.daemon.tasks.isEmpty)
         try await world.end(session)
     }
+}
+
+/// An object that a completion handler holds.
+private final class Recipient: Sendable {
+    func take() {}
 }
