@@ -68,8 +68,9 @@ public struct TransferRequest: Hashable, Codable, Sendable {
     /// Whether the server acts on the request once however often it gets it; without it the method tells
     /// (RFC 9110, section 9.2.2).
     public var isIdempotent: Bool?
-    /// The presigned requests by which an upload is sent in parts; ``url`` then stands for the upload and has the origin of
-    /// their completion. The daemon tells them to no client: each is a capability.
+    /// The presigned requests by which an upload is sent in parts.
+    ///
+    /// The URL of the request then stands for the upload and has the origin of their completion. The daemon tells them to no client: each is a capability.
     public var parts: UploadParts?
 
     /// Creates a request from what it cannot do without.

@@ -72,6 +72,7 @@ struct Download {
                 || !request.isRepeatedSafely,
             isBodyless: request.method == "HEAD"
         )
+        rules.detectsPortals = request.detectsPortals
         // Past the end there is nothing but the server's word that it is one, which the caller's
         // own knowledge of the size makes superfluous.
         guard isRanged, let usable, usable.length > 0,

@@ -102,11 +102,12 @@ public struct Redirection: Equatable, Sendable {
 }
 
 extension StreamedRequest {
-    /// Returns where an answer leads; `nil` for one that is no redirect.
+    /// Finds where an answer leads.
     ///
     /// - Parameters:
     ///   - head: The answer to the request.
     ///   - step: The number of redirects, this one included.
+    /// - Returns: The next request; `nil` for an answer that is no redirect.
     /// - Throws: ``TransferError/unacceptable(url:_:)`` where it leads from https to http, to no http or https URL, or
     ///   there were more than ten.
     public func redirection(

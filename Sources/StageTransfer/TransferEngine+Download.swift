@@ -138,7 +138,6 @@ extension TransferEngine {
         while true {
             let isTrusted = try request.trusts(route.url)
             rules.wasLedAway = route.wasLedAway && request.detectsPortals
-            rules.detectsPortals = request.detectsPortals
             rules.isBodyless = route.method == "HEAD"
             let isFirst = route.isAtOrigin && request.isOfFirstOrigin(source)
             rules.leavesChallenges = request.leavesChallenges && isFirst

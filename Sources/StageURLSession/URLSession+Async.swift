@@ -10,6 +10,7 @@ extension URLSession {
     /// - Parameters:
     ///   - url: The URL.
     ///   - delegate: The delegate that is told of this transfer in the place of the session's.
+    /// - Returns: The answer and its head.
     /// - Throws: `URLError`.
     public func data(
         from url: URL,
@@ -23,6 +24,7 @@ extension URLSession {
     /// - Parameters:
     ///   - request: The request.
     ///   - delegate: The delegate that is told of this transfer in the place of the session's.
+    /// - Returns: The answer and its head.
     /// - Throws: `URLError`.
     public func data(
         for request: URLRequest,
@@ -37,6 +39,7 @@ extension URLSession {
     ///   - request: The request, whose body counts for nothing; its method is `POST` unless it says otherwise.
     ///   - file: The file, which must stay as it is until this returns.
     ///   - delegate: The delegate that is told of this transfer in the place of the session's.
+    /// - Returns: The answer and its head.
     /// - Throws: `URLError`.
     public func upload(
         for request: URLRequest,
@@ -54,6 +57,7 @@ extension URLSession {
     ///   - request: The request, whose body counts for nothing; its method is `POST` unless it says otherwise.
     ///   - bodyData: The bytes.
     ///   - delegate: The delegate that is told of this transfer in the place of the session's.
+    /// - Returns: The answer and its head.
     /// - Throws: `URLError`.
     public func upload(
         for request: URLRequest,
@@ -70,6 +74,7 @@ extension URLSession {
     /// - Parameters:
     ///   - url: The URL.
     ///   - delegate: The delegate that is told of this transfer in the place of the session's.
+    /// - Returns: The file and the head of the answer.
     /// - Throws: `URLError`, with ``Foundation/URLError/downloadTaskResumeData`` where a later download can go on.
     public func download(
         from url: URL,
@@ -83,6 +88,7 @@ extension URLSession {
     /// - Parameters:
     ///   - request: The request.
     ///   - delegate: The delegate that is told of this transfer in the place of the session's.
+    /// - Returns: The file and the head of the answer.
     /// - Throws: `URLError`, with ``Foundation/URLError/downloadTaskResumeData`` where a later download can go on.
     public func download(
         for request: URLRequest,
@@ -98,6 +104,7 @@ extension URLSession {
     /// - Parameters:
     ///   - data: What the earlier download has handed out.
     ///   - delegate: The delegate that is told of this transfer in the place of the session's.
+    /// - Returns: The file and the head of the answer.
     /// - Throws: `URLError`, with ``Foundation/URLError/downloadTaskResumeData`` where a later download can go on.
     public func download(
         resumeFrom data: Data,
@@ -113,6 +120,7 @@ extension URLSession {
     /// - Parameters:
     ///   - url: The URL.
     ///   - delegate: The delegate that is told of this transfer in the place of the session's.
+    /// - Returns: The bytes and the head of the answer.
     /// - Throws: `URLError`; reading the bytes throws what ends the transfer later.
     public func bytes(
         from url: URL,
@@ -126,6 +134,7 @@ extension URLSession {
     /// - Parameters:
     ///   - request: The request.
     ///   - delegate: The delegate that is told of this transfer in the place of the session's.
+    /// - Returns: The bytes and the head of the answer.
     /// - Throws: `URLError`; reading the bytes throws what ends the transfer later.
     public func bytes(
         for request: URLRequest,

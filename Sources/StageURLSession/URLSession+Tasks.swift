@@ -91,7 +91,10 @@ extension URLSession {
 
     /// Has the daemon told what has changed about tasks; returns at once.
     func tell(_ tasks: [URLSessionTask]) {
-        if isForeground { return tasks.forEach { drive($0) } }
+        guard !isForeground else {
+            for task in tasks { drive(task) }
+            return
+        }
         link.tell(tasks.filter { !endIfUnsendable($0) && $0.record.withLock(\.mustBeTold) })
     }
 

@@ -169,11 +169,8 @@ open class URLSession: NSObject, @unchecked Sendable {
         makeForegroundData(request)
     }
 
-    /// Creates a data task, suspended, that hands its answer over as a whole.
-    ///
-    /// - Parameters:
-    ///   - url: The URL.
-    ///   - completionHandler: Called once on the delegate queue: with the answer whatever its status, or with an error.
+    /// Creates a data task, suspended, that calls `completionHandler` once, on the delegate queue: with the answer as a whole,
+    /// whatever its status, or with an error.
     open func dataTask(
         with url: URL,
         completionHandler: @escaping @Sendable (Data?, URLResponse?, (any Error)?) -> Void
@@ -181,22 +178,15 @@ open class URLSession: NSObject, @unchecked Sendable {
         dataTask(with: URLRequest(url: url), completionHandler: completionHandler)
     }
 
-    /// Creates a data task, suspended, that hands its answer over as a whole.
-    ///
-    /// - Parameters:
-    ///   - request: The request.
-    ///   - completionHandler: Called once on the delegate queue: with the answer whatever its status, or with an error.
+    /// Creates a data task, suspended, that calls `completionHandler` once, on the delegate queue: with the answer as a whole,
+    /// whatever its status, or with an error.
     open func dataTask(
         with request: URLRequest,
         completionHandler: @escaping @Sendable (Data?, URLResponse?, (any Error)?) -> Void
     ) -> URLSessionDataTask { makeForegroundData(request, .data(completionHandler)) }
 
-    /// Creates a download, suspended.
-    ///
-    /// - Parameters:
-    ///   - url: The URL.
-    ///   - completionHandler: Called once on the delegate queue; the file is to be moved to where it belongs before it
-    ///     returns.
+    /// Creates a download, suspended, that calls `completionHandler` once, on the delegate queue; the file is to be moved to
+    /// where it belongs before that returns.
     open func downloadTask(
         with url: URL,
         completionHandler: @escaping @Sendable (URL?, URLResponse?, (any Error)?) -> Void
@@ -204,23 +194,15 @@ open class URLSession: NSObject, @unchecked Sendable {
         downloadTask(with: URLRequest(url: url), completionHandler: completionHandler)
     }
 
-    /// Creates a download, suspended.
-    ///
-    /// - Parameters:
-    ///   - request: The request.
-    ///   - completionHandler: Called once on the delegate queue; the file is to be moved to where it belongs before it
-    ///     returns.
+    /// Creates a download, suspended, that calls `completionHandler` once, on the delegate queue; the file is to be moved to
+    /// where it belongs before that returns.
     open func downloadTask(
         with request: URLRequest,
         completionHandler: @escaping @Sendable (URL?, URLResponse?, (any Error)?) -> Void
     ) -> URLSessionDownloadTask { makeForegroundDownload(request, .file(completionHandler)) }
 
-    /// Creates a download, suspended, that goes on with what an earlier one in a process received.
-    ///
-    /// - Parameters:
-    ///   - data: What the earlier download has handed out.
-    ///   - completionHandler: Called once on the delegate queue; the file is to be moved to where it belongs before it
-    ///     returns.
+    /// Creates a download, suspended, that goes on with what an earlier one in a process received, and calls
+    /// `completionHandler` once, on the delegate queue; the file is to be moved to where it belongs before that returns.
     open func downloadTask(
         withResumeData data: Data,
         completionHandler: @escaping @Sendable (URL?, URLResponse?, (any Error)?) -> Void
@@ -228,12 +210,10 @@ open class URLSession: NSObject, @unchecked Sendable {
         makeForegroundDownload(resuming: data, .file(completionHandler))
     }
 
-    /// Creates an upload of a file, suspended, that hands its answer over as a whole.
+    /// Creates an upload of a file, suspended, that calls `completionHandler` once, on the delegate queue: with the answer as a
+    /// whole, whatever its status, or with an error.
     ///
-    /// - Parameters:
-    ///   - request: The request, whose body counts for nothing; its method is `POST` unless it says otherwise.
-    ///   - file: The file, which must stay as it is until the task has ended.
-    ///   - completionHandler: Called once on the delegate queue: with the answer whatever its status, or with an error.
+    /// The body of the request counts for nothing; its method is `POST` unless it says otherwise.
     open func uploadTask(
         with request: URLRequest,
         fromFile file: URL,
@@ -247,12 +227,10 @@ open class URLSession: NSObject, @unchecked Sendable {
         makeForegroundUpload(request, .data(bodyData))
     }
 
-    /// Creates an upload of bytes, suspended, that hands its answer over as a whole.
+    /// Creates an upload of bytes, suspended, that calls `completionHandler` once, on the delegate queue: with the answer as a
+    /// whole, whatever its status, or with an error.
     ///
-    /// - Parameters:
-    ///   - request: The request, whose body counts for nothing; its method is `POST` unless it says otherwise.
-    ///   - bodyData: The bytes; `nil` for an empty body.
-    ///   - completionHandler: Called once on the delegate queue: with the answer whatever its status, or with an error.
+    /// The body of the request counts for nothing; its method is `POST` unless it says otherwise.
     open func uploadTask(
         with request: URLRequest,
         from bodyData: Data?,

@@ -46,8 +46,10 @@ extension URLSession {
         public var parts: [Part]
         /// The URL that completes the upload by `POST` (CompleteMultipartUpload), whose answer is the task's.
         public var completionURL: URL
-        /// The URL that forgets the parts by `DELETE` (AbortMultipartUpload), of the origin of ``completionURL``: it is
-        /// used, as far as the server can be reached, when the task is cancelled or its time is over. `nil` for none.
+        /// The URL that forgets the parts by `DELETE` (AbortMultipartUpload); `nil` for none.
+        ///
+        /// It has the origin of ``completionURL``, and is used, as far as the server can be reached, when the task is
+        /// cancelled or its time is over.
         public var abortURL: URL?
 
         /// Creates the requests of an upload.

@@ -23,8 +23,9 @@ open class URLSessionConfiguration: NSObject, NSCopying, @unchecked Sendable {
     public var allowsExpensiveNetworkAccess = true
     /// Whether transfers run on networks that somebody asked to be spared.
     public var allowsConstrainedNetworkAccess = true
-    /// Whether a task waits for a connection instead of failing where none comes about, in a session in this process; attempts
-    /// are then made 1 second to 30 seconds apart. Background sessions always wait.
+    /// Whether a task of a session in this process waits for a connection instead of failing where none comes about.
+    ///
+    /// Attempts are then made 1 second to 30 seconds apart. Background sessions always wait.
     public var waitsForConnectivity = false
     /// Seconds without a byte after which an attempt counts as failed; a background session repeats it.
     ///

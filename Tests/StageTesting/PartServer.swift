@@ -2,8 +2,9 @@ import Glibc
 public import StageModel
 import Synchronization
 
-/// A server that takes one file in parts, as the multipart uploads of S3: `PUT /part?number=N`, `POST /complete` with the
-/// list of the parts, and `DELETE /abort`. Each request needs the signature of its URL, and each connection serves one.
+/// A server that takes one file in parts, as the multipart uploads of S3 do.
+///
+/// It knows `PUT /part?number=N`, `POST /complete` with the list of the parts, and `DELETE /abort`. Each request needs the signature of its URL, and each connection serves one.
 public final class PartServer: Sendable {
     private struct State {
         var parts: [Int: [UInt8]] = [:]

@@ -1,0 +1,125 @@
+import Foundation
+import FoundationNetworking
+import StageSystem
+import StageTransfer
+import SystemPackage
+
+extension ForegroundExchange {
+    /// Opens the body of the task, if it has one.
+    static func openBody(
+        _ request: URLRequest,
+        _ session: URLSession,
+        _ task: URLSessionTask,
+        _ transfer: ForegroundTransfer
+    ) async throws(URLError) -> RequestBody? {
+        do {
+            switch transfer.body {
+            case .none: return nil
+            case .data(let data): return try RequestBody(data: data)
+            case .file(let url): return try RequestBody(file: url)
+            case .stream:
+                var stream = request.httpBodyStream.map { UnsharedStream(value: $0) }
+                if stream == nil, let delegate = task.listener as? any URLSessionTaskDelegate {
+                    stream = await session.ask(orElse: nil) { reply in
+                        delegate.urlSession(session, task: task) {
+                            reply($0.map { UnsharedStream(value: $0) })
+                        }
+                    }
+                }
+                guard let stream else {
+                    let reason = "the delegate has no stream for the body"
+                    throw URLError(
+                        .requestBodyStreamExhausted,
+                        reason: reason,
+                        failing: request.url
+                    )
+                }
+                if let opened = transfer.openedBody { return opened }
+                let opened = try await withAbandonedThread {
+                    try RequestBody(stream: stream.value)
+                }
+                transfer.openedBody = opened
+                return opened
+            }
+        } catch let error as URLError {
+            throw error
+        } catch let error as FileError where error.errno == .noSuchFileOrDirectory {
+            throw URLError(.fileDoesNotExist, reason: "\(error)", failing: request.url)
+        } catch {
+            throw URLError(.cannotOpenFile, reason: "\(error)", failing: request.url)
+        }
+    }
+
+    /// Copies the bytes of another body, which the delegate has for a redirect.
+    func openBody(_ data: Data) throws(URLError) -> RequestBody {
+        do throws(FileError) {
+            return try RequestBody(data: data)
+        } catch {
+            throw URLError(.cannotOpenFile, reason: "\(error)", failing: current.request.url)
+        }
+    }
+
+    /// Answers a request for a file of this machine.
+    static func readFile(
+        _ request: URLRequest,
+        _ session: URLSession,
+        _ task: URLSessionTask,
+        _ transfer: ForegroundTransfer
+    ) async -> ForegroundEnd {
+        guard let url = request.url else { return .failure(URLError(.badURL)) }
+        do {
+            let data = try await withAbandonedThread {
+                let file = try File.open(readingRegular: FilePath(url.path))
+                return Data(try file.readAll(limit: Int(file.status().size)))
+            }
+            var sink = AnswerSink(session, task, transfer)
+            let response = URLResponse(
+                url: url,
+                mimeType: nil,
+                expectedContentLength: data.count,
+                textEncodingName: nil
+            )
+            guard try await sink.begin(response, decodes: false, keepsCopy: nil) else {
+                return .failure(URLError(.cancelled))
+            }
+            sink.backlog.add(data.count)
+            if !data.isEmpty { try await sink.take([UInt8](data)) }
+            return try await sink.finish()
+        } catch let error as URLError {
+            return .failure(error)
+        } catch {
+            let isMissing = !FileManager.default.fileExists(atPath: url.path)
+            let code: URLError.Code = isMissing ? .fileDoesNotExist : .cannotOpenFile
+            return .failure(URLError(code, reason: "\(error)", failing: url))
+        }
+    }
+}
+
+/// A stream on its way to the thread that reads it.
+///
+/// Unchecked, since the application does not use it any more.
+private struct UnsharedStream: @unchecked Sendable {
+    var value: InputStream
+}
+
+/// Runs work that may block for any time on a thread of its own; a caller that is cancelled leaves it to itself.
+func withAbandonedThread<Value: Sendable>(
+    _ body: @escaping @Sendable () throws -> Value
+) async throws -> Value {
+    let reply = PendingReply<Result<Value, any Error>>()
+    let result = await withTaskCancellationHandler {
+        await withCheckedContinuation { continuation in
+            reply.wait(continuation)
+            Task.detached {
+                do {
+                    reply.give(.success(try await withBlockingThread(body)))
+                } catch {
+                    reply.give(.failure(error))
+                }
+            }
+        }
+    } onCancel: {
+        reply.give(.failure(URLError(.cancelled)))
+    }
+    return try result.get()
+}

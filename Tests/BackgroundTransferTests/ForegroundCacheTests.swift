@@ -1,0 +1,135 @@
+import BackgroundTransfer
+import Foundation
+import FoundationNetworking
+import StageTesting
+import Testing
+
+/// The cache of a session in this process.
+@Suite(.server, .timeLimit(.minutes(5)))
+struct ForegroundCacheTests {
+    private let server = TestServer.current
+
+    /// A session whose cookies, credentials and cache are its own.
+    private func session(
+        _ delegate: (any URLSessionDelegate)? = nil,
+        _ change: (BackgroundTransfer.URLSessionConfiguration) -> Void = { _ in }
+    ) -> BackgroundTransfer.URLSession {
+        let configuration = BackgroundTransfer.URLSessionConfiguration.ephemeral
+        change(configuration)
+        return BackgroundTransfer.URLSession(
+            configuration: configuration,
+            delegate: delegate,
+            delegateQueue: nil
+        )
+    }
+
+    private func url(_ path: String, host: String = "127.0.0.1") throws -> URL {
+        try #require(URL(string: server.url(path, host: host)))
+    }
+
+    private func request(_ path: String, _ method: String) throws -> URLRequest {
+        var request = URLRequest(url: try url(path))
+        request.httpMethod = method
+        return request
+    }
+
+    private func data(_ count: Int) -> [UInt8] {
+        (0..<count).map { UInt8(truncatingIfNeeded: $0 / 7) }
+    }
+
+    @Test func aFreshAnswerComesFromTheCache() async throws {
+        server.answer("/a", with: .content([1, 2]).field("Cache-Control", "max-age=600"))
+        let session = session()
+        for _ in 0..<2 { #expect(try await session.data(from: url("/a")).0 == Data([1, 2])) }
+        #expect(server.counts(for: "/a").requests == 1)
+        var asked = try request("/a", "GET")
+        asked.cachePolicy = .reloadIgnoringLocalCacheData
+        _ = try await session.data(for: asked)
+        #expect(server.counts(for: "/a").requests == 2)
+        await session.reset()
+        _ = try await session.data(from: url("/a"))
+        #expect(server.counts(for: "/a").requests == 3)
+    }
+
+    @Test func aStaleAnswerIsConfirmedOrReplaced() async throws {
+        server.answer("/a", with: .content([1, 2]).field("Cache-Control", "no-cache"))
+        let session = session()
+        for _ in 0..<2 {
+            let (data, response) = try await session.data(from: url("/a"))
+            #expect(data == Data([1, 2]))
+            #expect((response as? HTTPURLResponse)?.statusCode == 200)
+        }
+        #expect(server.requests.last?["if-none-match"] != nil)
+        #expect(server.counts(for: "/a").bytes == 2, "the second answer has no body")
+        server.answer("/a", with: .content([3]).field("Cache-Control", "no-cache"))
+        #expect(try await session.data(from: url("/a")).0 == Data([3]))
+    }
+
+    @Test(arguments: ["Cache-Control: no-store", "Vary: Cookie"])
+    func whatMayNotBeKeptIsAskedForAgain(_ field: String) async throws {
+        let parts = field.components(separatedBy: ": ")
+        let answer = Answer.content([1]).field("Cache-Control", "max-age=600")
+        server.answer("/a", with: answer.field(parts[0], parts[1]))
+        let session = session()
+        for _ in 0..<2 { _ = try await session.data(from: url("/a")) }
+        #expect(server.counts(for: "/a").requests == 2)
+        #expect(server.requests.last?["if-none-match"] == nil)
+    }
+
+    @Test func theCacheAloneAnswersWhereThePolicySaysSo() async throws {
+        server.answer("/a", with: .content([1]).field("Cache-Control", "max-age=600"))
+        let session = session()
+        var asked = try request("/a", "GET")
+        asked.cachePolicy = .returnCacheDataDontLoad
+        await expect(code: .resourceUnavailable) { [asked] in try await session.data(for: asked) }
+        _ = try await session.data(from: url("/a"))
+        #expect(try await session.data(for: asked).0 == Data([1]))
+        #expect(server.counts(for: "/a").requests == 1)
+    }
+
+    @Test func aDelegateDecidesWhatTheCacheKeeps() async throws {
+        server.answer("/a", with: .content([1]).field("Cache-Control", "max-age=600"))
+        let recorder = DataRecorder(keepsCopies: false)
+        let session = session(recorder)
+        for _ in 0..<2 {
+            let task = session.dataTask(with: try url("/a"))
+            task.resume()
+            try await poll { task.state == .completed }
+        }
+        #expect(server.counts(for: "/a").requests == 2)
+    }
+
+    @Test func anAnswerOfTheCacheIsThatOfTheWholeURL() async throws {
+        for user in [1, 2] {
+            let answer = Answer.content([UInt8(user)]).field("Cache-Control", "max-age=600")
+            server.answer("/a?user=\(user)", with: answer)
+        }
+        let session = session()
+        for _ in 0..<2 {
+            for user in [1, 2] {
+                let (data, _) = try await session.data(from: url("/a?user=\(user)"))
+                #expect(data == Data([UInt8(user)]))
+            }
+        }
+    }
+
+    @Test func aCacheThatIsConfirmedOftenStaysWhole() async throws {
+        let answer = Answer.content(data(100_000)).field("Cache-Control", "no-cache")
+        server.answer("/a", with: answer)
+        for number in 0..<60 { server.answer("/other/\(number)", with: answer) }
+        let session = session()
+        session.configuration.urlCache?.memoryCapacity = 4 << 20
+        for _ in 0..<3 { _ = try await session.data(from: url("/a")) }
+        for number in 0..<60 { _ = try await session.data(from: url("/other/\(number)")) }
+        #expect(try await session.data(from: url("/a")).0 == Data(data(100_000)))
+    }
+
+    @Test func whatAnotherRequestHasChangedIsAskedForAgain() async throws {
+        server.answer("/a", with: .content([1]).field("Cache-Control", "max-age=600"))
+        let session = session()
+        _ = try await session.data(from: url("/a"))
+        _ = try await session.upload(for: request("/a", "PUT"), from: Data([2]))
+        _ = try await session.data(from: url("/a"))
+        #expect(server.requests(for: "/a").map(\.method) == ["GET", "PUT", "GET"])
+    }
+}
