@@ -18,14 +18,20 @@ extension ControlResponder {
             if index > 0 { buffer.writeString(",") }
             buffer.writeBytes(try ControlFormat.encode(session))
             guard buffer.readableBytes >= Journal.pageBytes else { continue }
-            client.mustRead()
-            try await body.write(buffer)
-            client.hasRead()
+            for piece in Self.pieces(of: buffer) {
+                client.mustRead()
+                try await body.write(piece)
+                client.hasRead()
+            }
             buffer = ByteBuffer()
         }
         buffer.writeString("]}\n")
+        for piece in Self.pieces(of: buffer) {
+            client.mustRead()
+            try await body.write(piece)
+            client.hasRead()
+        }
         client.mustRead()
-        try await body.write(buffer)
         try await body.finish(nil)
     }
 
@@ -48,16 +54,38 @@ extension ControlResponder {
                 hasTasks = true
             }
             guard let next = rest else { break }
-            client.mustRead()
-            try await body.write(buffer)
-            client.hasRead()
+            for piece in Self.pieces(of: buffer) {
+                client.mustRead()
+                try await body.write(piece)
+                client.hasRead()
+            }
             buffer = ByteBuffer()
             (page, rest) = try await broker.page(of: next)
         }
         buffer.writeString("]}\n")
+        for piece in Self.pieces(of: buffer) {
+            client.mustRead()
+            try await body.write(piece)
+            client.hasRead()
+        }
         client.mustRead()
-        try await body.write(buffer)
         try await body.finish(nil)
+    }
+
+    /// The most bytes that a client has the time limit of an unread answer for: one that reads slowly, and does read, is
+    /// not cut off.
+    private static let pieceBytes = 32 << 10
+
+    /// Cuts a part of an answer into pieces that are written one by one.
+    private static func pieces(of buffer: ByteBuffer) -> [ByteBuffer] {
+        var rest = buffer
+        var pieces: [ByteBuffer] = []
+        while let piece = rest.readSlice(length: min(rest.readableBytes, pieceBytes)),
+            piece.readableBytes > 0
+        {
+            pieces.append(piece)
+        }
+        return pieces
     }
 
     /// Writes the events of a session for as long as the client listens.
@@ -92,9 +120,11 @@ extension ControlResponder {
             while case let events = try await broker.read(subscription), !events.isEmpty {
                 var buffer = ByteBuffer()
                 for event in events { buffer.writeImmutableBuffer(try Self.line(event)) }
-                client.mustRead()
-                try await body.write(buffer)
-                client.hasRead()
+                for piece in Self.pieces(of: buffer) {
+                    client.mustRead()
+                    try await body.write(piece)
+                    client.hasRead()
+                }
             }
         }
         try await body.finish(nil)

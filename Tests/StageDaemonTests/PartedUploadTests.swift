@@ -75,18 +75,22 @@ struct PartedUploadTests {
         let content = content(Self.size)
         server.slowDown(milliseconds: 50)
         let id = try await upload(content)
+        var received = 0
         for round in 1...4 {
             try await poll("the upload gets no further") {
                 server.received > round * Self.size / 6
             }
             try await daemon.kill()
+            received = server.received
             try await daemon.start()
         }
         server.slowDown(milliseconds: 0)
         let events = try await daemon.outcomes()
         #expect(events.map(\.gist) == ["1 completed of \(id)"])
         expectObject(content)
-        #expect(server.methods.filter { $0 == "POST" }.count == 1)
+        // A daemon that is killed after the last part may have sent the completion, whose answer is then not known.
+        let completions = server.methods.filter { $0 == "POST" }.count
+        #expect(completions == 1 || received >= Self.size)
     }
 
     @Test func aCancelledUploadIsAborted() async throws {
