@@ -16,11 +16,8 @@ enum JSONRecord {
         at name: FilePath,
         in directory: Directory
     ) throws(ContainerError) -> Value? {
-        do throws(ContainerError) {
-            return try read(type, at: name, in: directory)
-        } catch {
-            guard case .damagedRecord = error else { throw error }
-            return nil
+        try passingOverDamage { () throws(ContainerError) in
+            try read(type, at: name, in: directory)
         }
     }
 
@@ -60,8 +57,16 @@ enum JSONRecord {
         at name: FilePath,
         in directory: Directory
     ) throws(ContainerError) -> Value? {
+        try passingOverDamage { () throws(ContainerError) in
+            try read(parsing: type, at: name, in: directory)
+        }
+    }
+
+    private static func passingOverDamage<Value>(
+        _ read: () throws(ContainerError) -> Value?
+    ) throws(ContainerError) -> Value? {
         do throws(ContainerError) {
-            return try read(parsing: type, at: name, in: directory)
+            return try read()
         } catch {
             guard case .damagedRecord = error else { throw error }
             return nil

@@ -35,7 +35,7 @@ struct ResponseRules: Equatable, Sendable {
     var longestPause = Duration.seconds(Int64.max)
     /// Whether the answer has no body, whatever its length says.
     var isBodyless = false
-    /// Whether the status 511 is of somebody else in the server's place.
+    /// Whether the status 511 is taken for the answer of a captive portal.
     var detectsPortals = true
 
     /// What to do with an answer.

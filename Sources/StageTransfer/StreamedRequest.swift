@@ -89,7 +89,7 @@ public struct StreamedFailure: Error, Sendable {
     public let wasSent: Bool
 }
 
-/// Where the answer to a ``StreamedRequest`` leads.
+/// The request that the answer to a ``StreamedRequest`` leads to.
 public struct Redirection: Equatable, Sendable {
     /// Absolute URL without a user's name and password.
     public var url: String

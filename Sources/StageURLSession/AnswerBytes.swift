@@ -28,10 +28,10 @@ final class AnswerBytes: Sendable {
         state.withLock { $0.pieces = pieces }
     }
 
-    /// Returns the bytes, once: whoever lets them go abandons the transfer.
+    /// Returns the bytes, once; the transfer is abandoned when they are released.
     func takePieces() -> Pieces { state.withLock { $0.pieces.take() } ?? Pieces { nil } }
 
-    /// Has `cancel` called where nobody reads the bytes any more.
+    /// Has `cancel` called when the bytes are not read any more.
     func whenAbandoned(_ cancel: @escaping @Sendable () -> Void) {
         continuation.onTermination = { if case .cancelled = $0 { cancel() } }
     }

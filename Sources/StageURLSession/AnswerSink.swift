@@ -184,7 +184,7 @@ struct AnswerSink {
 private final class AnswerFile: Sendable {
     let partial: PartialDownload
     private let file: File
-    private let offset = Offset()
+    private let offset = Atomic<Int64>(0)
     private let isHandedOver = Atomic(false)
 
     init(_ partial: PartialDownload) throws(FileError) {
@@ -204,14 +204,7 @@ private final class AnswerFile: Sendable {
 
     /// Writes the next bytes; called by one thread at a time.
     func write(_ bytes: [UInt8]) throws(FileError) {
-        try file.write(bytes.span, at: offset.value)
-        offset.value += Int64(bytes.count)
-    }
-
-    /// A position.
-    ///
-    /// Unchecked, since one thread at a time writes the file.
-    private final class Offset: @unchecked Sendable {
-        var value: Int64 = 0
+        try file.write(bytes.span, at: offset.load(ordering: .relaxed))
+        offset.add(Int64(bytes.count), ordering: .relaxed)
     }
 }

@@ -133,7 +133,7 @@ struct ForegroundDownload {
         download.method = request.method
         download.promise = .anything
         download.fields = request.fields(rules)
-        download.requestTimeout = request.timeout(rules)
+        download.requestTimeout = .limit(request.request.timeout(under: rules))
         download.acceptsErrorResponses = !rules.failsOnErrorStatus
         download.acceptsTransientResponses = true
         download.leavesChallenges = leavesChallenges

@@ -22,11 +22,11 @@ struct ForegroundExchange {
     private var challenges = 0
     /// Whether a challenge may still be answered.
     private var answersChallenges = true
-    /// What the cache has, while the server is asked whether that is still so.
+    /// The cached answer, while the server is asked whether that is still so.
     private var cached: CachedURLResponse?
     private var sink: AnswerSink
 
-    /// What follows from an answer.
+    /// The next step after an answer.
     private enum Step {
         case deliver
         case sendAgain
@@ -162,7 +162,7 @@ struct ForegroundExchange {
         request.method = current.method
         request.fields = current.fields(rules)
         request.body = current.hasBody ? body?.open : nil
-        request.timeout = current.timeout(rules)
+        request.timeout = .limit(current.request.timeout(under: rules))
         request.requiresNewestTLS = rules.tlsMinimumSupportedProtocolVersion == .TLSv13
         request.backlog = sink.backlog
         task.record.withLock { record in

@@ -17,8 +17,6 @@ struct ForegroundRequest {
     /// Further fields, which ask for another answer than the one that is in the cache.
     var conditions: [String] = []
 
-    /// The time limit that `URLRequest` has by itself, which stands for the session's.
-    private static let usualTimeout: TimeInterval = 60
     /// The fields that say how a body is framed, which the engine sets.
     private static let framing: Set<String> = ["content-length", "expect", "transfer-encoding"]
 
@@ -32,12 +30,7 @@ struct ForegroundRequest {
     /// The request with the fields that decide about caches.
     func effective(_ rules: URLSessionConfiguration) -> URLRequest {
         var effective = request
-        for (name, value) in rules.httpAdditionalHeaders ?? [:] {
-            let name = "\(name.base)"
-            if effective.value(forHTTPHeaderField: name) == nil {
-                effective.setValue("\(value)", forHTTPHeaderField: name)
-            }
-        }
+        effective.allHTTPHeaderFields = request.fields(under: rules)
         if let authorization {
             effective.setValue(authorization, forHTTPHeaderField: "Authorization")
         }
@@ -47,31 +40,12 @@ struct ForegroundRequest {
     /// The method in capitals; an upload without a method is a POST.
     var method: String { request.httpMethod ?? "GET" }
 
-    /// The time without a byte after which the request fails.
-    func timeout(_ rules: URLSessionConfiguration) -> Duration {
-        let own = request.timeoutInterval
-        return .limit(own == Self.usualTimeout ? rules.timeoutIntervalForRequest : own)
-    }
-
     /// The header fields, each as one line, with those of the session's rules.
     func fields(_ rules: URLSessionConfiguration) -> [String] {
-        var fields = request.allHTTPHeaderFields ?? [:]
-        func add(_ name: String, value: String) {
-            let isThere = fields.keys.contains { $0.lowercased() == name.lowercased() }
-            if !isThere { fields[name] = value }
-        }
-        for (name, value) in rules.httpAdditionalHeaders ?? [:] {
-            let name = "\(name.base)"
-            if hasLeftOrigin, Self.credentials.contains(name.lowercased()) { continue }
-            add(name, value: "\(value)")
-        }
-        if rules.httpShouldSetCookies, request.httpShouldHandleCookies, let url = request.url,
-            let cookies = rules.httpCookieStorage?.cookiesToSend(to: url), !cookies.isEmpty
-        {
-            for (name, value) in HTTPCookie.requestHeaderFields(with: cookies) {
-                add(name, value: value)
-            }
-        }
+        var fields = request.fields(
+            under: rules,
+            leavingOut: hasLeftOrigin ? Self.credentials : []
+        )
         if let authorization {
             fields = fields.filter { $0.key.lowercased() != "authorization" }
             fields["Authorization"] = authorization

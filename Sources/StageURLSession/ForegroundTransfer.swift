@@ -18,6 +18,12 @@ final class ForegroundTransfer: Sendable {
         case file(URL)
         /// The request's stream, or one that the delegate is asked for.
         case stream
+
+        /// The body of a data or download task's request.
+        static func of(_ request: URLRequest) -> Body {
+            if request.httpBodyStream != nil { return .stream }
+            return request.hasBody ? .data(request.httpBody ?? Data()) : .none
+        }
     }
 
     /// Place where the answer goes.
@@ -49,7 +55,7 @@ final class ForegroundTransfer: Sendable {
     let body: Body
     /// Whether the delegate is told of data, files and the end.
     let tellsDelegate: Bool
-    /// What an earlier download of a session in this process has left.
+    /// The file that an earlier download of a session in this process has left.
     let resumed: PartialDownload?
     private let state: Mutex<State>
 

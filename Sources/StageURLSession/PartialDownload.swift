@@ -8,7 +8,7 @@ import SystemPackage
 ///
 /// It is in a directory of its own among the temporary files, which the system may remove.
 struct PartialDownload: Codable, Sendable {
-    /// What tells the data from that of a background session.
+    /// The mark that tells the data from that of a background session.
     private static let kind = "download in a process, 1"
     private static let name = FilePath.Component("content")
 
@@ -50,7 +50,7 @@ struct PartialDownload: Codable, Sendable {
         self = value
     }
 
-    /// What an application keeps.
+    /// The resume data that an application keeps.
     var data: Data? { try? JSONEncoder().encode(self) }
 
     /// The request of the download.

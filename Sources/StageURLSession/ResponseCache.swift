@@ -7,7 +7,7 @@ import Synchronization
 ///
 /// Answers with a `Vary` field are not kept, since the cache has no request fields to compare.
 enum ResponseCache {
-    /// What to do about a request.
+    /// An answer to a request, or a way to get one.
     enum Decision {
         /// Answer with what is in the cache.
         case use(CachedURLResponse)

@@ -25,10 +25,7 @@ extension URLSession {
         guard isForeground else {
             return makeRefused(request) { URLSessionDataTask($0, session: $1) }
         }
-        let body: ForegroundTransfer.Body =
-            request.httpBodyStream != nil
-            ? .stream : request.hasBody ? .data(request.httpBody ?? Data()) : .none
-        let transfer = ForegroundTransfer(receiver, body: body)
+        let transfer = ForegroundTransfer(receiver, body: .of(request))
         return make(request, kind: request.hasBody ? .upload : .download, transfer) {
             URLSessionDataTask($0, session: self, transfer: transfer)
         }
@@ -59,10 +56,7 @@ extension URLSession {
         guard isForeground else {
             return makeRefused(request) { URLSessionDownloadTask($0, session: $1) }
         }
-        let body: ForegroundTransfer.Body =
-            request.httpBodyStream != nil
-            ? .stream : request.hasBody ? .data(request.httpBody ?? Data()) : .none
-        let transfer = ForegroundTransfer(receiver, body: body)
+        let transfer = ForegroundTransfer(receiver, body: .of(request))
         return make(request, kind: .download, transfer) {
             URLSessionDownloadTask($0, session: self, transfer: transfer)
         }
@@ -316,7 +310,7 @@ extension URLSession {
         return download
     }
 
-    /// Asks the delegate something, on its queue; returns `other` where the task is cancelled before the answer.
+    /// Asks the delegate a question, on its queue; returns `other` where the task is cancelled before the answer.
     func ask<Answer: Sendable>(
         orElse other: Answer,
         _ question: @escaping @Sendable (@escaping @Sendable (Answer) -> Void) -> Void

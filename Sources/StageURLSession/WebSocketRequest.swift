@@ -11,30 +11,16 @@ struct WebSocketRequest {
     /// The offers of the handshake, and limits.
     var options = WebSocketOptions()
 
-    /// The time limit of a request that has none of its own.
-    private static let usualTimeout: TimeInterval = 60
-
     /// Creates the handshake of a request under the rules of its session.
     init(_ request: URLRequest, rules: URLSessionConfiguration, messageSize: Int) {
         let url = request.url?.absoluteURL.overHTTP
         self.url = url?.absoluteString ?? ""
-        let own = request.timeoutInterval
-        let timeout = own == Self.usualTimeout ? rules.timeoutIntervalForRequest : own
+        let timeout = request.timeout(under: rules)
         options.handshakeLimit = .limit(timeout)
         options.pingInterval = .limit(timeout / 2)
         options.limits = WebSocketLimits(messageSize: max(messageSize, 0))
         options.requiresNewestTLS = rules.tlsMinimumSupportedProtocolVersion == .TLSv13
-        var fields = request.allHTTPHeaderFields ?? [:]
-        for (name, value) in rules.httpAdditionalHeaders ?? [:] {
-            Self.add("\(name.base)", value: "\(value)", to: &fields)
-        }
-        if rules.httpShouldSetCookies, request.httpShouldHandleCookies, let url,
-            let cookies = rules.httpCookieStorage?.cookiesToSend(to: url), !cookies.isEmpty
-        {
-            for (name, value) in HTTPCookie.requestHeaderFields(with: cookies) {
-                Self.add(name, value: value, to: &fields)
-            }
-        }
+        let fields = request.fields(under: rules)
         for (name, value) in fields.sorted(by: { $0.key < $1.key }) {
             if name.lowercased() == "sec-websocket-protocol" {
                 options.subprotocols = value.split(separator: ",")
@@ -60,10 +46,44 @@ struct WebSocketRequest {
         let found = request.url?.absoluteString ?? ""
         return URLError(.unsupportedURL, reason: "expected a ws or wss URL, found '\(found)'")
     }
+}
 
-    private static func add(_ name: String, value: String, to fields: inout [String: String]) {
-        let isThere = fields.keys.contains { $0.lowercased() == name.lowercased() }
-        if !isThere { fields[name] = value }
+extension URLRequest {
+    /// The time limit that a request has by itself, which stands for the session's.
+    private static let usualTimeout: TimeInterval = 60
+
+    /// The seconds of the request's time limit, its own or its session's.
+    func timeout(under rules: URLSessionConfiguration) -> TimeInterval {
+        timeoutInterval == Self.usualTimeout ? rules.timeoutIntervalForRequest : timeoutInterval
+    }
+
+    /// The header fields of the request, with those of its session and its cookies where it has none of the name.
+    ///
+    /// - Parameters:
+    ///   - rules: The rules of the session.
+    ///   - omitted: Names of fields of the session, in lower case, that are left out.
+    /// - Returns: The values by name.
+    func fields(
+        under rules: URLSessionConfiguration,
+        leavingOut omitted: Set<String> = []
+    ) -> [String: String] {
+        var fields = allHTTPHeaderFields ?? [:]
+        func add(_ name: String, value: String) {
+            let isThere = fields.keys.contains { $0.lowercased() == name.lowercased() }
+            if !isThere { fields[name] = value }
+        }
+        for (name, value) in rules.httpAdditionalHeaders ?? [:] {
+            let name = "\(name.base)"
+            if !omitted.contains(name.lowercased()) { add(name, value: "\(value)") }
+        }
+        if rules.httpShouldSetCookies, httpShouldHandleCookies, let url = url?.absoluteURL.overHTTP,
+            let cookies = rules.httpCookieStorage?.cookiesToSend(to: url), !cookies.isEmpty
+        {
+            for (name, value) in HTTPCookie.requestHeaderFields(with: cookies) {
+                add(name, value: value)
+            }
+        }
+        return fields
     }
 }
 

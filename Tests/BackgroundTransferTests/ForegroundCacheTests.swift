@@ -6,37 +6,7 @@ import Testing
 
 /// The cache of a session in this process.
 @Suite(.server, .timeLimit(.minutes(5)))
-struct ForegroundCacheTests {
-    private let server = TestServer.current
-
-    /// A session whose cookies, credentials and cache are its own.
-    private func session(
-        _ delegate: (any URLSessionDelegate)? = nil,
-        _ change: (BackgroundTransfer.URLSessionConfiguration) -> Void = { _ in }
-    ) -> BackgroundTransfer.URLSession {
-        let configuration = BackgroundTransfer.URLSessionConfiguration.ephemeral
-        change(configuration)
-        return BackgroundTransfer.URLSession(
-            configuration: configuration,
-            delegate: delegate,
-            delegateQueue: nil
-        )
-    }
-
-    private func url(_ path: String, host: String = "127.0.0.1") throws -> URL {
-        try #require(URL(string: server.url(path, host: host)))
-    }
-
-    private func request(_ path: String, _ method: String) throws -> URLRequest {
-        var request = URLRequest(url: try url(path))
-        request.httpMethod = method
-        return request
-    }
-
-    private func data(_ count: Int) -> [UInt8] {
-        (0..<count).map { UInt8(truncatingIfNeeded: $0 / 7) }
-    }
-
+struct ForegroundCacheTests: ForegroundSuite {
     @Test func aFreshAnswerComesFromTheCache() async throws {
         server.answer("/a", with: .content([1, 2]).field("Cache-Control", "max-age=600"))
         let session = session()

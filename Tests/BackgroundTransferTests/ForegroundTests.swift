@@ -8,25 +8,7 @@ import Testing
 
 /// Data, download and upload tasks of a session in this process, at a server of the test.
 @Suite(.server, .directory, .timeLimit(.minutes(5)))
-struct ForegroundTests {
-    private let server = TestServer.current
-
-    /// A session whose cookies, credentials and cache are its own.
-    private func session(
-        _ delegate: (any URLSessionDelegate)? = nil,
-        _ change: (URLSessionConfiguration) -> Void = { _ in }
-    ) -> URLSession {
-        let configuration = URLSessionConfiguration.ephemeral
-        change(configuration)
-        return URLSession(configuration: configuration, delegate: delegate, delegateQueue: nil)
-    }
-
-    private func url(_ path: String) throws -> URL { try #require(URL(string: server.url(path))) }
-
-    private func data(_ count: Int) -> [UInt8] {
-        (0..<count).map { UInt8(truncatingIfNeeded: $0 / 7) }
-    }
-
+struct ForegroundTests: ForegroundSuite {
     // MARK: - Data
 
     @Test(arguments: [200, 404, 500])

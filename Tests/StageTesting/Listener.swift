@@ -52,3 +52,16 @@ final class Listener: Sendable {
         }
     }
 }
+
+extension Listener {
+    /// Has one request of each connection served, on a thread of its own, and the connection closed.
+    func serveOne(_ serve: @escaping @Sendable (RequestHead, inout Socket) -> Void) {
+        accept { connection in
+            Thread.start {
+                var socket = Socket(connection)
+                if let head = socket.readHead().flatMap(RequestHead.init) { serve(head, &socket) }
+                close(connection)
+            }
+        }
+    }
+}

@@ -30,13 +30,7 @@ public final class PartServer: Sendable {
         let bound = try Socket.listen()
         listener = Listener(bound.listener)
         port = bound.port
-        listener.accept { [self] connection in
-            Thread.start { [self] in
-                var socket = Socket(connection)
-                if let head = socket.readHead().flatMap(RequestHead.init) { serve(head, &socket) }
-                close(connection)
-            }
-        }
+        listener.serveOne { [self] head, socket in serve(head, &socket) }
     }
 
     /// Accepts no more connections.

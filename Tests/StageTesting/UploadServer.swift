@@ -42,13 +42,7 @@ public final class UploadServer: Sendable {
         listener = Listener(bound.listener)
         port = bound.port
         self.speaksDraft = speaksDraft
-        listener.accept { [self] connection in
-            Thread.start { [self] in
-                var socket = Socket(connection)
-                if let head = socket.readHead().flatMap(RequestHead.init) { serve(head, &socket) }
-                close(connection)
-            }
-        }
+        listener.serveOne { [self] head, socket in serve(head, &socket) }
     }
 
     /// Accepts no more connections.
