@@ -177,13 +177,15 @@ extension Broker {
 
     /// What a client has not been told yet; empty if that is nothing.
     func read(_ subscription: Subscription) async throws(DaemonError) -> [SessionEvent] {
-        // What passes was before what the journal is read of now, so it is told before.
         var events = subscription.takePassing()
         guard let session = state.sessions[subscription.session] else { return events }
         let cursor = subscription.cursor
         if cursor < session.record.last {
             let kept = try await journal.events(of: session.record.id, after: cursor, limit: 256)
             let (store, user) = (store, session.record.user)
+            // What passed while the journal was read was before what the journal had then: nothing passes of a task after
+            // its end.
+            events += subscription.takePassing()
             // On a thread that may block: the directory is the user's to make slow.
             events += try await withBlockingThread { () throws(DaemonError) in
                 try store.located(kept, of: user)

@@ -1,3 +1,4 @@
+import DequeModule
 import FoundationEssentials
 import Logging
 import StageConditions
@@ -231,6 +232,7 @@ extension Broker {
 
     /// Notes that an attempt is over; returns whether what it came to counts.
     func endAttempt(of id: Int64) -> Bool {
+        tellProgress()
         live[id] = nil
         let counts = state.endAttempt(of: id)
         resumeHalts(of: id)
@@ -270,7 +272,18 @@ extension Broker {
 extension Broker {
     /// Delivers events of running transfers, until the task is cancelled.
     func relay() async {
-        for await (event, session) in feed.progress { distribute(event, session) }
+        for await _ in feed.progresses { tellProgress() }
+    }
+
+    /// Delivers what running transfers have reported until now.
+    ///
+    /// An attempt that ends has this called before: whatever is told later of its task, by the next attempt or by the
+    /// task's end, would otherwise be followed by how far this one had come.
+    func tellProgress() {
+        for (event, session) in feed.takeProgress() {
+            guard let task = event.task, live[task] != nil else { continue }
+            distribute(event, session)
+        }
     }
 
     /// Tells the clients of a session, and watchers, of an event that is not kept.

@@ -1,3 +1,4 @@
+import DequeModule
 import StageControl
 import Synchronization
 
@@ -24,21 +25,38 @@ final class EventFeed: Sendable {
         var nextWatcher = 1
     }
 
+    /// Says that there may be something to take by ``takeProgress()``.
+    let progresses: AsyncStream<Void>
+    private let progressed: AsyncStream<Void>.Continuation
     /// Events of running transfers with the numbers of their sessions, from the threads of the transfers.
-    let progress: AsyncStream<(SessionEvent, Int64)>
-    private let progressing: AsyncStream<(SessionEvent, Int64)>.Continuation
+    private let progress = Mutex(Deque<(event: SessionEvent, session: Int64)>())
     private let state = Mutex(State())
     /// The number of subscriptions and watchers.
     private let audience = Atomic<Int>(0)
 
     init() {
-        (progress, progressing) = AsyncStream.makeStream(bufferingPolicy: .bufferingNewest(4096))
+        (progresses, progressed) = AsyncStream.makeStream(bufferingPolicy: .bufferingNewest(1))
     }
 
-    /// Queues an event of a running transfer for ``progress``, from any thread; drops it where no client listens.
+    /// The most events of running transfers that wait to be taken; with more, the oldest are dropped.
+    private static let limit = 4096
+
+    /// Queues an event of a running transfer, from any thread; drops it where no client listens.
     func report(_ event: SessionEvent, of session: Int64) {
         guard audience.load(ordering: .relaxed) > 0 else { return }
-        progressing.yield((event, session))
+        progress.withLock { progress in
+            if progress.count >= Self.limit { progress.removeFirst() }
+            progress.append((event, session))
+        }
+        progressed.yield()
+    }
+
+    /// Takes out the events of running transfers that wait.
+    func takeProgress() -> Deque<(event: SessionEvent, session: Int64)> {
+        progress.withLock { progress in
+            defer { progress = [] }
+            return progress
+        }
     }
 
     /// Whether a client would receive an event of a session that is not durable.

@@ -143,8 +143,9 @@ struct TaskRecord {
     /// Takes in that the daemon was not reached at all with the request that creates the task.
     mutating func wasNotSent() { requests -= 1 }
 
-    /// Takes in what the daemon says of the task.
+    /// Takes in what the daemon says of the task; an end that was taken in says more.
     mutating func update(_ task: TransferTask) {
+        guard !hasEnded else { return }
         holds = task.holds
         bytesReceived = task.bytesReceived.rawValue
         bytesSent = task.bytesSent.rawValue
@@ -152,8 +153,9 @@ struct TaskRecord {
         if let head = task.response { response = HTTPURLResponse(head) }
     }
 
-    /// Takes in an event; returns `false` for an end that was taken in before.
+    /// Takes in an event; returns `false`, and takes nothing in, after the task's end.
     mutating func take(_ event: SessionEvent) -> Bool {
+        guard !hasEnded else { return false }
         eventCount += 1
         if let bytes = event.bytesReceived { bytesReceived = bytes.rawValue }
         if let bytes = event.bytesSent { bytesSent = bytes.rawValue }

@@ -30,6 +30,43 @@ struct ScriptedDaemonTests {
         try await world.end(session)
     }
 
+    @Test func whatIsToldAfterTheEndChangesNothing() async throws {
+        let world = try ScriptedWorld()
+        let directory = try TemporaryDirectory.required()
+        try directory.write([UInt8](repeating: 1, count: 1000), to: "file", durably: false)
+        let queue = OperationQueue()
+        queue.maxConcurrentOperationCount = 1
+        let session = URLSession(
+            configuration: world.configuration,
+            delegate: world.recorder,
+            delegateQueue: queue
+        )
+        try await world.attach()
+        // The end is taken in, and the delegate is yet to be told.
+        queue.isSuspended = true
+        let upload = session.uploadTask(
+            with: URLRequest(url: try URL(text: "http://host/in")),
+            fromFile: URL(fileURLWithPath: directory.path.appending("file").string)
+        )
+        let other = session.downloadTask(with: try URL(text: "http://host/file"))
+        for task in [upload, other] { task.resume() }
+        world.emit(.completed, upload) { event in
+            event.bytesSent = ByteCount(1000)
+            event.body = Data("thanks".utf8)
+        }
+        world.emit(.progress, upload) { event in
+            event.bytesSent = ByteCount(500)
+            event.bytesReceived = .zero
+        }
+        world.emit(.progress, other) { $0.bytesReceived = ByteCount(5) }
+        try await poll { other.countOfBytesReceived == 5 }
+        #expect(upload.countOfBytesSent == 1000 && upload.countOfBytesReceived == 6)
+        queue.isSuspended = false
+        try await poll { upload.state == .completed }
+        #expect(upload.countOfBytesSent == 1000 && upload.countOfBytesReceived == 6)
+        try await world.end(session)
+    }
+
     @Test func aLostAnswerMakesOneTask() async throws {
         let world = try ScriptedWorld()
         world.daemon.leaveUnanswered("POST /v1/sessions/\(world.identifier)/tasks", count: 2)

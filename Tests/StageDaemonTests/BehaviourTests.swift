@@ -142,6 +142,28 @@ struct BehaviourTests {
         #expect(again == next)
     }
 
+    /// How far a transfer had come is told before its end.
+    @Test func nothingIsToldOfATaskAfterItsEnd() async throws {
+        server.answer("/a", with: .content(content(10)))
+        let stream = try await daemon.attach()
+        defer { stream.close() }
+        let count = 300
+        async let creation: Void = {
+            for number in 0..<count {
+                try await daemon.download(server.url("/a"), token: "\(number)")
+            }
+        }()
+        var ended: Set<Int64> = []
+        for try await event in stream {
+            guard let task = event.task else { continue }
+            #expect(!ended.contains(task), "\(event.kind) of \(task) after its end")
+            if event.kind == .completed { ended.insert(task) }
+            if ended.count == count { break }
+        }
+        #expect(ended.count == count)
+        try await creation
+    }
+
     @Test func aTokenIsOfItsURL() async throws {
         server.answer(
             "/a",
