@@ -243,6 +243,8 @@ extension URLSession {
         {
             (task.listener as? any URLSessionDownloadDelegate)?
                 .urlSession(self, downloadTask: download, didFinishDownloadingTo: partial.file)
+            // Whoever is told of the end finds nothing to go on with.
+            partial.remove()
         }
         (task.listener as? any URLSessionTaskDelegate)?
             .urlSession(

@@ -11,6 +11,7 @@ final class DataRecorder: NSObject, URLSessionDataDelegate, URLSessionDownloadDe
         var lines: [String] = []
         var data = Data()
         var file: Data?
+        var location: URL?
         var respond: (@Sendable () -> Void)?
         var sent: [Int64] = []
     }
@@ -87,7 +88,10 @@ final class DataRecorder: NSObject, URLSessionDataDelegate, URLSessionDownloadDe
         didFinishDownloadingTo location: URL
     ) {
         let content = try? Data(contentsOf: location)
-        state.withLock { $0.file = content }
+        state.withLock { state in
+            state.file = content
+            state.location = location
+        }
         add("file")
     }
 
@@ -150,7 +154,13 @@ final class DataRecorder: NSObject, URLSessionDataDelegate, URLSessionDownloadDe
         _ session: URLSession,
         task: URLSessionTask,
         didCompleteWithError error: (any Error)?
-    ) { add("completed: \((error as? URLError).map { "\($0.code.rawValue)" } ?? "-")") }
+    ) {
+        let location = state.withLock { $0.location }
+        if let location, FileManager.default.fileExists(atPath: location.path) {
+            add("the file stays")
+        }
+        add("completed: \((error as? URLError).map { "\($0.code.rawValue)" } ?? "-")")
+    }
 
     func urlSession(_ session: URLSession, didBecomeInvalidWithError error: (any Error)?) {
         add("invalid")

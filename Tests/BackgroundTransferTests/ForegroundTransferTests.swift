@@ -19,6 +19,7 @@ struct ForegroundTransferTests: ForegroundSuite {
         task.resume()
         try await poll { recorder.lines.last == "completed: -" }
         #expect(recorder.file == Data(data(2_000_000)))
+        #expect(!recorder.lines.contains("the file stays"))
         #expect(task.countOfBytesReceived == 2_000_000)
         #expect(task.progress.fractionCompleted == 1)
         let (file, response) = try await session().download(from: url("/a"))

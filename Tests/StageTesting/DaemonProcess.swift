@@ -50,8 +50,12 @@ public final class DaemonProcess: Sendable {
     public var state: FilePath { directory.appending("state") }
     /// The file of what the daemon says.
     public var log: FilePath { directory.appending("daemon.log") }
-    /// A client of the daemon.
-    public var client: ControlClient { ControlClient(path: socket.string) }
+    /// A client of the daemon, which waits as long as a daemon that was not optimised may take on a busy machine.
+    public var client: ControlClient {
+        var client = ControlClient(path: socket.string)
+        client.patience = .seconds(120)
+        return client
+    }
 
     /// The number of the process that the tests started: the daemon, or what it was started by.
     public var process: Int32? { child.withLock { $0?.id } }
