@@ -7,6 +7,7 @@ import Synchronization
 /// TCP or HTTP/2, and a transfer that waits for its taker does not count as stalled.
 public final class Backlog: Sendable {
     private let count = Atomic<Int>(0)
+    private let held = Atomic(false)
     private let limit: Int
 
     /// Creates an empty backlog that is full from so many bytes on.
@@ -20,6 +21,12 @@ public final class Backlog: Sendable {
     /// Removes bytes that their taker is done with; called by the taker, on any thread.
     public func remove(_ bytes: Int) { count.subtract(bytes, ordering: .relaxed) }
 
+    /// Has transfers wait, in both directions, however little there is to be done with, or wait no longer.
+    public func hold(_ isHeld: Bool) { held.store(isHeld, ordering: .relaxed) }
+
+    /// Whether transfers wait for ``hold(_:)``.
+    var isHeld: Bool { held.load(ordering: .relaxed) }
+
     /// Whether nothing more is to come for now.
-    var isFull: Bool { count.load(ordering: .relaxed) >= limit }
+    var isFull: Bool { isHeld || count.load(ordering: .relaxed) >= limit }
 }

@@ -73,6 +73,7 @@ struct Download {
             isBodyless: request.method == "HEAD"
         )
         rules.detectsPortals = request.detectsPortals
+        rules.decodesContent = request.decodesContent
         // Past the end there is nothing but the server's word that it is one, which the caller's
         // own knowledge of the size makes superfluous.
         guard isRanged, let usable, usable.length > 0,

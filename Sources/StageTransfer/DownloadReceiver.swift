@@ -15,6 +15,8 @@ final class DownloadReceiver: ExchangeReceiver {
 
     private(set) var decision: ResponseRules.Decision?
     private(set) var status = 0
+    /// The head of a redirect.
+    private(set) var redirect: ResponseSummary?
     private(set) var newBytes: Int64 = 0
     private(set) var wasAccepted = false
     private var content: PartFile.Content?
@@ -57,13 +59,17 @@ final class DownloadReceiver: ExchangeReceiver {
         let decision = rules.judge(head)
         self.decision = decision
         status = head.status
-        if decision.isFinal { report(.responded(ResponseSummary(head, at: route))) }
+        let summary = ResponseSummary(head, at: route)
+        if decision.isFinal { report(.responded(summary)) } else { redirect = summary }
+        let isEncoded = rules.decodesContent && head.encoding != nil
+        let length = isEncoded ? nil : head.bodyLength
         do throws(TransferError) {
             switch decision {
             case .append: try resume(head, from: rules.offset)
             case .compare(let start): try resume(head, from: start)
-            case .begin: try begin(head, promised ?? head.bodyLength, isContinuable: rules.isGet)
-            case .beginRefusal: try begin(head, head.bodyLength, isContinuable: false)
+            case .begin:
+                try begin(head, promised ?? length, isContinuable: rules.isGet && !isEncoded)
+            case .beginRefusal: try begin(head, length, isContinuable: false)
             case .complete: tellAccepted(at: rules.offset)
             default: break
             }
@@ -237,8 +243,8 @@ extension DownloadMachine.Outcome {
     /// this server or another.
     var withoutRepetition: Self {
         switch self {
-        case .transient(.unreachable(let url, let detail), _):
-            return .local(.unreachable(url: url, detail: detail + Self.notAgain))
+        case .transient(.unreachable(let url, let fault, let detail), _):
+            return .local(.unreachable(url: url, fault, detail: detail + Self.notAgain))
         // Each is tried again by those who wait for a login or a clock.
         case .permanent(.captivePortal(let url, _)), .permanent(.untrusted(let url, _, _)):
             return .local(.unreachable(url: url, detail: "\(self)" + Self.notAgain))
@@ -284,7 +290,7 @@ extension DownloadMachine.Outcome {
     static func failed(_ end: ExchangeEnd, url: String) -> Self {
         if let window = end.stalled {
             let detail = "the transfer stalled for \(window.inWords)"
-            return .transient(.unreachable(url: url, detail: detail), pause: nil)
+            return .transient(.unreachable(url: url, .timeout, detail: detail), pause: nil)
         }
         if let fault = end.fault { return .permanent(.unacceptable(url: url, .answer(fault))) }
         // Whoever asks again is refused again, unlike at a server that the proxy cannot reach.
@@ -297,6 +303,8 @@ extension DownloadMachine.Outcome {
                 end.detail.contains("HTTP/0.9") || end.detail.isEmpty
                 ? "it does not begin with an HTTP status line" : end.detail
             return .permanent(.unacceptable(url: url, .answer(detail)))
+        case CURLE_BAD_CONTENT_ENCODING where end.decodesContent:
+            return .permanent(.unacceptable(url: url, .undecodable(end.detail)))
         // Encodings of the content are not asked of libcurl: this is one of the transfer.
         case CURLE_BAD_CONTENT_ENCODING:
             let detail = "its 'Transfer-Encoding' is not known"
@@ -314,7 +322,21 @@ extension DownloadMachine.Outcome {
         case CURLE_OK:
             return .transient(.unreachable(url: url, detail: "the answer is empty"), pause: nil)
         default:
-            return .transient(.unreachable(url: url, detail: end.detail), pause: nil)
+            let fault = TransferError.ConnectionFault(end)
+            return .transient(.unreachable(url: url, fault, detail: end.detail), pause: nil)
+        }
+    }
+}
+
+extension TransferError.ConnectionFault {
+    /// Tells the faults apart by libcurl's result.
+    fileprivate init(_ end: ExchangeEnd) {
+        switch end.code {
+        case CURLE_COULDNT_RESOLVE_HOST, CURLE_COULDNT_RESOLVE_PROXY: self = .nameLookup
+        case CURLE_OPERATION_TIMEDOUT: self = .timeout
+        case CURLE_SSL_CONNECT_ERROR: self = .handshake
+        case CURLE_COULDNT_CONNECT: self = .connect
+        default: self = end.wasRequestSent ? .lost : .connect
         }
     }
 }

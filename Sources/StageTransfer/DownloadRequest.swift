@@ -48,6 +48,11 @@ public struct DownloadRequest: Sendable {
     public var fields: [String] = []
     /// Further header fields, each as one line, for the origin of the first mirror alone.
     public var confidentialFields: [String] = []
+    /// Returns the header fields, each as one line, of the request that a redirect leads to, from the head of the redirect
+    /// and the next URL; `nil` stands for ``fields`` up to the first one that leads to another origin.
+    ///
+    /// Called on the engine's thread; it must return at once.
+    public var fieldsAfterRedirect: (@Sendable (ResponseSummary, String) -> [String])?
     /// Whether a 401 or 407 of the origin of the first mirror ends the download without its body, and what was received
     /// stays, although ``acceptsErrorResponses`` is set.
     public var leavesChallenges = false
@@ -67,6 +72,13 @@ public struct DownloadRequest: Sendable {
     /// Otherwise they lead to another attempt, unless the request must not be sent twice or the server asks for
     /// a pause of ``RetryPolicy/longestPause``.
     public var acceptsTransientResponses = false
+    /// Whether content in a content coding that libcurl knows is decoded, although none is asked for.
+    ///
+    /// It is then received from its first byte each time: ranges are of the encoded form. Otherwise it is refused.
+    public var decodesContent = false
+    /// Holds the request back in both directions, its time limit with it, while ``Backlog/hold(_:)`` says so; nothing is
+    /// added to it.
+    public var backlog: Backlog?
     /// Whether a page for a person in the server's place is recognised: by a redirect from http to another host, and by
     /// the status 511.
     public var detectsPortals = true

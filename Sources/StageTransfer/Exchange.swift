@@ -67,6 +67,8 @@ struct ExchangeEnd: Sendable {
     var stalled: Duration?
     /// Whether libcurl sent a request, or a part of one.
     var wasRequestSent = false
+    /// Whether libcurl was to decode the body of the answer.
+    var decodesContent = false
     /// The fault of the answer, if that ended the exchange: a fragment.
     var fault: String?
 
@@ -167,6 +169,7 @@ struct ExchangeEnd: Sendable {
     func end(_ code: CURLcode?) -> ExchangeEnd {
         var end = ExchangeEnd(code: code, bytes: bytes)
         end.wasRequestSent = easy?.wasRequestSent ?? false
+        end.decodesContent = request.decodesContent
         guard let code, code != CURLE_OK else {
             end.fault = fault("")
             return end
@@ -260,6 +263,10 @@ extension Exchange {
     /// Gives libcurl bytes of the request's body; returns how many there were: 0 at its end, `nil` for
     /// a body that is not what was announced, or what makes libcurl pause.
     fileprivate func give(_ buffer: UnsafeMutableRawBufferPointer) -> Int? {
+        if backlog?.isHeld == true {
+            isPaused = true
+            return Int(CURL_READFUNC_PAUSE)
+        }
         switch unsafe source?.read(into: buffer) {
         case .bytes(let count):
             moved += Int64(count)

@@ -141,6 +141,7 @@ import Glibc
         if end.detail.isEmpty { end.detail = unsafe String(cString: curl_easy_strerror(code)) }
         end.certificate = easy?.certificateResult ?? 0
         end.proxyStatus = easy?.proxyStatus ?? 0
+        end.wasRequestSent = socket != nil
         return DownloadMachine.Outcome.failed(end, url: url.display).error
             ?? .unreachable(url: url.display, detail: end.detail)
     }

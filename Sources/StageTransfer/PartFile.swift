@@ -117,6 +117,11 @@ public final class PartFile: Sendable {
     /// The size of the whole content, where it is known.
     public var total: ByteCount? { state.withLock { $0.record?.total.map { ByteCount($0) } } }
 
+    /// Whether a later download of content that is known by nothing else may go on with the bytes.
+    public var isContinuable: Bool {
+        state.withLock { $0.record.map { $0.total != nil && $0.validator != nil } ?? false }
+    }
+
     /// Removes the bytes and what is known of them.
     public func remove() throws(TransferError) {
         do throws(FileError) {

@@ -38,6 +38,9 @@ struct ResponseRules: Equatable, Sendable {
     /// Whether the status 511 is taken for the answer of a captive portal.
     var detectsPortals = true
 
+    /// Whether the body may be encoded, since libcurl decodes it.
+    var decodesContent = false
+
     /// What to do with an answer.
     enum Decision: Equatable, Sendable {
         /// The body continues what is held, at the offset asked for.
@@ -133,7 +136,7 @@ struct ResponseRules: Equatable, Sendable {
         guard acceptsErrorResponses, !(leavesChallenges && isChallenge) else {
             return .refuse(status: head.status)
         }
-        if let encoding = head.encoding { return .encoded(encoding) }
+        if let encoding = head.encoding, !decodesContent { return .encoded(encoding) }
         return .beginRefusal
     }
 
@@ -181,7 +184,10 @@ struct ResponseRules: Equatable, Sendable {
         if head.contentRange != nil {
             return offset > 0 ? .distrustRanges("200 with Content-Range") : .refuse(status: 200)
         }
-        if let encoding = head.encoding { return .encoded(encoding) }
+        if let encoding = head.encoding {
+            // Its length is not that of the content.
+            return decodesContent ? .begin : .encoded(encoding)
+        }
         if isBodyless { return .begin }
         if let size, let length = head.bodyLength, length != size {
             return .wrongSize(length)

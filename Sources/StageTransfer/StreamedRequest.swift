@@ -53,42 +53,6 @@ public enum StreamedEvent: Sendable {
     case bytes([UInt8])
 }
 
-/// The failure of a ``StreamedRequest``.
-public struct StreamedFailure: Error, Sendable {
-    /// A class of failures that callers tell apart.
-    public enum Kind: Sendable {
-        /// The host's name could not be resolved.
-        case nameLookup
-        /// No connection came about.
-        case connect
-        /// The connection ended before the answer was complete.
-        case lost
-        /// Nothing was transferred for the time limit.
-        case timeout
-        /// The TLS handshake failed.
-        case tls
-        /// The server's certificate was refused.
-        case certificate
-        /// The answer breaks the rules of HTTP.
-        case badAnswer
-        /// The body of the answer cannot be decoded.
-        case badContent
-        /// The request cannot be sent as it is.
-        case badRequest
-        /// The request's body cannot be read.
-        case storage
-        /// The task was cancelled.
-        case cancelled
-    }
-
-    /// The class of the failure.
-    public let kind: Kind
-    /// The failure itself.
-    public let error: TransferError
-    /// Whether the request, or a part of it, was sent.
-    public let wasSent: Bool
-}
-
 /// The request that the answer to a ``StreamedRequest`` leads to.
 public struct Redirection: Equatable, Sendable {
     /// Absolute URL without a user's name and password.

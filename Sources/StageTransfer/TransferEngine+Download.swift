@@ -134,7 +134,7 @@ extension TransferEngine {
             ),
             method: request.method
         )
-        var wasSent = false
+        var (wasSent, fields) = (false, [String]?.none)
         while true {
             let isTrusted = try request.trusts(route.url)
             rules.wasLedAway = route.wasLedAway && request.detectsPortals
@@ -149,11 +149,10 @@ extension TransferEngine {
                 part: download.part,
                 recordsFrom: configuration.checkpoint.smallest.rawValue
             )
-            let exchange = Exchange(
-                request.exchange(on: route, rules, isTrusted: isTrusted, isFirst: isFirst),
-                receiver: receiver,
-                now: clock.now
-            )
+            var asked = request.exchange(on: route, rules, isTrusted: isTrusted, isFirst: isFirst)
+            asked.fields += fields ?? (route.isAtOrigin ? request.fields : [])
+            let exchange = Exchange(asked, receiver: receiver, now: clock.now)
+            exchange.backlog = request.backlog
             let end = await perform(exchange)
             download.bytesReceived += end.bytes
             if !isTrusted, end.code == CURLE_ABORTED_BY_CALLBACK {
@@ -168,6 +167,7 @@ extension TransferEngine {
                 return wasSent && !request.isRepeatedSafely ? outcome.withoutRepetition : outcome
             }
             try route.follow(receiver.decision, status: receiver.status)
+            fields = request.fields(after: receiver.redirect, at: route) ?? fields
         }
     }
 }
@@ -179,7 +179,12 @@ extension DownloadRequest {
         return first.hasSameOrigin(as: mirror)
     }
 
-    /// The request at one place of the route.
+    /// The header fields of the caller for the place that a redirect has led to; `nil` if they are not its to say.
+    fileprivate func fields(after redirect: ResponseSummary?, at route: Route) -> [String]? {
+        redirect.flatMap { fieldsAfterRedirect?($0, route.url.display) }
+    }
+
+    /// The request at one place of the route, without the fields of the caller.
     fileprivate func exchange(
         on route: Route,
         _ rules: ResponseRules,
@@ -190,14 +195,15 @@ extension DownloadRequest {
             url: route.url,
             method: route.method,
             fields: rules.fields + RequestRules.fieldsWithoutBody(of: route.method)
-                + (route.isAtOrigin ? fields : []) + (isFirst ? confidentialFields : []),
+                + (isFirst ? confidentialFields : []),
             priority: priority,
             size: (size?.rawValue ?? rules.heldTotal ?? .max) - rules.offset,
             timeout: requestTimeout,
             mayAuthenticate: route.isAtOrigin && isTrusted,
             mayAskThisMachine: isTrusted,
             mayRepeat: isRepeatedSafely,
-            requiresNewestTLS: requiresNewestTLS
+            requiresNewestTLS: requiresNewestTLS,
+            decodesContent: decodesContent
         )
     }
 }

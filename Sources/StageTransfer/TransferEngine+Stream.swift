@@ -1,4 +1,3 @@
-import CCurl
 import StageModel
 import StageSystem
 
@@ -7,22 +6,17 @@ extension TransferEngine {
     ///
     /// Cancelling the task ends the exchange at once.
     ///
-    /// - Throws: ``StreamedFailure``; whether an answer has begun is known from the events.
-    public func send(_ request: StreamedRequest) async throws(StreamedFailure) {
-        let url: TransferURL
-        let source: UploadSource?
-        do throws(TransferError) {
-            try RequestRules.check(request)
-            url = try TransferURL(request.url)
-            guard !url.isFile else { throw .unacceptable(url: url.display, .url) }
-            guard request.body == nil || !["GET", "HEAD", "TRACE"].contains(request.method) else {
-                let detail = "a \(request.method) request has no body"
-                throw TransferError.unacceptable(url: url.display, .request(detail))
-            }
-            source = try UploadSource.body(of: request)
-        } catch {
-            throw StreamedFailure(error)
+    /// - Throws: ``TransferError``, of which ``TransferError/storage(_:)`` and ``TransferError/wrongSize(url:expected:actual:)``
+    ///   are about the body of the request; whether an answer has begun is known from the events.
+    public func send(_ request: StreamedRequest) async throws(TransferError) {
+        try RequestRules.check(request)
+        let url = try TransferURL(request.url)
+        guard !url.isFile else { throw .unacceptable(url: url.display, .url) }
+        guard request.body == nil || !["GET", "HEAD", "TRACE"].contains(request.method) else {
+            let detail = "a \(request.method) request has no body"
+            throw TransferError.unacceptable(url: url.display, .request(detail))
         }
+        let source = try UploadSource.body(of: request)
         let receiver = StreamReceiver(request, url: url)
         let exchange = Exchange(
             ExchangeRequest(
@@ -45,7 +39,7 @@ extension TransferEngine {
         )
         exchange.backlog = request.backlog
         let end = await perform(exchange)
-        if let error = source?.failure { throw StreamedFailure(error) }
+        if let error = source?.failure { throw error }
         if let failure = receiver.failure(end) { throw failure }
     }
 }
@@ -110,48 +104,9 @@ private final class StreamReceiver: ExchangeReceiver {
     }
 
     /// Returns the failure that an exchange has ended with, if it has.
-    func failure(_ end: ExchangeEnd) -> StreamedFailure? {
+    func failure(_ end: ExchangeEnd) -> TransferError? {
         guard !end.isComplete || status == 0 else { return nil }
-        let error =
-            DownloadMachine.Outcome.failed(end, url: url.display).error
+        return DownloadMachine.Outcome.failed(end, url: url.display).error
             ?? .unreachable(url: url.display, detail: end.detail)
-        return StreamedFailure(kind(of: end, error), error, wasSent: end.wasRequestSent)
-    }
-
-    private func kind(of end: ExchangeEnd, _ error: TransferError) -> StreamedFailure.Kind {
-        if end.stalled != nil { return .timeout }
-        if request.decodesContent, end.code == CURLE_BAD_CONTENT_ENCODING { return .badContent }
-        switch error {
-        case .untrusted: return .certificate
-        case .cancelled: return .cancelled
-        case .unacceptable(_, .answer): return .badAnswer
-        case .unacceptable: return .badRequest
-        default: break
-        }
-        switch end.code {
-        case CURLE_COULDNT_RESOLVE_HOST, CURLE_COULDNT_RESOLVE_PROXY: return .nameLookup
-        case CURLE_OPERATION_TIMEDOUT: return .timeout
-        case CURLE_SSL_CONNECT_ERROR: return .tls
-        case CURLE_COULDNT_CONNECT: return .connect
-        default: return end.wasRequestSent ? .lost : .connect
-        }
-    }
-}
-
-extension StreamedFailure {
-    /// Creates the failure of a request that was not sent.
-    fileprivate init(_ error: TransferError) {
-        let kind: Kind
-        switch error {
-        case .storage, .wrongSize: kind = .storage
-        default: kind = .badRequest
-        }
-        self.init(kind, error, wasSent: false)
-    }
-
-    fileprivate init(_ kind: Kind, _ error: TransferError, wasSent: Bool) {
-        self.kind = kind
-        self.error = error
-        self.wasSent = wasSent
     }
 }

@@ -176,7 +176,8 @@ extension TransferEngine {
         for (tag, exchange) in exchanges where exchange.isRunning {
             let elapsed = now - exchange.window.start
             let moved = exchange.moved - exchange.window.bytes
-            if exchange.isPaused {
+            // A server may have fallen silent before there was anything to keep back.
+            if exchange.isPaused || exchange.backlog?.isFull == true {
                 exchange.window = (now, exchange.moved)
             } else if let timeout = exchange.request.timeout {
                 if moved > 0 {

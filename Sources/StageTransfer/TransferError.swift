@@ -9,7 +9,7 @@ public import SystemPackage
 public indirect enum TransferError: Error, Equatable, Sendable {
     /// The server could not be reached, or the connection did not last; `detail` is in libcurl's
     /// words.
-    case unreachable(url: String, detail: String)
+    case unreachable(url: String, ConnectionFault = .lost, detail: String)
 
     /// The server answered with a status that is no success; `retryAfter` is how long it asks to be
     /// left alone, where it says so.
@@ -43,6 +43,20 @@ public indirect enum TransferError: Error, Equatable, Sendable {
     /// The task was cancelled; what was received can be resumed.
     case cancelled
 
+    /// What failed on the way to a server.
+    public enum ConnectionFault: Equatable, Sendable {
+        /// The name of the host, or of the proxy, could not be resolved.
+        case nameLookup
+        /// No connection came about.
+        case connect
+        /// The TLS handshake failed, for another reason than the server's certificate.
+        case handshake
+        /// Nothing was transferred for the time limit.
+        case timeout
+        /// The connection ended before the answer was complete, or the answer leaves open what became of the request.
+        case lost
+    }
+
     /// What made a URL or an answer unacceptable.
     public enum Unacceptable: Equatable, Sendable {
         /// The text is not the absolute URL of an http, https or file resource.
@@ -63,6 +77,8 @@ public indirect enum TransferError: Error, Equatable, Sendable {
         case ranges
         /// The body is encoded in a way that was not asked for.
         case contentEncoding(String)
+        /// The body is encoded in a way that is not known, or cannot be decoded.
+        case undecodable(String)
         /// The answer breaks the rules of HTTP.
         case answer(String)
         /// The content is larger than it may be.
@@ -135,7 +151,7 @@ extension TransferError: CustomStringConvertible {
     /// The reason, as a sentence fragment a person can read.
     public var description: String {
         switch self {
-        case .unreachable(let url, let detail):
+        case .unreachable(let url, _, let detail):
             "the request to '\(url.forDisplay())' failed: \(detail.forDisplay())"
         case .refused(let url, 407, _):
             "the proxy to '\(url.forDisplay())' requires credentials (status 407)"
@@ -181,6 +197,8 @@ extension TransferError.Unacceptable {
         case .ranges: "the server of '\(url)' does not give parts of it"
         case .contentEncoding(let name):
             "'\(url)' was sent in the encoding '\(name.forDisplay())', which was not asked for"
+        case .undecodable(let detail):
+            "'\(url)' sent content that cannot be decoded: \(detail.forDisplay())"
         case .answer(let detail): "'\(url)' sent an invalid answer: \(detail.forDisplay())"
         case .request(let detail): "'\(url)' cannot be asked for: \(detail.forDisplay())"
         case .size(let limit): "'\(url)' is larger than \(limit.rawValue) bytes"

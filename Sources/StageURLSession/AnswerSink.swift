@@ -31,15 +31,12 @@ struct AnswerSink {
         self.session = session
         self.task = task
         self.transfer = transfer
-        var backlog = Backlog(limit: .mebibytes(1))
         switch transfer.receiver {
         case .delegate: target = .delegate
         case .data, .file: target = .memory
-        case .bytes(let bytes):
-            target = .bytes(bytes)
-            backlog = bytes.backlog
+        case .bytes(let bytes): target = .bytes(bytes)
         }
-        self.backlog = backlog
+        backlog = transfer.backlog
     }
 
     /// Begins with the head of an answer; returns whether its body is wanted.
@@ -144,7 +141,8 @@ struct AnswerSink {
         if let copy, let cache = session.rules.urlCache {
             let proposed = CachedURLResponse(response: copy.response, data: copy.data)
             if let kept = await acceptedCopy(proposed) {
-                ResponseCache.keep(kept, to: copy.request, in: cache)
+                let sent = task.record.withLock { $0.asked } ?? .now
+                ResponseCache.keep(kept, to: copy.request, sent: sent, in: cache)
             }
         }
         switch target {

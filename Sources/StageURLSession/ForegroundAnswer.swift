@@ -19,15 +19,15 @@ struct ForegroundAnswer {
 
 extension URLSessionTask {
     /// Notes that a request is being sent.
-    func noteRequest() { record.withLock { $0.asked = .now } }
+    func noteRequest(at time: Date = .now) { record.withLock { $0.asked = time } }
 
     /// Takes the head of an answer in.
-    func takeHead(_ head: ResponseSummary) {
+    func takeHead(_ head: ResponseSummary, at time: Date = .now) {
         record.withLock { record in
             record.lastAnswer = ForegroundAnswer(
                 head: head,
-                asked: record.asked ?? .now,
-                answered: .now,
+                asked: record.asked ?? time,
+                answered: time,
                 redirects: record.lastAnswer.map { $0.redirects + 1 } ?? head.redirects
             )
             record.response = HTTPURLResponse(TransferResponse(head))

@@ -74,7 +74,8 @@ struct ForegroundDownload {
             case .failure(.refused(let url, let status, _)):
                 return end(URLError(refusedWith: status, by: url), partial, part)
             case .failure(let error):
-                return end(URLError(download: error, failing: original.url), partial, part)
+                let failure = URLError(error, failing: original.url, storage: .cannotWriteToFile)
+                return end(failure, partial, part)
             }
         }
     }
@@ -86,9 +87,9 @@ struct ForegroundDownload {
         _ part: PartFile
     ) -> ForegroundEnd {
         let isWanted =
-            error.code != .cancelled
+            error.code != .cancelled || transfer.isOutOfTime
             || task.record.withLock { !$0.resumeDataReceivers.isEmpty }
-        guard isWanted, part.length.rawValue > 0, let data = partial.data else {
+        guard isWanted, part.length.rawValue > 0, part.isContinuable, let data = partial.data else {
             partial.remove()
             return .failure(error)
         }
@@ -138,6 +139,18 @@ struct ForegroundDownload {
         download.acceptsTransientResponses = true
         download.leavesChallenges = leavesChallenges
         download.detectsPortals = false
+        download.decodesContent = true
+        download.backlog = transfer.backlog
+        let current = Mutex(request)
+        download.fieldsAfterRedirect = { [session, task] head, next in
+            session.keepCookies(of: TransferResponse(head), for: task)
+            return current.withLock { current in
+                // What is begun anew starts with the first request.
+                if head.redirects == 0 { current = request }
+                current.redirect(to: next)
+                return current.fields(rules)
+            }
+        }
         download.requiresNewestTLS = rules.tlsMinimumSupportedProtocolVersion == .TLSv13
         return download
     }
@@ -170,6 +183,7 @@ extension URLSession {
 extension ResponseSummary {
     /// The number of bytes of the whole content, as far as the server says.
     fileprivate var contentTotal: Int64? {
+        guard !isEncoded else { return nil }
         let text =
             status == 206
             ? value(of: "Content-Range")?.split(separator: "/").last.map(String.init)

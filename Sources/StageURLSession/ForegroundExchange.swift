@@ -104,9 +104,11 @@ struct ForegroundExchange {
 
     /// Sends the request and takes its answer in.
     private mutating func exchange() async throws(URLError) -> Step {
+        await transfer.waitWhilePaused()
         let url = current.request.url
-        let (events, continuation) = AsyncStream.makeStream(of: StreamedEvent.self)
-        let streamed = makeRequest { continuation.yield($0) }
+        let (events, continuation) = AsyncStream.makeStream(of: (StreamedEvent, Date).self)
+        // An event may wait here for as long as the task is suspended.
+        let streamed = makeRequest { continuation.yield(($0, .now)) }
         var step = Step.deliver
         var skipped = 0
         do {
@@ -115,12 +117,14 @@ struct ForegroundExchange {
                     defer { continuation.finish() }
                     try await engine.send(streamed)
                 }
-                for await event in events {
+                for await (event, time) in events {
                     await transfer.waitWhilePaused()
                     switch event {
-                    case .began: task.noteRequest()
+                    case .began: task.noteRequest(at: time)
                     case .sent(let count): tellSent(count)
-                    case .head(let head): step = try await judge(head, of: streamed)
+                    case .head(let head):
+                        task.takeHead(head, at: time)
+                        step = try await judge(head, of: streamed)
                     case .bytes(let bytes):
                         if case .deliver = step {
                             try await sink.take(bytes)
@@ -139,7 +143,7 @@ struct ForegroundExchange {
                     if skipped > Self.skipLimit { group.cancelAll() }
                     // A connection that is cut while an answer is skipped harms nothing.
                     try? await group.waitForAll()
-                    for await event in events {
+                    for await (event, _) in events {
                         if case .bytes(let bytes) = event { sink.backlog.remove(bytes.count) }
                     }
                 }
@@ -147,8 +151,9 @@ struct ForegroundExchange {
             }
         } catch let error as URLError {
             throw error
-        } catch let failure as StreamedFailure {
-            throw Task.isCancelled ? URLError(.cancelled) : URLError(failure, failing: url)
+        } catch let error as TransferError {
+            throw Task.isCancelled
+                ? URLError(.cancelled) : URLError(error, failing: url, storage: .cannotOpenFile)
         } catch {
             throw URLError(.unknown, reason: "\(error)", failing: url)
         }
@@ -183,7 +188,6 @@ struct ForegroundExchange {
         _ head: ResponseSummary,
         of request: StreamedRequest
     ) async throws(URLError) -> Step {
-        task.takeHead(head)
         let answer = TransferResponse(head)
         session.keepCookies(of: answer, for: task)
         if head.status == 304, cached != nil { return .useCached }
@@ -235,7 +239,7 @@ struct ForegroundExchange {
         do throws(TransferError) {
             redirection = try request.redirection(by: head, step: redirects + 1)
         } catch {
-            throw URLError(redirect: error, failing: current.request.url)
+            throw URLError(error, failing: current.request.url)
         }
         guard let redirection, let proposed = current.request.following(redirection) else {
             return nil
@@ -255,11 +259,7 @@ struct ForegroundExchange {
             }
         }
         guard let next else { return nil }
-        if !next.hasSameOrigin(as: current.request) {
-            current.authorization = nil
-            current.hasLeftOrigin = true
-            challenges = 0
-        }
+        if current.leavesOrigin(for: next) { challenges = 0 }
         if ForegroundRequest.bodyless.contains(next.httpMethod ?? "GET") {
             current.hasBody = false
         } else if let data = next.httpBody, next.httpBody != current.request.httpBody {
@@ -311,7 +311,8 @@ struct ForegroundExchange {
             response = ResponseCache.refreshed(response, by: confirmation)
             if let cache = rules.urlCache {
                 let kept = CachedURLResponse(response: response, data: cached.data)
-                ResponseCache.keep(kept, to: current.request, in: cache)
+                let sent = task.record.withLock { $0.asked } ?? .now
+                ResponseCache.keep(kept, to: current.request, sent: sent, in: cache)
             }
         }
         task.record.withLock { [response] in $0.response = response }
@@ -329,15 +330,5 @@ extension ResponseSummary {
     /// Whether the body is encoded, so that the length in the head is not that of the content.
     var isEncoded: Bool {
         value(of: "Content-Encoding").map { $0.lowercased() != "identity" } ?? false
-    }
-}
-
-extension URLRequest {
-    /// Whether both requests go to one origin (RFC 6454, section 5).
-    fileprivate func hasSameOrigin(as other: URLRequest) -> Bool {
-        func origin(_ request: URLRequest) -> URLOrigin? {
-            request.url.flatMap { URLReference($0.absoluteURL.absoluteString).origin }
-        }
-        return origin(self) != nil && origin(self) == origin(other)
     }
 }

@@ -57,6 +57,25 @@ struct ForegroundRequest {
         return lines + conditions
     }
 
+    /// Takes in that a redirect leads to another request; returns whether that leaves the origin, with whose credentials it
+    /// is over.
+    mutating func leavesOrigin(for next: URLRequest) -> Bool {
+        guard !next.hasSameOrigin(as: request) else { return false }
+        authorization = nil
+        hasLeftOrigin = true
+        return true
+    }
+
+    /// Goes on with the same request for another URL.
+    mutating func redirect(to url: String) {
+        var next = request
+        next.url = URL(string: url)
+        if leavesOrigin(for: next) {
+            for name in Self.credentials { next.setValue(nil, forHTTPHeaderField: name) }
+        }
+        request = next
+    }
+
     /// Returns why a request cannot be sent, if it cannot.
     static func problem(of request: URLRequest, hasBody: Bool) -> URLError? {
         if request.url?.isFileURL == true { return nil }
@@ -105,25 +124,6 @@ extension URLError {
         self.init(code, reason: reason, userInfo: info)
     }
 
-    /// Makes the error of a request that was sent once.
-    init(_ failure: StreamedFailure, failing url: URL?) {
-        let code: URLError.Code =
-            switch failure.kind {
-            case .nameLookup: .cannotFindHost
-            case .connect: .cannotConnectToHost
-            case .lost: .networkConnectionLost
-            case .timeout: .timedOut
-            case .tls: .secureConnectionFailed
-            case .certificate: Self.certificateCode(failure.error)
-            case .badAnswer: .badServerResponse
-            case .badContent: .cannotDecodeContentData
-            case .badRequest: Self.requestCode(failure.error)
-            case .storage: .cannotOpenFile
-            case .cancelled: .cancelled
-            }
-        self.init(code, reason: "\(failure.error)", failing: url)
-    }
-
     /// Makes the error of an answer with a status of failure, where the session's rules make it one.
     init(refusedWith status: Int, by url: String) {
         let reason = "the server answered with status \(status)"
@@ -131,55 +131,45 @@ extension URLError {
         self.init(failure, url: url, resumeData: nil)
     }
 
-    /// Makes the error of a redirect that is not followed.
-    init(redirect error: TransferError, failing url: URL?) {
-        self.init(Self.requestCode(error), reason: "\(error)", failing: url)
-    }
-
-    /// Makes the error of a download in this process.
-    init(download error: TransferError, failing url: URL?) {
+    /// Makes the error of a transfer that has failed; `storage` is what the failure of a file comes to.
+    init(_ error: TransferError, failing url: URL?, storage: URLError.Code = .cannotOpenFile) {
+        if case .refused(let url, let status, _) = error {
+            self.init(refusedWith: status, by: url)
+            return
+        }
         let code: URLError.Code =
             switch error {
-            case .unreachable(_, let detail): Self.code(ofConnection: detail)
+            case .unreachable(_, .nameLookup, _): .cannotFindHost
+            case .unreachable(_, .connect, _): .cannotConnectToHost
+            case .unreachable(_, .handshake, _): .secureConnectionFailed
+            case .unreachable(_, .timeout, _): .timedOut
+            case .unreachable(_, .lost, _): .networkConnectionLost
             case .refused, .captivePortal: .badServerResponse
-            case .wrongSize: .networkConnectionLost
             case .wrongDigest: .cannotDecodeRawData
-            case .unacceptable: Self.requestCode(error)
-            case .untrusted: Self.certificateCode(error)
-            case .outOfSpace, .storage: .cannotWriteToFile
+            case .unacceptable(_, .redirects): .httpTooManyRedirects
+            case .unacceptable(_, .redirect): .redirectToNonExistentLocation
+            case .unacceptable(_, .undecodable): .cannotDecodeContentData
+            case .unacceptable(_, .answer), .unacceptable(_, .contentEncoding): .badServerResponse
+            case .unacceptable: .unsupportedURL
+            case .untrusted(_, .notYetValid, _): .serverCertificateNotYetValid
+            case .untrusted(_, .expired, _): .serverCertificateHasBadDate
+            case .untrusted: .serverCertificateUntrusted
+            // The body of a request that became shorter while it was sent.
+            case .wrongSize where storage == .cannotOpenFile: storage
+            case .wrongSize: .badServerResponse
+            case .outOfSpace, .storage: storage
             case .cancelled: .cancelled
             }
         self.init(code, reason: "\(error)", failing: url)
     }
+}
 
-    /// The code of a connection that failed, in libcurl's words.
-    private static func code(ofConnection detail: String) -> URLError.Code {
-        if detail.hasPrefix("Could not resolve") { return .cannotFindHost }
-        if detail.contains("stalled for") || detail.contains("timed out")
-            || detail.contains("timeout")
-        {
-            return .timedOut
+extension URLRequest {
+    /// Whether both requests go to one origin (RFC 6454, section 5).
+    fileprivate func hasSameOrigin(as other: URLRequest) -> Bool {
+        func origin(_ request: URLRequest) -> URLOrigin? {
+            request.url.flatMap { URLReference($0.absoluteURL.absoluteString).origin }
         }
-        if detail.hasPrefix("Failed to connect") || detail.hasPrefix("Couldn't connect") {
-            return .cannotConnectToHost
-        }
-        return .networkConnectionLost
-    }
-
-    private static func requestCode(_ error: TransferError) -> URLError.Code {
-        switch error {
-        case .unacceptable(_, .redirects): .httpTooManyRedirects
-        case .unacceptable(_, .redirect): .redirectToNonExistentLocation
-        case .unacceptable(_, .answer), .unacceptable(_, .contentEncoding): .badServerResponse
-        default: .unsupportedURL
-        }
-    }
-
-    private static func certificateCode(_ error: TransferError) -> URLError.Code {
-        switch error {
-        case .untrusted(_, .notYetValid, _): .serverCertificateNotYetValid
-        case .untrusted(_, .expired, _): .serverCertificateHasBadDate
-        default: .serverCertificateUntrusted
-        }
+        return origin(self) != nil && origin(self) == origin(other)
     }
 }

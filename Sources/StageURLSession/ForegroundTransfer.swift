@@ -1,6 +1,8 @@
 import Foundation
 import FoundationNetworking
+import StageModel
 import StageSystem
+import StageTransfer
 import Synchronization
 import SystemPackage
 
@@ -43,6 +45,8 @@ final class ForegroundTransfer: Sendable {
         /// Cancels what a pause interrupts.
         var interrupt: (@Sendable () -> Void)?
         var wasInterrupted = false
+        /// Whether the time that the session gives the task is over.
+        var isOutOfTime = false
         var waiting: [CheckedContinuation<Void, Never>] = []
         /// The download task that a data task has become.
         var successor: URLSessionDownloadTask?
@@ -57,10 +61,16 @@ final class ForegroundTransfer: Sendable {
     let tellsDelegate: Bool
     /// The file that an earlier download of a session in this process has left.
     let resumed: PartialDownload?
+    /// The bytes that were received and not yet handed over; it holds the transfer back while the task is suspended.
+    let backlog: Backlog
     private let state: Mutex<State>
 
     init(_ receiver: Receiver, body: Body = .none, resumed: PartialDownload? = nil) {
         tellsDelegate = if case .delegate = receiver { true } else { false }
+        backlog =
+            if case .bytes(let bytes) = receiver { bytes.backlog } else {
+                Backlog(limit: .mebibytes(1))
+            }
         state = Mutex(State(receiver: receiver))
         self.body = body
         self.resumed = resumed
@@ -104,6 +114,7 @@ final class ForegroundTransfer: Sendable {
     func update(isPaused: () -> Bool) {
         let (waiting, interrupt) = state.withLock { state in
             state.isPaused = isPaused()
+            backlog.hold(state.isPaused)
             return (state.takeWaiting(), state.isPaused ? state.takeInterrupt() : nil)
         }
         interrupt?()
@@ -119,6 +130,12 @@ final class ForegroundTransfer: Sendable {
         cancel?()
         for continuation in waiting { continuation.resume() }
     }
+
+    /// Whether the time that the session gives the task is over.
+    var isOutOfTime: Bool { state.withLock { $0.isOutOfTime } }
+
+    /// Notes that the time that the session gives the task is over.
+    func expire() { state.withLock { $0.isOutOfTime = true } }
 
     /// Takes in how the work of the task is cancelled.
     func holdWork(_ cancel: @escaping @Sendable () -> Void) {

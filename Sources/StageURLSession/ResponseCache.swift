@@ -42,7 +42,8 @@ enum ResponseCache {
         let mustAsk =
             policy == .reloadRevalidatingCacheData || said.has("no-cache") || asked.has("no-cache")
             || asked.seconds("max-age") == 0
-        if !mustAsk, let age = age(of: response, now), let lifetime = lifetime(of: response, said),
+        if !mustAsk, let age = age(of: cached, response, now),
+            let lifetime = lifetime(of: response, said),
             age < min(lifetime, asked.seconds("max-age") ?? .infinity)
         {
             return .use(cached)
@@ -69,11 +70,27 @@ enum ResponseCache {
         return found
     }
 
-    /// Has a cache keep an answer to a request.
-    static func keep(_ answer: CachedURLResponse, to request: URLRequest, in cache: URLCache) {
+    /// Has a cache keep an answer to a request that was sent at a date.
+    static func keep(
+        _ answer: CachedURLResponse,
+        to request: URLRequest,
+        sent: Date,
+        in cache: URLCache
+    ) {
+        var info = answer.userInfo ?? [:]
+        if let response = answer.response as? HTTPURLResponse {
+            let generated = generationDate(of: response, requested: sent)
+            info[generationKey] = "\(generated.timeIntervalSince1970)"
+        }
+        let dated = CachedURLResponse(
+            response: answer.response,
+            data: answer.data,
+            userInfo: info,
+            storagePolicy: answer.storagePolicy
+        )
         changes.withLock { _ in
             cache.removeCachedResponse(for: request)
-            cache.storeCachedResponse(answer, for: request)
+            cache.storeCachedResponse(dated, for: request)
         }
     }
 
@@ -129,11 +146,34 @@ enum ResponseCache {
         ) ?? response
     }
 
+    /// The key, in the `userInfo` of what a cache has, of when the answer was generated, in seconds since 1970.
+    private static let generationKey = "stagepack.generated"
+
+    /// The date at which an answer was generated or last confirmed, the earliest that there is reason to believe in.
+    ///
+    /// That is when its current age was zero (RFC 9111, section 4.2.3): a cache on the way says how old the answer was, and
+    /// the time that it took since the request counts, too.
+    private static func generationDate(of response: HTTPURLResponse, requested: Date) -> Date {
+        let age = response.value(forHTTPHeaderField: "Age")?.split(separator: ",").first
+            .flatMap { Int32($0.trimmingCharacters(in: .whitespaces)) }
+        let stated = requested - TimeInterval(max(age ?? 0, 0))
+        return min(date("Date", of: response) ?? requested, stated)
+    }
+
     /// The seconds since an answer was generated (RFC 9111, section 4.2.3), where that is known.
-    private static func age(of response: HTTPURLResponse, _ now: Date) -> TimeInterval? {
-        guard let date = date("Date", of: response) else { return nil }
-        let stated = response.value(forHTTPHeaderField: "Age").flatMap { TimeInterval($0) } ?? 0
-        return max(now.timeIntervalSince(date), stated)
+    private static func age(
+        of cached: CachedURLResponse,
+        _ response: HTTPURLResponse,
+        _ now: Date
+    ) -> TimeInterval? {
+        let kept = (cached.userInfo?[generationKey] as? String).flatMap { TimeInterval($0) }
+            .map { Date(timeIntervalSince1970: $0) }
+        // The application has put it there itself.
+        let generated =
+            kept ?? date("Date", of: response).map { generationDate(of: response, requested: $0) }
+        // A clock that was set back tells nothing.
+        guard let generated, generated <= now else { return nil }
+        return now.timeIntervalSince(generated)
     }
 
     /// The seconds for which an answer is fresh (RFC 9111, sections 4.2.1 and 4.2.2); `nil` where nothing says.

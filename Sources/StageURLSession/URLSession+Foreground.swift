@@ -168,15 +168,24 @@ extension URLSession {
         let end = await withTaskGroup(of: ForegroundEnd?.self) { group in
             group.addTask { [self] in await attempts(of: task, transfer, over: engine) }
             group.addTask {
-                let isOver = (try? await Task.sleep(for: limit)) != nil
-                let reason = "the task did not end within \(limit.components.seconds) seconds"
-                return isOver ? .failure(URLError(.timedOut, reason: reason)) : nil
+                if (try? await Task.sleep(for: limit)) != nil { transfer.expire() }
+                return nil
             }
-            defer { group.cancelAll() }
-            for await end in group { if let end { return end } }
-            return ForegroundEnd.failure(URLError(.cancelled))
+            var end: ForegroundEnd?
+            for await ended in group {
+                // Either ends the other; a download that is out of time leaves what it has received.
+                group.cancelAll()
+                end = ended ?? end
+            }
+            return end ?? .failure(URLError(.cancelled))
         }
-        endForeground(task, end)
+        guard case .failure(let error) = end, error.code == .cancelled, transfer.isOutOfTime else {
+            return endForeground(task, end)
+        }
+        var info = error.userInfo
+        info[NSURLErrorFailingURLErrorKey] = task.originalRequest?.url
+        let reason = "the task did not end within \(limit.components.seconds) seconds"
+        endForeground(task, .failure(URLError(.timedOut, reason: reason, userInfo: info)))
     }
 
     /// Makes attempts until there is an answer, or a failure that another attempt does not end.
@@ -189,7 +198,9 @@ extension URLSession {
         while true {
             let isDownload = task is URLSessionDownloadTask
             let end: ForegroundEnd
-            if isDownload, case .none = transfer.body, task.originalRequest?.isForRange != true {
+            if isDownload, case .none = transfer.body,
+                task.originalRequest?.isForRange(under: rules) != true
+            {
                 end = await ForegroundDownload(self, task, transfer, engine).run()
             } else {
                 end = await ForegroundExchange.run(self, task, transfer, engine)
@@ -364,8 +375,9 @@ extension URLSession {
 extension URLRequest {
     /// Whether the request is for a file of this machine, or names a range or codings itself, so that the engine's own
     /// ranges are out of place.
-    fileprivate var isForRange: Bool {
-        url?.isFileURL == true || value(forHTTPHeaderField: "Range") != nil
-            || value(forHTTPHeaderField: "Accept-Encoding") != nil
+    fileprivate func isForRange(under rules: URLSessionConfiguration) -> Bool {
+        let names = fields(under: rules).keys.map { $0.lowercased() }
+        return url?.isFileURL == true || names.contains("range")
+            || names.contains("accept-encoding")
     }
 }

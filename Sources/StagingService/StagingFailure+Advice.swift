@@ -151,7 +151,7 @@ extension StagingFailure {
         case .url, .host: .checkURL
         case .noMirror, .domain, .thisMachine, .redirect, .redirects, .ranges, .size:
             .tellPublisherOfServer
-        case .contentEncoding: .tellPublisherOfEncoding
+        case .contentEncoding, .undecodable: .tellPublisherOfEncoding
         case .answer: .tellPublisherOfProtocol
         case .request, .library: nil
         }

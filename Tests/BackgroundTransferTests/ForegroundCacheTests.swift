@@ -1,11 +1,14 @@
 import BackgroundTransfer
 import Foundation
 import FoundationNetworking
+import Glibc
+import StageSystem
 import StageTesting
+import SystemPackage
 import Testing
 
 /// The cache of a session in this process.
-@Suite(.server, .timeLimit(.minutes(5)))
+@Suite(.server, .directory, .timeLimit(.minutes(5)))
 struct ForegroundCacheTests: ForegroundSuite {
     @Test func aFreshAnswerComesFromTheCache() async throws {
         server.answer("/a", with: .content([1, 2]).field("Cache-Control", "max-age=600"))
@@ -101,5 +104,61 @@ struct ForegroundCacheTests: ForegroundSuite {
         _ = try await session.upload(for: request("/a", "PUT"), from: Data([2]))
         _ = try await session.data(from: url("/a"))
         #expect(server.requests(for: "/a").map(\.method) == ["GET", "PUT", "GET"])
+    }
+
+    @Test func anAnswerGrowsOlderInTheCacheThanItWasOnTheWay() async throws {
+        let answer = Answer.content([1]).field("Cache-Control", "max-age=1000").field("Age", "999")
+        server.answer("/a", with: answer)
+        let session = session()
+        _ = try await session.data(from: url("/a"))
+        try await poll {
+            _ = try await session.data(from: url("/a"))
+            return server.counts(for: "/a").requests == 2
+        }
+        #expect(server.requests.last?["if-none-match"] != nil)
+    }
+
+    @Test func theTimeThatAnAnswerTookIsOfItsAge() async throws {
+        let answer = Answer.content([1]).field("Cache-Control", "max-age=1000").field("Age", "999")
+        let asked = ContinuousClock.now
+        server.answer(
+            "/a",
+            with: answer.waiting {
+                while ContinuousClock.now < asked + .seconds(2) { usleep(1000) }
+            }
+        )
+        let session = session()
+        for _ in 0..<2 { _ = try await session.data(from: url("/a")) }
+        #expect(server.counts(for: "/a").requests == 2)
+    }
+
+    @Test func anAnswerWithoutADateIsFreshForAsLongAsItSays() async throws {
+        let answer = Answer.content([1]).field("Cache-Control", "max-age=600").omitting("Date")
+        server.answer("/a", with: answer)
+        let session = session()
+        for _ in 0..<2 { _ = try await session.data(from: url("/a")) }
+        #expect(server.counts(for: "/a").requests == 1)
+    }
+
+    @Test func theAgeOfAnAnswerIsKeptOnDisk() async throws {
+        let fresh = Answer.content([1]).field("Cache-Control", "max-age=1000")
+        server.answer("/fresh", with: fresh)
+        server.answer("/old", with: fresh.field("Age", "999"))
+        let directory = try TemporaryDirectory.required().path.appending("cache").string
+        for number in 1...2 {
+            let session = session {
+                $0.urlCache = URLCache(
+                    memoryCapacity: 0,
+                    diskCapacity: 10 << 20,
+                    diskPath: directory
+                )
+            }
+            _ = try await session.data(from: url("/fresh"))
+            #expect(server.counts(for: "/fresh").requests == 1)
+            try await poll {
+                _ = try await session.data(from: url("/old"))
+                return server.counts(for: "/old").requests >= number
+            }
+        }
     }
 }

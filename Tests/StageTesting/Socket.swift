@@ -103,7 +103,8 @@ struct Socket {
         return Array(buffered.prefix(count))
     }
 
-    /// Reads up to the empty line that ends a head, or returns `nil` at the end of the connection.
+    /// Reads up to the empty line that ends a head, or returns `nil` at the end of the connection and where the bytes begin a
+    /// TLS handshake.
     mutating func readHead() -> String? {
         let mark = Array("\r\n\r\n".utf8)
         while true {
@@ -116,6 +117,7 @@ struct Socket {
             let count = unsafe recv(descriptor, &bytes, bytes.count, 0)
             guard count > 0 else { return nil }
             buffered += bytes[..<count]
+            if buffered.first == 0x16 { return nil }
         }
     }
 

@@ -265,7 +265,7 @@ import Testing
         var request = DownloadRequest(server.url("/pack"), content: content)
         let error = await failure(of: request, to: part, configuration)
         let detail = "the transfer stalled for 0.25 seconds"
-        #expect(error == .unreachable(url: server.url("/pack"), detail: detail))
+        #expect(error == .unreachable(url: server.url("/pack"), .timeout, detail: detail))
         request.requestTimeout = .seconds(5)
         try await download(request, to: part, configuration)
     }

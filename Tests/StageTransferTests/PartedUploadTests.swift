@@ -193,7 +193,7 @@ import Testing
     /// A server that has forgotten the parts may have made the object of them.
     @Test func aLostCompletionMayHaveCompletedTheUpload() async {
         server.loseCompletions(1)
-        guard case .unreachable(_, let detail) = await failure(request()) else {
+        guard case .unreachable(_, _, let detail) = await failure(request()) else {
             Issue.record("expected no answer")
             return
         }

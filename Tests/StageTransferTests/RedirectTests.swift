@@ -226,7 +226,7 @@ import Testing
         try part.remove()
         configuration.proxies.exceptions = "example.invalid"
         let error = await failure(of: request, to: part, configuration)
-        guard case .unreachable("http://example.invalid/pack", _) = error else {
+        guard case .unreachable("http://example.invalid/pack", .nameLookup, _) = error else {
             Issue.record("expected a failed lookup, found \(String(describing: error))")
             return
         }

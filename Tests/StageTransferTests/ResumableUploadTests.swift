@@ -383,7 +383,7 @@ import Testing
         for action in [gone(&sent), gone(&kept)] {
             if isRepeatedSafely {
                 #expect(action == .perform(.request))
-            } else if case .fail(.unreachable(_, let detail)) = action {
+            } else if case .fail(.unreachable(_, _, let detail)) = action {
                 #expect(detail.contains("may have acted on"))
             } else {
                 Issue.record("expected a failure, found \(action)")

@@ -182,7 +182,8 @@ import Testing
     @Test func theServerMayHaveActedOnAnUploadThatItForgot() async throws {
         server.loseAnswers(1)
         server.replace { $0.method == "HEAD" ? "HTTP/1.1 404 Gone\r\n\r\n" : nil }
-        guard case .unreachable(_, let detail) = await failure([1, 2], request(.resumable)) else {
+        guard case .unreachable(_, _, let detail) = await failure([1, 2], request(.resumable))
+        else {
             Issue.record("expected no answer")
             return
         }

@@ -239,7 +239,7 @@ import Testing
             #expect(server.requests.count == 2)
         } else {
             let error = await failure(content, request)
-            guard case .unreachable(_, let detail) = error else {
+            guard case .unreachable(_, _, let detail) = error else {
                 Issue.record("expected no answer, found \(String(describing: error))")
                 return
             }
@@ -315,7 +315,7 @@ import Testing
 
     @Test func aServerThatIsNotThereEndsTheUploadInTheEnd() async throws {
         let error = await failure([1], UploadRequest(url: "http://127.0.0.1:1/in"))
-        guard case .unreachable("http://127.0.0.1:1/in", _) = error else {
+        guard case .unreachable("http://127.0.0.1:1/in", .connect, _) = error else {
             Issue.record("expected no answer, found \(String(describing: error))")
             return
         }
@@ -328,7 +328,7 @@ import Testing
         request.method = .put
         let error = await failure([1], request, .single)
         let detail = "the transfer stalled for 0.25 seconds"
-        #expect(error == .unreachable(url: server.url("/in"), detail: detail))
+        #expect(error == .unreachable(url: server.url("/in"), .timeout, detail: detail))
     }
 
     @Test(arguments: [0, 1, large]) func aServerThatIsSilentIsNotAskedTwice(size: Int) async throws
@@ -337,7 +337,7 @@ import Testing
         var request = request()
         request.requestTimeout = .milliseconds(250)
         let error = await failure(noise(size), request)
-        guard case .unreachable(_, let detail) = error else {
+        guard case .unreachable(_, _, let detail) = error else {
             Issue.record("expected no answer, found \(String(describing: error))")
             return
         }

@@ -1,0 +1,201 @@
+import BackgroundTransfer
+import Foundation
+import FoundationNetworking
+import StageTesting
+import Synchronization
+import Testing
+
+/// Time limits of tasks in this process, and what is known of a task that has failed.
+@Suite(.server, .directory, .timeLimit(.minutes(5)))
+struct ForegroundFailureTests: ForegroundSuite {
+    /// A kind of task.
+    enum Kind: CaseIterable {
+        case data
+        case download
+        case upload
+        /// A download that is not interrupted when it is suspended.
+        case postedDownload
+
+        func makeTask(
+            _ session: URLSession,
+            _ request: URLRequest
+        ) -> BackgroundTransfer.URLSessionTask {
+            var request = request
+            switch self {
+            case .data: return session.dataTask(with: request)
+            case .download: return session.downloadTask(with: request)
+            case .upload: return session.uploadTask(with: request, from: Data([1]))
+            case .postedDownload:
+                request.httpMethod = "POST"
+                return session.downloadTask(with: request)
+            }
+        }
+    }
+
+    // MARK: - Time limits
+
+    @Test(arguments: [Kind.data, .upload, .postedDownload])
+    func aSuspendedTaskDoesNotTimeOut(_ kind: Kind) async throws {
+        let isOpen = Flag()
+        server.answer(
+            "/held",
+            with: .script { wire in
+                wire.send("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nab")
+                while !isOpen.isSet { wire.pause(milliseconds: 5) }
+                wire.send("cd")
+                wire.end()
+            }
+        )
+        server.answer("/silent", with: .content([1, 2]).stalled(after: 1))
+        let recorder = DataRecorder()
+        let session = session(recorder) { $0.timeoutIntervalForRequest = 1 }
+        let task = kind.makeTask(session, URLRequest(url: try url("/held")))
+        task.resume()
+        try await poll { task.response != nil }
+        task.suspend()
+        // One that begins later, and is not suspended, has its time meanwhile.
+        let silent = try url("/silent")
+        await expect(code: .timedOut) { try await session.data(from: silent) }
+        #expect(task.state == .suspended)
+        isOpen.set()
+        task.resume()
+        try await poll { recorder.lines.last?.hasPrefix("completed") == true }
+        #expect(recorder.lines.last == "completed: -")
+        #expect((kind == .postedDownload ? recorder.file : recorder.data) == Data("abcd".utf8))
+    }
+
+    @Test(arguments: Kind.allCases)
+    func theTimeOfTheResourceGoesOnWhileATaskIsSuspended(_ kind: Kind) async throws {
+        server.answer("/a", with: .content(data(100_000)).stalled(after: 50_000))
+        let session = session { $0.timeoutIntervalForResource = 1 }
+        let task = kind.makeTask(session, URLRequest(url: try url("/a")))
+        task.resume()
+        try await poll { server.requests.count == 1 }
+        task.suspend()
+        try await poll { task.state == .completed }
+        #expect((task.error as? URLError)?.code == .timedOut)
+    }
+
+    @Test func aDownloadThatIsOutOfTimeLeavesWhatItHas() async throws {
+        let content = data(3_000_000)
+        let answer = Answer.content(content)
+        server.answer("/a", with: answer.stalled(after: 2_000_000), answer)
+        let session = session { $0.timeoutIntervalForResource = 1 }
+        let failure = await #expect(throws: URLError.self) {
+            _ = try await session.download(from: url("/a"))
+        }
+        #expect(failure?.code == .timedOut)
+        let kept = try #require(failure?.downloadTaskResumeData)
+        let (file, _) = try await self.session().download(resumeFrom: kept)
+        defer { try? FileManager.default.removeItem(at: file) }
+        #expect(try Data(contentsOf: file) == Data(content))
+        #expect(server.requests.last?["range"] != nil)
+    }
+
+    // MARK: - Answers and codes
+
+    @Test(arguments: Kind.allCases)
+    func theHeadOfAnAnswerStaysAfterAFailure(_ kind: Kind) async throws {
+        let cut = Answer.content(data(100_000)).cut(after: 50_000).field("X-Name", "kept")
+        server.answer("/a", with: cut)
+        let recorder = DataRecorder()
+        let task = kind.makeTask(session(recorder), URLRequest(url: try url("/a")))
+        task.resume()
+        try await poll { recorder.lines.last?.hasPrefix("completed") == true }
+        #expect((task.error as? URLError)?.code == .networkConnectionLost)
+        let response = try #require(task.response as? HTTPURLResponse)
+        #expect(response.statusCode == 200)
+        #expect(response.value(forHTTPHeaderField: "X-Name") == "kept")
+    }
+
+    @Test func aHandlerIsGivenTheHeadOfAFailedAnswer() async throws {
+        server.answer("/a", with: .content(data(100_000)).cut(after: 50_000))
+        let heads = Mutex<[Int]>([])
+        let session = session()
+        let place = try url("/a")
+        @Sendable func note(_ response: URLResponse?) {
+            heads.withLock { $0.append((response as? HTTPURLResponse)?.statusCode ?? 0) }
+        }
+        session.dataTask(with: place) { _, response, _ in note(response) }.resume()
+        session.downloadTask(with: place) { _, response, _ in note(response) }.resume()
+        session.uploadTask(with: try request("/a", "PUT"), from: Data([1])) { _, response, _ in
+            note(response)
+        }
+        .resume()
+        try await poll { heads.withLock { $0.count } == 3 }
+        #expect(heads.withLock { $0 } == [200, 200, 200])
+    }
+
+    /// A way in which a request fails.
+    enum Failure: CaseIterable {
+        case noHost
+        case noServer
+        case noEncryption
+        case dropped
+        case cut
+        case silent
+        case invalid
+        case endless
+        case undecodable
+        case unknownCoding
+
+        var code: URLError.Code {
+            switch self {
+            case .noHost: .cannotFindHost
+            case .noServer: .cannotConnectToHost
+            case .noEncryption: .secureConnectionFailed
+            case .dropped, .cut: .networkConnectionLost
+            case .silent: .timedOut
+            case .invalid: .badServerResponse
+            case .endless: .httpTooManyRedirects
+            case .undecodable, .unknownCoding: .cannotDecodeContentData
+            }
+        }
+
+        /// The answer of the server, if it is asked.
+        var answer: Answer {
+            let answer = Answer.content([1, 2, 3, 4])
+            return switch self {
+            case .cut: answer.cut(after: 2)
+            case .silent: answer.stalled(after: 2)
+            case .invalid: .script { $0.send("SMTP/1.0 220\r\n\r\n") }
+            case .endless: .redirect(to: "/a")
+            case .undecodable: answer.field("Content-Encoding", "gzip")
+            case .unknownCoding: answer.field("Content-Encoding", "secret")
+            default: .dropped
+            }
+        }
+    }
+
+    @Test(arguments: Failure.allCases)
+    func dataAndDownloadTasksFailWithTheSameCodes(_ failure: Failure) async throws {
+        server.answer("/a", with: failure.answer)
+        let gone = try TestServer()
+        gone.stop()
+        let text =
+            switch failure {
+            case .noHost: "http://nowhere.invalid/a"
+            case .noServer: gone.url("/a")
+            case .noEncryption: "https://127.0.0.1:\(server.port)/a"
+            default: server.url("/a")
+            }
+        var request = URLRequest(url: try #require(URL(string: text)))
+        if failure == .silent { request.timeoutInterval = 0.3 }
+        for kind in [Kind.data, .download, .postedDownload] {
+            let recorder = DataRecorder()
+            let task = kind.makeTask(session(recorder), request)
+            task.resume()
+            try await poll { recorder.lines.last?.hasPrefix("completed") == true }
+            let error = task.error as? URLError
+            #expect(error?.code == failure.code, "\(kind): \(error.map { "\($0)" } ?? "")")
+            #expect(recorder.file == nil)
+        }
+    }
+}
+
+/// Something that has happened.
+private final class Flag: Sendable {
+    private let value = Atomic(false)
+    var isSet: Bool { value.load(ordering: .acquiring) }
+    func set() { value.store(true, ordering: .releasing) }
+}
