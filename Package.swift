@@ -269,6 +269,14 @@ let package = Package(
             swiftSettings: strict
         ),
 
+        // An application that uploads in presigned parts, to be killed
+        .executableTarget(
+            name: "presigned-upload-client",
+            dependencies: ["BackgroundTransfer"],
+            path: "Tests/PresignedUploadClient",
+            swiftSettings: strict
+        ),
+
         // A sample of a manager of downloads
         .executableTarget(
             name: "background-downloads",
@@ -391,10 +399,10 @@ let package = Package(
         tests(
             "StageDaemon",
             [
-                "background-downloads", "podcast-downloader", "stagepackd", "BackgroundTransfer",
-                "StageConditions", "StageControl", "StageDaemon", "StageDigest",
-                "StageModel", "StageSystem", "StageTesting", "StageTransfer", "StageURLSession",
-                logging,
+                "background-downloads", "podcast-downloader", "presigned-upload-client",
+                "stagepackd", "BackgroundTransfer", "StageConditions", "StageControl",
+                "StageDaemon", "StageDigest", "StageModel", "StageSystem", "StageTesting",
+                "StageTransfer", "StageURLSession", logging,
                 subprocess,
                 system,
             ]

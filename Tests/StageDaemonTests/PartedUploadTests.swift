@@ -93,6 +93,55 @@ struct PartedUploadTests {
         #expect(completions == 1 || received >= Self.size)
     }
 
+    /// The application is killed, and so are the processes of it that find the upload again; its file is gone by then.
+    @Test func anApplicationThatIsKilledIsNotMissed() async throws {
+        try daemon.configure(#"{"retryBase": 0.01}"#)
+        try await daemon.start()
+        let directory = try TemporaryDirectory.required()
+        let content = content(Self.size)
+        try directory.write(content, to: "file", durably: false)
+        server.slowDown(milliseconds: 20)
+        let file = directory.path.appending("file").string
+        var application = try application("begin", file, "\(Self.part)", server.url(""))
+        try await poll("the upload is not stored") { try said().contains("stored\n") }
+        try directory.remove("file")
+        for round in 1...3 {
+            try await poll("the upload gets no further") {
+                server.received > round * Self.size / 6
+            }
+            server.slowDown(milliseconds: 500)
+            application.send(SIGKILL)
+            #expect(application.end() == 1000 + SIGKILL)
+            #expect(server.object == nil)
+            application = try self.application("watch")
+            let found = String(repeating: "found 1\n", count: round)
+            try await poll("the upload is not found") { try said() == "stored\n" + found }
+            server.slowDown(milliseconds: 20)
+        }
+        server.slowDown(milliseconds: 0)
+        try await poll("the application does not end") { application.status != nil }
+        #expect(application.status == 0)
+        let end = "completed well, status 200\n"
+        #expect(try said() == "stored\nfound 1\nfound 1\nfound 1\n" + end)
+        expectObject(content)
+        #expect(server.order == Array(1...129))
+        #expect(server.methods.filter { $0 == "POST" }.count == 1)
+        #expect(try daemon.names(in: "snapshots") == [])
+    }
+
+    private var log: FilePath { daemon.directory.appending("application.log") }
+
+    /// What all processes of the application have said.
+    private func said() throws -> String {
+        guard FileStatus.exists(log) else { return "" }
+        return String(decoding: try File.open(reading: log).readAll(limit: 1 << 20), as: UTF8.self)
+    }
+
+    private func application(_ arguments: String...) throws -> StartedProcess {
+        let program = try BuiltProgram.path(ofTestProgram: "presigned-upload-client").string
+        return try StartedProcess([program, daemon.socket.string] + arguments, log: log)
+    }
+
     @Test func aCancelledUploadIsAborted() async throws {
         try await start()
         server.slowDown(milliseconds: 100)
