@@ -161,4 +161,69 @@ struct ForegroundCacheTests: ForegroundSuite {
             }
         }
     }
+
+    @Test func whatIsFreshIsConfirmedAllTheSameWhereTheAnswerSaysSo() async throws {
+        let answer = Answer.content([1]).field("Cache-Control", "no-cache, max-age=600")
+        server.answer("/a", with: answer)
+        let session = session()
+        for _ in 0..<2 { _ = try await session.data(from: url("/a")) }
+        #expect(server.requests.map { $0["if-none-match"] != nil } == [false, true])
+    }
+
+    @Test(arguments: [("max-age=600", 2), ("max-age=600, public", 1)])
+    func anAnswerToCredentialsIsKeptWhereItSaysSo(_ rule: String, requests: Int) async throws {
+        server.answer("/a", with: .content([1]).field("Cache-Control", rule))
+        let session = session()
+        var asked = try request("/a", "GET")
+        asked.setValue("Bearer s", forHTTPHeaderField: "Authorization")
+        for _ in 0..<2 { _ = try await session.data(for: asked) }
+        #expect(server.counts(for: "/a").requests == requests)
+    }
+
+    @Test(arguments: [("Cache-Control", "no-store"), ("Range", "bytes=0-0"), ("If-Match", "*")])
+    func aRequestOfItsOwnKindIsNotAnsweredFromTheCache(
+        _ name: String,
+        value: String
+    ) async throws {
+        server.answer("/a", with: .content([1, 2]).field("Cache-Control", "max-age=600"))
+        let session = session()
+        var asked = try request("/a", "GET")
+        _ = try await session.data(for: asked)
+        asked.setValue(value, forHTTPHeaderField: name)
+        _ = try await session.data(for: asked)
+        #expect(server.counts(for: "/a").requests == 2)
+        #expect(try await session.data(from: url("/a")).0 == Data([1, 2]))
+        #expect(server.counts(for: "/a").requests == 2)
+    }
+
+    @Test func aConfirmedAnswerHasTheNewFields() async throws {
+        let answer = Answer.content([1])
+        server.answer(
+            "/a",
+            with: answer.field("Cache-Control", "max-age=0").field("X-Name", "old"),
+            answer.field("Cache-Control", "max-age=600").field("X-Name", "new")
+        )
+        let session = session()
+        var names: [String?] = []
+        for _ in 0..<3 {
+            let response = try await session.data(from: url("/a")).1 as? HTTPURLResponse
+            names.append(response?.value(forHTTPHeaderField: "X-Name"))
+        }
+        #expect(names == ["old", "new", "new"])
+        #expect(server.counts(for: "/a").requests == 2)
+    }
+
+    @Test func anAnswerOfMoreThanATwentiethOfTheCacheIsNotKept() async throws {
+        let rule = ("Cache-Control", "max-age=600")
+        server.answer("/small", with: .content(data(4000)).field(rule.0, rule.1))
+        server.answer("/large", with: .content(data(6000)).field(rule.0, rule.1))
+        let session = session {
+            $0.urlCache = URLCache(memoryCapacity: 100_000, diskCapacity: 0, diskPath: nil)
+        }
+        for path in ["/small", "/large", "/small", "/large"] {
+            _ = try await session.data(from: url(path))
+        }
+        #expect(server.counts(for: "/small").requests == 1)
+        #expect(server.counts(for: "/large").requests == 2)
+    }
 }
