@@ -41,11 +41,18 @@ public struct UnpackLimits: Hashable, Sendable, Codable {
     public var entries: Int
     /// The sum of the sizes of the files.
     public var bytes: ByteCount
+    /// How many bytes of content a decoder may keep in memory.
+    public var window: ByteCount
 
-    /// Creates limits from the number of files and links, and the sum of the sizes.
-    public init(entries: Int, bytes: ByteCount) {
+    /// Creates limits from the number of files and links, the sum of the sizes, and what a decoder may keep.
+    public init(
+        entries: Int,
+        bytes: ByteCount,
+        window: ByteCount = ManifestLimits.windowSize
+    ) {
         self.entries = entries
         self.bytes = bytes
+        self.window = window
     }
 
     /// The number of directories, named or implied.

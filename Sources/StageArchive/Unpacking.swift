@@ -71,6 +71,7 @@ private struct Unpacking: ~Copyable {
         if request.format == .zip {
             try ZipDirectory.check(request.archive, limits: request.limits)
         }
+        try request.checkWindow()
         var reader = try ArchiveReader.open(request.archive, format: request.format)
         while let header = try reader.nextEntry() {
             guard !events.isCancelled() else { throw .cancelled }

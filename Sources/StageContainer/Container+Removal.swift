@@ -203,11 +203,11 @@ extension Container {
         guard !names.isEmpty else { return [] }
         var staged: Set<Substring> = []
         for pack in packs {
-            let name = ContainerLayout.downloadName(of: pack.contentDigest).string[...]
-            guard names.contains(name), let current = try reader.currentGeneration(of: pack.id),
+            let wanted = pack.downloads.map { $0.description[...] }.filter(names.contains)
+            guard !wanted.isEmpty, let current = try reader.currentGeneration(of: pack.id),
                 current.holds(pack)
             else { continue }
-            staged.insert(name)
+            staged.formUnion(wanted)
         }
         return staged
     }

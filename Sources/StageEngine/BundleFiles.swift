@@ -30,11 +30,14 @@ final class BundleFile: Sendable {
 actor BundleFiles {
     private let source: IndexSource
     private let index: ContentIndex
+    /// Whether whole bundles are fetched at all.
+    let isAllowed: Bool
     private var files: [Int: Task<Result<BundleFile, StageError>, Never>] = [:]
 
-    init(source: IndexSource, index: ContentIndex) {
+    init(source: IndexSource, index: ContentIndex, isAllowed: Bool) {
         self.source = source
         self.index = index
+        self.isAllowed = isAllowed
     }
 
     /// Returns the file of a bundle, after fetching all of it.

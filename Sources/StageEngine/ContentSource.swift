@@ -6,7 +6,7 @@ import StageModel
 enum ContentSource: Sendable {
     /// An archive, which is in `downloads/` and verified before the pack has a staging area.
     case archive(VerifiedArchive)
-    /// An index and the bundles that it names, which are fetched into the staging area.
+    /// An index, and what it names: bundles, which are fetched into the staging area, or an archive.
     case index(IndexSource)
 
     /// The result of filling a staging area.
@@ -59,7 +59,10 @@ enum ContentSource: Sendable {
 
     /// Removes the downloads that a staged pack does not need.
     func removeDownload() throws(StageError) {
-        if case .archive(let archive) = self { try archive.remove() }
+        switch self {
+        case .archive(let archive): try archive.remove()
+        case .index(let source): try source.removeArchive()
+        }
     }
 
     /// Gives up the right to the download.

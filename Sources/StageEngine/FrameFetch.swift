@@ -15,6 +15,8 @@ struct FrameFetch: Sendable {
     let done: [Bool]
     /// Differences that some of the frames can be made of.
     let deltas: DeltaSource?
+    /// The most bytes of whole bundles that are fetched from a server without ranges; `nil` for any number.
+    var limit: ByteCount?
 
     /// How many ranges are on their way or being written at once.
     private static let width = 6
@@ -38,7 +40,12 @@ struct FrameFetch: Sendable {
             reused: max(.zero, tree.index.storedSize - wanted),
             report: source.work.report
         )
-        let bundles = BundleFiles(source: source, index: tree.index)
+        let whole = tree.index.bundleSize(of: frames)
+        let bundles = BundleFiles(
+            source: source,
+            index: tree.index,
+            isAllowed: limit.map { whole <= $0 } ?? true
+        )
         let failure = await withTaskGroup(of: StageError?.self) { group in
             for number in 0..<Self.width {
                 group.addTask {
@@ -138,7 +145,7 @@ struct FrameFetch: Sendable {
         do throws(StageError) {
             let part = (request.range, tree.index.bundles[request.bundle].size)
             url = try await fetch(part, from: mirrors, consumer, progress)
-        } catch .transfer(.unacceptable(_, .ranges)) {
+        } catch .transfer(.unacceptable(_, .ranges)) where bundles.isAllowed {
             let bundle = try await bundles.file(of: request.bundle)
             consumer.take(.began)
             var rest = request.range

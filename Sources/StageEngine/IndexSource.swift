@@ -2,6 +2,7 @@ import StageContainer
 import StageIndex
 import StageModel
 import StageSystem
+import StageTransfer
 import SystemPackage
 
 /// Brings an indexed pack into a staging area: its index, what older generations have of it, and the
@@ -32,6 +33,13 @@ struct IndexSource: Sendable {
         }
     }
 
+    /// One area on its way.
+    struct Run: Sendable {
+        let tree: IndexedTree
+        let area: StagingArea
+        let base: Base?
+    }
+
     /// Fills the area, continuing what an earlier run has left in it.
     func fill(_ area: StagingArea) async throws(StageError) -> ContentSource.Filling {
         // Before the index is there: what both take while they are read is not needed at once.
@@ -39,18 +47,29 @@ struct IndexSource: Sendable {
         var figures = StagingFigures(transferred: .zero, reused: .zero, source: nil)
         let index = try await index(for: area.directory, base, &figures)
         let tree = IndexedTree(index, content: area.content)
-        let local = try await StageError.blocking { () throws(FileError) in
-            // What reading the index took besides, and this.
-            defer { HeapMemory.release() }
-            return LocalContent(of: tree, begun: try begin(tree, area), base: base)
-        }
-        try await complete(tree, from: local, base, &figures)
+        let run = Run(tree: tree, area: area, base: base)
+        let local = try await local(in: run)
+        figures.reused = max(
+            .zero,
+            tree.index.storedSize - tree.index.storedLength(of: local.missing)
+        )
+        try await complete(run, from: local, &figures)
         work.report(.verified)
         try await StageError.blocking { () throws(FileError) in
             var cursor = DirectoryCursor(area.content)
             try tree.makeLinks(&cursor)
         }
         return ContentSource.Filling(figures: figures, digests: .index(tree.index))
+    }
+
+    /// Finds out what needs no network.
+    private func local(in run: Run) async throws(StageError) -> LocalContent {
+        try await StageError.blocking { () throws(FileError) in
+            // What reading the index took besides, and this.
+            defer { HeapMemory.release() }
+            let begun = try begin(run.tree, run.area)
+            return LocalContent(of: run.tree, begun: begun, base: run.base)
+        }
     }
 
     private func base() async throws(StageError) -> Base? {
@@ -84,25 +103,66 @@ struct IndexSource: Sendable {
         return inventory
     }
 
-    /// Completes the files of a tree: what is said to be in the staged generation is taken from there
-    /// while the network brings the rest, and then what came of neither.
+    /// Completes the files of a tree, in the way that takes the fewest bytes.
     private func complete(
-        _ tree: IndexedTree,
+        _ run: Run,
         from local: LocalContent,
-        _ base: Base?,
         _ figures: inout StagingFigures
     ) async throws(StageError) {
-        let missing = local.missing
+        guard let archive = work.pack.archive else {
+            try await takeObjects(run, from: local, .unknown, unlessOver: nil, &figures)
+            return
+        }
+        let (first, deltas) = try await choose(run, local, &figures)
+        var choice = first
+        work.report(.chose(choice))
+        if choice.way == .objects {
+            do throws(StageError) {
+                let limit = choice.archive
+                try await takeObjects(run, from: local, deltas, unlessOver: limit, &figures)
+                return
+            } catch .transfer(.unacceptable(_, .ranges)) {
+                // Whole bundles are more than the archive is. What of it came stays where it is.
+                choice.objects = run.tree.index.bundleSize(of: local.missing)
+                work.report(.chose(choice))
+            }
+        }
+        let left = try await takeArchive(archive, in: run, local, &figures)
+        if !left.missing.isEmpty {
+            choice.archive = nil
+            work.report(.chose(choice))
+        }
+        try await takeObjects(run, from: left, deltas, unlessOver: nil, &figures)
+    }
+
+    /// Completes the files of a tree from objects: what is said to be in the staged generation is taken from
+    /// there while the network brings the rest, and then what came of neither.
+    ///
+    /// - Throws: `TransferError.unacceptable(url:_:)` for ranges that the server does not give, where whole
+    ///   bundles have more bytes than `limit`.
+    private func takeObjects(
+        _ run: Run,
+        from local: LocalContent,
+        _ deltas: Deltas,
+        unlessOver limit: ByteCount?,
+        _ figures: inout StagingFigures
+    ) async throws(StageError) {
+        let (tree, missing) = (run.tree, local.missing)
         let (lost, fetched) = try await withBoth {
             await Result { () async throws(StageError) in try await take(local) }
         } and: {
             await Result { () async throws(StageError) in
-                let deltas = try await deltas(for: missing, of: tree, base)
+                // After an archive everything is here as a rule.
+                guard !missing.isEmpty || work.pack.archive == nil else {
+                    return FrameFetch.Outcome.nothing
+                }
+                let deltas = try await source(of: deltas, for: missing, of: tree, run.base)
                 let fetch = FrameFetch(
                     source: self,
                     tree: tree,
                     done: local.expected.done,
-                    deltas: deltas.source
+                    deltas: deltas.source,
+                    limit: limit
                 )
                 var fetched = try await fetch.run(missing)
                 fetched.received = fetched.received + deltas.received
@@ -114,11 +174,11 @@ struct IndexSource: Sendable {
         if !left.isEmpty {
             var done = local.expected.done
             for file in lost.files { done[file] = false }
-            let fetch = FrameFetch(source: self, tree: tree, done: done, deltas: nil)
+            let fetch = FrameFetch(source: self, tree: tree, done: done, deltas: nil, limit: limit)
             figures.add(try await fetch.run(Array(left)))
+            let unmade = tree.index.storedLength(of: left.subtracting(missing))
+            figures.reused = max(.zero, figures.reused - unmade)
         }
-        let needed = tree.index.storedLength(of: left.union(missing))
-        figures.reused = max(.zero, tree.index.storedSize - needed)
     }
 
     private func take(_ local: LocalContent) async throws(StageError) -> LocalContent.Lost {
@@ -137,6 +197,11 @@ extension StagingFigures {
         transferred = transferred + fetched.received
         source = fetched.source ?? source
     }
+}
+
+extension FrameFetch.Outcome {
+    /// What comes of no request.
+    fileprivate static let nothing = FrameFetch.Outcome(received: .zero, source: nil, unmade: [])
 }
 
 /// The result of one of two pieces of work.

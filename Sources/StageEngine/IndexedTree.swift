@@ -280,7 +280,7 @@ extension Directory {
 
 extension ContentIndex.File {
     /// The permission bits of the file.
-    fileprivate var mode: FilePermissions { isExecutable ? .executable : .file }
+    var mode: FilePermissions { isExecutable ? .executable : .file }
 }
 
 extension ContentIndex {

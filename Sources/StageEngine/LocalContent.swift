@@ -14,7 +14,8 @@ struct LocalContent: Sendable {
     /// What is in the area, and what the generation is said to have.
     let expected: IndexedTree.Inventory
     private let tree: IndexedTree
-    private let begun: IndexedTree.Inventory
+    /// What is in the area.
+    let begun: IndexedTree.Inventory
     private let base: IndexSource.Base?
 
     /// What was expected and is not there, or is not what it ought to be.
@@ -45,6 +46,12 @@ struct LocalContent: Sendable {
     /// The frames that are needed from elsewhere, by their positions in the index.
     var missing: [Int] {
         tree.frames(except: expected.done).filter { !expected.frames.contains($0) }
+    }
+
+    /// The same after files have been added to the area, by their entries.
+    func adding(_ done: [Bool]) -> LocalContent {
+        let begun = IndexedTree.Inventory(done: done, frames: self.begun.frames)
+        return LocalContent(of: tree, begun: begun, base: base)
     }
 
     /// Takes over what the generation has; `nil` if it was stopped before the end.

@@ -20,6 +20,8 @@ public struct Plan: Equatable, Sendable {
         public var pack: Pack
         /// What is done.
         public var decision: Decision
+        /// The ways in which the content of an indexed pack that is staged comes here; `nil` otherwise.
+        public var transfer: TransferChoice?
     }
 
     /// What is done with a pack.
@@ -227,6 +229,7 @@ public struct Planner: Sendable {
                 entry.decision = .refuse(refusal)
             } else {
                 budget?.spend(pack, isEssential: isEssential(pack))
+                entry.transfer = transferChoice(for: pack)
             }
             entries.append(entry)
         }
@@ -278,7 +281,8 @@ public struct Planner: Sendable {
     ///
     /// The generation that stays is counted as used already.
     public func space(for pack: Pack) -> ByteCount {
-        // Of an indexed pack nothing is on disk but the files.
+        // Of an indexed pack nothing has to be on disk but the files: its archive is taken only where there
+        // is room for that as well.
         let archive =
             pack.index == nil
             ? pack.downloadSize - (downloaded[pack.contentDigest] ?? .zero) : .zero

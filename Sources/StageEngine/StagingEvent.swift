@@ -6,6 +6,10 @@ public enum StagingEvent: Equatable, Sendable {
     case waitingForOther
     /// The transfer waits before it goes on.
     case waiting(reason: String, seconds: Double)
+    /// It is decided in which way the content of an indexed pack comes here: in the one of the fewest bytes.
+    ///
+    /// Told where there is an archive beside the index, and again where that turns out to be of no use.
+    case chose(TransferChoice)
     /// A server is asked.
     case connecting(url: String)
     /// So many bytes of the archive are here; `reused` of them were from an earlier run.

@@ -61,8 +61,8 @@ public struct PackProgress: Equatable, Sendable {
 
     /// The pack.
     public let id: PackID
-    /// The size of the archive.
-    public let downloadSize: ByteCount
+    /// The bytes to transfer where nothing is here: of the archive, or of the index and its bundles.
+    public private(set) var downloadSize: ByteCount
     /// The size of the files.
     public let installedSize: ByteCount
     /// What the pack is doing.
@@ -77,9 +77,16 @@ public struct PackProgress: Equatable, Sendable {
     public private(set) var unpacked = ByteCount.zero
     /// How the pack ended, or `nil` while it has not.
     public private(set) var outcome: StagingOutcome?
+    /// The size of the index and its bundles.
+    private let sizeOfObjects: ByteCount
+    /// The size of the index and the archive.
+    private let sizeWithArchive: ByteCount
 
     init(_ pack: Pack) {
         id = pack.id
+        let size = pack.index?.size ?? .zero
+        sizeOfObjects = size + (pack.index?.bundleSize ?? .zero)
+        sizeWithArchive = size + (pack.archive?.size ?? .zero)
         downloadSize = pack.downloadSize
         installedSize = pack.installedSize
     }
@@ -90,6 +97,10 @@ public struct PackProgress: Equatable, Sendable {
             phase = .waitingForOther
         case .waiting(let reason, let seconds):
             phase = .waiting(reason: reason, seconds: seconds)
+        case .chose(let choice):
+            downloadSize = choice.way == .archive ? sizeWithArchive : sizeOfObjects
+            received = .zero
+            reused = .zero
         case .connecting(let url):
             phase = .receiving
             source = url

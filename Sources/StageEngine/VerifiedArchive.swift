@@ -46,6 +46,21 @@ struct VerifiedArchive: Sendable {
 
     /// Unpacks the archive into an empty staging area.
     func unpack(into area: StagingArea) async throws(StageError) -> ContentSource.Filling {
+        try await unpack(into: area.content)
+        return ContentSource.Filling(figures: figures, digests: .files)
+    }
+
+    /// The cost of the archive.
+    var figures: StagingFigures {
+        StagingFigures(
+            transferred: receipt.bytesReceived,
+            reused: receipt.bytesReused,
+            source: receipt.url
+        )
+    }
+
+    /// Unpacks the archive into an empty directory.
+    func unpack(into directory: Directory) async throws(StageError) {
         let archive: File
         do throws(FileError) {
             archive = try File.open(readingRegular: part.path)
@@ -54,10 +69,14 @@ struct VerifiedArchive: Sendable {
         }
         let request = UnpackRequest(
             archive: archive.descriptor,
-            destination: area.content,
+            destination: directory,
             format: reference.format,
             fileName: reference.fileName ?? reference.lastComponent,
-            limits: UnpackLimits(entries: work.pack.fileCount, bytes: work.pack.installedSize)
+            limits: UnpackLimits(
+                entries: work.pack.fileCount,
+                bytes: work.pack.installedSize,
+                window: reference.windowSize ?? ManifestLimits.windowSize
+            )
         )
         let (unpacker, report) = (work.stager.unpacker, work.report)
         do throws(ArchiveError) {
@@ -69,12 +88,6 @@ struct VerifiedArchive: Sendable {
         }
         // The request has the descriptor alone.
         _ = consume archive
-        let figures = StagingFigures(
-            transferred: receipt.bytesReceived,
-            reused: receipt.bytesReused,
-            source: receipt.url
-        )
-        return ContentSource.Filling(figures: figures, digests: .files)
     }
 
     /// Removes the archive.

@@ -81,7 +81,7 @@ import CZstd
 
 /// Stops the process if a call of libzstd that cannot fail on valid arguments did.
 @discardableResult
-private func require(_ result: Int) -> Int {
+func require(_ result: Int) -> Int {
     precondition(ZSTD_isError(result) == 0, "libzstd refused to compress")
     return result
 }

@@ -46,8 +46,11 @@ public struct Pack: Hashable, Sendable {
     /// When the pack is fetched.
     public var policy: DownloadPolicy
     /// The pack as one archive; `nil` for a pack that has an index alone.
+    ///
+    /// Beside an index it is another way to the same files, which takes fewer bytes where most of them are
+    /// missing; what it unpacks to is compared with the index.
     public var archive: PackArchive?
-    /// The pack as an index with bundles, which comes before an archive where there are both.
+    /// The pack as an index with bundles; `nil` for a pack that is an archive alone.
     public var index: PackIndex?
     /// The sum of the sizes of the pack's files.
     public var installedSize: ByteCount
@@ -100,10 +103,17 @@ extension Pack {
         return digest
     }
 
-    /// The bytes that staging the pack transfers where nothing of it is here.
+    /// The bytes that staging the pack transfers where nothing of it is here: of an indexed pack the index,
+    /// and its bundles or its archive, whichever is less.
     public var downloadSize: ByteCount {
-        if let index { return index.size + index.bundleSize }
-        return archive?.size ?? .zero
+        guard let index else { return archive?.size ?? .zero }
+        return index.size + min(index.bundleSize, archive?.size ?? index.bundleSize)
+    }
+
+    /// The digests by which what was received of the pack is known: that of its content, and that of its
+    /// archive.
+    public var downloads: [Digest] {
+        index == nil ? [contentDigest] : [contentDigest] + [archive?.digest].compactMap(\.self)
     }
 
     /// The URLs of the manifest that the pack is fetched from.
@@ -212,6 +222,10 @@ public struct PackArchive: Hashable, Sendable {
     /// The name that the content of a ``ArchiveFormat/file`` gets; `nil` stands for the last
     /// component of ``url``.
     public var fileName: String?
+    /// The bytes of content that a decoder keeps in memory at most; `nil` where the publisher does not say.
+    ///
+    /// Of ``ArchiveFormat/tarZstandard`` alone, and at most ``ManifestLimits/windowSize``.
+    public var windowSize: ByteCount?
 
     /// Creates an archive from its parts.
     public init(
@@ -219,12 +233,14 @@ public struct PackArchive: Hashable, Sendable {
         format: ArchiveFormat,
         size: ByteCount,
         digest: Digest,
-        fileName: String? = nil
+        fileName: String? = nil,
+        windowSize: ByteCount? = nil
     ) {
         self.url = url
         self.format = format
         self.size = size
         self.digest = digest
         self.fileName = fileName
+        self.windowSize = windowSize
     }
 }

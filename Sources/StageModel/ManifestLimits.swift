@@ -23,6 +23,8 @@ public enum ManifestLimits {
     public static let userInfoLength = 64 << 10
     /// The largest archive: 1 TiB.
     public static let archiveSize = ByteCount.mebibytes(1 << 20)
+    /// The most bytes of content that the decoder of an archive keeps in memory: 128 MiB.
+    public static let windowSize = ByteCount.mebibytes(128)
     /// The largest index of a pack, as it is transferred and as it is: 256 MiB.
     public static let indexSize = ByteCount.mebibytes(256)
     /// The largest delta set between two versions of a pack: 256 MiB.

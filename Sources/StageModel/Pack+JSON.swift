@@ -161,7 +161,7 @@ private struct EventsDocument: JSONReadable, Encodable {
 private struct ArchiveDocument: JSONReadable, Encodable {
     var archive: PackArchive
 
-    private enum Key: String, CodingKey { case url, format, size, sha256, fileName }
+    private enum Key: String, CodingKey { case url, format, size, sha256, fileName, windowSize }
 
     init(_ archive: PackArchive) { self.archive = archive }
 
@@ -182,6 +182,17 @@ private struct ArchiveDocument: JSONReadable, Encodable {
             size: try members.byteCount(.size, atMost: ManifestLimits.archiveSize),
             digest: try members.digest(.sha256)
         )
+        if members.has(.windowSize) {
+            archive.windowSize = try members.byteCount(
+                .windowSize,
+                atMost: ManifestLimits.windowSize
+            )
+            guard archive.format == .tarZstandard else {
+                let format = archive.format.rawValue
+                let expected = "nothing beside the format '\(format)'"
+                throw members.fault(.windowSize, ValueError(expected: expected, found: "a number"))
+            }
+        }
         if members.has(.fileName) {
             archive.fileName = try members.text(.fileName) { text throws(ValueError) in
                 let path = try ContentPath(text)
@@ -200,5 +211,6 @@ private struct ArchiveDocument: JSONReadable, Encodable {
         try container.encode(archive.size, forKey: .size)
         try container.encode(archive.digest, forKey: .sha256)
         try container.encodeIfPresent(archive.fileName, forKey: .fileName)
+        try container.encodeIfPresent(archive.windowSize, forKey: .windowSize)
     }
 }

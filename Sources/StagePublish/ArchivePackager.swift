@@ -54,7 +54,9 @@ public struct ArchivePackager: Sendable {
         let target = try OutputFile(output)
         let digest: Digest
         do throws(PackagingError) {
-            try fill(target, evaluation, cancellation)
+            try write(evaluation, cancellation) { (bytes) throws(FileError) in
+                try target.append(bytes)
+            }
             // Compressors take much in before they give anything: most of the time goes by at the end.
             if cancellation.isRequested { throw .cancelled }
             digest = try target.publish()
@@ -74,34 +76,34 @@ public struct ArchivePackager: Sendable {
         )
     }
 
-    private func fill(
-        _ target: OutputFile,
+    /// Writes the archive to a sink, which takes its bytes in order.
+    ///
+    /// - Parameters:
+    ///   - evaluation: What goes into it.
+    ///   - cancellation: Asked between pieces of a file.
+    ///   - digests: What files have to hold, by the bytes of their paths; others may hold anything.
+    ///   - sink: Takes the bytes.
+    /// - Throws: ``PackagingError``; what the sink has taken is no archive then.
+    func write(
         _ evaluation: RecipeEvaluation,
-        _ cancellation: Cancellation
+        _ cancellation: Cancellation,
+        expecting digests: [[UInt8]: Digest] = [:],
+        to sink: @escaping (Span<UInt8>) throws(FileError) -> Void
     ) throws(PackagingError) {
-        var archive = try Archive(format, level: level, threads: threads, target)
+        var archive = try Archive(format, level: level, threads: threads, sink)
         var buffer = [UInt8](repeating: 0, count: 1 << 20)
         var total = ByteCount.zero
         for entry in evaluation.entries {
             if cancellation.isRequested { throw .cancelled }
             try archive.add(entry)
             guard case .file = entry.content.kind else { continue }
-            let file = try PackagingError.wrapping { () throws(FileError) in
-                try File.open(readingRegular: entry.file)
-            }
-            var offset: Int64 = 0
-            while true {
-                let count = try PackagingError.wrapping { () throws(FileError) in
-                    try file.read(into: &buffer, at: offset)
-                }
-                offset += Int64(count)
-                guard count > 0, offset <= entry.size.rawValue else { break }
-                if cancellation.isRequested { throw .cancelled }
-                try archive.write(buffer.span.extracting(0..<count))
+            let digest = try archive.addContent(of: entry, cancellation, using: &buffer) { count in
                 total = total + ByteCount(count)
                 progress(total)
             }
-            guard offset == entry.size.rawValue else { throw .changed(source: entry.source) }
+            guard digests[Array(entry.content.path.text.utf8), default: digest] == digest else {
+                throw .changed(source: entry.source)
+            }
         }
         try archive.finish()
     }
@@ -115,12 +117,10 @@ private struct Archive: ~Copyable {
         _ format: ArchiveFormat,
         level: Int,
         threads: Int,
-        _ target: OutputFile
+        _ sink: @escaping (Span<UInt8>) throws(FileError) -> Void
     ) throws(PackagingError) {
         do throws(ArchiveWritingError) {
-            writer = try ArchiveWriter(format, level: level, threads: threads) {
-                (bytes) throws(FileError) in try target.append(bytes)
-            }
+            writer = try ArchiveWriter(format, level: level, threads: threads, sink: sink)
         } catch {
             throw PackagingError(error)
         }
@@ -132,6 +132,37 @@ private struct Archive: ~Copyable {
         } catch {
             throw PackagingError(error)
         }
+    }
+
+    /// Writes the content of an entry that is a file, and returns its digest.
+    mutating func addContent(
+        of entry: RecipeEvaluation.Entry,
+        _ cancellation: Cancellation,
+        using buffer: inout [UInt8],
+        progress: (Int) -> Void
+    ) throws(PackagingError) -> Digest {
+        let file = try PackagingError.wrapping { () throws(FileError) in
+            try File.open(readingRegular: entry.file)
+        }
+        var hasher = SHA256Hasher()
+        var offset: Int64 = 0
+        while true {
+            let count: Int
+            do throws(FileError) {
+                count = try file.read(into: &buffer, at: offset)
+            } catch {
+                throw .file(error)
+            }
+            offset += Int64(count)
+            guard count > 0, offset <= entry.size.rawValue else { break }
+            if cancellation.isRequested { throw .cancelled }
+            let piece = buffer.span.extracting(0..<count)
+            hasher.update(piece)
+            try write(piece)
+            progress(count)
+        }
+        guard offset == entry.size.rawValue else { throw .changed(source: entry.source) }
+        return hasher.finish()
     }
 
     mutating func write(_ bytes: Span<UInt8>) throws(PackagingError) {

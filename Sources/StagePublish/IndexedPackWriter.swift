@@ -17,6 +17,8 @@ public struct IndexedPack: Equatable, Sendable {
     public var index: ContentIndex
     /// What a manifest says of it; the URLs are relative to the store.
     public var reference: PackIndex
+    /// The archive of the same files, with a URL relative to the store; `nil` without one.
+    public var archive: PackArchive?
     /// The bytes that no earlier version had, as they are stored: what is to be uploaded beside the
     /// index.
     public var newBytes: ByteCount
@@ -27,7 +29,7 @@ public struct IndexedPack: Equatable, Sendable {
             id: pack,
             version: version,
             policy: policy,
-            archive: nil,
+            archive: archive,
             index: reference,
             installedSize: index.installedSize,
             fileCount: index.fileCount
@@ -37,9 +39,9 @@ public struct IndexedPack: Equatable, Sendable {
     }
 }
 
-/// Makes an indexed pack of what a recipe selects: bundles `b/<SHA-256>`, the index `i/<SHA-256>` and, where
-/// there is a previous version, a delta set `d/<SHA-256>`, in a store, which is a directory that any web
-/// server can serve.
+/// Makes an indexed pack of what a recipe selects: bundles `b/<SHA-256>`, the index `i/<SHA-256>`, an archive of
+/// the same files in `a/` and, where there is a previous version, a delta set `d/<SHA-256>`, in a store, which
+/// is a directory that any web server can serve.
 ///
 /// Objects are written under names that nobody asks for, made durable, and then renamed; what there is
 /// is never changed or replaced, unless it is damaged. The same files and the same previous index give the
@@ -54,11 +56,15 @@ public struct IndexedPackWriter: Sendable {
     /// Whether frames are also made as differences from the previous version, as far as its bundles are
     /// in the store.
     public var makesDeltas = true
+    /// Whether the files are also made one archive, where that is smaller than their frames.
+    public var makesArchive = true
     /// Told how many bytes of files are done.
     public var report: @Sendable (ByteCount) -> Void = { _ in }
     /// Told, when all files are done, how many bytes of what is new, of how many, have been compared with
     /// the previous version.
     public var reportComparison: @Sendable (_ done: ByteCount, _ total: ByteCount) -> Void
+    /// Told, at last, how many bytes of files are in the archive.
+    public var reportArchive: @Sendable (ByteCount) -> Void
 
     /// Files under this size are gathered with others into frames.
     static let smallSize = Int64(64 << 10)
@@ -69,6 +75,7 @@ public struct IndexedPackWriter: Sendable {
     public init(width: Int) {
         self.width = max(width, 1)
         reportComparison = { _, _ in }
+        reportArchive = { _ in }
     }
 
     /// Writes the objects of a pack that are not there yet.
@@ -116,6 +123,10 @@ public struct IndexedPackWriter: Sendable {
         version.keep(previous)
         let deltas = try await makeDeltas(to: version.frames)
         if let deltas { try version.putLast(deltas.positions) }
+        let archive =
+            makesArchive
+            ? try await SolidArchive(level: level, width: width, report: reportArchive)
+                .write(evaluation, of: version.index, to: store) : nil
         let reference: PackIndex
         do throws(FileError) {
             try version.drafts.publish()
@@ -124,7 +135,7 @@ public struct IndexedPackWriter: Sendable {
                 to: Digest(of: version.index.encoded()),
                 in: store
             )
-            reference = try writeIndex(version.index, set, to: store)
+            reference = try writeIndex(version.index, set, archive, to: store)
         } catch {
             throw .file(error)
         }
@@ -134,6 +145,7 @@ public struct IndexedPackWriter: Sendable {
             userInfo: evaluation.recipe.userInfo,
             index: version.index,
             reference: reference,
+            archive: archive,
             newBytes: ByteCount(version.newBytes)
         )
     }
@@ -161,6 +173,7 @@ public struct IndexedPackWriter: Sendable {
     private func writeIndex(
         _ index: ContentIndex,
         _ frames: PackIndex.DeltaFrames?,
+        _ archive: PackArchive?,
         to store: Directory
     ) throws(FileError) -> PackIndex {
         let directory = try store.makeDirectory("i")
@@ -171,7 +184,7 @@ public struct IndexedPackWriter: Sendable {
         let name = Digest(of: stored)
         let objects = StoreObjects(directory: directory)
         // Before the index is there by which the version can be offered.
-        try StoreMark.write(index, named: name, to: store)
+        try StoreMark.write(index, named: name, archive, to: store)
         try objects.write(stored, digest: name)
         var reference = PackIndex(
             url: "i/\(name)",

@@ -108,7 +108,7 @@ public struct ManifestDocument {
     /// The members of a pack that are known, in the order in which people read them.
     private static let names = [
         "id", "version", "policy", "archive", "index", "installedSize", "fileCount", "priority",
-        "userInfo", "url", "format", "size", "sha256", "fileName",
+        "userInfo", "url", "format", "size", "sha256", "fileName", "windowSize",
     ]
 
     /// The pack as a manifest has it.

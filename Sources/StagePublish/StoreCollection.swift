@@ -8,8 +8,8 @@ public import SystemPackage
 ///
 /// A client that has an older manifest may still fetch what that names, so an object stays for some time after it
 /// was first found without use. The store remembers that moment in its file `.unused`, and forgets it when a
-/// manifest names the object again, or a version is packaged or offered that has it (``StoreMark``). Only the folders `b`, `d` and `i` are looked at, and in them only names that
-/// objects have.
+/// manifest names the object again, or a version is packaged or offered that has it (``StoreMark``). Only the folders `a`, `b`, `d` and `i` are looked at, and in them only names
+/// that objects have.
 public struct StoreCollection: Equatable, Sendable {
     /// Objects, and what they take.
     public struct Count: Equatable, Sendable {
@@ -83,7 +83,7 @@ public struct StoreCollection: Equatable, Sendable {
         let marks = try StoreMark.all(in: store)
         var unused = UnusedObjects()
         var expired: [(folder: Directory, name: FilePath.Component)] = []
-        for folder in ["b", "d", "i"] {
+        for folder in ["a", "b", "d", "i"] {
             guard let directory = try store.directory(FilePath(folder)) else { continue }
             for entry in try directory.entries() where Self.isObject(entry) {
                 let path = "\(folder)/\(entry.name)"
@@ -118,7 +118,8 @@ public struct StoreCollection: Equatable, Sendable {
             (try? Digest(hexadecimal: String(text)))?.description == String(text)
         }
         guard entry.kind == .file, let first = parts.first, isDigest(first) else { return false }
-        return parts.count == 1 || parts.count == 3 && parts[1] == "from" && isDigest(parts[2])
+        return parts.count == 1
+            || parts.count == 3 && ["from", "of"].contains(parts[1]) && isDigest(parts[2])
     }
 
     /// The paths of the objects that manifests name, in a store that has all of their indexes.
@@ -131,6 +132,7 @@ public struct StoreCollection: Equatable, Sendable {
             for pack in manifest.packs {
                 guard let index = pack.index else { continue }
                 paths.insert("i/\(name(index.url))")
+                if let archive = pack.archive { paths.insert("a/\(name(archive.url))") }
                 for delta in index.deltas {
                     paths.insert("i/\(name(delta.url))")
                     if let frames = delta.frames { paths.insert("d/\(frames.digest)") }

@@ -75,11 +75,12 @@ struct StoreLock: ~Copyable {
 
 /// A kind of object that has a hidden name in its folder of the store until all of it is there.
 enum StoreDraft: CaseIterable {
-    case bundle, deltas
+    case archive, bundle, deltas
 
     /// The folder of the store.
     var folder: String {
         switch self {
+        case .archive: "a"
         case .bundle: "b"
         case .deltas: "d"
         }
@@ -88,6 +89,7 @@ enum StoreDraft: CaseIterable {
     /// What no name but those of drafts begins with.
     fileprivate var prefix: String {
         switch self {
+        case .archive: ".archive."
         case .bundle: ".bundle."
         case .deltas: ".deltas."
         }

@@ -21,17 +21,20 @@ public enum StoreMark {
         _ stored: StoredIndex,
         to store: Directory
     ) throws(FileError) {
-        try write(stored.index, named: stored.reference.digest, to: store)
+        try write(stored.index, named: stored.reference.digest, stored.archive, to: store)
     }
 
     static func write(
         _ index: ContentIndex,
         named name: Digest,
+        _ archive: PackArchive?,
         to store: Directory
     ) throws(FileError) {
         // Where nothing was ever found without use, the first collection removes nothing.
         guard try store.status(FilePath(StoreCollection.recordName)) != nil else { return }
-        let paths = ["i/\(name)"] + index.bundles.map { "b/\($0.digest)" }
+        let paths =
+            ["i/\(name)"] + index.bundles.map { "b/\($0.digest)" }
+            + [archive?.url].compactMap(\.self)
         let mark = String(UInt64.random(in: 0...UInt64.max), radix: 36)
         guard let file = FilePath.Component(prefix + mark) else {
             throw FileError("create", store.path, .invalidArgument)

@@ -14,6 +14,8 @@ public struct StoredIndex: Equatable, Sendable {
     /// The delta sets that lie in the store for it, by the digests of the older indexes; the reference
     /// names them.
     public var deltaSets: [Digest: DeltaSet] = [:]
+    /// The archive of the same files that lies in the store, with a URL relative to that; `nil` without one.
+    public var archive: PackArchive?
 
     /// Why a file is not the index of a pack.
     public indirect enum Fault: Error, Equatable, Sendable {
@@ -65,6 +67,7 @@ public struct StoredIndex: Equatable, Sendable {
         do throws(FileError) {
             try findDeltas(named: names, in: path.removingLastComponent())
             try findDeltaSets(in: path.removingLastComponent().pushing("../d"))
+            archive = try Self.archive(of: contentDigest, beside: path)
         } catch {
             throw .file(error)
         }
@@ -72,6 +75,27 @@ public struct StoredIndex: Equatable, Sendable {
 }
 
 extension StoredIndex {
+    /// Finds the archive of the store that an index lies in.
+    private static func archive(
+        of content: Digest,
+        beside path: FilePath
+    ) throws(FileError) -> PackArchive? {
+        let folder = path.removingLastComponent()
+        return try StoredArchive.find(
+            of: content,
+            in: Directory.open(folder.isEmpty ? ".." : folder.pushing(".."))
+        )
+    }
+
+    /// The archive, as a manifest names it whose index is at a URL.
+    private func archive(besideIndexAt url: String) -> PackArchive? {
+        guard var archive else { return nil }
+        let folders = url.split(separator: "/", omittingEmptySubsequences: false).dropLast()
+        let above = folders.isEmpty ? [".."] : Array(folders.dropLast())
+        archive.url = (above + [archive.url[...]]).joined(separator: "/")
+        return archive
+    }
+
     /// The pack of a recipe as a manifest offers it, whose index is at a URL; what lies beside it is
     /// beside that.
     public func pack(of recipe: Recipe, version: Int, url: String) -> Pack {
@@ -87,7 +111,7 @@ extension StoredIndex {
             id: recipe.pack,
             version: version,
             policy: recipe.policy,
-            archive: nil,
+            archive: archive(besideIndexAt: url),
             index: index,
             installedSize: self.index.installedSize,
             fileCount: self.index.fileCount

@@ -167,6 +167,9 @@ public struct PackResult: Sendable {
     public var reused: ByteCount?
     /// The URL that the archive came from.
     public var source: String?
+    /// The ways in which the content of an indexed pack that is staged comes here, as far as the manifest
+    /// tells; `nil` otherwise.
+    public let transfer: TransferChoice?
     /// The reason why it could not be staged.
     public var failure: StagingFailure?
 
@@ -176,6 +179,7 @@ public struct PackResult: Sendable {
     init(_ entry: Plan.Entry) {
         pack = entry.pack
         reason = entry.decision.reason
+        transfer = entry.transfer
         switch entry.decision {
         case .stage: outcome = .planned
         case .leave(.upToDate): outcome = .present

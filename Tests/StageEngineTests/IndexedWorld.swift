@@ -32,7 +32,8 @@ final class IndexedWorld {
         _ files: [String: [UInt8]],
         links: [String: String] = [:],
         directories: [String] = [],
-        deltas: Bool = true
+        deltas: Bool = true,
+        archive: Bool = false
     ) async throws -> IndexedPack {
         revision += 1
         let source = root.path.appending("source-\(revision)")
@@ -59,6 +60,7 @@ final class IndexedWorld {
         writer.level = 3
         writer.previous = previous
         writer.makesDeltas = deltas
+        writer.makesArchive = archive
         let packaged = try await writer.write(RecipeEvaluation(recipe), to: store)
         try FileManager.default.removeItem(atPath: source.string)
         previous = packaged.index
@@ -74,7 +76,7 @@ final class IndexedWorld {
         as ids: [PackID] = [],
         changing change: (Answer) -> Answer = { $0 }
     ) throws {
-        for path in ["b", "i", "d"].flatMap({ objects(in: $0) }) {
+        for path in ["a", "b", "i", "d"].flatMap({ objects(in: $0) }) {
             let bytes = try bytes(of: store.path.appending(String(path.dropFirst())))
             server.answer(path, with: change(.content(bytes)))
         }
@@ -209,6 +211,13 @@ final class IndexedWorld {
     var deltaBytes: Int { deltaSets.reduce(0) { $0 + server.counts(for: $1).bytes } }
     /// The requests for delta sets.
     var deltaRequests: Int { deltaSets.reduce(0) { $0 + server.counts(for: $1).requests } }
+
+    /// The paths of the archives on the server.
+    var archives: [String] { objects(in: "a") }
+    /// The bytes of bodies that the server has sent of archives.
+    var archiveBytes: Int { archives.reduce(0) { $0 + server.counts(for: $1).bytes } }
+    /// The requests for archives.
+    var archiveRequests: Int { archives.reduce(0) { $0 + server.counts(for: $1).requests } }
 
     private func objects(in folder: String) -> [String] {
         let names = try? FileManager.default.contentsOfDirectory(atPath: "\(store.path)/\(folder)")

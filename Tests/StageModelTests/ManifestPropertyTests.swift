@@ -55,6 +55,9 @@ import Testing
             pack.userInfo = texts.randomElement(using: &random) ?? nil
             pack.archive?.fileName = Bool.random(using: &random) ? "Füssen.svg" : nil
             pack.archive?.format = ArchiveFormat.allCases.randomElement(using: &random) ?? .tar
+            if pack.archive?.format == .tarZstandard, Bool.random(using: &random) {
+                pack.archive?.windowSize = ByteCount(Int.random(in: 0...1 << 27, using: &random))
+            }
             if Bool.random(using: &random) { addIndex(to: &pack, &random) }
             return pack
         }

@@ -44,12 +44,17 @@ struct IndexedPublisher {
     func files() throws -> StagedFiles { try StagedFiles(tree) }
 
     /// Makes a pack of the tree and publishes it; returns the path of its index.
-    func package(version: Int, base: String? = nil) async throws -> String {
+    func package(
+        version: Int,
+        base: String? = nil,
+        archive: Bool = false
+    ) async throws -> String {
         let path = world.directory.path.appending(recipe).string
         let arguments = [
             "package", path, "--indexed", "--level", "3", "--json", "-o", store.string,
         ]
-        let ending = try await world.program.run(arguments + (base.map { ["--base", $0] } ?? []))
+        let options = (base.map { ["--base", $0] } ?? []) + (archive ? [] : ["--no-archive"])
+        let ending = try await world.program.run(arguments + options)
         #expect(ending.status == 0, "\(ending)")
         struct Report: Decodable { var file: String }
         let report = try JSONDecoder().decode(Report.self, from: Data(ending.output.utf8))
@@ -59,7 +64,7 @@ struct IndexedPublisher {
 
     /// Serves the store, and a manifest that offers an index of it.
     func publish(_ index: String, version: Int, rate: Int? = nil) throws {
-        for folder in ["b", "i", "d"] as [FilePath.Component] {
+        for folder in ["a", "b", "i", "d"] as [FilePath.Component] {
             let place = store.appending(folder)
             guard FileStatus.exists(place) else { continue }
             for name in try Directory.open(place).entries().map(\.name) {
@@ -78,7 +83,7 @@ struct IndexedPublisher {
             id: try PackID("levels"),
             version: version,
             policy: .onDemand,
-            archive: nil,
+            archive: stored.archive,
             index: stored.reference,
             installedSize: stored.index.installedSize,
             fileCount: stored.index.fileCount
@@ -98,9 +103,12 @@ struct IndexedPublisher {
         }
     }
 
-    /// The bytes of bundles and delta sets that were sent.
-    var bytesSent: Int {
-        ["b", "d"].reduce(0) { sum, folder in
+    /// The bytes of bundles, delta sets and archives that were sent.
+    var bytesSent: Int { bytesSent(of: ["a", "b", "d"]) }
+
+    /// The bytes of objects of some folders that were sent.
+    func bytesSent(of folders: [String]) -> Int {
+        folders.reduce(0) { sum, folder in
             let names = (try? Directory.open(store.appending(folder)).entries()) ?? []
             return names.reduce(sum) {
                 $0 + world.server.counts(for: "/\(folder)/\($1.name)").bytes

@@ -194,10 +194,10 @@ struct CollectGarbageCommand: StagePackSubcommand {
         guard let catalogue = try container.reader.manifestCatalogue() else { return nil }
         var offered = OfferedContent()
         for pack in catalogue.manifests.flatMap(\.packs) {
-            let digest = pack.contentDigest.description
-            offered.all.insert(digest)
+            let digests = pack.downloads.map(\.description)
+            offered.all.formUnion(digests)
             let generation = try container.reader.currentGeneration(of: pack.id)
-            if generation?.holds(pack) != true { offered.missing.insert(digest) }
+            if generation?.holds(pack) != true { offered.missing.formUnion(digests) }
         }
         return offered
     }

@@ -1,4 +1,5 @@
 import ArgumentParser
+import StageEngine
 import StageIndex
 import StageModel
 import StagePublish
@@ -33,22 +34,36 @@ struct DiffCommand: StagePackSubcommand {
         for path in indexes { versions.append(try IndexFile(path).read()) }
         let newest = versions.removeLast()
         let updates = zip(indexes, versions).map { UpdateReport(from: $0, $1, to: newest) }
-        Console.print(
-            DiffReport(downloadSize: newest.reference.bundleSize, updates: updates),
-            asJSON: json
-        )
+        Console.print(DiffReport(of: newest, updates: updates), asJSON: json)
         return .success
     }
 }
 
 /// What `diff` prints.
 private struct DiffReport: Encodable, CustomStringConvertible {
+    /// The bytes of a first installation beside the index.
     var downloadSize: ByteCount
+    /// How many requests a first installation makes, the one for the index included.
+    var requests: Int
+    var transfer: TransferReport
     var updates: [UpdateReport]
+
+    init(of version: StoredIndex, updates: [UpdateReport]) {
+        let plan = RangePlan(version.index.frames.indices, of: version.index)
+        let choice = TransferChoice(
+            objects: ByteCount(plan.byteCount),
+            archive: version.archive?.size
+        )
+        downloadSize = choice.byteCount
+        requests = 1 + (choice.way == .archive ? 1 : plan.requests.count)
+        transfer = TransferReport(choice)
+        self.updates = updates
+    }
 
     var description: String {
         updates.map(\.description).joined(separator: "\n")
-            + "\na first installation transfers \(downloadSize)"
+            + "\na first installation transfers \(downloadSize) in \(requests) requests"
+            + transfer.text
     }
 }
 
@@ -60,6 +75,7 @@ private struct UpdateReport: Encodable, CustomStringConvertible {
     var reusedFiles: Int
     var changedFiles: Int
     var removedFiles: Int
+    var transfer: TransferReport
 
     init(from path: String, _ old: StoredIndex, to new: StoredIndex) {
         let estimate = UpdateEstimate(
@@ -68,10 +84,14 @@ private struct UpdateReport: Encodable, CustomStringConvertible {
             using: new.deltaSets[old.reference.contentDigest]
         )
         let delta = new.reference.deltas.first { $0.base == old.reference.contentDigest }
+        let choice = TransferChoice(
+            objects: estimate.bundleBytes + estimate.deltaBytes,
+            archive: new.archive?.size
+        )
         from = path
-        downloadSize =
-            estimate.bundleBytes + estimate.deltaBytes + (delta?.size ?? new.reference.size)
-        requests = estimate.requests + 1
+        transfer = TransferReport(choice)
+        downloadSize = choice.byteCount + (delta?.size ?? new.reference.size)
+        requests = 1 + (choice.way == .archive ? 1 : estimate.requests)
         reusedFiles = estimate.reusedFiles
         changedFiles = estimate.changedFiles
         removedFiles = estimate.removedFiles
@@ -79,6 +99,6 @@ private struct UpdateReport: Encodable, CustomStringConvertible {
 
     var description: String {
         "\(from.forDisplay()): \(downloadSize) in \(requests) requests; \(reusedFiles) files are "
-            + "reused, \(changedFiles) change or are new, \(removedFiles) go"
+            + "reused, \(changedFiles) change or are new, \(removedFiles) go\(transfer.text)"
     }
 }

@@ -22,9 +22,11 @@ extension PackageCommand {
         var writer = IndexedPackWriter(width: ProcessInfo.processInfo.activeProcessorCount)
         if let level { writer.level = level }
         writer.makesDeltas = !noDeltas
+        writer.makesArchive = !noArchive
         if let base { writer.previous = try IndexFile(base).index(of: pack, in: path) }
         writer.report = { display.take($0) }
         writer.reportComparison = { display.take(compared: $0, of: $1) }
+        writer.reportArchive = { display.take(archived: $0) }
         let configured = writer
         let (result, _) = await withInterruption(after: nil) {
             () async -> Result<IndexedPack, PackagingError> in

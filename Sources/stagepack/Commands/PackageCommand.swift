@@ -18,9 +18,10 @@ struct PackageCommand: StagePackSubcommand {
             the pack; 'stagepack manifest add' puts it there.
 
             With '--indexed' the pack is an index with bundles, in a store that any web server can \
-            serve: an update then costs about the bytes that changed. '--base' names the index of \
-            the version before; if its bundles are in the store, changed parts of files are also \
-            stored as differences from it.
+            serve: an update then costs about the bytes that changed. Beside them lies an archive \
+            of all files, for first installations. '--base' names the index of the version before; \
+            if its bundles are in the store, changed parts of files are also stored as differences \
+            from it.
             """
     )
 
@@ -73,6 +74,9 @@ struct PackageCommand: StagePackSubcommand {
     @Flag(help: "With '--base': store nothing as differences from files of the version before.")
     var noDeltas = false
 
+    @Flag(help: "With '--indexed': make no archive of the files for first installations.")
+    var noArchive = false
+
     @Flag(help: "Print what the recipe selects, and write nothing.") var evaluate = false
     @Flag(help: "Print the result as JSON.") var json = false
     @Flag(name: .shortAndLong, help: "Print nothing but errors.") var quiet = false
@@ -87,6 +91,7 @@ struct PackageCommand: StagePackSubcommand {
             throw ValidationError("'--level' of an indexed pack is a number from 1 to 22.")
         }
         if noDeltas { throw ValidationError("'--no-deltas' is for '--indexed'.") }
+        if noArchive { throw ValidationError("'--no-archive' is for '--indexed'.") }
         if base != nil { throw ValidationError("'--base' is for '--indexed'.") }
         let levels = ArchiveWriter.levels(of: archiveFormat) ?? 0...0
         guard let level, !levels.contains(level) else { return }

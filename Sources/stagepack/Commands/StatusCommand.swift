@@ -101,7 +101,11 @@ struct StatusReport: Codable {
             )
             for pack in manifest.packs {
                 let present = try container.reader.record(of: pack.id)
-                var status = PackStatus(pack, present, downloaded[pack.contentDigest])
+                var status = PackStatus(
+                    pack,
+                    present,
+                    pack.downloads.lazy.compactMap { downloaded[$0] }.first
+                )
                 try status.addGenerations(container)
                 packs.append(status)
                 staged.remove(pack.id)

@@ -45,6 +45,8 @@ struct IndexedPackageReport: Encodable, CustomStringConvertible {
     var newBytes: ByteCount
     /// The bytes of the delta set; `nil` without one.
     var deltaBytes: ByteCount?
+    /// The bytes of the archive of all files; `nil` without one.
+    var archiveSize: ByteCount?
     var installedSize: ByteCount
     var fileCount: Int
 
@@ -56,6 +58,7 @@ struct IndexedPackageReport: Encodable, CustomStringConvertible {
         bundleSize = packaged.reference.bundleSize
         newBytes = packaged.newBytes
         deltaBytes = packaged.reference.deltas.first?.frames?.size
+        archiveSize = packaged.archive?.size
         installedSize = packaged.index.installedSize
         fileCount = packaged.index.fileCount
     }
@@ -65,10 +68,14 @@ struct IndexedPackageReport: Encodable, CustomStringConvertible {
         \(pack): \(file.forDisplay())
           size           \(size.rawValue) (\(size))
           sha256         \(sha256)
-          bundleSize     \(bundleSize.rawValue) (\(bundleSize)), of which new: \(newBytes)\(deltas)
+          bundleSize     \(bundleSize.rawValue) (\(bundleSize)), of which new: \(newBytes)\(deltas)\(archive)
           installedSize  \(installedSize.rawValue) (\(installedSize))
           fileCount      \(fileCount)
         """
+    }
+
+    private var archive: String {
+        archiveSize.map { "\n  archiveSize    \($0.rawValue) (\($0))" } ?? ""
     }
 
     private var deltas: String {

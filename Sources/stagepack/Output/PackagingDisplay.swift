@@ -9,6 +9,7 @@ final class PackagingDisplay: Sendable {
     private let done = Atomic<Int64>(0)
     private let compared = Atomic<Int64>(0)
     private let comparable = Atomic<Int64>(0)
+    private let archived = Atomic<Int64>(-1)
     private let isDrawn = Atomic<Bool>(false)
 
     /// Creates a display for files of `total` bytes.
@@ -24,6 +25,11 @@ final class PackagingDisplay: Sendable {
     func take(compared bytes: ByteCount, of total: ByteCount) {
         compared.store(bytes.rawValue, ordering: .relaxed)
         comparable.store(total.rawValue, ordering: .relaxed)
+    }
+
+    /// Takes note of how many bytes are in the archive of an indexed pack.
+    func take(archived bytes: ByteCount) {
+        archived.store(bytes.rawValue, ordering: .relaxed)
     }
 
     /// Runs `body` and draws a line ten times a second until it returns.
@@ -62,6 +68,11 @@ final class PackagingDisplay: Sendable {
     }
 
     private var line: String {
+        let archived = archived.load(ordering: .relaxed)
+        if archived >= 0 {
+            let bytes = ByteCount(archived)
+            return "\(pack): \(bytes) of \(total) archived (\(percent(bytes, of: total)) %)"
+        }
         let comparable = ByteCount(comparable.load(ordering: .relaxed))
         if comparable != .zero {
             let bytes = ByteCount(compared.load(ordering: .relaxed))

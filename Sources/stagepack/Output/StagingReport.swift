@@ -67,6 +67,8 @@ struct PackReport: Codable {
     var transferred: ByteCount?
     var reused: ByteCount?
     var source: String?
+    /// The ways to the content of an indexed pack, and their bytes; `nil` for others.
+    var transfer: TransferReport?
     var error: FailureReport?
 
     init(_ result: PackResult) {
@@ -80,6 +82,7 @@ struct PackReport: Codable {
         transferred = result.transferred
         reused = result.reused
         source = result.source
+        transfer = result.transfer.map(TransferReport.init)
         error = result.failure.map(FailureReport.init)
     }
 }
@@ -192,7 +195,7 @@ struct PlanReport: Codable, CustomStringConvertible {
                 [
                     pack.outcome.word,
                     pack.id.text, "\(pack.version)", pack.policy, "\(pack.downloadSize)",
-                    pack.reason,
+                    pack.reason + (pack.transfer?.text ?? ""),
                 ]
             }
             let table = Table(

@@ -1,0 +1,94 @@
+import CZstd
+
+/// Compresses a stream, piece by piece, to one Zstandard frame (RFC 8878) with a checksum, finding repetitions
+/// within a window of a chosen size however far they are apart.
+///
+/// Owns one context of libzstd; used by one thread at a time.
+@safe public struct StreamCompressor: ~Copyable {
+    private let context: OpaquePointer
+    private var buffer: [UInt8]
+
+    /// The largest window: 128 MiB, what decoders take without being asked to.
+    public static let largestWindow = 1 << 27
+
+    /// Returns the window for `count` bytes: the power of two that has them all, of at most
+    /// ``largestWindow``.
+    public static func window(for count: Int64) -> Int {
+        let least = 1 << 10
+        guard count > least else { return least }
+        guard count < largestWindow else { return largestWindow }
+        return 1 << (Int64.bitWidth - (count - 1).leadingZeroBitCount)
+    }
+
+    /// Creates a compressor.
+    ///
+    /// - Parameters:
+    ///   - level: How hard it tries, 1 to 22.
+    ///   - window: A power of two, as ``window(for:)`` returns: the bytes that a decoder keeps.
+    ///   - width: How many threads compress; the bytes are the same for any number.
+    public init(level: Int, window: Int, width: Int) {
+        guard let context = unsafe ZSTD_createCCtx() else { fatalError("out of memory") }
+        unsafe self.context = context
+        buffer = [UInt8](repeating: 0, count: ZSTD_CStreamOutSize())
+        set(ZSTD_c_compressionLevel, CInt(level))
+        set(ZSTD_c_windowLog, CInt(window.trailingZeroBitCount))
+        set(ZSTD_c_enableLongDistanceMatching, 1)
+        set(ZSTD_c_checksumFlag, 1)
+        // None would compress in this thread, to other bytes than one of its own.
+        set(ZSTD_c_nbWorkers, CInt(max(width, 1)))
+    }
+
+    deinit { unsafe _ = ZSTD_freeCCtx(context) }
+
+    /// Compresses the next bytes; `sink` takes what comes of it, in order.
+    public mutating func write<Failure: Error>(
+        _ bytes: Span<UInt8>,
+        to sink: (Span<UInt8>) throws(Failure) -> Void
+    ) throws(Failure) {
+        try run(bytes, ZSTD_e_continue, sink)
+    }
+
+    /// Compresses the rest, and ends the frame.
+    public consuming func finish<Failure: Error>(
+        to sink: (Span<UInt8>) throws(Failure) -> Void
+    ) throws(Failure) {
+        try run([UInt8]().span, ZSTD_e_end, sink)
+    }
+
+    private mutating func run<Failure: Error>(
+        _ bytes: Span<UInt8>,
+        _ operation: ZSTD_EndDirective,
+        _ sink: (Span<UInt8>) throws(Failure) -> Void
+    ) throws(Failure) {
+        var taken = 0
+        var left = 0
+        let context = unsafe context
+        repeat {
+            var made = 0
+            unsafe bytes.withUnsafeBufferPointer { source in
+                unsafe buffer.withUnsafeMutableBufferPointer { target in
+                    var input = unsafe ZSTD_inBuffer(
+                        src: source.baseAddress,
+                        size: source.count,
+                        pos: taken
+                    )
+                    var output = unsafe ZSTD_outBuffer(
+                        dst: target.baseAddress,
+                        size: target.count,
+                        pos: 0
+                    )
+                    left = require(
+                        unsafe ZSTD_compressStream2(context, &output, &input, operation)
+                    )
+                    taken = unsafe input.pos
+                    made = unsafe output.pos
+                }
+            }
+            if made > 0 { try sink(buffer.span.extracting(0..<made)) }
+        } while taken < bytes.count || (operation == ZSTD_e_end && left > 0)
+    }
+
+    private func set(_ parameter: ZSTD_cParameter, _ value: CInt) {
+        require(unsafe ZSTD_CCtx_setParameter(context, parameter, value))
+    }
+}

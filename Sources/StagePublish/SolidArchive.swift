@@ -1,0 +1,168 @@
+import StageDigest
+import StageFrame
+import StageIndex
+import StageModel
+import StageSystem
+import SystemPackage
+
+/// The archive that lies beside the objects of an indexed pack: all of its files compressed as one piece, so
+/// that a first installation transfers fewer bytes than frames of their own take, in one request.
+///
+/// Named `a/<SHA-256 of the archive>.of.<SHA-256 of the index before compression>`.
+struct SolidArchive: Sendable {
+    /// The level of compression, 1 to 22.
+    var level: Int
+    /// How many processors are used.
+    var width: Int
+    /// Told how many bytes of files are packed.
+    var report: @Sendable (ByteCount) -> Void
+
+    /// Returns the archive of a version in a store: the one that is there, whatever made it, or a new one.
+    ///
+    /// - Returns: What a manifest says of it, with a URL relative to the store; `nil` where its frames are as
+    ///   small.
+    func write(
+        _ evaluation: RecipeEvaluation,
+        of index: ContentIndex,
+        to store: Directory
+    ) async throws(PackagingError) -> PackArchive? {
+        let content = Digest(of: index.encoded())
+        let present = try PackagingError.wrapping { () throws(FileError) in
+            try StoredArchive.find(of: content, in: store)
+        }
+        if let present { return present }
+        return try await withCancellableThread { cancellation throws(PackagingError) in
+            try make(evaluation, of: index, named: content, in: store, cancellation)
+        }
+    }
+
+    private func make(
+        _ evaluation: RecipeEvaluation,
+        of index: ContentIndex,
+        named content: Digest,
+        in store: Directory,
+        _ cancellation: Cancellation
+    ) throws(PackagingError) -> PackArchive? {
+        let window = StreamCompressor.window(for: Self.largestSize(of: evaluation))
+        let draft = try PackagingError.wrapping { () throws(FileError) in
+            let directory = try store.makeDirectory(FilePath(StoreDraft.archive.folder))
+            return try ArchiveDraft(
+                in: directory,
+                StreamCompressor(level: level, window: window, width: width)
+            )
+        }
+        do throws(PackagingError) {
+            try fill(draft, evaluation, of: index, cancellation)
+            // All frames are asked for in few ranges, with what lies between them.
+            let frames = RangePlan(index.frames.indices, of: index).byteCount
+            guard draft.size < frames else {
+                draft.discard()
+                return nil
+            }
+            return try draft.publish(of: content, window: ByteCount(window))
+        } catch {
+            draft.discard()
+            throw error
+        }
+    }
+
+    private func fill(
+        _ draft: ArchiveDraft,
+        _ evaluation: RecipeEvaluation,
+        of index: ContentIndex,
+        _ cancellation: Cancellation
+    ) throws(PackagingError) {
+        // By their bytes: two names that Unicode takes for one are two for the file system.
+        var digests: [[UInt8]: Digest] = [:]
+        for case (let path, .file(let file)) in index.entries.lazy.map({ ($0.path, $0.kind) }) {
+            digests[Array(path.text.utf8)] = file.digest
+        }
+        var packager = ArchivePackager(format: .tar, threads: 1)
+        packager.progress = report
+        try packager.write(evaluation, cancellation, expecting: digests) {
+            (bytes) throws(FileError) in try draft.append(bytes)
+        }
+        if cancellation.isRequested { throw .cancelled }
+        try PackagingError.wrapping { () throws(FileError) in try draft.finish() }
+    }
+
+    /// The most bytes that a tar archive of the entries has.
+    private static func largestSize(of evaluation: RecipeEvaluation) -> Int64 {
+        // A header, one for a long name or target, each of whole blocks, and the rest of the last block.
+        let headers = Int64(evaluation.entries.count) * 4096
+        return evaluation.installedSize.rawValue + headers + 1 << 10
+    }
+}
+
+/// An archive under a name that nobody asks for.
+///
+/// Belongs to one thread. ``publish(of:window:)`` or ``discard()`` ends it.
+private final class ArchiveDraft {
+    private(set) var size = Int64(0)
+    private let directory: Directory
+    private let name = StoreDraft.archive.makeName()
+    private let file: File
+    private var compressor: StreamCompressor?
+    private var hasher: SHA256Hasher? = SHA256Hasher()
+
+    init(
+        in directory: Directory,
+        _ compressor: consuming StreamCompressor
+    ) throws(FileError) {
+        self.directory = directory
+        self.compressor = consume compressor
+        file = try directory.file(creating: FilePath(name))
+    }
+
+    /// Compresses bytes to the end of the file.
+    func append(_ bytes: Span<UInt8>) throws(FileError) {
+        guard var compressor = compressor.take() else {
+            preconditionFailure("an archive is finished once")
+        }
+        try compressor.write(bytes) { (made) throws(FileError) in try write(made) }
+        self.compressor = consume compressor
+    }
+
+    /// Writes what the compressor still has, and waits until all is on disk.
+    func finish() throws(FileError) {
+        guard let compressor = compressor.take() else {
+            preconditionFailure("an archive is finished once")
+        }
+        try compressor.finish { (made) throws(FileError) in try write(made) }
+        try file.synchronize()
+    }
+
+    private func write(_ bytes: Span<UInt8>) throws(FileError) {
+        try file.write(bytes, at: size)
+        hasher?.update(bytes)
+        size += Int64(bytes.count)
+    }
+
+    /// Gives the archive its name, and waits until that is on disk.
+    func publish(
+        of content: Digest,
+        window: ByteCount
+    ) throws(PackagingError) -> PackArchive {
+        guard let hasher = hasher.take() else {
+            preconditionFailure("an archive is published once")
+        }
+        let archive = StoredArchive.reference(
+            digest: hasher.finish(),
+            content: content,
+            size: ByteCount(size),
+            window: window
+        )
+        let target = FilePath.Component(stringLiteral: StoredArchive.name(archive.digest, content))
+        try PackagingError.wrapping { () throws(FileError) in
+            try directory.rename(name, to: target, in: directory)
+            try directory.synchronize()
+        }
+        return archive
+    }
+
+    /// Removes the file.
+    func discard() {
+        // The error that counts is the one that led here.
+        _ = try? directory.remove(name)
+    }
+}

@@ -1,0 +1,60 @@
+import StageArchive
+import StageDigest
+import StageModel
+import StageSystem
+import SystemPackage
+
+/// The archives of a store's indexed packs.
+enum StoredArchive {
+    /// The name of an archive in its folder, by its digest and that of the index of its files.
+    static func name(_ digest: Digest, _ content: Digest) -> String { "\(digest).of.\(content)" }
+
+    /// What a manifest says of an archive, with a URL relative to the store.
+    static func reference(
+        digest: Digest,
+        content: Digest,
+        size: ByteCount,
+        window: ByteCount
+    ) -> PackArchive {
+        PackArchive(
+            url: "\(StoreDraft.archive.folder)/\(name(digest, content))",
+            format: .tarZstandard,
+            size: size,
+            digest: digest,
+            windowSize: window
+        )
+    }
+
+    /// Finds the smallest archive of an index in a store, reading all of it; `nil` where there is none.
+    ///
+    /// What is not whole is passed over: clients do without.
+    static func find(
+        of content: Digest,
+        in store: Directory
+    ) throws(FileError) -> PackArchive? {
+        let folder = FilePath(StoreDraft.archive.folder)
+        guard let directory = try store.directory(folder) else { return nil }
+        var found: PackArchive?
+        for entry in try directory.entries()
+        where entry.kind == .file && entry.name.string.hasSuffix(".of.\(content)") {
+            guard let file = try directory.file(reading: FilePath(entry.name)) else { continue }
+            var head = [UInt8](repeating: 0, count: ZstandardHeader.maximumLength)
+            let count = try file.read(into: &head, at: 0)
+            let digest = try Digest(of: file)
+            guard name(digest, content) == entry.name.string,
+                let header = ZstandardHeader(Array(head[..<count])),
+                header.windowSize <= UInt64(ManifestLimits.windowSize.rawValue)
+            else { continue }
+            let archive = reference(
+                digest: digest,
+                content: content,
+                size: ByteCount(try file.status().size),
+                window: ByteCount(Int64(header.windowSize))
+            )
+            if found.map({ (archive.size, archive.url) < ($0.size, $0.url) }) ?? true {
+                found = archive
+            }
+        }
+        return found
+    }
+}

@@ -1,0 +1,37 @@
+import StageEngine
+import StageModel
+
+/// The ways to the content of an indexed pack, and the bytes that each transfers beside the index.
+struct TransferReport: Codable, Equatable {
+    /// The way of the fewest bytes; `nil` where the index has to be fetched to tell.
+    var way: TransferChoice.Way?
+    /// The bytes of bundles; the most that they can be where the way is not known.
+    var bundles: ByteCount
+    /// The bytes of the archive that are not here; `nil` without one.
+    var archive: ByteCount?
+    /// The bytes of the delta set from the staged version; `nil` without one.
+    var differences: ByteCount?
+
+    init(_ choice: TransferChoice) {
+        way = choice.dependsOnIndex ? nil : choice.way
+        bundles = choice.objects
+        archive = choice.archive
+        differences = choice.differences
+    }
+
+    /// The ways as an addition to the reason for which the pack is staged.
+    var text: String {
+        switch way {
+        case .archive:
+            return "; by its archive (\(archive ?? .zero)), since bundles have \(bundles)"
+        case .objects:
+            let other = archive.map { ", since its archive has \($0)" } ?? ""
+            return "; by bundles (\(bundles))\(other)"
+        case nil:
+            let set = differences.map { " (differences have \($0))" } ?? ""
+            let most = min(bundles, archive ?? bundles)
+            let limit = archive.map { $0 < bundles } == true ? "its archive" : "all bundles"
+            return "; by what changed\(set), or by \(limit) (\(most)) where that is less"
+        }
+    }
+}

@@ -1,0 +1,375 @@
+import FoundationEssentials
+import StageContainer
+import StageDigest
+import StageEngine
+import StageIndex
+import StageModel
+import StagePublish
+import StageSystem
+import StageTesting
+import Synchronization
+import SystemPackage
+import Testing
+
+/// Indexed packs that have an archive of the same files.
+@Suite(.directory, .server)
+struct ArchiveBesideIndexTests {
+    private let world: IndexedWorld
+
+    init() throws { world = try IndexedWorld() }
+
+    /// A tree of which an archive is much smaller than frames: files that are the same but for a byte every few
+    /// kilobytes.
+    private static func tree(_ version: UInt8 = 1) -> [String: [UInt8]] {
+        let large = noise(400_000)
+        var tree: [String: [UInt8]] = ["run.sh": [1, 2, version], "empty": [], "caf\u{E9}/a": [1]]
+        for number in 0..<10 as Range<UInt8> {
+            var bytes = large
+            for place in stride(from: 0, to: bytes.count, by: 4096) {
+                bytes[place] = number &* 7 &+ version
+            }
+            tree["large/\(number)"] = bytes
+        }
+        return tree
+    }
+
+    private struct Failure: Error { var text: String }
+
+    @discardableResult
+    private func stage(
+        _ report: @escaping @Sendable (StagingEvent) -> Void = { _ in }
+    ) async throws -> StagingFigures {
+        let outcome = try await world.stage(report: report)
+        guard case .staged(let figures) = outcome else { throw Failure(text: "\(outcome)") }
+        return figures
+    }
+
+    /// Compares what is staged, and looks for what is left over.
+    private func expectStaged(_ tree: [String: [UInt8]]) throws {
+        #expect(try world.staged() == tree)
+        #expect(try Directory.open(world.path(of: "")).status("run.sh")?.mode == 0o755)
+        let container = try #require(try Container.open(world.root.path.appending("container")))
+        #expect(try container.differences(in: try PackID("levels")) == [])
+        #expect(try container.reader.faults() == [])
+        #expect(try container.root.directory("staging")?.entries() == [])
+        let left = try #require(try container.root.directory("downloads")).entries()
+        #expect(left.filter { !$0.name.string.hasSuffix(".lock") } == [])
+    }
+
+    /// Has the server offer an archive of other content in the place of the publisher's.
+    private func offer(_ archive: [UInt8], window: ByteCount? = nil) throws {
+        var pack = try #require(world.pack)
+        let digest = Digest(of: archive)
+        pack.archive = PackArchive(
+            url: "a/\(digest)",
+            format: .tarZstandard,
+            size: ByteCount(archive.count),
+            digest: digest,
+            windowSize: window
+        )
+        try world.serve(offering: pack)
+        world.server.answer("/a/\(digest)", with: .content(archive))
+    }
+
+    private func tar(_ files: [String: [UInt8]], _ more: TarBuilder.Entry...) throws -> [UInt8] {
+        var tar = TarBuilder()
+        for (path, bytes) in files.sorted(by: { $0.key < $1.key }) {
+            tar.add(TarBuilder.Entry(path, content: bytes))
+        }
+        for entry in more { tar.add(entry) }
+        tar.finish()
+        return try ArchiveFormat.tarZstandard.compress(tar.bytes)
+    }
+
+    @Test func aFirstInstallationTakesTheArchiveWhereThatIsLess() async throws {
+        let tree = Self.tree()
+        try await world.publish(
+            tree,
+            links: ["link": "large/1"],
+            directories: ["nothing/here"],
+            archive: true
+        )
+        let figures = try await stage()
+        let pack = try #require(world.pack)
+        let size = try #require(pack.archive?.size)
+        #expect(size + size + size < pack.index?.bundleSize ?? .zero)
+        #expect(world.archiveRequests == 1 && world.bundleRequests == 0)
+        #expect(figures.transferred == pack.downloadSize)
+        #expect(figures.reused == .zero)
+        #expect(figures.source == world.server.url("/\(pack.archive?.url ?? "")"))
+        var expected = tree
+        expected["link → large/1"] = []
+        expected["nothing/here/"] = []
+        try expectStaged(expected)
+    }
+
+    @Test func theNextUpdateFetchesWhatChanged() async throws {
+        var tree = Self.tree()
+        try await world.publish(tree, archive: true)
+        try await stage()
+        tree["large/3"]?[5] ^= 1
+        tree["new"] = noise(1000, seed: 9)
+        try await world.publish(tree, archive: true)
+        #expect(world.archives.count == 2)
+        let figures = try await stage()
+        try expectStaged(tree)
+        #expect(world.archiveRequests == 1)
+        #expect(figures.transferred < ByteCount(10_000))
+    }
+
+    @Test func anUpdateCostsNoMoreThanTheArchive() async throws {
+        try await world.publish(Self.tree(1), archive: true)
+        try await stage()
+        let tree = Self.tree(2)
+        try await world.publish(tree, deltas: false, archive: true)
+        let before = world.bundleRequests
+        let figures = try await stage()
+        try expectStaged(tree)
+        let pack = try #require(world.pack)
+        let index = try #require(pack.index?.deltas.first?.size ?? pack.index?.size)
+        #expect(figures.transferred == index + (pack.archive?.size ?? .zero))
+        #expect(world.bundleRequests == before)
+    }
+
+    @Test func differencesAreTakenWhereTheyAreLessThanTheArchive() async throws {
+        try await world.publish(Self.tree(1), archive: true)
+        try await stage()
+        let tree = Self.tree(2)
+        try await world.publish(tree, archive: true)
+        let pack = try #require(world.pack)
+        let set = try #require(pack.index?.deltas.first?.frames)
+        #expect(set.size < pack.archive?.size ?? .zero)
+        #expect(set.size < pack.index?.bundleSize ?? .zero)
+        let requests = world.archiveRequests
+        let figures = try await stage()
+        try expectStaged(tree)
+        #expect(world.archiveRequests == requests)
+        #expect(figures.transferred < pack.archive?.size ?? .zero)
+    }
+
+    @Test func frameByFrameIsTakenWhereThatIsLess() async throws {
+        try await world.publish(["run.sh": noise(200_000), "b": noise(200_000, seed: 2)])
+        // An archive that its publisher made of something else, and larger.
+        try offer(noise(500_000, seed: 3))
+        try await stage()
+        #expect(world.archiveRequests == 0 && world.bundleRequests > 0)
+    }
+
+    /// What is wrong with an archive costs bytes, and never the installation.
+    @Test(arguments: [
+        Answer.status(404), .status(403), .status(410), .content([1, 2, 3]),
+        .content(noise(10_000)),
+    ])
+    func anArchiveThatIsNotThereIsMadeUpForByObjects(answer: Answer) async throws {
+        let tree = Self.tree()
+        try await world.publish(tree, archive: true)
+        for path in world.archives { world.server.answer(path, with: answer) }
+        try await stage()
+        try expectStaged(tree)
+        #expect(world.bundleRequests > 0)
+    }
+
+    @Test func bytesThatAreNotThePublishersAreNotUnpacked() async throws {
+        let tree = Self.tree()
+        try await world.publish(tree, archive: true)
+        let path = try #require(world.archives.first)
+        var content = try bytes(of: world.store.path.appending(String(path.dropFirst())))
+        content[content.count / 2] ^= 1
+        world.server.answer(path, with: .content(content))
+        let ways = Mutex<[TransferChoice.Way]>([])
+        let unpacked = Mutex<Set<TransferChoice.Way>>([])
+        try await stage { event in
+            if case .chose(let choice) = event { ways.withLock { $0.append(choice.way) } }
+            if case .unpacked = event, let way = ways.withLock(\.last) {
+                unpacked.withLock { _ = $0.insert(way) }
+            }
+        }
+        #expect(ways.withLock { $0 } == [.archive, .objects])
+        #expect(unpacked.withLock { $0 } == [.objects])
+        try expectStaged(tree)
+    }
+
+    /// Archives that are what the manifest names, and not of the files of the index.
+    enum Bent: CaseIterable {
+        case otherContent, otherSize, missingFile, moreFiles, linkForFile, wayOut, cutShort,
+            noArchive
+    }
+
+    @Test(arguments: Bent.allCases)
+    func whatDoesNotHoldWhatTheIndexNamesComesFromObjects(bent: Bent) async throws {
+        let tree = Self.tree()
+        try await world.publish(tree, archive: true)
+        var files = tree
+        let archive: [UInt8]
+        switch bent {
+        case .otherContent:
+            files["large/7"]?[100] ^= 1
+            archive = try tar(files)
+        case .otherSize:
+            files["large/7"]?.removeLast()
+            archive = try tar(files)
+        case .missingFile:
+            files["large/7"] = nil
+            archive = try tar(files)
+        case .moreFiles:
+            archive = try tar(files, TarBuilder.Entry("zz/planted", content: [1]))
+        case .linkForFile:
+            files["large/7"] = nil
+            archive = try tar(files, TarBuilder.Entry("large/7", .link, target: "6"))
+        case .wayOut:
+            archive = try tar(files, TarBuilder.Entry("../../../planted", content: [1]))
+        case .cutShort:
+            archive = Array(try tar(files).dropLast(20_000))
+        case .noArchive:
+            archive = noise(1000)
+        }
+        try offer(archive)
+        try await stage()
+        try expectStaged(tree)
+        #expect(world.server.counts(for: "/a/\(Digest(of: archive))").requests == 1)
+        #expect(world.bundleRequests > 0)
+        #expect(!FileStatus.exists(world.root.path.appending("container/planted")))
+    }
+
+    /// Frames of Zstandard that ask for 256 MiB, more than a decoder is given, and for more than declared.
+    @Test(arguments: [(144, nil), (80, ByteCount(1 << 19))] as [(UInt8, ByteCount?)])
+    func anArchiveThatTakesTooMuchMemoryIsNotDecoded(
+        descriptor: UInt8,
+        window: ByteCount?
+    ) async throws {
+        let tree = Self.tree()
+        try await world.publish(tree, archive: true)
+        var archive: [UInt8] = [0x28, 0xB5, 0x2F, 0xFD, 0, descriptor]
+        var plain = TarBuilder()
+        for (path, bytes) in tree where bytes.count < 100 {
+            plain.add(TarBuilder.Entry(path, content: bytes))
+        }
+        plain.finish()
+        // One block as it is, the last.
+        let header = UInt32(plain.bytes.count) << 3 | 1
+        archive += [UInt8(header & 0xFF), UInt8(header >> 8 & 0xFF), UInt8(header >> 16)]
+        archive += plain.bytes
+        try offer(archive, window: window)
+        try await stage()
+        try expectStaged(tree)
+        #expect(world.bundleBytes > 1_000_000)
+    }
+
+    @Test func anArchiveThatBreaksOffIsContinued() async throws {
+        let tree = Self.tree()
+        try await world.publish(tree, archive: true)
+        let path = try #require(world.archives.first)
+        let content = try bytes(of: world.store.path.appending(String(path.dropFirst())))
+        let half = content.count / 2
+        // The connection breaks, and so does every one after it.
+        let broken = [Answer](repeating: .dropped, count: 40)
+        world.server.answer(path, with: [.content(content).cut(after: half)] + broken)
+        guard case .failed(.transfer) = try await world.stage() else {
+            throw Failure(text: "staged from a server that does not answer")
+        }
+        #expect(world.bundleRequests == 0)
+        try world.serve()
+        let figures = try await stage()
+        try expectStaged(tree)
+        #expect(world.archiveBytes == content.count && world.bundleRequests == 0)
+        #expect(figures.reused == ByteCount(half))
+    }
+
+    /// A run that dies after the archive is here fetches nothing again.
+    @Test func whatARunLeavesThatDiesWhileItUnpacksIsUsed() async throws {
+        let tree = Self.tree()
+        try await world.publish(tree, archive: true)
+        // A file where the generation would go.
+        let container = try Container.make(world.root.path.appending("container")).root
+        let generations = try #require(try container.directory("generations"))
+        try generations.write([], to: "levels", durably: false)
+        guard case .failed(.container) = try await world.stage() else {
+            throw Failure(text: "published below a file")
+        }
+        try generations.removeTree("levels")
+        // What such a run leaves beside the content: half of what it unpacked, and files that are begun.
+        let staging = try #require(try container.directory("staging"))
+        let name = try #require(try staging.entries().first?.name)
+        let area = try #require(try staging.directory(FilePath(name)))
+        let scratch = try area.makeDirectory("unpacked", exactly: .ownerReadWriteExecute)
+        try scratch.write([1], to: "planted", durably: false)
+        let content = try #require(try area.directory("content"))
+        for file in ["large/4", "large/5"] {
+            try overwrite(content.path.pushing(FilePath(file)), [0, 0, 0], at: 5000)
+        }
+        let before = world.archiveRequests
+        try await stage()
+        try expectStaged(tree)
+        #expect(world.archiveRequests == before && world.bundleRequests == 0)
+    }
+
+    @Test func aServerWithoutRangesServesTheArchiveInThePlaceOfLargerBundles() async throws {
+        var tree = Self.tree()
+        try await world.publish(tree, archive: true)
+        try await stage()
+        // What is missing lies in a bundle with much that is of no use any more.
+        var other = Self.tree(9)
+        other["new"] = noise(20_000, seed: 5)
+        try await world.publish(other, deltas: false, archive: true)
+        tree["new"] = other["new"]
+        try await world.publish(tree, deltas: false, archive: true)
+        try world.serve { $0.ignoringRanges() }
+        let archives = world.archiveRequests
+        let events = Mutex<[TransferChoice]>([])
+        try await stage { event in
+            if case .chose(let choice) = event { events.withLock { $0.append(choice) } }
+        }
+        try expectStaged(tree)
+        #expect(world.archiveRequests == archives + 1)
+        #expect(events.withLock { $0.map(\.way) } == [.objects, .archive])
+    }
+
+    @Test func progressOnlyRisesAndEndsAtAll() async throws {
+        let tree = Self.tree()
+        try await world.publish(tree, archive: true)
+        let pack = try #require(world.pack)
+        let application = try ApplicationID("net.example.game")
+        let plan = Planner(
+            manifest: Manifest(application: application, revision: 1, packs: [pack])
+        ).plan(for: .packs([pack.id]))
+        let progress = Mutex(StagingProgress(plan))
+        let seen = Mutex<[Double]>([])
+        try await stage { event in
+            let fraction = progress.withLock { progress in
+                progress.apply(event, to: pack.id)
+                return progress.fractionCompleted
+            }
+            seen.withLock { $0.append(fraction) }
+        }
+        let fractions = seen.withLock { $0 }
+        #expect(fractions == fractions.sorted() && (fractions.last ?? 2) <= 1)
+        #expect(progress.withLock { $0.downloadSize } == pack.downloadSize)
+    }
+
+    @Test func aPlanNamesTheWayOfTheFewestBytes() async throws {
+        try await world.publish(Self.tree(1), archive: true)
+        let first = try #require(world.pack)
+        let archive = try #require(first.archive)
+        let bundles = try #require(first.index?.bundleSize)
+        let application = try ApplicationID("net.example.game")
+        var planner = Planner(
+            manifest: Manifest(application: application, revision: 1, packs: [first])
+        )
+        func choice() -> TransferChoice? {
+            planner.plan(for: .packs([first.id])).entries.first?.transfer
+        }
+        #expect(choice() == TransferChoice(objects: bundles, archive: archive.size))
+        #expect(choice()?.way == .archive && choice()?.byteCount == archive.size)
+        planner.downloaded = [archive.digest: ByteCount(100)]
+        #expect(choice()?.archive == archive.size - ByteCount(100))
+        // Of an update it is known with the index only.
+        try await world.publish(Self.tree(2), archive: true)
+        let second = try #require(world.pack)
+        planner.manifest.packs = [second]
+        planner.staged = [
+            first.id: .init(version: 1, archiveDigest: first.contentDigest)
+        ]
+        #expect(choice()?.dependsOnIndex == true)
+        #expect(choice()?.differences == second.index?.deltas.first?.frames?.size)
+    }
+}

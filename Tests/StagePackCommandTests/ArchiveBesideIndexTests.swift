@@ -1,0 +1,145 @@
+import FoundationEssentials
+import Glibc
+import StageModel
+import StageTesting
+import SystemPackage
+import Testing
+
+/// Indexed packs with an archive of the same files, with the program alone.
+@Suite(.server, .directory)
+struct ArchiveBesideIndexTests {
+    /// Files that are the same but for a byte every few kilobytes, of so many bytes.
+    private func tree(_ version: UInt8, size: Int = 200_000) -> [String: [UInt8]] {
+        var files: [String: [UInt8]] = ["small": [version]]
+        for number in 0..<8 as Range<UInt8> {
+            var bytes = noise(size)
+            for place in stride(from: 0, to: size, by: 4096) { bytes[place] = number &+ version }
+            files["large/\(number)"] = bytes
+        }
+        return files
+    }
+
+    private struct Transfer: Decodable, Equatable {
+        var way: String?
+        var bundles: Int
+        var archive, differences: Int?
+    }
+
+    private struct Plans: Decodable {
+        struct Plan: Decodable { var packs: [Pack] }
+        struct Pack: Decodable {
+            var transfer: Transfer?
+        }
+
+        var plans: [Plan]
+    }
+
+    /// Offers a version for the first installation, and returns what a plan says of it.
+    private func plan(
+        _ index: String,
+        _ version: Int,
+        of publisher: IndexedPublisher
+    ) async throws -> (pack: Pack, planned: Transfer?, text: String) {
+        let world = publisher.world
+        var manifest = try Manifest(json: publisher.manifest(of: index, version: version))
+        manifest.packs[0].policy = .essential(Set(InstallationEvent.allCases))
+        world.server.answer("/manifest.json", with: .content(manifest.json()))
+        let json = try await world.succeed("plan", "--json")
+        let plans = try JSONDecoder().decode(Plans.self, from: Data(json.utf8))
+        let transfer = plans.plans.first?.packs.first?.transfer
+        return (manifest.packs[0], transfer, try await world.succeed("plan"))
+    }
+
+    @Test func anInstallationTakesTheArchiveAndAnUpdateWhatChanged() async throws {
+        let world = try World()
+        let publisher = try IndexedPublisher(world)
+        try publisher.write(tree(1))
+        let first = try await publisher.package(version: 1, archive: true)
+        try await world.succeed("fetch", "levels")
+        #expect(try world.staged(try PackID("levels")) == publisher.files())
+        let archive = publisher.bytesSent(of: ["a"])
+        #expect(archive > 200_000 && archive < 400_000)
+        #expect(publisher.bytesSent(of: ["b", "d"]) == 0)
+        try publisher.write(["new": noise(500, seed: 3)])
+        let second = try await publisher.package(version: 2, base: first, archive: true)
+        try await world.succeed("fetch", "levels")
+        #expect(try world.staged(try PackID("levels")) == publisher.files())
+        #expect(publisher.bytesSent(of: ["a"]) == archive)
+        #expect(publisher.bytesSent(of: ["b", "d"]) < 1000)
+        try await world.succeed("verify", "levels")
+        struct Report: Decodable {
+            struct Update: Decodable { var transfer: Transfer }
+            var downloadSize, requests: Int
+            var transfer: Transfer
+            var updates: [Update]
+        }
+        let told = try await world.program.run(["diff", first, second, "--json"])
+        let report = try JSONDecoder().decode(Report.self, from: Data(told.output.utf8))
+        #expect(report.requests == 2 && report.downloadSize == report.transfer.archive)
+        #expect(report.transfer.way == "archive" && report.transfer.bundles > 1_500_000)
+        #expect(report.updates.first?.transfer.way == "objects")
+        let text = try await world.program.run(["diff", first, second]).output
+        #expect(text.contains("in 2 requests; by its archive ("), "\(text)")
+    }
+
+    @Test func aPlanSaysWhichWayAndWhy() async throws {
+        let world = try World()
+        let publisher = try IndexedPublisher(world)
+        try publisher.write(tree(1))
+        let first = try await publisher.package(version: 1, archive: true)
+        var (pack, planned, text) = try await plan(first, 1, of: publisher)
+        func bytes(_ count: ByteCount?) throws -> Int { Int(try #require(count).rawValue) }
+        let expected = Transfer(
+            way: "archive",
+            bundles: try bytes(pack.index?.bundleSize),
+            archive: try bytes(pack.archive?.size)
+        )
+        #expect(planned == expected)
+        #expect(text.contains("not staged yet; by its archive ("), "\(text)")
+        try await world.succeed("fetch", "levels")
+        try publisher.write(tree(2))
+        let second = try await publisher.package(version: 2, base: first, archive: true)
+        (pack, planned, text) = try await plan(second, 2, of: publisher)
+        let update = Transfer(
+            bundles: try bytes(pack.index?.bundleSize),
+            archive: try bytes(pack.archive?.size),
+            differences: try bytes(pack.index?.deltas.first?.frames?.size)
+        )
+        #expect(planned == update)
+        #expect(text.contains("; by what changed (differences have "), "\(text)")
+    }
+
+    @Test(arguments: [1, 2] as [UInt64])
+    func anInstallationThatIsKilledGoesOnWithTheArchive(seed: UInt64) async throws {
+        let world = try World()
+        let publisher = try IndexedPublisher(world)
+        var random = SeededGenerator(seed: seed)
+        try publisher.write(tree(1, size: 2_000_000))
+        let index = try await publisher.package(version: 1, archive: true)
+        try publisher.publish(index, version: 1, rate: 8 << 20)
+        let size = try Int(
+            #require(Manifest(json: publisher.manifest(of: index, version: 1)).packs.first?.archive)
+                .size.rawValue
+        )
+        let files = try publisher.files()
+        var kills = 0
+        while try world.staged(try PackID("levels")) == nil {
+            let moment = Duration.milliseconds(Int.random(in: 0..<400, using: &random))
+            let isKilled = kills < 10
+            let ending = try await world.run("fetch", "levels", "--quiet") { running in
+                guard isKilled else { return }
+                try await Task.sleep(for: moment)
+                running.send(SIGKILL)
+            }
+            if ending.status == Program.killed { kills += 1 }
+        }
+        #expect(try world.staged(try PackID("levels")) == files)
+        #expect(publisher.bytesSent(of: ["b", "d"]) == 0)
+        // What a server sends that a killed process has not taken is sent again.
+        #expect(publisher.bytesSent(of: ["a"]) <= size + kills * (1 << 20))
+        try await world.succeed("verify", "levels")
+        try await world.succeed("gc", "--all")
+        #expect(try world.names(in: "staging") == [])
+        #expect(try world.names(in: "downloads") == [])
+    }
+}

@@ -1,0 +1,136 @@
+import StageArchive
+import StageDigest
+import StageFrame
+import StageIndex
+import StageModel
+import StagePublish
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+/// Archives beside the objects of indexed packs.
+@Suite(.directory)
+struct SolidArchiveTests {
+    private let store: IndexedStore
+    /// Files that are the same but for a byte every few kilobytes.
+    private let files: [String: [UInt8]] = {
+        var files: [String: [UInt8]] = ["empty": [], "caf\u{E9}/a": [1], "cafe\u{301}/b": [2]]
+        for number in 0..<12 as Range<UInt8> {
+            var bytes = noise(100_000)
+            for place in stride(from: 0, to: bytes.count, by: 4096) { bytes[place] = number }
+            files["large/\(number)"] = bytes
+        }
+        return files
+    }()
+
+    init() throws { store = try IndexedStore() }
+
+    private func inode(of archive: PackArchive) throws -> UInt64? {
+        try store.directory().status(FilePath(archive.url))?.inode
+    }
+
+    @Test func anArchiveIsNamedByItsBytesAndTheirIndex() async throws {
+        let pack = try await store.package(files, "one")
+        let archive = try #require(pack.archive)
+        let bytes = try store.bytes(archive.url)
+        #expect(Digest(of: bytes) == archive.digest)
+        #expect(archive.url == "a/\(archive.digest).of.\(pack.reference.contentDigest)")
+        #expect(archive.size == ByteCount(bytes.count))
+        #expect(archive.size + archive.size < pack.reference.bundleSize)
+        // All of the content, and no more than twice that.
+        #expect(archive.windowSize == .mebibytes(2))
+        #expect(ZstandardHeader(bytes)?.windowSize == 2 << 20)
+        #expect(try store.names(in: "a") == [String(archive.url.dropFirst(2))])
+        let stored = try StoredIndex(at: store.root.path.appending("store/\(pack.reference.url)"))
+        #expect(stored.archive == archive)
+        #expect(pack.pack(version: 1).archive == archive)
+    }
+
+    @Test func theNumberOfProcessorsLeavesNoMark() async throws {
+        let first = try await store.package(files, "one") { $0.width = 1 }
+        let other = try IndexedStore("other")
+        let second = try await other.package(files, "two") { $0.width = 5 }
+        #expect(first.archive != nil && first.archive == second.archive)
+    }
+
+    @Test func anArchiveThatIsThereIsLeftAlone() async throws {
+        let first = try #require(try await store.package(files, "one").archive)
+        let inode = try inode(of: first)
+        let again = try await store.package(files, "two") { $0.level = 3 }
+        #expect(again.archive == first)
+        #expect(try self.inode(of: first) == inode)
+        // Whoever made it, and however hard.
+        let better = try await store.package(files, "three") { $0.level = 1 }
+        #expect(better.archive == first)
+        // Of other bytes than its name says it is made again.
+        let name = try #require(FilePath(first.url).lastComponent)
+        try store.directory("a").write([1, 2, 3], to: name, durably: false)
+        #expect(try await store.package(files, "four").archive == first)
+        #expect(Digest(of: try store.bytes(first.url)) == first.digest)
+    }
+
+    @Test func withoutUseThereIsNone() async throws {
+        #expect(try await store.package(["a": noise(100_000)], "noise").archive == nil)
+        #expect(try await store.package(files, "off") { $0.makesArchive = false }.archive == nil)
+        #expect(try store.names(in: "a") == [])
+    }
+
+    @Test func whatAKilledRunLeavesIsRemoved() async throws {
+        _ = try await store.package(files, "one")
+        try store.directory("a").write([1], to: ".archive.1", durably: false)
+        _ = try await store.package(files, "two")
+        #expect(try store.names(in: "a").count == 1)
+    }
+
+    @Test(arguments: [
+        ("i/1", "a/"), ("store/i/1", "store/a/"), ("https://h/s/i/1", "https://h/s/a/"),
+        ("/i/1", "/a/"), ("1", "../a/"),
+    ])
+    func theArchiveIsBesideTheIndex(url: String, folder: String) async throws {
+        let pack = try await store.package(files, "one")
+        let archive = try #require(pack.archive)
+        let stored = try StoredIndex(at: store.root.path.appending("store/\(pack.reference.url)"))
+        let json = """
+            {"assetPackID": "a", "downloadPolicy": {"onDemand": {}}, \
+            "fileSelectors": [{"file": "a"}]}
+            """
+        let recipe = try Recipe(json: Array(json.utf8))
+        let offered = stored.pack(of: recipe, version: 1, url: url)
+        #expect(offered.archive?.url == folder + archive.url.dropFirst(2))
+    }
+
+    @Test func anArchiveOfNoManifestGoes() async throws {
+        let first = try await store.package(files, "one")
+        let second = try await store.package(
+            files.merging(["new": noise(1000)]) { $1 },
+            "two",
+            after: first.index
+        )
+        let manifest = Manifest(
+            application: try ApplicationID("net.example.app"),
+            revision: 1,
+            packs: [second.pack(version: 2)]
+        )
+        _ = try await StoreCollection.collect(
+            store.directory(),
+            keeping: [manifest],
+            for: 0,
+            now: 1_800_000_000
+        )
+        let kept = try #require(second.archive)
+        #expect(first.archive != nil && first.archive != kept)
+        #expect(try store.names(in: "a") == [String(kept.url.dropFirst(2))])
+    }
+
+    /// Windows from what decoders take at least to what they take at most.
+    @Test(
+        arguments: [
+            (0, 1 << 10), (1024, 1 << 10), (1025, 1 << 11), (1 << 20, 1 << 20),
+            ((1 << 20) + 1, 1 << 21), ((1 << 27) - 1, 1 << 27), (1 << 40, 1 << 27),
+        ] as [(Int64, Int)]
+    )
+    func theWindowHasAllOfTheContent(count: Int64, window: Int) {
+        #expect(StreamCompressor.window(for: count) == window)
+    }
+}
