@@ -75,7 +75,7 @@ struct Program {
         body: @escaping @Sendable (Running) async throws -> Void = { _ in }
     ) async throws -> Ending {
         var variables: [Environment.Key: String] = [
-            "PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/nonexistent", "COLUMNS": "80",
+            "PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/dev/null", "COLUMNS": "80",
         ]
         if !asksDaemon { variables["STAGEPACK_SOCKET"] = "" }
         for (name, value) in environment {

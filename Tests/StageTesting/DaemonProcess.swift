@@ -173,7 +173,7 @@ public final class StartedProcess: Sendable {
         unsafe posix_spawnattr_setflags(&attributes, Int16(kind))
         var strings: [UnsafeMutablePointer<CChar>?] = unsafe command.map { unsafe strdup($0) }
         unsafe strings.append(nil)
-        let variables = ["PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/nonexistent"]
+        let variables = ["PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/dev/null"]
         var environment: [UnsafeMutablePointer<CChar>?] = unsafe variables.map {
             unsafe strdup($0)
         }
