@@ -21,7 +21,7 @@ struct ArchiveBesideIndexTests {
 
     private struct Transfer: Decodable, Equatable {
         var way: String?
-        var bundles: Int
+        var objects: Int
         var archive, differences: Int?
     }
 
@@ -76,10 +76,11 @@ struct ArchiveBesideIndexTests {
         let told = try await world.program.run(["diff", first, second, "--json"])
         let report = try JSONDecoder().decode(Report.self, from: Data(told.output.utf8))
         #expect(report.requests == 2 && report.downloadSize == report.transfer.archive)
-        #expect(report.transfer.way == "archive" && report.transfer.bundles > 1_500_000)
+        #expect(report.transfer.way == "archive" && report.transfer.objects > 1_500_000)
         #expect(report.updates.first?.transfer.way == "objects")
         let text = try await world.program.run(["diff", first, second]).output
         #expect(text.contains("in 2 requests; by its archive ("), "\(text)")
+        #expect(text.contains(" since objects have "), "\(text)")
     }
 
     @Test func aPlanSaysWhichWayAndWhy() async throws {
@@ -91,7 +92,7 @@ struct ArchiveBesideIndexTests {
         func bytes(_ count: ByteCount?) throws -> Int { Int(try #require(count).rawValue) }
         let expected = Transfer(
             way: "archive",
-            bundles: try bytes(pack.index?.bundleSize),
+            objects: try bytes(pack.index?.bundleSize),
             archive: try bytes(pack.archive?.size)
         )
         #expect(planned == expected)
@@ -101,7 +102,7 @@ struct ArchiveBesideIndexTests {
         let second = try await publisher.package(version: 2, base: first, archive: true)
         (pack, planned, text) = try await plan(second, 2, of: publisher)
         let update = Transfer(
-            bundles: try bytes(pack.index?.bundleSize),
+            objects: try bytes(pack.index?.bundleSize),
             archive: try bytes(pack.archive?.size),
             differences: try bytes(pack.index?.deltas.first?.frames?.size)
         )
