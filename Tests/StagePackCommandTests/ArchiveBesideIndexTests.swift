@@ -55,7 +55,8 @@ struct ArchiveBesideIndexTests {
         let publisher = try IndexedPublisher(world)
         try publisher.write(tree(1))
         let first = try await publisher.package(version: 1, archive: true)
-        try await world.succeed("fetch", "levels")
+        let said = try await world.run("fetch", "levels", "--progress", "lines").error
+        #expect(said.contains("levels: by its archive ("), "\(said)")
         #expect(try world.staged(try PackID("levels")) == publisher.files())
         let archive = publisher.bytesSent(of: ["a"])
         #expect(archive > 200_000 && archive < 400_000)

@@ -63,7 +63,7 @@ private struct DiffReport: Encodable, CustomStringConvertible {
     var description: String {
         updates.map(\.description).joined(separator: "\n")
             + "\na first installation transfers \(downloadSize) in \(requests) requests"
-            + transfer.text
+            + "; \(transfer.text)"
     }
 }
 
@@ -99,6 +99,6 @@ private struct UpdateReport: Encodable, CustomStringConvertible {
 
     var description: String {
         "\(from.forDisplay()): \(downloadSize) in \(requests) requests; \(reusedFiles) files are "
-            + "reused, \(changedFiles) change or are new, \(removedFiles) go\(transfer.text)"
+            + "reused, \(changedFiles) change or are new, \(removedFiles) go; \(transfer.text)"
     }
 }

@@ -130,7 +130,7 @@ private final class ProgressDisplay: Sendable {
         case .waitingForOther: "\(id): another process is staging it; waiting"
         case .waiting(let reason, let seconds) where seconds >= 1:
             "\(id): waiting up to \(Int(seconds)) s: \(reason)"
-        case .chose(let choice): "\(id)\(TransferReport(choice).text)"
+        case .chose(let choice): "\(id): \(TransferReport(choice).text)"
         case .connecting(let url): "\(id): fetching \(url.forDisplay())"
         case .restarted(let reason): "\(id): starting again: \(reason)"
         case .mirrorFailed(_, let reason): "\(id): \(reason)"

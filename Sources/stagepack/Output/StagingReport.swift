@@ -195,7 +195,7 @@ struct PlanReport: Codable, CustomStringConvertible {
                 [
                     pack.outcome.word,
                     pack.id.text, "\(pack.version)", pack.policy, "\(pack.downloadSize)",
-                    pack.reason + (pack.transfer?.text ?? ""),
+                    pack.reason + (pack.transfer.map { "; \($0.text)" } ?? ""),
                 ]
             }
             let table = Table(

@@ -19,19 +19,19 @@ struct TransferReport: Codable, Equatable {
         differences = choice.differences
     }
 
-    /// The ways as an addition to the reason for which the pack is staged.
+    /// The ways for a person: what follows a semicolon, or the name of a pack.
     var text: String {
         switch way {
         case .archive:
-            return "; by its archive (\(archive ?? .zero)), since objects have \(objects)"
+            return "by its archive (\(archive ?? .zero)), since objects have \(objects)"
         case .objects:
             let other = archive.map { ", since its archive has \($0)" } ?? ""
-            return "; by objects (\(objects))\(other)"
+            return "by objects (\(objects))\(other)"
         case nil:
             let set = differences.map { " (differences have \($0))" } ?? ""
             let most = min(objects, archive ?? objects)
             let limit = archive.map { $0 < objects } == true ? "its archive" : "all objects"
-            return "; by what changed\(set), or by \(limit) (\(most)) where that is less"
+            return "by what changed\(set), or by \(limit) (\(most)) where that is less"
         }
     }
 }
