@@ -41,7 +41,7 @@ public struct UnpackLimits: Hashable, Sendable, Codable {
     public var entries: Int
     /// The sum of the sizes of the files.
     public var bytes: ByteCount
-    /// How many bytes of content a decoder may keep in memory.
+    /// The most bytes of content that a decoder keeps in memory.
     public var window: ByteCount
 
     /// Creates limits from the number of files and links, the sum of the sizes, and what a decoder may keep.

@@ -38,7 +38,7 @@ extension Broker {
     }
 
     /// Forgets the handle of an attempt that the value has ended.
-    private func endHandle(of id: Int64) {
+    func endHandle(of id: Int64) {
         tellProgress()
         live[id] = nil
         resumeHalts(of: id)

@@ -232,10 +232,8 @@ extension Broker {
 
     /// Notes that an attempt is over; returns whether what it came to counts.
     func endAttempt(of id: Int64) -> Bool {
-        tellProgress()
-        live[id] = nil
         let counts = state.endAttempt(of: id)
-        resumeHalts(of: id)
+        endHandle(of: id)
         return counts
     }
 
@@ -272,7 +270,7 @@ extension Broker {
 extension Broker {
     /// Delivers events of running transfers, until the task is cancelled.
     func relay() async {
-        for await _ in feed.progresses { tellProgress() }
+        for await _ in feed.progressWakes { tellProgress() }
     }
 
     /// Delivers what running transfers have reported until now.

@@ -25,9 +25,9 @@ final class EventFeed: Sendable {
         var nextWatcher = 1
     }
 
-    /// Says that there may be something to take by ``takeProgress()``.
-    let progresses: AsyncStream<Void>
-    private let progressed: AsyncStream<Void>.Continuation
+    /// Says that ``takeProgress()`` may have events to take out.
+    let progressWakes: AsyncStream<Void>
+    private let progressWake: AsyncStream<Void>.Continuation
     /// Events of running transfers with the numbers of their sessions, from the threads of the transfers.
     private let progress = Mutex(Deque<(event: SessionEvent, session: Int64)>())
     private let state = Mutex(State())
@@ -35,7 +35,7 @@ final class EventFeed: Sendable {
     private let audience = Atomic<Int>(0)
 
     init() {
-        (progresses, progressed) = AsyncStream.makeStream(bufferingPolicy: .bufferingNewest(1))
+        (progressWakes, progressWake) = AsyncStream.makeStream(bufferingPolicy: .bufferingNewest(1))
     }
 
     /// The most events of running transfers that wait to be taken; with more, the oldest are dropped.
@@ -48,7 +48,7 @@ final class EventFeed: Sendable {
             if progress.count >= Self.limit { progress.removeFirst() }
             progress.append((event, session))
         }
-        progressed.yield()
+        progressWake.yield()
     }
 
     /// Takes out the events of running transfers that wait.

@@ -113,7 +113,7 @@ extension IndexSource {
         return local.adding(done)
     }
 
-    /// What an archive is unpacked to, in the area; the next run that is given the area removes it.
+    /// The directory of the area that an archive is unpacked to; the next run that is given the area removes it.
     private static let unpacked: FilePath.Component = "unpacked"
 
     private func moveFiles(

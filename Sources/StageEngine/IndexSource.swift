@@ -200,7 +200,7 @@ extension StagingFigures {
 }
 
 extension FrameFetch.Outcome {
-    /// What comes of no request.
+    /// The outcome without a request.
     fileprivate static let nothing = FrameFetch.Outcome(received: .zero, source: nil, unmade: [])
 }
 

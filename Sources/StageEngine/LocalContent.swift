@@ -14,7 +14,7 @@ struct LocalContent: Sendable {
     /// What is in the area, and what the generation is said to have.
     let expected: IndexedTree.Inventory
     private let tree: IndexedTree
-    /// What is in the area.
+    /// Files and frames that are in the area.
     let begun: IndexedTree.Inventory
     private let base: IndexSource.Base?
 

@@ -113,7 +113,8 @@ extension Pack {
     /// The digests by which what was received of the pack is known: that of its content, and that of its
     /// archive.
     public var downloads: [Digest] {
-        index == nil ? [contentDigest] : [contentDigest] + [archive?.digest].compactMap(\.self)
+        guard index != nil, let archive else { return [contentDigest] }
+        return [contentDigest, archive.digest]
     }
 
     /// The URLs of the manifest that the pack is fetched from.

@@ -97,12 +97,10 @@ public struct ArchivePackager: Sendable {
             if cancellation.isRequested { throw .cancelled }
             try archive.add(entry)
             guard case .file = entry.content.kind else { continue }
-            let digest = try archive.addContent(of: entry, cancellation, using: &buffer) { count in
-                total = total + ByteCount(count)
+            let digest = digests[Array(entry.content.path.text.utf8)]
+            try archive.addContent(of: entry, expecting: digest, cancellation, using: &buffer) {
+                total = total + ByteCount($0)
                 progress(total)
-            }
-            guard digests[Array(entry.content.path.text.utf8), default: digest] == digest else {
-                throw .changed(source: entry.source)
             }
         }
         try archive.finish()
@@ -134,17 +132,18 @@ private struct Archive: ~Copyable {
         }
     }
 
-    /// Writes the content of an entry that is a file, and returns its digest.
+    /// Writes the content of an entry that is a file; without a digest it may hold anything of its size.
     mutating func addContent(
         of entry: RecipeEvaluation.Entry,
+        expecting digest: Digest?,
         _ cancellation: Cancellation,
         using buffer: inout [UInt8],
         progress: (Int) -> Void
-    ) throws(PackagingError) -> Digest {
+    ) throws(PackagingError) {
         let file = try PackagingError.wrapping { () throws(FileError) in
             try File.open(readingRegular: entry.file)
         }
-        var hasher = SHA256Hasher()
+        var hasher = digest == nil ? nil : SHA256Hasher()
         var offset: Int64 = 0
         while true {
             let count: Int
@@ -157,12 +156,13 @@ private struct Archive: ~Copyable {
             guard count > 0, offset <= entry.size.rawValue else { break }
             if cancellation.isRequested { throw .cancelled }
             let piece = buffer.span.extracting(0..<count)
-            hasher.update(piece)
+            hasher?.update(piece)
             try write(piece)
             progress(count)
         }
-        guard offset == entry.size.rawValue else { throw .changed(source: entry.source) }
-        return hasher.finish()
+        guard offset == entry.size.rawValue, hasher.take()?.finish() == digest else {
+            throw .changed(source: entry.source)
+        }
     }
 
     mutating func write(_ bytes: Span<UInt8>) throws(PackagingError) {

@@ -12,7 +12,7 @@ import SystemPackage
 struct SolidArchive: Sendable {
     /// The level of compression, 1 to 22.
     var level: Int
-    /// How many processors are used.
+    /// The number of threads that compress.
     var width: Int
     /// Told how many bytes of files are packed.
     var report: @Sendable (ByteCount) -> Void
@@ -94,7 +94,7 @@ struct SolidArchive: Sendable {
     }
 }
 
-/// An archive under a name that nobody asks for.
+/// An archive under a hidden name, until it is complete.
 ///
 /// Belongs to one thread. ``publish(of:window:)`` or ``discard()`` ends it.
 private final class ArchiveDraft {

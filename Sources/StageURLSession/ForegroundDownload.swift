@@ -71,10 +71,8 @@ struct ForegroundDownload {
                 }
                 challenges += 1
                 asksForCredentials = authorization != nil
-            case .failure(.refused(let url, let status, _)):
-                return end(URLError(refusedWith: status, by: url), partial, part)
             case .failure(let error):
-                let failure = URLError(error, failing: original.url, storage: .cannotWriteToFile)
+                let failure = URLError(error, failing: original.url, isDownload: true)
                 return end(failure, partial, part)
             }
         }

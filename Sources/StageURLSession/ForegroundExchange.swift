@@ -152,8 +152,7 @@ struct ForegroundExchange {
         } catch let error as URLError {
             throw error
         } catch let error as TransferError {
-            throw Task.isCancelled
-                ? URLError(.cancelled) : URLError(error, failing: url, storage: .cannotOpenFile)
+            throw Task.isCancelled ? URLError(.cancelled) : URLError(error, failing: url)
         } catch {
             throw URLError(.unknown, reason: "\(error)", failing: url)
         }

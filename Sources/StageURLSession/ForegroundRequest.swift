@@ -131,8 +131,8 @@ extension URLError {
         self.init(failure, url: url, resumeData: nil)
     }
 
-    /// Makes the error of a transfer that has failed; `storage` is what the failure of a file comes to.
-    init(_ error: TransferError, failing url: URL?, storage: URLError.Code = .cannotOpenFile) {
+    /// Makes the error of a transfer that has failed: of a download to a file, or of a request, whose file is its body.
+    init(_ error: TransferError, failing url: URL?, isDownload: Bool = false) {
         if case .refused(let url, let status, _) = error {
             self.init(refusedWith: status, by: url)
             return
@@ -154,10 +154,9 @@ extension URLError {
             case .untrusted(_, .notYetValid, _): .serverCertificateNotYetValid
             case .untrusted(_, .expired, _): .serverCertificateHasBadDate
             case .untrusted: .serverCertificateUntrusted
-            // The body of a request that became shorter while it was sent.
-            case .wrongSize where storage == .cannotOpenFile: storage
-            case .wrongSize: .badServerResponse
-            case .outOfSpace, .storage: storage
+            // The body of a request may become shorter while it is sent.
+            case .wrongSize: isDownload ? .badServerResponse : .cannotOpenFile
+            case .outOfSpace, .storage: isDownload ? .cannotWriteToFile : .cannotOpenFile
             case .cancelled: .cancelled
             }
         self.init(code, reason: "\(error)", failing: url)

@@ -279,12 +279,12 @@ extension URLSession {
         case .file(let handler):
             if case .file(let partial) = end {
                 handler(partial.file, task.response, nil)
+                partial.remove()
             } else {
                 handler(nil, task.response, error)
             }
         case .bytes(let bytes): bytes.end(error)
         }
-        if case .file(let partial) = end { partial.remove() }
     }
 }
 
