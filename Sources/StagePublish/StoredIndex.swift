@@ -14,7 +14,8 @@ public struct StoredIndex: Equatable, Sendable {
     /// The delta sets that lie in the store for it, by the digests of the older indexes; the reference
     /// names them.
     public var deltaSets: [Digest: DeltaSet] = [:]
-    /// The archive of the same files that lies in the store, with a URL relative to that; `nil` without one.
+    /// The archive of the same files that lies in the store, with a URL relative to that; `nil` without one, or where it
+    /// was not looked for.
     public var archive: PackArchive?
 
     /// Why a file is not the index of a pack.
@@ -25,8 +26,8 @@ public struct StoredIndex: Equatable, Sendable {
         case notAnIndex(FilePath, reason: String)
     }
 
-    /// Reads an index of a store, `…/i/<SHA-256>`.
-    public init(at path: FilePath) throws(Fault) {
+    /// Reads an index of a store, `…/i/<SHA-256>`; all of its archive is read, too, unless `findsArchive` is false.
+    public init(at path: FilePath, findsArchive: Bool = true) throws(Fault) {
         let stored: [UInt8]
         let names: [String]
         do throws(FileError) {
@@ -67,7 +68,7 @@ public struct StoredIndex: Equatable, Sendable {
         do throws(FileError) {
             try findDeltas(named: names, in: path.removingLastComponent())
             try findDeltaSets(in: path.removingLastComponent().pushing("../d"))
-            archive = try Self.archive(of: contentDigest, beside: path)
+            if findsArchive { archive = try Self.archive(of: contentDigest, beside: path) }
         } catch {
             throw .file(error)
         }

@@ -54,10 +54,10 @@ struct IndexFile {
 
     init(_ path: String) { self.path = path }
 
-    /// Reads the index, whichever pack it is of.
-    func read() throws(CommandFailure) -> StoredIndex {
+    /// Reads the index, whichever pack it is of; all of its archive is read, too, unless that is of no interest.
+    func read(findsArchive: Bool = true) throws(CommandFailure) -> StoredIndex {
         do throws(StoredIndex.Fault) {
-            return try StoredIndex(at: FilePath(path))
+            return try StoredIndex(at: FilePath(path), findsArchive: findsArchive)
         } catch {
             throw Self.failure(error)
         }
@@ -89,12 +89,12 @@ struct IndexFile {
     /// Reads the index of a pack: the file itself or, where that is a manifest, what it names in a
     /// store.
     func index(of pack: PackID, in store: FilePath) throws(CommandFailure) -> ContentIndex {
-        guard let manifest = try manifest() else { return try read().index }
+        guard let manifest = try manifest() else { return try read(findsArchive: false).index }
         guard let reference = manifest[pack]?.index else {
             throw .usage("the manifest '\(path.forDisplay())' has no index of the pack '\(pack)'")
         }
         let name = reference.url.split(separator: "/").suffix(2).joined(separator: "/")
-        return try IndexFile(store.pushing(FilePath(name)).string).read().index
+        return try IndexFile(store.pushing(FilePath(name)).string).read(findsArchive: false).index
     }
 
     /// The manifest that the file is; `nil` for anything else.
