@@ -8,12 +8,18 @@ import CZstd
     private let context: OpaquePointer
 
     /// Creates a compressor of a level, 1 to 22.
-    public init(level: Int) {
+    ///
+    /// - Parameters:
+    ///   - level: What the search for repeats may cost.
+    ///   - findsDistantRepeats: Searches for repeats of a few hundred bytes also where the level would
+    ///     skip positions because it has found nothing for long.
+    public init(level: Int, findsDistantRepeats: Bool = false) {
         guard let context = unsafe ZSTD_createCCtx() else { fatalError("out of memory") }
         unsafe self.context = context
         set(ZSTD_c_compressionLevel, CInt(level))
         set(ZSTD_c_contentSizeFlag, 1)
         set(ZSTD_c_checksumFlag, 0)
+        if findsDistantRepeats { set(ZSTD_c_enableLongDistanceMatching, 1) }
     }
 
     deinit { unsafe _ = ZSTD_freeCCtx(context) }
