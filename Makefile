@@ -98,14 +98,15 @@ uninstall: ## Remove what 'make install' installed.
 	done
 
 # The compiler orders some code by the addresses of its own objects, which the size of its environment moves, and by the seed of its
-# hash tables. Debug information, which is stripped from the package, has the times of headers.
+# hash tables. Debug information, which is stripped from the package, has the times of headers. One job at a time, so that each finds the same
+# C modules in the cache of the build.
 SAME_EACH_TIME := env --ignore-environment PATH='$(PATH)' HOME='$(HOME)' LC_ALL=C.UTF-8 SWIFT_DETERMINISTIC_HASHING=1 \
     $(shell setarch --addr-no-randomize true 2>/dev/null && echo setarch --addr-no-randomize)
 
 deb: dependencies ## Make the Debian package, which needs no Swift where it is installed.
 	swift package resolve
 	$(MAKE) build RUN="$(SAME_EACH_TIME)" \
-	    SWIFT_FLAGS='--static-swift-stdlib -debug-info-format none -Xlinker -z -Xlinker now'
+	    SWIFT_FLAGS='--jobs 1 --static-swift-stdlib -debug-info-format none -Xlinker -z -Xlinker now'
 	Scripts/dependencies binutils dpkg-dev
 	deploy/debian/build '$(PACKAGES)'
 
