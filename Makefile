@@ -71,6 +71,7 @@ install: ## Install the programs, their completions and manuals (PREFIX, DESTDIR
 	    { echo "make install: run 'make build' first" >&2; exit 1; }
 	install -D -m 0755 -t $(BIN) $(addprefix $(RELEASE)/,$(PROGRAMS))
 	install -D -m 0644 deploy/man/stagepack.1 $(SHARE)/man/man1/stagepack.1
+	install -D -m 0644 -t $(SHARE)/man/man5 deploy/man/*.5
 	install -D -m 0644 deploy/man/stagepackd.8 $(SHARE)/man/man8/stagepackd.8
 	install -d $(SHARE)/bash-completion/completions $(SHARE)/zsh/site-functions \
 	    $(SHARE)/fish/vendor_completions.d
@@ -91,7 +92,7 @@ install-service: ## Install units and what package managers run (PREFIX must be 
 	install -d $(SHARE)/stagepack/apps.d $(DESTDIR)/etc/stagepack/apps.d $(DESTDIR)/var/lib/stagepack
 
 uninstall: ## Remove what 'make install' installed.
-	rm -f $(SHARE)/man/man1/stagepack.1 $(SHARE)/man/man8/stagepackd.8
+	rm -f $(SHARE)/man/man1/stagepack.1 $(SHARE)/man/man5/stagepack-{manifest,recipe,registration}.5 $(SHARE)/man/man8/stagepackd.8
 	for program in $(PROGRAMS); do \
 	    rm -f $(BIN)/$$program $(SHARE)/bash-completion/completions/$$program \
 	        $(SHARE)/zsh/site-functions/_$$program $(SHARE)/fish/vendor_completions.d/$$program.fish; \
