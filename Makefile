@@ -59,12 +59,14 @@ bench-signatures: build ## Measure what signed metadata costs a run with nothing
 format: ## Format the sources in place.
 	swift format format --in-place --parallel -r $(SOURCES)
 
-check: ## Check the formatting, the order of the house, and the tables of exit statuses and symbols.
+check: ## Check the formatting, the order of the house, the links of the documentation, and pages that are made.
 	swift package resolve
 	swift format lint --strict --parallel -r $(SOURCES)
 	.ci/check-house
 	Scripts/exit-statuses --check
 	Scripts/symbols --check
+	Scripts/command-reference --check
+	Scripts/links
 
 install: ## Install the programs, their completions and manuals (PREFIX, DESTDIR); 'make build' first.
 	@test -x $(RELEASE)/stagepack -a -x $(RELEASE)/stagepackd || \

@@ -1,4 +1,6 @@
 import FoundationEssentials
+import StageTesting
+import SystemPackage
 import Testing
 
 struct HelpTests {
@@ -6,7 +8,7 @@ struct HelpTests {
     static let commands = [
         "", "prefetch", "fetch", "plan", "load", "path", "status", "verify", "repair", "rollback",
         "pin", "remove", "gc", "doctor", "why", "tasks", "watch", "cancel", "pause", "resume",
-        "app",
+        "app", "app list", "app show", "app validate", "app register",
         "simulate", "package", "diff", "template", "manifest", "manifest create", "manifest add",
         "manifest set-policy", "manifest lint", "store", "store gc",
         "serve", "keys", "keys init", "keys generate",
@@ -22,10 +24,8 @@ struct HelpTests {
             .appending(path: "Golden/\(name(command)).txt")
     }
 
-    @Test(arguments: commands)
-    func theHelpOfACommandIsAsItWasRead(command: String) async throws {
-        let arguments = command.split(separator: " ").map(String.init) + ["--help"]
-        let ending = try await Program().run(arguments)
+    /// Compares a help text with its golden file, from which `Scripts/command-reference` makes a page of the documentation.
+    private func compare(_ ending: Program.Ending, withGoldenOf command: String) throws {
         #expect(ending.status == 0)
         #expect(ending.error == "")
         let golden = Self.golden(command)
@@ -35,8 +35,23 @@ struct HelpTests {
         let expected = String(decoding: try Data(contentsOf: golden), as: UTF8.self)
         #expect(
             ending.output == expected,
-            "read the new text, then renew it: RENEW_GOLDEN=1 swift test --filter HelpTests"
+            """
+            read the new text, then renew it: \
+            RENEW_GOLDEN=1 swift test --filter HelpTests && Scripts/command-reference
+            """
         )
+    }
+
+    @Test(arguments: commands)
+    func theHelpOfACommandIsAsItWasRead(command: String) async throws {
+        let arguments = command.split(separator: " ").map(String.init) + ["--help"]
+        try compare(try await Program().run(arguments), withGoldenOf: command)
+    }
+
+    @Test func theHelpOfTheDaemonIsAsItWasRead() async throws {
+        let daemon = try BuiltProgram.path(of: "stagepackd")
+        let ending = try await Program(wrapper: [daemon.string]).run(["--help"])
+        try compare(ending, withGoldenOf: "stagepackd")
     }
 
     @Test func everyCommandHasAGoldenFile() async throws {
