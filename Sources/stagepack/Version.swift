@@ -1,4 +1,6 @@
+import ProgramStart
+
 /// The version of this program.
 enum Version {
-    static let text = "0.1.0"
+    static let text = STAGEPACK_VERSION
 }

@@ -2,6 +2,7 @@ import ArgumentParser
 import Foundation
 import Glibc
 import Logging
+import ProgramStart
 import StageControl
 import StageDaemon
 import StageSystem
@@ -22,7 +23,7 @@ struct StagePackDaemon: AsyncParsableCommand {
             What it is configured to do is read again on SIGHUP. SIGTERM ends it, with everything \
             that was received kept: it goes on there when it is started again.
             """,
-        version: "0.1.0"
+        version: STAGEPACK_VERSION
     )
 
     @Option(help: ArgumentHelp("The directory with what it must not forget.", valueName: "path"))

@@ -215,7 +215,17 @@ struct ShortageTests {
         ])
         let ending = try await program.run(["--version"])
         #expect(ending.status == 0)
-        #expect(ending.output == "0.1.0\n")
+        #expect(ending.output == "\(try Self.version)\n")
+    }
+
+    /// The version that the sources have.
+    private static var version: Substring {
+        get throws {
+            let root = FilePath(#filePath).removingLastComponent().removingLastComponent()
+                .removingLastComponent()
+            let header = try text(of: root.appending("Sources/ProgramStart/include/ProgramStart.h"))
+            return try #require(header.firstMatch(of: #/STAGEPACK_VERSION "(.+)"/#)).output.1
+        }
     }
 
     /// System calls of runtimes, and what the kernel answers where it has nothing left.
