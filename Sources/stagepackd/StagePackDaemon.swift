@@ -15,18 +15,18 @@ import UnixSignals
 struct StagePackDaemon: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "stagepackd",
-        abstract: "Carry out transfers that outlive whoever asked for them.",
+        abstract: "Carry out transfers that outlive their clients.",
         discussion: """
-            As root it serves every user of the machine, else the user it runs as. It stays in the \
-            foreground; what it says goes to standard error.
+            As root it serves all users of the machine, otherwise the user it runs as. It stays in \
+            the foreground, and logs to standard error.
 
-            What it is configured to do is read again on SIGHUP. SIGTERM ends it, with everything \
-            that was received kept: it goes on there when it is started again.
+            SIGHUP reads the configuration again. SIGTERM ends it, and keeps everything that was \
+            received: the next start resumes.
             """,
         version: STAGEPACK_VERSION
     )
 
-    @Option(help: ArgumentHelp("The directory with what it must not forget.", valueName: "path"))
+    @Option(help: ArgumentHelp("The state directory.", valueName: "path"))
     var state: String?
 
     @Option(
@@ -40,7 +40,7 @@ struct StagePackDaemon: AsyncParsableCommand {
     @Option(help: ArgumentHelp("The configuration file, JSON.", valueName: "path"))
     var config: String?
 
-    @Flag(help: "Say what happens, and not only what goes wrong.")
+    @Flag(help: "Log what happens, not only failures.")
     var foreground = false
 
     static func main() async {

@@ -76,8 +76,8 @@ struct AppShowCommand: StagePackSubcommand {
 struct AppValidateCommand: StagePackSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "validate",
-        abstract: "Say what is wrong with registrations before they are installed.",
-        discussion: "Silent if there is nothing to say; ends with status 3 if there is."
+        abstract: "Report errors in registrations before they are installed.",
+        discussion: "Prints nothing if there are none; ends with status 3 if there are."
     )
 
     @Argument(help: "The registrations' files.") var files: [String]
@@ -130,7 +130,7 @@ struct AppRegisterCommand: StagePackSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "register",
         abstract: "Register an application: for the system when run by root, else for the user.",
-        discussion: "Packages do not need this: they install the file themselves."
+        discussion: "Packages do not need this command: they install the file."
     )
 
     @Argument(help: "The registration's file.") var file: String

@@ -11,15 +11,15 @@ import SystemPackage
 struct CollectGarbageCommand: StagePackSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "gc",
-        abstract: "Remove what nobody needs any more, and keep a container within its quota.",
+        abstract: "Remove what is no longer needed, and keep a container within its quota.",
         discussion: """
             Removes generations that are neither current nor read, except the previous one of each \
-            pack, what a crash left behind, and downloads that no manifest names any more.
+            pack, leftovers of crashes, and downloads that no manifest names.
 
-            Where there is a quota, previous generations go next, then packs of the policy \
-            'onDemand', then those of 'prefetch'; first what was not loaded for the longest time. \
-            What is essential, pinned or read never goes, nor a pack that no manifest offers. Ends \
-            with status 40 if the quota cannot be kept.
+            Where there is a quota, removes previous generations next, then packs of the policy \
+            'onDemand', then those of 'prefetch', least recently loaded packs first. Never removes \
+            packs that are essential, pinned or read, nor packs that no manifest offers. Ends with \
+            status 40 if the quota cannot be kept.
             """
     )
 

@@ -93,7 +93,7 @@ struct ManifestAddCommand: StagePackSubcommand {
     )
     var priority: Int?
 
-    @Flag(help: "Let the version that is there have other content: nobody has fetched it yet.")
+    @Flag(help: "Replace the content of a version that no client has downloaded yet.")
     var replace = false
 
     @OptionGroup(title: "Keys") var signing: SigningOptions

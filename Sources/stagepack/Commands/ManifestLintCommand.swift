@@ -13,7 +13,7 @@ import SystemPackage
 struct ManifestLintCommand: StagePackSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "lint",
-        abstract: "Say what is wrong with manifests, and what is hardly meant.",
+        abstract: "Report errors and probable mistakes in manifests.",
         discussion: """
             With '--online', each URL is asked for the last byte of its archive: whether it is there, \
             has the right size, and could be continued if it broke off. Signed metadata beside a \

@@ -12,8 +12,8 @@ struct PrefetchCommand: StagePackSubcommand {
         discussion: """
             In the hook of a package manager ('--hook', or when dpkg runs the maintainer script that \
             calls it) only essential packs are staged, within a deadline of 60 seconds, one line is \
-            printed for each application, and the status is 0 whatever happens: what is missing is \
-            left to the next 'stagepack prefetch --all --event periodic'.
+            printed for each application, and the status is 0 whatever happens. The next \
+            'stagepack prefetch --all --event periodic' stages packs that are still missing.
             """
     )
 
@@ -40,10 +40,10 @@ struct PrefetchCommand: StagePackSubcommand {
     )
     var deadline: Seconds?
 
-    @Flag(help: "Behave as the hook of a package manager has to.")
+    @Flag(help: "Behave as a hook of a package manager.")
     var hook = false
 
-    @Flag(help: "In a hook: end with the status of what went wrong.")
+    @Flag(help: "In a hook: end with the status of the first failure.")
     var strict = false
 
     @OptionGroup(title: "Source") var source: SourceOptions

@@ -7,8 +7,8 @@ struct RemoveCommand: StagePackSubcommand {
         commandName: "remove",
         abstract: "Remove staged packs.",
         discussion: """
-            An application that has a pack open goes on reading it; its files are removed by the \
-            next 'gc' after the application has ended.
+            An application that has a pack open keeps reading it; the next 'gc' after the \
+            application has ended removes its files.
             """
     )
 

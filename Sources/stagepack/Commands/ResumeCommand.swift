@@ -4,8 +4,8 @@ import StageControl
 struct ResumeCommand: StagePackSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "resume",
-        abstract: "Let paused transfers of the daemon go on.",
-        discussion: "'stagepack tasks' has their numbers. They go on where they were."
+        abstract: "Resume paused transfers of the daemon.",
+        discussion: "'stagepack tasks' has their numbers. They resume where they stopped."
     )
 
     @OptionGroup(title: "Transfers") var selection: TaskSelection

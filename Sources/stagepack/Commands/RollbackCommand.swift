@@ -6,11 +6,11 @@ import StageModel
 struct RollbackCommand: StagePackSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "rollback",
-        abstract: "Switch packs back to the generation before the one that is staged.",
+        abstract: "Switch packs back to the previous generation.",
         discussion: """
             Uses no network. The pack is pinned to the version it is switched to, so that no run \
-            updates it, until 'pin --release'. A second rollback takes the first one back, and its \
-            pin. An application that has the pack open goes on reading what it has.
+            updates it, until 'pin --release'. A second rollback undoes the first one, and its \
+            pin. An application that has the pack open keeps reading it.
             """
     )
 

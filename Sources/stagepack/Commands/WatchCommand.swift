@@ -6,7 +6,7 @@ import StageModel
 struct WatchCommand: StagePackSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "watch",
-        abstract: "Print what the daemon's transfers do, as it happens.",
+        abstract: "Print the events of the daemon's transfers, as they occur.",
         discussion: "Until it is interrupted. With --json, one JSON value a line."
     )
 

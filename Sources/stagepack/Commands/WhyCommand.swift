@@ -11,10 +11,10 @@ import SystemPackage
 struct WhyCommand: StagePackSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "why",
-        abstract: "Say what was decided about packs, by which rule, and what is waited for.",
+        abstract: "Explain what was decided about packs, and list transfers that wait.",
         discussion: """
-            Reads what earlier runs remembered in the container, and asks the daemon, where one \
-            runs, for transfers that wait; uses no network.
+            Reads the records of earlier runs in the container, and asks the daemon, where one \
+            runs, for transfers that wait. Uses no network.
             """
     )
 
