@@ -66,6 +66,7 @@ check: ## Check the formatting, the order of the house, the links of the documen
 	Scripts/exit-statuses --check
 	Scripts/symbols --check
 	Scripts/command-reference --check
+	Scripts/omissions
 	Scripts/links
 
 install: ## Install the programs, their completions and manuals (PREFIX, DESTDIR); 'make build' first.
