@@ -39,18 +39,41 @@ public final class Directory: Sendable {
         _ path: FilePath,
         permissions: FilePermissions = .directory
     ) throws(FileError) -> Directory {
-        var made = FilePath(root: path.root, [] as [FilePath.Component])
-        for component in path.components {
-            made.append(component)
-            do {
-                _ = try Self.attempt("create", made) {
-                    unsafe made.withPlatformString { unsafe mkdir($0, permissions.rawValue) }
-                }
-            } catch  where error.errno == .fileExists || error.errno == .readOnlyFileSystem {
-                // Already there, or told by the call that opens it.
-            }
+        do {
+            return try open(path)
+        } catch  where error.errno == .noSuchFileOrDirectory {
+            try makeMissing(path, permissions)
+            return try open(path)
         }
-        return try open(path)
+    }
+
+    /// Makes the directory at `path` and, before it, those above it that are missing.
+    private static func makeMissing(
+        _ path: FilePath,
+        _ permissions: FilePermissions
+    ) throws(FileError) {
+        let above = path.removingLastComponent()
+        do {
+            do {
+                try makeOne(path, permissions)
+            } catch
+                where error.errno == .noSuchFileOrDirectory && !above.isEmpty && above != path
+            {
+                try makeMissing(above, permissions)
+                try makeOne(path, permissions)
+            }
+        } catch  where error.errno == .fileExists || error.errno == .readOnlyFileSystem {
+            // Already there, or reported by the call that opens it.
+        }
+    }
+
+    private static func makeOne(
+        _ path: FilePath,
+        _ permissions: FilePermissions
+    ) throws(FileError) {
+        _ = try Self.attempt("create", path) {
+            unsafe path.withPlatformString { unsafe mkdir($0, permissions.rawValue) }
+        }
     }
 
     /// Opens the directory at `name` below this one, or returns `nil` if there is none.
@@ -308,16 +331,20 @@ public final class Directory: Sendable {
         _ operation: String,
         _ body: (CInt, UnsafePointer<CChar>) -> CInt
     ) throws(FileError) {
+        // A single component, as nearly all names are, needs no other directory. FilePath's views of components are slow.
+        let isComponent = unsafe name.withPlatformString {
+            unsafe $0.pointee != 0 && strchr($0, CInt(UInt8(ascii: "/"))) == nil
+        }
+        if isComponent {
+            _ = try Self.attempt(operation, path.pushing(name)) {
+                unsafe name.withPlatformString { unsafe body(descriptor.rawValue, $0) }
+            }
+            return
+        }
         guard let last = name.lastComponent else {
             throw FileError(operation, path.pushing(name), .invalidArgument)
         }
         let above = name.removingLastComponent()
-        guard !above.isEmpty else {
-            _ = try Self.attempt(operation, path.pushing(name)) {
-                unsafe last.withPlatformString { unsafe body(descriptor.rawValue, $0) }
-            }
-            return
-        }
         let parent = try openFile(above, O_RDONLY | O_DIRECTORY, 0)
         // Opened for this call alone; nothing was written through it.
         defer { try? parent.close() }
