@@ -96,7 +96,9 @@ extension IndexSource {
         _ figures: inout StagingFigures
     ) async throws(StageError) -> IndexBytes? {
         if digest == reference.contentDigest { return try await bytes(in: base) }
+        // One that is larger than the index is there for the delta set that is found by it.
         guard let delta = reference.deltas.first(where: { $0.base == digest }),
+            delta.size < reference.size,
             let old = try await StageError.blocking({ () throws(FileError) in
                 try ContainerLayout.indexBytes(in: base)
             }),

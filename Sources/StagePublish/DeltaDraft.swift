@@ -64,21 +64,25 @@ struct DeltaDraft: Sendable {
         // The table is as long whatever the digests are.
         let some = Digest(of: [])
         return !frames.isEmpty
-            && table(from: some, to: some).count <= ManifestLimits.deltaTableSize.rawValue
+            && set(from: some, to: some).encodedTable().count
+                <= ManifestLimits.deltaTableSize.rawValue
     }
 
-    private func table(from old: Digest, to new: Digest) -> [UInt8] {
-        DeltaSet(new: new, old: old, windows: windows, frames: frames).encodedTable()
+    /// The table of the set from and to the indexes with these digests.
+    func set(from old: Digest, to new: Digest) -> DeltaSet {
+        DeltaSet(new: new, old: old, windows: windows, frames: frames)
     }
 
-    /// Writes the set of the indexes with these digests into the folder `d` of a store, and returns what
-    /// a manifest says of it.
+    /// The size of the object with this table.
+    func size(of set: DeltaSet) -> ByteCount { ByteCount(Int64(set.encodedTable().count) + size) }
+
+    /// Writes the object with this table into the folder `d` of a store, and returns what a manifest says
+    /// of it.
     func write(
-        from old: Digest,
-        to new: Digest,
+        _ set: DeltaSet,
         in store: Directory
     ) throws(FileError) -> PackIndex.DeltaFrames {
-        let table = table(from: old, to: new)
+        let table = set.encodedTable()
         let directory = try store.makeDirectory(FilePath(StoreDraft.deltas.folder))
         let name = StoreDraft.deltas.makeName()
         let file = try directory.file(creating: FilePath(name))

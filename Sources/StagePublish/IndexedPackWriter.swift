@@ -22,6 +22,8 @@ public struct IndexedPack: Equatable, Sendable {
     /// The bytes that no earlier version had, as they are stored: what is to be uploaded beside the
     /// index.
     public var newBytes: ByteCount
+    /// The older versions that updates are shortened from, in the order of the writer's.
+    public var updates: [BaseUpdate]
 
     /// The pack as a manifest offers it that has the store for its base URL.
     public func pack(version: Int) -> Pack {
@@ -40,7 +42,7 @@ public struct IndexedPack: Equatable, Sendable {
 }
 
 /// Makes an indexed pack of what a recipe selects: bundles `b/<SHA-256>`, the index `i/<SHA-256>`, an archive of
-/// the same files in `a/` and, where there is a previous version, a delta set `d/<SHA-256>`, in a store, which
+/// the same files in `a/` and, where there are older versions, a delta set `d/<SHA-256>` from each, in a store, which
 /// is a directory that any web server can serve.
 ///
 /// Objects are written under names that nobody asks for, made durable, and then renamed; what there is
@@ -53,8 +55,12 @@ public struct IndexedPackWriter: Sendable {
     public var width: Int
     /// The index of the version before; an empty one for none.
     public var previous = ContentIndex()
-    /// Whether frames are also made as differences from the previous version, as far as its bundles are
-    /// in the store.
+    /// The indexes of versions before that one, from which updates are shortened, too.
+    ///
+    /// Content is not reused from them. Their bundles have to be in the store.
+    public var older: [ContentIndex] = []
+    /// Whether frames are also made as differences from the older versions, as far as the bundles of the
+    /// previous one are in the store.
     public var makesDeltas = true
     /// Whether the files are also made one archive, where that is smaller than their frames.
     public var makesArchive = true
@@ -114,6 +120,9 @@ public struct IndexedPackWriter: Sendable {
                 writer: BundleWriter(directory: bundles)
             )
         )
+        if makesDeltas {
+            for base in older { try DeltaSetWriter.checkBundles(of: base, in: store) }
+        }
         try run.survey(evaluation.entries)
         for entry in evaluation.entries {
             if Task.isCancelled { throw PackagingError.cancelled }
@@ -127,27 +136,53 @@ public struct IndexedPackWriter: Sendable {
             makesArchive
             ? try await SolidArchive(level: level, width: width, report: reportArchive)
                 .write(evaluation, of: version.index, to: store) : nil
-        let reference: PackIndex
+        var stored: StoredIndex
         do throws(FileError) {
             try version.drafts.publish()
-            let set = try deltas?.write(
-                from: Digest(of: previous.encoded()),
-                to: Digest(of: version.index.encoded()),
-                in: store
-            )
-            reference = try writeIndex(version.index, set, archive, to: store)
+            stored = try writeIndex(version.index, archive, to: store)
         } catch {
             throw .file(error)
         }
+        let updates = try await shortenUpdates(to: stored, with: deltas, in: store)
+        stored.reference.deltas = updates.compactMap(\.delta)
         return IndexedPack(
             pack: evaluation.recipe.pack,
             policy: evaluation.recipe.policy,
             userInfo: evaluation.recipe.userInfo,
             index: version.index,
-            reference: reference,
+            reference: stored.reference,
             archive: archive,
-            newBytes: ByteCount(version.newBytes)
+            newBytes: ByteCount(version.newBytes),
+            updates: updates
         )
+    }
+
+    /// Writes the deltas of the index and the delta sets from the older versions; `draft` has the frames of the
+    /// set from the previous one.
+    private func shortenUpdates(
+        to stored: StoredIndex,
+        with draft: DeltaDraft?,
+        in store: Directory
+    ) async throws(PackagingError) -> [BaseUpdate] {
+        var deltas = DeltaSetWriter(width: width)
+        deltas.report = reportComparison
+        var bases: [(index: ContentIndex, draft: DeltaDraft?)] = [
+            (previous, draft ?? DeltaDraft())
+        ]
+        bases += older.map { ($0, makesDeltas ? nil : DeltaDraft()) }
+        var updates: [BaseUpdate] = []
+        for base in bases where !base.index.entries.isEmpty && base.index != stored.index {
+            updates.append(
+                try await deltas.write(to: stored, from: base.index, base.draft, in: store)
+            )
+        }
+        let named = updates.compactMap(\.delta)
+        guard !named.isEmpty else { return updates }
+        try PackagingError.wrapping { () throws(FileError) in
+            // A set that was there may have been without use.
+            try StoreMark.write(stored, named, to: store)
+        }
+        return updates
     }
 
     private static func finish(
@@ -169,60 +204,28 @@ public struct IndexedPackWriter: Sendable {
         return draft.isSet ? draft : nil
     }
 
-    /// Writes the index, and the delta from the previous one.
+    /// Writes the index, and returns it with the delta sets that the store has for it.
     private func writeIndex(
         _ index: ContentIndex,
-        _ frames: PackIndex.DeltaFrames?,
         _ archive: PackArchive?,
         to store: Directory
-    ) throws(FileError) -> PackIndex {
+    ) throws(FileError) -> StoredIndex {
         let directory = try store.makeDirectory("i")
         var compressor = FrameCompressor(level: 19)
         let content = index.encoded()
-        let digest = Digest(of: content)
         let stored = compressor.compress(content.span)
         let name = Digest(of: stored)
-        let objects = StoreObjects(directory: directory)
         // Before the index is there by which the version can be offered.
         try StoreMark.write(index, named: name, archive, to: store)
-        try objects.write(stored, digest: name)
-        var reference = PackIndex(
-            url: "i/\(name)",
+        try StoreObjects(directory: directory).write(stored, digest: name)
+        return try StoredIndex(
+            index,
+            contentSize: ByteCount(content.count),
+            contentDigest: Digest(of: content),
             size: ByteCount(stored.count),
             digest: name,
-            contentSize: ByteCount(content.count),
-            contentDigest: digest,
-            bundleSize: index.storedSize
+            archive: archive,
+            in: store
         )
-        guard !previous.entries.isEmpty else { return reference }
-        let old = previous.encoded()
-        let base = Digest(of: old)
-        let deltaName = FilePath.Component(stringLiteral: "\(digest).from.\(base)")
-        let present = try objects.bytes(of: deltaName, limit: stored.count)
-        let delta =
-            present.flatMap { $0.stands(for: content, after: old) ? $0 : nil }
-            ?? compressor.compress(content.span, after: old.span)
-        // A delta set is found by the delta of the index, even by one that saves nothing by itself.
-        guard base != digest, delta.count < stored.count || frames != nil else { return reference }
-        if delta != present { try directory.write(delta, to: deltaName, durably: true) }
-        reference.deltas = [
-            PackIndex.Delta(
-                base: base,
-                url: "i/\(deltaName)",
-                size: ByteCount(delta.count),
-                digest: Digest(of: delta),
-                frames: frames
-            )
-        ]
-        return reference
-    }
-}
-
-extension [UInt8] {
-    /// Whether this delta makes `content` out of the content of an older index.
-    fileprivate func stands(for content: [UInt8], after old: [UInt8]) -> Bool {
-        var decompressor = FrameDecompressor()
-        let made = try? decompressor.decompress(span, after: old.span, to: content.count)
-        return made == content
     }
 }

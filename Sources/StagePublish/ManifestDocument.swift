@@ -94,6 +94,41 @@ public struct ManifestDocument {
         return true
     }
 
+    /// Has the packs with the content of a stored index name the deltas and delta sets of its store, and raises the
+    /// revision; returns whether anything changed.
+    ///
+    /// Deltas that a pack names already, and that the store does not have, stay as far as a manifest has room.
+    ///
+    /// - Throws: ``ManifestEditError``; the document is then as it was.
+    public mutating func nameDeltas(
+        of stored: StoredIndex
+    ) throws(ManifestEditError) -> Bool {
+        let content = stored.reference.contentDigest
+        var packs = tree["packs"]?.elements ?? []
+        var (isOffered, isChanged) = (false, false)
+        for (position, pack) in manifest.packs.enumerated() {
+            guard let index = pack.index, index.contentDigest == content else { continue }
+            isOffered = true
+            var changed = pack
+            let deltas = stored.deltas(besideIndexAt: index.url)
+            let bases = Set(deltas.map(\.base))
+            let others = index.deltas.filter { !bases.contains($0.base) }
+            changed.index?.deltas = Array((deltas + others).prefix(ManifestLimits.deltas))
+            guard Set(changed.index?.deltas ?? []) != Set(index.deltas),
+                let value = try Self.tree(of: changed)["index"]?["deltas"],
+                let present = packs[position]["index"]
+            else { continue }
+            packs[position] = packs[position].setting(
+                "index",
+                to: present.setting("deltas", to: value)
+            )
+            isChanged = true
+        }
+        guard isOffered else { throw .notOffered(content) }
+        if isChanged { try replacePacks(packs) }
+        return isChanged
+    }
+
     private mutating func replacePacks(_ packs: [JSONTree]) throws(ManifestEditError) {
         let revised = tree.setting("packs", to: .array(packs))
             .setting("revision", to: .integer(Int64(manifest.revision) + 1))
@@ -162,6 +197,8 @@ public indirect enum ManifestEditError: Error, Equatable, Sendable {
     case versionWentBack(PackID, present: Int, offered: Int)
     /// It has the version with other content.
     case contentOfVersionChanged(PackID, version: Int)
+    /// No pack of it has the index with this digest, decompressed.
+    case notOffered(Digest)
 }
 
 extension ManifestEditError: CustomStringConvertible {
@@ -176,6 +213,8 @@ extension ManifestEditError: CustomStringConvertible {
             "pack '\(id)': expected a version of \(present) or more, found \(offered)"
         case .contentOfVersionChanged(let id, let version):
             "pack '\(id)': the manifest has version \(version) with other content"
+        case .notOffered:
+            "no pack of the manifest has that index"
         }
     }
 }

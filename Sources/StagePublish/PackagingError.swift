@@ -21,8 +21,31 @@ public indirect enum PackagingError: Error, Equatable, Sendable {
     case file(FileError)
     /// The compressor refused, in its own words.
     case compressor(String)
+    /// No delta set can be made with the version whose index has this digest, decompressed.
+    case base(Digest, BaseFault)
     /// The caller gave up.
     case cancelled
+}
+
+/// The reason why no delta set can be made with a version.
+public enum BaseFault: Equatable, Sendable {
+    /// The older version is the newer one.
+    case sameVersion
+    /// The store does not have this bundle of the version, or not all of it.
+    case missingBundle(Digest)
+    /// No file of the two versions has the same name or content.
+    case unrelated
+}
+
+extension BaseFault: CustomStringConvertible {
+    /// The reason, as a sentence fragment a person can read.
+    public var description: String {
+        switch self {
+        case .sameVersion: "it is the version that the delta set would make"
+        case .missingBundle(let digest): "its bundle 'b/\(digest)' is not in the store"
+        case .unrelated: "no file has the name or the content of one of the newer version"
+        }
+    }
 }
 
 extension PackagingError: CustomStringConvertible {
@@ -43,6 +66,8 @@ extension PackagingError: CustomStringConvertible {
             error.description
         case .compressor(let words):
             "the archive cannot be written: \(words.forDisplay())"
+        case .base(let digest, let fault):
+            "the version with the index \(digest) is no base: \(fault)"
         case .cancelled:
             "packaging was cancelled"
         }

@@ -155,7 +155,7 @@ public struct StoreCollection: Equatable, Sendable {
         let path = store.path.appending("i").pushing(FilePath(String(name(reference.url))))
         let stored: StoredIndex
         do throws(StoredIndex.Fault) {
-            stored = try StoredIndex(at: path, findsArchive: false)
+            stored = try StoredIndex(at: path, findsCompanions: false)
         } catch {
             guard case .file(let error) = error, error.errno == .noSuchFileOrDirectory else {
                 throw .index(pack, error)

@@ -14,27 +14,37 @@ public enum StoreMark {
     /// The most bytes of a mark: the bundles of the largest index, and more.
     private static let limit = 64 << 20
 
-    /// Marks the objects of an index.
+    /// Marks the objects of an index, with its deltas and delta sets.
     ///
     /// - Throws: ``FileError`` if the store cannot be written.
     public static func write(
         _ stored: StoredIndex,
         to store: Directory
     ) throws(FileError) {
-        try write(stored.index, named: stored.reference.digest, stored.archive, to: store)
+        try write(stored, stored.reference.deltas, to: store)
+    }
+
+    static func write(
+        _ stored: StoredIndex,
+        _ deltas: [PackIndex.Delta],
+        to store: Directory
+    ) throws(FileError) {
+        try write(stored.index, named: stored.reference.digest, stored.archive, deltas, to: store)
     }
 
     static func write(
         _ index: ContentIndex,
         named name: Digest,
         _ archive: PackArchive?,
+        _ deltas: [PackIndex.Delta] = [],
         to store: Directory
     ) throws(FileError) {
         // Where nothing was ever found without use, the first collection removes nothing.
         guard try store.status(FilePath(StoreCollection.recordName)) != nil else { return }
         let paths =
             ["i/\(name)"] + index.bundles.map { "b/\($0.digest)" }
-            + [archive?.url].compactMap(\.self)
+            + [archive?.url].compactMap(\.self) + deltas.map(\.url)
+            + deltas.compactMap(\.frames).map { "\(StoreDraft.deltas.folder)/\($0.digest)" }
         let mark = String(UInt64.random(in: 0...UInt64.max), radix: 36)
         guard let file = FilePath.Component(prefix + mark) else {
             throw FileError("create", store.path, .invalidArgument)

@@ -5,13 +5,29 @@ import StageSystem
 import SystemPackage
 
 extension StoredIndex {
-    /// Finds what leads to this index from older ones, among the names of its folder.
-    mutating func findDeltas(named names: [String], in folder: FilePath) throws(FileError) {
-        for name in names.sorted() where name.hasPrefix("\(reference.contentDigest).from.") {
-            let base = try? Digest(hexadecimal: String(name.suffix(2 * Digest.byteCount)))
-            guard let base, let component = FilePath.Component(name) else { continue }
-            let delta = try File.open(readingRegular: folder.appending(component))
-                .readAll(limit: IndexLimits.byteCount)
+    /// Finds what leads to this index from older ones in its folder, and returns the number of older versions above
+    /// those that a manifest may name.
+    mutating func findDeltas(in folder: FilePath) throws(FileError) -> Int {
+        let directory = try Directory.open(folder.isEmpty ? "." : folder)
+        var found: [(name: FilePath.Component, base: Digest)] = []
+        let prefix = "\(reference.contentDigest).from."
+        for entry in try directory.entries().sorted(by: { $0.name.string < $1.name.string })
+        where entry.name.string.hasPrefix(prefix) {
+            let text = String(entry.name.string.dropFirst(prefix.count))
+            // A name that is no object's is none of the store's.
+            guard let base = try? Digest(hexadecimal: text) else { continue }
+            found.append((entry.name, base))
+        }
+        let all = found.count
+        if all > ManifestLimits.deltas {
+            let times = try Self.times(of: Set(found.map(\.base)), in: directory)
+            func time(_ base: Digest) -> Int64 { times[base] ?? .min }
+            found.sort { time($0.base) > time($1.base) }
+            found.removeLast(all - ManifestLimits.deltas)
+        }
+        for (name, base) in found {
+            guard let file = try directory.file(reading: FilePath(name)) else { continue }
+            let delta = try file.readAll(limit: IndexLimits.byteCount)
             reference.deltas.append(
                 PackIndex.Delta(
                     base: base,
@@ -21,6 +37,26 @@ extension StoredIndex {
                 )
             )
         }
+        return all - found.count
+    }
+
+    /// The times at which indexes were written into a folder, in nanoseconds since 1970, by the digests that they
+    /// have decompressed: a later one is that of a newer version.
+    private static func times(
+        of indexes: Set<Digest>,
+        in directory: Directory
+    ) throws(FileError) -> [Digest: Int64] {
+        var times: [Digest: Int64] = [:]
+        for entry in try directory.entries()
+        where (try? Digest(hexadecimal: entry.name.string)) != nil {
+            guard let file = try directory.file(reading: FilePath(entry.name)) else { continue }
+            let stored = try file.readAll(limit: IndexLimits.byteCount)
+            // What is damaged is the index of no version.
+            guard let content = try? content(of: stored) else { continue }
+            let digest = Digest(of: content)
+            if indexes.contains(digest) { times[digest] = try file.identity().modified }
+        }
+        return times
     }
 
     /// Finds the delta sets that make this version, and names them beside the deltas of the index; of

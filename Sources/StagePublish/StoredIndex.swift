@@ -9,8 +9,11 @@ public import SystemPackage
 public struct StoredIndex: Equatable, Sendable {
     /// The index.
     public var index: ContentIndex
-    /// What a manifest says of it, with the deltas that lie beside it.
+    /// What a manifest says of it, with the deltas that lie beside it: those from the newest versions, as many as a
+    /// manifest may name.
     public var reference: PackIndex
+    /// The number of older versions that deltas lie beside it for, and that the reference does not name.
+    public private(set) var unnamedBases = 0
     /// The delta sets that lie in the store for it, by the digests of the older indexes; the reference
     /// names them.
     public var deltaSets: [Digest: DeltaSet] = [:]
@@ -26,27 +29,18 @@ public struct StoredIndex: Equatable, Sendable {
         case notAnIndex(FilePath, reason: String)
     }
 
-    /// Reads an index of a store, `…/i/<SHA-256>`; all of its archive is read, too, unless `findsArchive` is false.
-    public init(at path: FilePath, findsArchive: Bool = true) throws(Fault) {
+    /// Reads an index of a store, `…/i/<SHA-256>`, and finds its deltas, delta sets and archive, which are read whole,
+    /// unless `findsCompanions` is false.
+    public init(at path: FilePath, findsCompanions: Bool = true) throws(Fault) {
         let stored: [UInt8]
-        let names: [String]
         do throws(FileError) {
             stored = try File.open(readingRegular: path).readAll(limit: IndexLimits.byteCount)
-            let directory = path.removingLastComponent()
-            names = try Directory.open(directory.isEmpty ? "." : directory).entries().map(
-                \.name.string
-            )
         } catch {
             throw .file(error)
         }
         let content: [UInt8]
         do throws(FrameError) {
-            let count = try FrameDecompressor.contentSize(of: stored.span)
-            guard count <= IndexLimits.byteCount else {
-                throw FrameError.wrongLength(expected: IndexLimits.byteCount, actual: count)
-            }
-            var decompressor = FrameDecompressor()
-            content = try decompressor.decompress(stored.span, to: count)
+            content = try Self.content(of: stored)
         } catch {
             throw .notAnIndex(path, reason: error.description)
         }
@@ -65,13 +59,48 @@ public struct StoredIndex: Equatable, Sendable {
             contentDigest: contentDigest,
             bundleSize: index.storedSize
         )
+        guard findsCompanions else { return }
         do throws(FileError) {
-            try findDeltas(named: names, in: path.removingLastComponent())
+            unnamedBases = try findDeltas(in: path.removingLastComponent())
             try findDeltaSets(in: path.removingLastComponent().pushing("../d"))
-            if findsArchive { archive = try Self.archive(of: contentDigest, beside: path) }
+            archive = try Self.archive(of: contentDigest, beside: path)
         } catch {
             throw .file(error)
         }
+    }
+
+    /// Creates the value of an index that was just written into a store, with the delta sets that are there for it.
+    init(
+        _ index: ContentIndex,
+        contentSize: ByteCount,
+        contentDigest: Digest,
+        size: ByteCount,
+        digest: Digest,
+        archive: PackArchive?,
+        in store: Directory
+    ) throws(FileError) {
+        self.index = index
+        self.archive = archive
+        reference = PackIndex(
+            url: "i/\(digest)",
+            size: size,
+            digest: digest,
+            contentSize: contentSize,
+            contentDigest: contentDigest,
+            bundleSize: index.storedSize
+        )
+        unnamedBases = try findDeltas(in: store.path.appending("i"))
+        try findDeltaSets(in: store.path.appending(StoreDraft.deltas.folder))
+    }
+
+    /// Decompresses an index.
+    static func content(of stored: [UInt8]) throws(FrameError) -> [UInt8] {
+        let count = try FrameDecompressor.contentSize(of: stored.span)
+        guard count <= IndexLimits.byteCount else {
+            throw FrameError.wrongLength(expected: IndexLimits.byteCount, actual: count)
+        }
+        var decompressor = FrameDecompressor()
+        return try decompressor.decompress(stored.span, to: count)
     }
 }
 
@@ -97,17 +126,22 @@ extension StoredIndex {
         return archive
     }
 
+    /// The deltas, as a manifest names them whose index is at a URL.
+    func deltas(besideIndexAt url: String) -> [PackIndex.Delta] {
+        let folder = url.lastIndex(of: "/").map { url[...$0] } ?? ""
+        return reference.deltas.map { delta in
+            var delta = delta
+            delta.url = String(folder + delta.url.dropFirst("i/".count))
+            return delta
+        }
+    }
+
     /// The pack of a recipe as a manifest offers it, whose index is at a URL; what lies beside it is
     /// beside that.
     public func pack(of recipe: Recipe, version: Int, url: String) -> Pack {
         var index = reference
-        let folder = url.prefix(through: url.lastIndex(of: "/") ?? url.startIndex)
-        let isInFolder = url.contains("/")
         index.url = url
-        for position in index.deltas.indices {
-            let name = index.deltas[position].url.dropFirst("i/".count)
-            index.deltas[position].url = String(isInFolder ? folder + name : name)
-        }
+        index.deltas = deltas(besideIndexAt: url)
         var pack = Pack(
             id: recipe.pack,
             version: version,

@@ -47,7 +47,7 @@ struct StagePackCommand: AsyncParsableCommand {
             CommandGroup(
                 name: "Publishing",
                 subcommands: [
-                    PackageCommand.self,
+                    PackageCommand.self, DeltaCommand.self,
                     DiffCommand.self, TemplateCommand.self, ManifestCommand.self,
                     StoreCommand.self, ServeCommand.self,
                 ]

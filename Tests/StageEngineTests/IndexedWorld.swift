@@ -18,6 +18,8 @@ final class IndexedWorld {
     let store: Directory
     let server = TestServer.current
     private(set) var previous = ContentIndex()
+    /// The versions before the previous one, the newest first.
+    private(set) var older: [ContentIndex] = []
     private(set) var pack: Pack?
     private var revision = 0
 
@@ -33,6 +35,7 @@ final class IndexedWorld {
         links: [String: String] = [:],
         directories: [String] = [],
         deltas: Bool = true,
+        fromAllVersions: Bool = false,
         archive: Bool = false
     ) async throws -> IndexedPack {
         revision += 1
@@ -59,10 +62,12 @@ final class IndexedWorld {
         var writer = IndexedPackWriter(width: 2)
         writer.level = 3
         writer.previous = previous
+        writer.older = fromAllVersions ? older : []
         writer.makesDeltas = deltas
         writer.makesArchive = archive
         let packaged = try await writer.write(RecipeEvaluation(recipe), to: store)
         try FileManager.default.removeItem(atPath: source.string)
+        if !previous.entries.isEmpty { older.insert(previous, at: 0) }
         previous = packaged.index
         pack = packaged.pack(version: revision)
         try serve()

@@ -12,7 +12,7 @@ struct IndexedPublisher {
     let world: World
     /// What the pack is made of.
     let tree: FilePath
-    private let store: FilePath
+    let store: FilePath
     private let recipe: FilePath.Component = "recipe.json"
 
     init(_ world: World) throws {
@@ -47,13 +47,15 @@ struct IndexedPublisher {
     func package(
         version: Int,
         base: String? = nil,
+        older: [String] = [],
         archive: Bool = false
     ) async throws -> String {
         let path = world.directory.path.appending(recipe).string
         let arguments = [
             "package", path, "--indexed", "--level", "3", "--json", "-o", store.string,
         ]
-        let options = (base.map { ["--base", $0] } ?? []) + (archive ? [] : ["--no-archive"])
+        let bases = [base].compactMap(\.self) + older
+        let options = bases.flatMap { ["--base", $0] } + (archive ? [] : ["--no-archive"])
         let ending = try await world.program.run(arguments + options)
         #expect(ending.status == 0, "\(ending)")
         struct Report: Decodable { var file: String }

@@ -166,6 +166,60 @@ struct StoreCollectionTests {
         #expect(try await collect(offered, after: 59 * day).removed == anew.waiting)
     }
 
+    /// The sets from all older versions, made with the version or later.
+    @Test func deltaSetsStayWhileAManifestNamesThem() async throws {
+        let trees = (0..<3).map { number in
+            ["a": noise(100_000, seed: 1) + [UInt8(number)], "b": [UInt8(number)]]
+        }
+        let first = try await store.package(trees[0], "one")
+        let second = try await store.package(trees[1], "two", after: first.index)
+        let third = try await store.package(trees[2], "three", after: second.index)
+        let place = try store.directory().path.appending(third.reference.url)
+        var packs: [IndexedPack] = []
+        for bases in [[], [first.index]] {
+            _ = try await DeltaSetWriter(width: 1).write(
+                to: StoredIndex(at: place),
+                from: bases,
+                in: store.directory()
+            )
+            var pack = third
+            pack.reference = try StoredIndex(at: place).reference
+            packs.append(pack)
+        }
+        let sets = packs[1].reference.deltas.compactMap(\.frames).map { "d/\($0.digest)" }
+        #expect(sets.count == 2)
+        _ = try await collect(try manifest(packs[1]), keeping: 0)
+        #expect(try names().isSuperset(of: sets))
+        // A manifest that names one of them, and then none.
+        let named = packs[0].reference.deltas.compactMap(\.frames).map { "d/\($0.digest)" }
+        _ = try await collect(try manifest(packs[0]), keeping: 0)
+        #expect(try names().filter { $0.hasPrefix("d/") } == Set(named))
+        #expect(try names().filter { $0.contains(".from.") }.count == 1)
+        packs[0].reference.deltas = []
+        _ = try await collect(try manifest(packs[0]), keeping: 0)
+        #expect(try names().filter { $0.hasPrefix("d/") || $0.contains(".from.") } == [])
+    }
+
+    /// A set that was without use for almost its time, and is going to be named.
+    @Test func aSetThatIsAskedForAgainWaitsAnew() async throws {
+        let versions = try await versions()
+        _ = try await collect(try manifest(versions[2]))
+        let place = try store.directory().path.appending(versions[1].reference.url)
+        let updates = try await DeltaSetWriter(width: 1).write(
+            to: StoredIndex(at: place),
+            from: [versions[0].index],
+            in: store.directory()
+        )
+        let delta = try #require(updates[0].delta)
+        let set = "d/\(try #require(delta.frames).digest)"
+        let later = try await collect(try manifest(versions[2]), after: 30 * day)
+        #expect(try names().isSuperset(of: [set, delta.url, versions[1].reference.url]))
+        // The older version was not asked for.
+        #expect(later.removed.objects > 0)
+        #expect(try await collect(try manifest(versions[2]), after: 60 * day).waiting.objects == 0)
+        #expect(try !names().contains(set))
+    }
+
     @Test func whatIsPackagedAgainWaitsAnew() async throws {
         let versions = try await versions()
         let offered = try manifest(versions[2])

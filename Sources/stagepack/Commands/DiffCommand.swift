@@ -90,7 +90,7 @@ private struct UpdateReport: Encodable, CustomStringConvertible {
         )
         from = path
         transfer = TransferReport(choice)
-        downloadSize = choice.byteCount + (delta?.size ?? new.reference.size)
+        downloadSize = choice.byteCount + min(delta?.size ?? new.reference.size, new.reference.size)
         requests = 1 + (choice.way == .archive ? 1 : estimate.requests)
         reusedFiles = estimate.reusedFiles
         changedFiles = estimate.changedFiles

@@ -110,6 +110,9 @@ struct ManifestAddCommand: StagePackSubcommand {
         let recipe = try RecipeFile(recipe).read()
         guard let format = format?.format ?? ManifestLint.format(of: archive) else {
             let stored = try IndexFile(archive).readForOffer()
+            if stored.unnamedBases > 0 {
+                Console.note("stagepack: note: \(UnnamedBases.text(stored.unnamedBases))")
+            }
             let reference = url ?? file.reference(to: FilePath(archive))
             let pack = stored.pack(of: recipe, version: packVersion, url: reference)
             return try await put(pack, into: file, signing: keyring)

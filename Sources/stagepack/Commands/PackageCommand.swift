@@ -21,7 +21,8 @@ struct PackageCommand: StagePackSubcommand {
             serve: an update then costs about the bytes that changed. Beside them lies an archive \
             of all files, for first installations. '--base' names the index of the version before; \
             if its bundles are in the store, changed parts of files are also stored as differences \
-            from it.
+            from it (a delta set). Further '--base' give delta sets for clients that have these \
+            versions; 'stagepack delta' makes them later.
             """
     )
 
@@ -64,14 +65,15 @@ struct PackageCommand: StagePackSubcommand {
     @Option(
         help: ArgumentHelp(
             "With '--indexed': the index of the version before, as 'package' named it, or a manifest "
-                + "that has it.",
+                + "that has it. May be given more than once: content is reused from the first, and "
+                + "updates from each get a delta set; of more than 16 the newest.",
             valueName: "file"
         ),
         completion: .file()
     )
-    var base: String?
+    var base: [String] = []
 
-    @Flag(help: "With '--base': store nothing as differences from files of the version before.")
+    @Flag(help: "With '--base': store nothing as differences from files of these versions.")
     var noDeltas = false
 
     @Flag(help: "With '--indexed': make no archive of the files for first installations.")
@@ -86,13 +88,13 @@ struct PackageCommand: StagePackSubcommand {
     mutating func validate() throws {
         if indexed {
             if format != nil { throw ValidationError("'--format' is for archives.") }
-            if noDeltas, base == nil { throw ValidationError("'--no-deltas' is for '--base'.") }
+            if noDeltas, base.isEmpty { throw ValidationError("'--no-deltas' is for '--base'.") }
             guard let level, !(1...22).contains(level) else { return }
             throw ValidationError("'--level' of an indexed pack is a number from 1 to 22.")
         }
         if noDeltas { throw ValidationError("'--no-deltas' is for '--indexed'.") }
         if noArchive { throw ValidationError("'--no-archive' is for '--indexed'.") }
-        if base != nil { throw ValidationError("'--base' is for '--indexed'.") }
+        if !base.isEmpty { throw ValidationError("'--base' is for '--indexed'.") }
         let levels = ArchiveWriter.levels(of: archiveFormat) ?? 0...0
         guard let level, !levels.contains(level) else { return }
         throw ValidationError(
@@ -125,7 +127,7 @@ struct PackageCommand: StagePackSubcommand {
     ) async throws(CommandFailure) -> PackageReport {
         let pack = evaluation.recipe.pack
         let file = output ?? "\(pack).\(archiveFormat.rawValue)"
-        let display = PackagingDisplay(pack, total: evaluation.installedSize)
+        let display = PackagingDisplay("\(pack)", total: evaluation.installedSize)
         var packager = ArchivePackager(
             format: archiveFormat,
             level: level,

@@ -40,8 +40,29 @@ extension CommandFailure {
             "give one of them another destination, or exclude it with 'fileExclusion'"
         case .notAllowed:
             "change it, or exclude it with 'fileExclusion'"
+        case .base(_, let fault):
+            Self.hint(for: fault)
         case .overLimit, .changed, .file, .compressor, .cancelled:
             nil
+        }
+    }
+
+    private static func hint(for fault: BaseFault) -> String {
+        switch fault {
+        case .sameVersion: "name indexes of older versions"
+        case .missingBundle: "name an index of the same store, none of whose objects were removed"
+        case .unrelated: "name an index of the same pack"
+        }
+    }
+
+    /// A failure of packaging; `recipe` is the recipe's file, or the index, and `versions` are the names of the
+    /// indexes on the command line, by their digests.
+    init(_ error: PackagingError, recipe: String, naming versions: [Digest: String]) {
+        if case .base(let digest, let fault) = error, let name = versions[digest] {
+            self = .usage("'\(name.forDisplay())': \(fault)")
+            hint = Self.hint(for: fault)
+        } else {
+            self.init(error, recipe: recipe)
         }
     }
 
@@ -83,6 +104,11 @@ extension CommandFailure {
             )
         case .versionWentBack:
             (status, hint) = (.manifestRefused, "raise --pack-version: a version never goes back")
+        case .notOffered:
+            (status, hint) = (
+                .unknownPack,
+                "'stagepack manifest add' adds the version, with the delta sets of its store"
+            )
         }
         self.init(
             status: status,

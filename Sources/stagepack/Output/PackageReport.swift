@@ -43,21 +43,29 @@ struct IndexedPackageReport: Encodable, CustomStringConvertible {
     var sha256: Digest
     var bundleSize: ByteCount
     var newBytes: ByteCount
-    /// The bytes of the delta set; `nil` without one.
+    /// The bytes of all delta sets; `nil` without one.
     var deltaBytes: ByteCount?
+    /// The updates from the older versions that were named.
+    var updates: [DeltaReport]
+    /// The older versions that no delta set was made for, since a manifest names 16.
+    var leftOut: [String]
     /// The bytes of the archive of all files; `nil` without one.
     var archiveSize: ByteCount?
     var installedSize: ByteCount
     var fileCount: Int
 
-    init(file: String, _ packaged: IndexedPack) {
+    init(file: String, _ packaged: IndexedPack, _ bases: BaseVersions) {
         pack = packaged.pack
         self.file = file
         size = packaged.reference.size
         sha256 = packaged.reference.digest
         bundleSize = packaged.reference.bundleSize
         newBytes = packaged.newBytes
-        deltaBytes = packaged.reference.deltas.first?.frames?.size
+        let sets = packaged.reference.deltas.compactMap(\.frames)
+        deltaBytes = sets.isEmpty ? nil : sets.reduce(.zero) { $0 + $1.size }
+        let names = bases.names
+        updates = packaged.updates.map { DeltaReport(from: names[$0.base] ?? "\($0.base)", $0) }
+        leftOut = bases.leftOut
         archiveSize = packaged.archive?.size
         installedSize = packaged.index.installedSize
         fileCount = packaged.index.fileCount
@@ -72,6 +80,8 @@ struct IndexedPackageReport: Encodable, CustomStringConvertible {
           installedSize  \(installedSize.rawValue) (\(installedSize))
           fileCount      \(fileCount)
         """
+            + updates.map { "\n  from \($0)" }.joined()
+            + leftOut.map { "\n  from \($0.forDisplay()): \(DeltaReport.tooMany)" }.joined()
     }
 
     private var archive: String {

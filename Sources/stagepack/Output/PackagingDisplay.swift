@@ -4,7 +4,7 @@ import Synchronization
 
 /// Shows on a terminal how far packaging is.
 final class PackagingDisplay: Sendable {
-    private let pack: PackID
+    private let subject: String
     private let total: ByteCount
     private let done = Atomic<Int64>(0)
     private let compared = Atomic<Int64>(0)
@@ -12,16 +12,16 @@ final class PackagingDisplay: Sendable {
     private let archived = Atomic<Int64>(-1)
     private let isDrawn = Atomic<Bool>(false)
 
-    /// Creates a display for files of `total` bytes.
-    init(_ pack: PackID, total: ByteCount) {
-        self.pack = pack
+    /// Creates a display for files of `total` bytes of a pack or an index with this name.
+    init(_ subject: String, total: ByteCount) {
+        self.subject = subject
         self.total = total
     }
 
     /// Takes note of how many bytes have been read.
     func take(_ bytes: ByteCount) { done.store(bytes.rawValue, ordering: .relaxed) }
 
-    /// Takes note of how many bytes, of how many, have been compared with the version before.
+    /// Takes note of how many bytes, of how many, have been compared with an older version.
     func take(compared bytes: ByteCount, of total: ByteCount) {
         compared.store(bytes.rawValue, ordering: .relaxed)
         comparable.store(total.rawValue, ordering: .relaxed)
@@ -71,16 +71,16 @@ final class PackagingDisplay: Sendable {
         let archived = archived.load(ordering: .relaxed)
         if archived >= 0 {
             let bytes = ByteCount(archived)
-            return "\(pack): \(bytes) of \(total) archived (\(percent(bytes, of: total)) %)"
+            return "\(subject): \(bytes) of \(total) archived (\(percent(bytes, of: total)) %)"
         }
         let comparable = ByteCount(comparable.load(ordering: .relaxed))
         if comparable != .zero {
             let bytes = ByteCount(compared.load(ordering: .relaxed))
             let share = "\(bytes) of \(comparable) (\(percent(bytes, of: comparable)) %)"
-            return "\(pack): \(share) compared with the version before"
+            return "\(subject): \(share) compared with an older version"
         }
         let bytes = ByteCount(done.load(ordering: .relaxed))
-        return "\(pack): \(bytes) of \(total) packed (\(percent(bytes, of: total)) %)"
+        return "\(subject): \(bytes) of \(total) packed (\(percent(bytes, of: total)) %)"
     }
 
     private func percent(_ part: ByteCount, of whole: ByteCount) -> Int64 {

@@ -1,0 +1,241 @@
+import StageDigest
+import StageFrame
+public import StageIndex
+public import StageModel
+public import StageSystem
+import SystemPackage
+
+/// Makes what shortens updates to one version of a pack from older ones, whose objects are in the same store: for each
+/// older version a delta of the index, `i/<SHA-256>.from.<SHA-256>`, and a delta set, `d/<SHA-256>`.
+///
+/// Needs no sources. Sets that the store has are left alone, and one that does not make the update smaller is not
+/// kept: an update takes objects without a set, or the archive, where that is less.
+public struct DeltaSetWriter: Sendable {
+    /// How many processors are used.
+    public var width: Int
+    /// Told how many bytes of what one update fetches, of how many, have been compared with the older version.
+    public var report: @Sendable (_ done: ByteCount, _ total: ByteCount) -> Void
+
+    /// Creates a writer that uses so many processors.
+    public init(width: Int) {
+        self.width = max(width, 1)
+        report = { _, _ in }
+    }
+
+    /// Writes the objects that are not there yet.
+    ///
+    /// Everything is checked before anything is made. Nothing but whole objects is left when it fails or its task is
+    /// cancelled; killed, it leaves hidden files, which the next run removes that is alone in the store.
+    ///
+    /// - Parameters:
+    ///   - version: The version that is made.
+    ///   - bases: The older versions.
+    ///   - store: The store that has the bundles of all of them.
+    /// - Returns: The updates from the older versions, in their order.
+    /// - Throws: ``PackagingError``; `base` for an older version that cannot be one.
+    public func write(
+        to version: StoredIndex,
+        from bases: [ContentIndex],
+        in store: Directory
+    ) async throws(PackagingError) -> [BaseUpdate] {
+        let lock: StoreLock
+        do throws(FileError) {
+            lock = try await StoreLock(store)
+        } catch {
+            throw .file(error)
+        }
+        let updates = try await update(version, from: bases, in: store)
+        _ = consume lock
+        return updates
+    }
+
+    private func update(
+        _ version: StoredIndex,
+        from bases: [ContentIndex],
+        in store: Directory
+    ) async throws(PackagingError) -> [BaseUpdate] {
+        try Self.checkBundles(of: version.index, in: store)
+        for base in bases {
+            if base == version.index { throw .base(Self.digest(of: base), .sameVersion) }
+            try Self.checkBundles(of: base, in: store)
+            guard base.isRelated(to: version.index) else {
+                throw .base(Self.digest(of: base), .unrelated)
+            }
+        }
+        var updates: [BaseUpdate] = []
+        for base in bases { updates.append(try await write(to: version, from: base, in: store)) }
+        try PackagingError.wrapping { () throws(FileError) in
+            // A set that was there may have been without use.
+            try StoreMark.write(version, updates.compactMap(\.delta), to: store)
+        }
+        return updates
+    }
+
+    /// Writes the objects for one older version, while the caller holds the lock; `draft` has the frames of the set
+    /// where these are made already.
+    func write(
+        to version: StoredIndex,
+        from old: ContentIndex,
+        _ draft: DeltaDraft? = nil,
+        in store: Directory
+    ) async throws(PackagingError) -> BaseUpdate {
+        let base = Self.digest(of: old)
+        let indexDelta = IndexDelta(from: old, to: version)
+        let bytes = try PackagingError.wrapping { () throws(FileError) in
+            try indexDelta.bytes(in: store)
+        }
+        let size = ByteCount(bytes.count)
+        func cost(_ set: DeltaSet?) -> UpdateCost {
+            UpdateCost(from: old, to: version, indexDelta: size, set: set)
+        }
+        var update = BaseUpdate(
+            base: base,
+            set: .empty,
+            delta: nil,
+            cost: cost(nil),
+            costWithoutSet: cost(nil)
+        )
+        var frames: PackIndex.DeltaFrames?
+        if draft == nil, let present = version.deltaSets[base] {
+            frames = version.reference.deltas.first { $0.base == base }?.frames
+            update.set = .present(frames?.size ?? .zero)
+            update.cost = cost(present)
+        } else if let draft = try await nonEmpty(draft, to: version, from: old, in: store) {
+            let set = draft.set(from: base, to: version.reference.contentDigest)
+            let shortened = cost(set)
+            if shortened.total < update.cost.total {
+                frames = try PackagingError.wrapping { () throws(FileError) in
+                    try draft.write(set, in: store)
+                }
+                update.set = .made(draft.size(of: set))
+                update.cost = shortened
+            } else {
+                update.set = .useless(draft.size(of: set))
+            }
+        }
+        // A delta set is found by the delta of the index, even by one that saves nothing by itself.
+        guard size < version.reference.size || frames != nil else { return update }
+        update.delta = try PackagingError.wrapping { () throws(FileError) in
+            try indexDelta.write(bytes, frames, to: store)
+        }
+        return update
+    }
+
+    /// Makes the frames of a set, where they are not made yet; `nil` if there are none.
+    private func nonEmpty(
+        _ draft: DeltaDraft?,
+        to version: StoredIndex,
+        from old: ContentIndex,
+        in store: Directory
+    ) async throws(PackagingError) -> DeltaDraft? {
+        if let draft { return draft.isSet ? draft : nil }
+        let bundles = try PackagingError.wrapping { () throws(FileError) in
+            try store.makeDirectory(FilePath(StoreDraft.bundle.folder))
+        }
+        let maker = DeltaFrameMaker(
+            from: StoredFrames(index: old, bundles: bundles),
+            to: StoredFrames(index: version.index, bundles: bundles),
+            width: width,
+            report: report
+        )
+        let made = try await maker.makeFrames()
+        return made.isSet ? made : nil
+    }
+
+    private static func digest(of index: ContentIndex) -> Digest { Digest(of: index.encoded()) }
+
+    /// Checks that the store has the bundles of a version.
+    static func checkBundles(
+        of index: ContentIndex,
+        in store: Directory
+    ) throws(PackagingError) {
+        let missing = try PackagingError.wrapping { () throws(FileError) -> Digest? in
+            let folder = try store.directory(FilePath(StoreDraft.bundle.folder))
+            for bundle in index.bundles
+            where try folder?.status(FilePath("\(bundle.digest)"))?.size != bundle.size {
+                return bundle.digest
+            }
+            return nil
+        }
+        if let missing { throw .base(digest(of: index), .missingBundle(missing)) }
+    }
+}
+
+/// The delta of an index from an older one.
+private struct IndexDelta {
+    private let content: [UInt8]
+    private let old: [UInt8]
+    private let base: Digest
+    /// The bytes of the whole index in the store.
+    private let wholeSize: Int
+    private let name: FilePath.Component
+
+    init(from old: ContentIndex, to version: StoredIndex) {
+        content = version.index.encoded()
+        self.old = old.encoded()
+        base = Digest(of: self.old)
+        wholeSize = Int(version.reference.size.rawValue)
+        name = FilePath.Component(
+            stringLiteral: "\(version.reference.contentDigest).from.\(base)"
+        )
+    }
+
+    /// Returns the bytes of the delta: those in the store, if they lead to the index.
+    func bytes(in store: Directory) throws(FileError) -> [UInt8] {
+        if let present = try present(in: store), leads(present) { return present }
+        var compressor = FrameCompressor(level: 19)
+        return compressor.compress(content.span, after: old.span)
+    }
+
+    /// Writes the delta if it is not there, and returns what a manifest says of it.
+    func write(
+        _ bytes: [UInt8],
+        _ frames: PackIndex.DeltaFrames?,
+        to store: Directory
+    ) throws(FileError) -> PackIndex.Delta {
+        if try present(in: store) != bytes {
+            try store.makeDirectory("i").write(bytes, to: name, durably: true)
+        }
+        return PackIndex.Delta(
+            base: base,
+            url: "i/\(name)",
+            size: ByteCount(bytes.count),
+            digest: Digest(of: bytes),
+            frames: frames
+        )
+    }
+
+    private func present(in store: Directory) throws(FileError) -> [UInt8]? {
+        guard let directory = try store.directory("i") else { return nil }
+        // One of a set alone may be a little larger than the index.
+        return try StoreObjects(directory: directory).bytes(of: name, limit: 2 * wholeSize + 1024)
+    }
+
+    /// Whether a delta makes the index out of the older one.
+    private func leads(_ delta: [UInt8]) -> Bool {
+        var decompressor = FrameDecompressor()
+        let made = try? decompressor.decompress(delta.span, after: old.span, to: content.count)
+        return made == content
+    }
+}
+
+extension ContentIndex {
+    /// Whether a file of this version has the content, or the name, of one of another version.
+    ///
+    /// Directories and links do not count, nor do files without bytes.
+    fileprivate func isRelated(to other: ContentIndex) -> Bool {
+        func files(_ index: ContentIndex) -> (names: Set<String>, contents: Set<Digest>) {
+            var names: Set<String> = []
+            var contents: Set<Digest> = []
+            for entry in index.entries {
+                guard case .file(let file) = entry.kind, file.size > 0 else { continue }
+                names.insert(entry.path.text.split(separator: "/").last.map(String.init) ?? "")
+                contents.insert(file.digest)
+            }
+            return (names, contents)
+        }
+        let (own, others) = (files(self), files(other))
+        return !own.names.isDisjoint(with: others.names)
+            || !own.contents.isDisjoint(with: others.contents)
+    }
+}

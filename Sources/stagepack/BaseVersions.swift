@@ -1,0 +1,62 @@
+import StageIndex
+import StageModel
+import StagePublish
+import SystemPackage
+
+/// The older versions of a pack that a command line names for delta sets, as many as a manifest may name.
+struct BaseVersions {
+    /// An older version.
+    struct Base {
+        /// The file as the command line names it.
+        var name: String
+        /// The index.
+        var index: ContentIndex
+        /// The digest of the index, decompressed.
+        var digest: Digest
+        /// The time at which the index was written: that of a newer version is later.
+        fileprivate var modified: Int64
+    }
+
+    /// The versions, in the order of the command line.
+    private(set) var list: [Base] = []
+    /// The files of versions that are too many: the oldest ones.
+    private(set) var leftOut: [String] = []
+
+    /// Reads indexes, or those that manifests name in a store.
+    ///
+    /// A version that is named twice counts once.
+    ///
+    /// - Parameters:
+    ///   - files: The files.
+    ///   - pack: The pack; `nil` where that is not known.
+    ///   - store: The store.
+    ///   - keepsFirst: Whether the first one stays, however old it is.
+    /// - Throws: ``CommandFailure`` for a file that is no index, and has none of the pack.
+    init(
+        _ files: [String],
+        of pack: PackID?,
+        in store: FilePath,
+        keepsFirst: Bool
+    ) throws(CommandFailure) {
+        for name in files {
+            let file = try IndexFile(name).index(of: pack, in: store)
+            let stored = try file.read(findsCompanions: false)
+            let digest = stored.reference.contentDigest
+            guard !list.contains(where: { $0.digest == digest }) else { continue }
+            let modified = try keepsFirst && list.isEmpty ? Int64.max : file.modified()
+            list.append(Base(name: name, index: stored.index, digest: digest, modified: modified))
+        }
+        let newest = list.map(\.modified).sorted(by: >).prefix(ManifestLimits.deltas)
+        guard let oldest = newest.last, newest.count < list.count else { return }
+        leftOut = list.filter { $0.modified < oldest }.map(\.name)
+        list.removeAll { $0.modified < oldest }
+        // Equally old ones go in the order in which they are named.
+        leftOut += list.dropFirst(ManifestLimits.deltas).map(\.name)
+        list = Array(list.prefix(ManifestLimits.deltas))
+    }
+
+    /// The files as the command line names them, by the digests of their indexes.
+    var names: [Digest: String] {
+        Dictionary(list.map { ($0.digest, $0.name) }) { first, _ in first }
+    }
+}

@@ -1,0 +1,204 @@
+import ArgumentParser
+import FoundationEssentials
+import StageIndex
+import StageModel
+import StagePack
+import StagePublish
+import StageSystem
+import SystemPackage
+
+/// Makes delta sets of a version that lies in a store.
+struct DeltaCommand: StagePackSubcommand {
+    static let configuration = CommandConfiguration(
+        commandName: "delta",
+        abstract: "Shorten updates to an indexed pack from older versions.",
+        discussion: """
+            Makes delta sets in the store that the index lies in: for each version that '--from' names, the parts \
+            of files that changed since, as differences from it. The bundles of all versions have to be in the \
+            store; the sources are not needed. Sets that are there are left alone. One that does not make \
+            the update smaller is not kept.
+
+            Clients use a delta set once their manifest names it: with '--manifest' the manifest is edited, and \
+            'stagepack manifest add' finds the sets by itself. A manifest names those from the 16 newest \
+            versions, by the times of their indexes in the store.
+            """
+    )
+
+    @Argument(
+        help: "The index of the version that updates lead to, in its store.",
+        completion: .file()
+    )
+    var index: String
+
+    @Option(
+        name: .customLong("from"),
+        parsing: .upToNextOption,
+        help: ArgumentHelp(
+            "The indexes of older versions; with '--manifest' also older manifests.",
+            valueName: "file"
+        ),
+        completion: .file()
+    )
+    var bases: [String]
+
+    @Option(
+        help: ArgumentHelp(
+            "A manifest that offers the index, to name the sets.",
+            valueName: "file"
+        ),
+        completion: .file()
+    )
+    var manifest: String?
+
+    @OptionGroup(title: "Keys") var signing: SigningOptions
+    @Flag(help: "Print the result as JSON.") var json = false
+    @Flag(name: .shortAndLong, help: "Print nothing but errors.") var quiet = false
+
+    var printsJSON: Bool { json }
+
+    mutating func validate() throws {
+        if bases.isEmpty {
+            throw ValidationError("'delta' takes older versions: pass '--from'.")
+        }
+        if manifest == nil, !signing.keys.isEmpty {
+            throw ValidationError("'--key' is for '--manifest'.")
+        }
+    }
+
+    func perform() async throws(CommandFailure) -> ExitStatus {
+        let store = try store()
+        let stored = try IndexFile(index).read()
+        let target = try manifest.map { path throws(CommandFailure) in
+            try Target(ManifestFile(path), offering: stored, signing: signing)
+        }
+        defer { target?.keyring.finish() }
+        let versions = try BaseVersions(
+            bases,
+            of: target?.pack,
+            in: store.path,
+            keepsFirst: false
+        )
+        let updates = try await write(to: stored, from: versions, in: store)
+        // With the sets that are there now.
+        let present = try IndexFile(index).readForOffer()
+        var report = DeltasReport(index: index, updates, versions)
+        report.unnamedBases = present.unnamedBases
+        if let target {
+            let (document, isChanged) = try await target.file.change {
+                document throws(ManifestEditError) in try document.nameDeltas(of: present)
+            }
+            report.manifest = ManifestEditReport(
+                target.file.name,
+                document,
+                target.pack,
+                isChanged: isChanged
+            )
+        }
+        if json || !quiet { Console.print(report, asJSON: json) }
+        if let target { try await target.file.signAfterChange(with: target.keyring) }
+        return .success
+    }
+
+    /// A manifest that is going to name the sets.
+    private struct Target {
+        let file: ManifestFile
+        let pack: PackID
+        let keyring: Keyring
+
+        /// Checks the manifest and the keys before anything is made.
+        init(
+            _ file: ManifestFile,
+            offering stored: StoredIndex,
+            signing: SigningOptions
+        ) throws(CommandFailure) {
+            let content = stored.reference.contentDigest
+            let packs = try file.read().manifest.packs
+            guard let pack = packs.first(where: { $0.index?.contentDigest == content }) else {
+                throw CommandFailure(.notOffered(content), manifest: file.name)
+            }
+            self.file = file
+            self.pack = pack.id
+            keyring = try signing.keyring(for: file)
+        }
+    }
+
+    /// Opens the store that the index lies in.
+    private func store() throws(CommandFailure) -> Directory {
+        do throws(FileError) {
+            if let store = try IndexFile(index).store() { return store }
+        } catch {
+            throw .usage(error.description)
+        }
+        var failure = CommandFailure.usage("'\(index.forDisplay())' is in no store")
+        failure.hint = "name a file of the folder 'i' of a store"
+        throw failure
+    }
+
+    private func write(
+        to stored: StoredIndex,
+        from versions: BaseVersions,
+        in store: Directory
+    ) async throws(CommandFailure) -> [BaseUpdate] {
+        let name = FilePath(index).lastComponent?.string.prefix(12) ?? ""
+        let display = PackagingDisplay(String(name), total: stored.index.installedSize)
+        var writer = DeltaSetWriter(width: ProcessInfo.processInfo.activeProcessorCount)
+        writer.report = { display.take(compared: $0, of: $1) }
+        let configured = writer
+        let indexes = versions.list.map(\.index)
+        let (result, _) = await withInterruption(after: nil) {
+            () async -> Result<[BaseUpdate], PackagingError> in
+            await display.whileShown(isShown: !json && !quiet && Console.isInteractive) {
+                do throws(PackagingError) {
+                    return .success(
+                        try await configured.write(to: stored, from: indexes, in: store)
+                    )
+                } catch {
+                    return .failure(error)
+                }
+            }
+        }
+        do {
+            return try result.get()
+        } catch {
+            var names = versions.names
+            names[stored.reference.contentDigest] = index
+            throw CommandFailure(error, recipe: index, naming: names)
+        }
+    }
+}
+
+/// What `delta` prints.
+private struct DeltasReport: Encodable, CustomStringConvertible {
+    /// The index that the updates lead to.
+    var index: String
+    var updates: [DeltaReport]
+    /// The older versions that no set was made for, since a manifest names 16.
+    var leftOut: [String]
+    /// The number of older versions with a delta in the store that a manifest has no room for.
+    var unnamedBases = 0
+    /// What became of the manifest; `nil` without one.
+    var manifest: ManifestEditReport?
+
+    init(index: String, _ updates: [BaseUpdate], _ versions: BaseVersions) {
+        self.index = index
+        self.updates = zip(versions.list, updates).map { DeltaReport(from: $0.name, $1) }
+        leftOut = versions.leftOut
+    }
+
+    var description: String {
+        var lines = ["\(index.forDisplay()):"] + updates.map { "  from \($0)" }
+        lines += leftOut.map { "  from \($0.forDisplay()): \(DeltaReport.tooMany)" }
+        if unnamedBases > 0 { lines.append("  \(UnnamedBases.text(unnamedBases))") }
+        if let manifest { lines.append(manifest.description) }
+        return lines.joined(separator: "\n")
+    }
+}
+
+/// Deltas of a store that a manifest has no room for.
+enum UnnamedBases {
+    /// A fragment for a person.
+    static func text(_ count: Int) -> String {
+        "deltas from \(count) older \(count == 1 ? "version" : "versions") in the store are not named: a "
+            + "manifest names those from the \(ManifestLimits.deltas) newest"
+    }
+}

@@ -1,0 +1,220 @@
+import StageDigest
+import StageIndex
+import StageModel
+import StagePublish
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+/// Delta sets from several older versions, made with a version and later.
+@Suite(.directory)
+struct DeltaSetWriterTests {
+    private let store: IndexedStore
+    private let trees = Self.versions
+
+    init() throws { store = try IndexedStore() }
+
+    /// Three trees, each of which differs from the others in every frame of a large file, by a few bytes.
+    private static let versions: [[String: [UInt8]]] = (0..<3).map { number in
+        var large = noise(400_000)
+        for place in stride(from: 1000, to: large.count, by: 9000) { large[place] = UInt8(number) }
+        return ["large": large, "same": noise(70_000, seed: 4), "small": [UInt8(number), 7]]
+    }
+
+    /// Packages the three trees; the third with delta sets from so many versions.
+    private func package(
+        into store: IndexedStore,
+        bases: Int
+    ) async throws -> [IndexedPack] {
+        let first = try await store.package(trees[0], "one")
+        let second = try await store.package(trees[1], "two", after: first.index)
+        let third = try await store.package(trees[2], "three", after: second.index) {
+            if bases > 1 { $0.older = [first.index] }
+        }
+        return [first, second, third]
+    }
+
+    private func stored(_ pack: IndexedPack, in store: IndexedStore) throws -> StoredIndex {
+        try StoredIndex(at: store.directory().path.appending(pack.reference.url))
+    }
+
+    private func objects(of store: IndexedStore) throws -> Set<String> {
+        var names: Set<String> = []
+        for folder in ["b", "d", "i"] as [FilePath] {
+            names.formUnion(try store.names(in: folder).map { "\(folder)/\($0)" })
+        }
+        return names
+    }
+
+    private func inodes(of store: IndexedStore) throws -> [UInt64?] {
+        try objects(of: store).sorted().map { try store.directory().status(FilePath($0))?.inode }
+    }
+
+    @Test func severalBasesGiveASetEach() async throws {
+        let packs = try await package(into: store, bases: 2)
+        let (first, second, third) = (packs[0], packs[1], packs[2])
+        let deltas = third.reference.deltas
+        #expect(deltas.map(\.base) == [second, first].map(\.reference.contentDigest))
+        #expect(third.updates.map(\.base) == deltas.map(\.base))
+        for (delta, old) in zip(deltas, [second, first]) {
+            let frames = try #require(delta.frames)
+            let object = try store.bytes("d/\(frames.digest)")
+            let set = try DeltaSet(
+                decodingTable: Array(object.prefix(Int(frames.tableSize.rawValue)))
+            )
+            try set.check(from: old.index, to: third.index)
+            #expect(set.old == old.reference.contentDigest)
+            #expect(frames.size < ByteCount(20_000))
+        }
+        for update in third.updates {
+            #expect(update.cost.total < ByteCount(20_000))
+            #expect(update.costWithoutSet.total > ByteCount(390_000))
+        }
+        let all = try stored(third, in: store)
+        #expect(Set(all.reference.deltas) == Set(deltas) && all.unnamedBases == 0)
+        #expect(try store.files(of: third.index) == trees[2])
+    }
+
+    @Test func aSetThatIsMadeLaterIsTheSame() async throws {
+        let together = try await package(into: store, bases: 2)
+        let other = try IndexedStore("other")
+        let packs = try await package(into: other, bases: 1)
+        #expect(packs[2].index == together[2].index)
+        #expect(packs[2].reference.deltas.count == 1)
+        let before = try objects(of: other)
+        let version = try stored(packs[2], in: other)
+        let bases = packs[..<2].map(\.index)
+        let writer = DeltaSetWriter(width: 2)
+        let updates = try await writer.write(to: version, from: bases, in: other.directory())
+        let present = try #require(packs[2].reference.deltas[0].frames?.size)
+        #expect(updates.map(\.delta) == together[2].reference.deltas.reversed())
+        #expect(updates[1].set == .present(present))
+        guard case .made = updates[0].set else {
+            Issue.record("\(updates[0].set)")
+            return
+        }
+        #expect(try objects(of: other) == objects(of: store))
+        #expect(try objects(of: other).subtracting(before).count == 2)
+        // Nothing is made again.
+        let inodes = try inodes(of: other)
+        let again = try await writer.write(
+            to: stored(packs[2], in: other),
+            from: bases,
+            in: other.directory()
+        )
+        #expect(again.map(\.delta) == updates.map(\.delta))
+        #expect(again[0].set == .present(try #require(updates[0].delta?.frames?.size)))
+        #expect(try self.inodes(of: other) == inodes)
+    }
+
+    /// Copies of one file cost an archive little, and a delta set each.
+    @Test func aSetThatSavesNothingIsNotKept() async throws {
+        func tree(_ seed: UInt64) -> [String: [UInt8]] {
+            var content = noise(200_000)
+            let other = noise(200_000, seed: seed)
+            for place in stride(from: 0, to: content.count - 8192, by: 8192) {
+                content.replaceSubrange(place..<place + 4096, with: other[place..<place + 4096])
+            }
+            var files: [String: [UInt8]] = [:]
+            for number in 0..<8 as Range<UInt8> {
+                var copy = content
+                for place in stride(from: 5000, to: copy.count, by: 8192) { copy[place] = number }
+                files["\(number)"] = copy
+            }
+            return files
+        }
+        let first = try await store.package(tree(1), "one")
+        let second = try await store.package(tree(2), "two", after: first.index)
+        let third = try await store.package(tree(3), "three", after: second.index) {
+            $0.older = [first.index]
+        }
+        let archive = try #require(third.archive?.size)
+        #expect(third.updates.count == 2)
+        for update in third.updates {
+            guard case .useless(let size) = update.set else {
+                Issue.record("\(update.set)")
+                continue
+            }
+            #expect(size > archive && size < update.cost.objects)
+            #expect(update.cost == update.costWithoutSet)
+            #expect(update.cost.total == archive + update.cost.index)
+            #expect(update.delta?.frames == nil)
+        }
+        #expect(try store.directory().directory("d") == nil)
+    }
+
+    @Test func whatIsNoBaseIsRefused() async throws {
+        let packs = try await package(into: store, bases: 1)
+        let version = try stored(packs[2], in: store)
+        let before = try objects(of: store)
+        let stranger = try await store.package(["other": noise(3000, seed: 9)], "stranger")
+        let elsewhere = try IndexedStore("elsewhere")
+        let foreign = try await elsewhere.package(["large": noise(80_000, seed: 8)], "foreign")
+        let faults: [(IndexedPack, BaseFault)] = [
+            (packs[2], .sameVersion), (stranger, .unrelated),
+            (foreign, .missingBundle(foreign.index.bundles[0].digest)),
+        ]
+        for (base, fault) in faults {
+            let expected = PackagingError.base(base.reference.contentDigest, fault)
+            await #expect(throws: expected) {
+                try await DeltaSetWriter(width: 1).write(
+                    to: version,
+                    // The first one could be made.
+                    from: [packs[0].index, base.index],
+                    in: store.directory()
+                )
+            }
+        }
+        let missing = PackagingError.base(foreign.reference.contentDigest, faults[2].1)
+        await #expect(throws: missing) {
+            try await store.package(trees[0], "again", after: packs[2].index) {
+                $0.older = [foreign.index]
+            }
+        }
+        let added = try objects(of: store).subtracting(before)
+        #expect(added == ["b/\(stranger.index.bundles[0].digest)", stranger.reference.url])
+    }
+
+    @Test func aManifestNamesTheNewestBases() async throws {
+        let count = ManifestLimits.deltas + 2
+        var older: [IndexedPack] = []
+        for number in 0..<count {
+            let files = ["large": trees[0]["large"] ?? [], "small": [UInt8(number), 9]]
+            older.append(try await store.package(files, "tree \(number)"))
+        }
+        let last = try await store.package(trees[1], "last", after: older[0].index)
+        let version = try stored(last, in: store)
+        let updates = try await DeltaSetWriter(width: 2).write(
+            to: version,
+            from: older.map(\.index),
+            in: store.directory()
+        )
+        #expect(updates.allSatisfy { $0.delta?.frames != nil })
+        // The order of names says nothing.
+        for (age, pack) in older.enumerated() {
+            let path = store.root.path.appending("store").appending(pack.reference.url)
+            try File.open(readingRegular: path).setModified(1_800_000_000 - Int64(age))
+        }
+        let found = try stored(last, in: store)
+        #expect(found.unnamedBases == 2)
+        let newest = older.prefix(ManifestLimits.deltas).map(\.reference.contentDigest)
+        #expect(found.reference.deltas.map(\.base) == newest)
+        #expect(found.reference.deltas.allSatisfy { $0.frames != nil })
+    }
+
+    /// The hidden file that a killed run leaves goes with the next run, and nothing else.
+    @Test func aRunThatWasKilledHarmsNothing() async throws {
+        let packs = try await package(into: store, bases: 1)
+        let folder = try store.directory("d")
+        try folder.write([1, 2, 3], to: ".deltas.abc", durably: false)
+        let updates = try await DeltaSetWriter(width: 1).write(
+            to: stored(packs[2], in: store),
+            from: [packs[0].index],
+            in: store.directory()
+        )
+        #expect(updates[0].delta?.frames != nil)
+        #expect(try store.names(in: "d").allSatisfy { !$0.hasPrefix(".") })
+        #expect(try stored(packs[2], in: store).reference.deltas.count == 2)
+    }
+}
