@@ -14,25 +14,13 @@ public enum ContentChunker {
     /// Cuts are made where so many upper bits of the hash are zero: before, and after `normal`.
     private static let bits = (before: UInt64(18), after: UInt64(14))
 
-    /// A number for each byte: splitmix64 (Steele et al., OOPSLA 2014), from the seed 0.
-    private static let gear: [UInt64] = {
-        var state: UInt64 = 0
-        return (0..<256).map { _ in
-            state &+= 0x9E37_79B9_7F4A_7C15
-            var mixed = state
-            mixed = (mixed ^ mixed >> 30) &* 0xBF58_476D_1CE4_E5B9
-            mixed = (mixed ^ mixed >> 27) &* 0x94D0_49BB_1331_11EB
-            return mixed ^ mixed >> 31
-        }
-    }()
-
     /// Returns the length of the first chunk of `bytes`, which are all that is left of the content or at
     /// least ``maximum``.
     public static func firstChunk(of bytes: Span<UInt8>) -> Int {
         let end = min(bytes.count, maximum)
         guard end > minimum else { return end }
         let middle = min(end, normal)
-        return unsafe gear.withUnsafeBufferPointer { gear in
+        return unsafe GearHash.table.withUnsafeBufferPointer { gear in
             var hash: UInt64 = 0
             var index = minimum
             while index < middle {

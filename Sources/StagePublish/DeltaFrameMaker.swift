@@ -38,7 +38,7 @@ struct DeltaFrameMaker: Sendable {
     /// Makes the frames that are worth it.
     func makeFrames() async throws(PackagingError) -> DeltaDraft {
         var draft = DeltaDraft()
-        var groups = DeltaPlan(from: old.index, to: new.index).groups[...]
+        var groups = try await plan().groups[...]
         let total = size(of: groups)
         var done = ByteCount.zero
         report(done, total)
@@ -52,6 +52,15 @@ struct DeltaFrameMaker: Sendable {
             report(done, total)
         }
         return draft
+    }
+
+    /// Plans what is compared with what, after a look at the contents of both versions.
+    private func plan() async throws(PackagingError) -> DeltaPlan {
+        let missing = IndexDifference(from: old.index, to: new.index).frames
+        guard !missing.isEmpty else { return DeltaPlan() }
+        let search = SampleSearch(old: old, new: new, width: width)
+        let matches = try await search.matches(of: missing, in: ContentAddresses(of: old.index))
+        return DeltaPlan(from: old.index, to: new.index, matches: matches)
     }
 
     /// The bytes of the frames of some groups.

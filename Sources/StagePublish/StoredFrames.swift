@@ -50,29 +50,49 @@ struct StoredFrames: Sendable {
     ) throws(FileError) -> [UInt8]? {
         var bytes: [UInt8] = []
         bytes.reserveCapacity(window.length)
+        var recent = RecentFrames()
         for segment in window.segments {
             guard case .file(let file) = index.entries[segment.entry].kind else { return nil }
             let range = segment.offset..<segment.offset + Int64(segment.length)
-            switch file.content {
-            case .part(let frame, let start):
-                guard let content = try content(of: frame, &decompressor) else { return nil }
-                bytes += content[start + Int(range.lowerBound)..<start + Int(range.upperBound)]
-            case .frames(let list):
-                var offset: Int64 = 0
-                for frame in list where offset < range.upperBound {
-                    let span = offset..<offset + Int64(index.frames[frame].length)
-                    offset = span.upperBound
-                    let common = span.clamped(to: range)
-                    guard !common.isEmpty else { continue }
-                    guard let content = try content(of: frame, &decompressor) else { return nil }
-                    let start = span.lowerBound
-                    bytes +=
-                        content[
-                            Int(common.lowerBound - start)..<Int(common.upperBound - start)
-                        ]
+            let (list, first) =
+                switch file.content {
+                case .part(let frame, let start): ([frame], -Int64(start))
+                case .frames(let list): (list, Int64(0))
                 }
+            var offset = first
+            for frame in list where offset < range.upperBound {
+                let span = offset..<offset + Int64(index.frames[frame].length)
+                offset = span.upperBound
+                let common = span.clamped(to: range)
+                guard !common.isEmpty else { continue }
+                guard let content = try recent.content(of: frame, in: self, &decompressor) else {
+                    return nil
+                }
+                let start = span.lowerBound
+                let (from, to) = (common.lowerBound - start, common.upperBound - start)
+                bytes += content[Int(from)..<Int(to)]
             }
         }
         return bytes
+    }
+}
+
+/// The frames that were read last: neighbouring parts of a window are often in the same ones.
+private struct RecentFrames {
+    private var frames: [(position: Int, content: [UInt8])] = []
+    /// How many are kept.
+    private static let limit = 8
+
+    /// Returns the content of a frame; `nil` if the store does not have it.
+    mutating func content(
+        of position: Int,
+        in version: StoredFrames,
+        _ decompressor: inout FrameDecompressor
+    ) throws(FileError) -> [UInt8]? {
+        if let known = frames.first(where: { $0.position == position }) { return known.content }
+        guard let content = try version.content(of: position, &decompressor) else { return nil }
+        if frames.count == Self.limit { frames.removeFirst() }
+        frames.append((position, content))
+        return content
     }
 }

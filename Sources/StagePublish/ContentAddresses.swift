@@ -1,0 +1,152 @@
+import StageDigest
+import StageIndex
+import StageModel
+
+/// A row of addresses for all bytes of a version's files: one file after the other, each content once.
+struct ContentAddresses: Sendable {
+    /// Part of a frame that a file is made of.
+    struct Extent: Sendable {
+        /// The frame.
+        var frame: Int
+        /// Where the part begins in the frame.
+        var offset: Int
+        /// The bytes of the part.
+        var length: Int
+        /// The address of its first byte.
+        var address: Int64
+    }
+
+    /// The parts of frames that files are made of, by frame and place in it; of a frame that is used
+    /// repeatedly, the first use.
+    private(set) var extents: [Extent] = []
+    /// The entries with a content of their own, and the addresses where they begin.
+    private var entries: [Int] = []
+    private var starts: [Int64] = []
+    /// The address of each file of the index, by its entry; -1 for what is no file, or is empty.
+    private var places: [Int64]
+    /// The address after the last one.
+    private(set) var end: Int64 = 0
+
+    /// Addresses the files of an index.
+    init(of index: ContentIndex) {
+        places = Array(repeating: -1, count: index.entries.count)
+        var known: [Digest: Int64] = [:]
+        var used = [Bool](repeating: false, count: index.frames.count)
+        for (entry, value) in index.entries.enumerated() {
+            guard case .file(let file) = value.kind, file.size > 0 else { continue }
+            if let place = known[file.digest] {
+                places[entry] = place
+                continue
+            }
+            known[file.digest] = end
+            places[entry] = end
+            entries.append(entry)
+            starts.append(end)
+            switch file.content {
+            case .part(let frame, let offset):
+                extents.append(
+                    Extent(frame: frame, offset: offset, length: Int(file.size), address: end)
+                )
+            case .frames(let list):
+                var address = end
+                for frame in list {
+                    let length = index.frames[frame].length
+                    if !used[frame] {
+                        used[frame] = true
+                        extents.append(
+                            Extent(frame: frame, offset: 0, length: length, address: address)
+                        )
+                    }
+                    address += Int64(length)
+                }
+            }
+            end += file.size
+        }
+        extents.sort { ($0.frame, $0.offset, $0.address) < ($1.frame, $1.offset, $1.address) }
+    }
+
+    /// The addresses of the file at `entry`; `nil` for what is no file, or is empty.
+    func range(ofEntry entry: Int) -> Range<Int64>? {
+        places[entry] < 0 ? nil : file(at: places[entry])
+    }
+
+    /// The addresses of the file that has the byte at `address`.
+    func file(at address: Int64) -> Range<Int64> {
+        let position = position(of: address)
+        return starts[position]..<(position + 1 < starts.count ? starts[position + 1] : end)
+    }
+
+    /// The parts of files that ranges of addresses stand for.
+    func segments(of ranges: [Range<Int64>]) -> [DeltaSet.Segment] {
+        var segments: [DeltaSet.Segment] = []
+        for range in ranges {
+            var address = range.lowerBound
+            while address < range.upperBound {
+                let position = position(of: address)
+                let next = min(file(at: address).upperBound, range.upperBound)
+                segments.append(
+                    DeltaSet.Segment(
+                        entry: entries[position],
+                        offset: address - starts[position],
+                        length: Int(next - address)
+                    )
+                )
+                address = next
+            }
+        }
+        return segments
+    }
+
+    /// The last file that begins at or before an address.
+    private func position(of address: Int64) -> Int {
+        var (low, high) = (0, starts.count)
+        while high - low > 1 {
+            let middle = (low + high) / 2
+            if starts[middle] <= address { low = middle } else { high = middle }
+        }
+        return low
+    }
+}
+
+/// Addresses in ranges that do not touch, in their order.
+struct AddressSet: Sendable {
+    private(set) var ranges: [Range<Int64>] = []
+    /// How many addresses there are.
+    private(set) var count: Int64 = 0
+
+    /// Adds the addresses of a range.
+    mutating func insert(_ range: Range<Int64>) {
+        guard !range.isEmpty else { return }
+        let first = firstIndex { $0.upperBound >= range.lowerBound }
+        var (start, end, last) = (range.lowerBound, range.upperBound, first)
+        while last < ranges.count, ranges[last].lowerBound <= range.upperBound {
+            start = min(start, ranges[last].lowerBound)
+            end = max(end, ranges[last].upperBound)
+            count -= Int64(ranges[last].count)
+            last += 1
+        }
+        count += end - start
+        ranges.replaceSubrange(first..<last, with: [start..<end])
+    }
+
+    /// Adds the addresses of another set.
+    mutating func formUnion(_ other: AddressSet) {
+        for range in other.ranges { insert(range) }
+    }
+
+    /// Whether an address is among them.
+    func contains(_ address: Int64) -> Bool {
+        let index = firstIndex { $0.upperBound > address }
+        return index < ranges.count && ranges[index].contains(address)
+    }
+
+    /// The first range for which what holds for all later ones holds.
+    private func firstIndex(where holds: (Range<Int64>) -> Bool) -> Int {
+        var (low, high) = (0, ranges.count)
+        while low < high {
+            let middle = (low + high) / 2
+            if holds(ranges[middle]) { high = middle } else { low = middle + 1 }
+        }
+        return low
+    }
+}

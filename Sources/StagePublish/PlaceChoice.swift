@@ -1,0 +1,143 @@
+import StageIndex
+
+/// Chooses the old content that a new frame is compared with: the fewest places that have the most of its
+/// samples, and where samples say nothing, the file's counterpart.
+struct PlaceChoice {
+    /// Part of a new frame, which one file has.
+    struct Piece {
+        /// Its place in the frame.
+        var range: Range<Int>
+        /// The addresses of the counterpart; `nil` for a file that has none.
+        var twin: Range<Int64>?
+    }
+
+    /// What a frame is compared with.
+    struct Result {
+        /// Old content: no more than a window has room for.
+        var addresses = AddressSet()
+        /// The address of the content that the first piece seems to be made of.
+        var best: Int64?
+    }
+
+    /// Places that are near each other.
+    private struct Spot {
+        /// The addresses, with the bytes that fingerprints are of.
+        var range: Range<Int64>
+        /// The samples, by their numbers, each once.
+        var samples: [Int]
+        /// Where the piece begins, as the first sample tells.
+        var start: Int64
+    }
+
+    /// What is added to both sides of places at most, and how much of a counterpart is taken for a small
+    /// file.
+    static let reach = Int64(256 << 10)
+    /// What is added at least.
+    private static let margin = Int64(2 << 10)
+    /// Places that are this far from each other do not belong together.
+    private static let gap = Int64(32 << 10)
+
+    let matches: SampleMatches
+    let addresses: ContentAddresses
+
+    /// Returns what a frame is compared with.
+    func places(for pieces: [Piece], of frame: Int) -> Result {
+        var result = Result()
+        var samples = matches.samples(of: frame)[...]
+        for piece in pieces.sorted(by: { $0.range.lowerBound < $1.range.lowerBound }) {
+            samples = samples.drop { $0.offset <= piece.range.lowerBound }
+            let own = samples.prefix { $0.offset <= piece.range.upperBound }
+            let best = choose(Array(own), piece, &result.addresses)
+            if result.best == nil { result.best = best }
+        }
+        return result
+    }
+
+    /// Old content around a place: more after it, where the next frames are going to be.
+    func surroundings(of start: Int64, length: Int64) -> Range<Int64>? {
+        guard start >= 0, start < addresses.end else { return nil }
+        let file = addresses.file(at: start)
+        let reach = Int64(IndexLimits.windowLength) / 4
+        return max(file.lowerBound, start - reach)..<min(file.upperBound, start + length + reach)
+    }
+
+    /// Adds the places of a piece; returns where it seems to begin.
+    private func choose(
+        _ samples: [SampleMatches.Sample],
+        _ piece: Piece,
+        _ found: inout AddressSet
+    ) -> Int64? {
+        var covered = samples.map { $0.addresses.contains { found.contains($0 - 1) } }
+        var best: Int64?
+        for spot in spots(of: samples, piece) {
+            let gain = spot.samples.count { !covered[$0] }
+            // A single sample of many may be chance, or what all files of a kind begin with.
+            guard gain > 1 || gain * 4 > samples.count else { continue }
+            for sample in spot.samples { covered[sample] = true }
+            if best == nil { best = spot.start }
+            let reach = min(
+                max(Int64(spot.samples.count) << Int64(matches.sampler.bits + 1), Self.margin),
+                Self.reach
+            )
+            add(spot.range.lowerBound - reach..<spot.range.upperBound + reach, of: spot, &found)
+        }
+        // Where changes are close together, few samples are left of content that is alike.
+        guard samples.isEmpty || covered.count(where: { $0 }) * 8 < samples.count * 7 else {
+            return best
+        }
+        if let best {
+            let (file, reach) = (addresses.file(at: best), Self.reach / 4)
+            let range = best - reach..<best + Int64(piece.range.count) + reach
+            insert(range.clamped(to: file), &found)
+        }
+        if let twin = piece.twin { insert(twin, &found) }
+        return best
+    }
+
+    /// Adds what of a range is in the file of a spot.
+    private func add(_ range: Range<Int64>, of spot: Spot, _ found: inout AddressSet) {
+        insert(range.clamped(to: addresses.file(at: spot.range.upperBound - 1)), &found)
+    }
+
+    /// Adds addresses as far as a window has room for them.
+    private func insert(_ range: Range<Int64>, _ found: inout AddressSet) {
+        let room = Int64(IndexLimits.windowLength) - found.count
+        guard room > 0 else { return }
+        found.insert(range.lowerBound..<min(range.upperBound, range.lowerBound + room))
+    }
+
+    /// The places of samples, those with the most samples first; of equals those near the counterpart.
+    private func spots(of samples: [SampleMatches.Sample], _ piece: Piece) -> [Spot] {
+        var places: [(address: Int64, sample: Int)] = []
+        for (number, sample) in samples.enumerated() {
+            for address in sample.addresses { places.append((address, number)) }
+        }
+        places.sort { $0 < $1 }
+        var spots: [Spot] = []
+        var file: Range<Int64> = 0..<0
+        var seen: Set<Int> = []
+        for (address, sample) in places {
+            let isNear = spots.last.map {
+                address < $0.range.upperBound + Self.gap && address <= file.upperBound
+                    && $0.range.count < Self.reach * 2
+            }
+            if isNear != true {
+                file = addresses.file(at: address - 1)
+                seen = []
+                let first = max(file.lowerBound, address - Int64(ContentSampler.reach))
+                let distance = Int64(samples[sample].offset - piece.range.lowerBound)
+                let start = max(file.lowerBound, address - distance)
+                spots.append(Spot(range: first..<address, samples: [], start: start))
+            }
+            let last = spots.count - 1
+            spots[last].range = spots[last].range.lowerBound..<address
+            if seen.insert(sample).inserted { spots[last].samples.append(sample) }
+        }
+        func isNearTwin(_ spot: Spot) -> Bool { piece.twin?.overlaps(spot.range) ?? false }
+        return spots.sorted {
+            if $0.samples.count != $1.samples.count { return $0.samples.count > $1.samples.count }
+            if isNearTwin($0) != isNearTwin($1) { return isNearTwin($0) }
+            return $0.range.lowerBound < $1.range.lowerBound
+        }
+    }
+}

@@ -1,0 +1,127 @@
+/// Fingerprints of samples, each in a slot of its own.
+struct FingerprintTable: Sendable {
+    /// A place of the older version.
+    struct Place: Sendable {
+        /// The slot of the sample's fingerprint.
+        var slot: UInt32
+        /// The address of the byte after the bytes that the fingerprint is of.
+        var address: Int64
+    }
+
+    /// Each fingerprint is in the first free slot from that of its hash on; 0 marks a free one.
+    private var slots: [UInt64]
+
+    /// How many slots there are.
+    var capacity: Int { slots.count }
+
+    /// Creates a table for so many fingerprints.
+    init(count: Int) {
+        var capacity = 1024
+        while capacity < count + count / 2 { capacity *= 2 }
+        slots = Array(repeating: 0, count: capacity)
+    }
+
+    /// Enters a fingerprint, and returns its slot.
+    mutating func insert(_ fingerprint: UInt64) -> Int {
+        let slot = slot(for: fingerprint)
+        slots[slot] = fingerprint
+        return slot
+    }
+
+    /// The places of samples whose fingerprints are in the table; `address` tells those of bytes.
+    func places(
+        of samples: [ContentSampler.Sample],
+        address: (_ offset: Int) -> Int64?
+    ) -> [Place] {
+        samples.compactMap { sample in
+            let slot = slot(for: sample.fingerprint)
+            guard slots[slot] != 0, let address = address(sample.offset - 1) else { return nil }
+            return Place(slot: UInt32(slot), address: address + 1)
+        }
+    }
+
+    /// The slot that has a fingerprint, or that is free for it.
+    private func slot(for fingerprint: UInt64) -> Int {
+        let mask = slots.count - 1
+        // The upper bits of a fingerprint are zero.
+        var slot = Int(truncatingIfNeeded: (fingerprint &* 0x9E37_79B9_7F4A_7C15) >> 32) & mask
+        while slots[slot] != 0, slots[slot] != fingerprint { slot = (slot + 1) & mask }
+        return slot
+    }
+}
+
+/// Which content of an older version has the samples of new frames.
+///
+/// Of the older version only what new frames have is kept, so this takes some 50 bytes for each of about
+/// a million samples (``ContentSampler``) and 12 for each of two million places: 80 MB at most.
+struct SampleMatches: Sendable {
+    /// A sample of a new frame.
+    struct Sample: Sendable {
+        /// Its position in the frame.
+        var offset: Int
+        /// Where the older version's content has it, at most ``perSample`` addresses.
+        var addresses: [Int64]
+    }
+
+    /// How many places of a sample are kept: one that is at more places says little.
+    private static let perSample = 8
+    /// How many places are kept altogether.
+    private static let limit = 1 << 21
+
+    /// How samples were chosen.
+    let sampler: ContentSampler
+    /// The fingerprints of all samples.
+    let table: FingerprintTable
+    /// For each slot, the number of its last place, and how many there are.
+    private var last: [Int32]
+    private var counts: [UInt8]
+    /// Addresses, and for each the number of the place before it of the same sample.
+    private var addresses: [Int64] = []
+    private var before: [Int32] = []
+    /// The samples of each frame.
+    private var samples: [Int: [(slot: UInt32, offset: UInt32)]] = [:]
+
+    /// Creates what holds for frames without samples.
+    init() {
+        self.init(sampler: ContentSampler(byteCount: 0), samples: [:])
+    }
+
+    /// Enters the samples of new frames.
+    init(sampler: ContentSampler, samples: [Int: [ContentSampler.Sample]]) {
+        self.sampler = sampler
+        var table = FingerprintTable(count: samples.values.reduce(0) { $0 + $1.count })
+        for (frame, own) in samples {
+            self.samples[frame] = own.map {
+                (UInt32(table.insert($0.fingerprint)), UInt32($0.offset))
+            }
+        }
+        self.table = table
+        last = Array(repeating: -1, count: table.capacity)
+        counts = Array(repeating: 0, count: table.capacity)
+    }
+
+    /// Adds places; of those of one sample the first ones count.
+    mutating func add(_ places: [FingerprintTable.Place]) {
+        for place in places {
+            let slot = Int(place.slot)
+            guard counts[slot] < Self.perSample, addresses.count < Self.limit else { continue }
+            counts[slot] += 1
+            addresses.append(place.address)
+            before.append(last[slot])
+            last[slot] = Int32(addresses.count - 1)
+        }
+    }
+
+    /// The samples of a new frame, in their order.
+    func samples(of frame: Int) -> [Sample] {
+        (samples[frame] ?? []).map { slot, offset in
+            var found: [Int64] = []
+            var place = last[Int(slot)]
+            while place >= 0 {
+                found.append(addresses[Int(place)])
+                place = before[Int(place)]
+            }
+            return Sample(offset: Int(offset), addresses: found)
+        }
+    }
+}

@@ -1,0 +1,126 @@
+import StageFrame
+import StageIndex
+import StageModel
+import StageSystem
+
+/// Finds the content of an older version that has the samples of frames of a newer one.
+///
+/// Reads each of these frames, and then all frames of the older version, once. What the store does not
+/// have is passed over.
+struct SampleSearch: Sendable {
+    let old: StoredFrames
+    let new: StoredFrames
+    /// How many processors are used.
+    let width: Int
+
+    /// How many frames a processor reads before what came of them is put together.
+    private static let batch = 64
+
+    /// Returns what new frames and the files of the older version have in common: the same whatever the
+    /// width.
+    func matches(
+        of frames: [Int],
+        in addresses: ContentAddresses
+    ) async throws(PackagingError) -> SampleMatches {
+        let sampler = ContentSampler(
+            byteCount: frames.reduce(0) { $0 + Int64(new.index.frames[$1].length) }
+        )
+        var samples: [Int: [ContentSampler.Sample]] = [:]
+        try await forEach(of: frames, in: new) {
+            sampler.samples(of: $1.span)
+        } add: {
+            samples[$0] = $1
+        }
+        var matches = SampleMatches(sampler: sampler, samples: samples)
+        samples = [:]
+        // The extents of a frame follow each other.
+        let extents = addresses.extents
+        var runs: [Int: Range<Int>] = [:]
+        for (position, extent) in extents.enumerated() {
+            runs[extent.frame] = (runs[extent.frame]?.lowerBound ?? position)..<position + 1
+        }
+        let (table, owners) = (matches.table, runs)
+        try await forEach(of: runs.keys.sorted(), in: old) { frame, content in
+            let own = extents[owners[frame] ?? 0..<0]
+            return table.places(of: sampler.samples(of: content.span)) { offset in
+                own.address(ofByteAt: offset)
+            }
+        } add: {
+            matches.add($1)
+        }
+        return matches
+    }
+
+    /// Hands over what `body` makes of the contents of frames, in the order of the frames.
+    private func forEach<Value: Sendable>(
+        of frames: [Int],
+        in version: StoredFrames,
+        _ body: @escaping @Sendable (_ frame: Int, _ content: [UInt8]) -> Value,
+        add: (_ frame: Int, _ value: Value) -> Void
+    ) async throws(PackagingError) {
+        var left = frames[...]
+        while !left.isEmpty {
+            if Task.isCancelled { throw .cancelled }
+            let batch = Array(left.prefix(width * Self.batch))
+            left = left.dropFirst(batch.count)
+            let results = await values(of: batch, in: version, body)
+            do throws(FileError) {
+                var parts: [[Value?]] = []
+                for result in results { parts.append(try result.get()) }
+                for (position, frame) in batch.enumerated() {
+                    guard let value = parts[position % width][position / width] else { continue }
+                    add(frame, value)
+                }
+            } catch {
+                throw .file(error)
+            }
+        }
+    }
+
+    /// What `body` makes of each frame, each processor those of every so many.
+    private func values<Value: Sendable>(
+        of frames: [Int],
+        in version: StoredFrames,
+        _ body: @escaping @Sendable (_ frame: Int, _ content: [UInt8]) -> Value
+    ) async -> [Result<[Value?], FileError>] {
+        await withTaskGroup(of: (Int, Result<[Value?], FileError>).self) { tasks in
+            for part in 0..<width {
+                let own = stride(from: part, to: frames.count, by: width).map { frames[$0] }
+                tasks.addTask {
+                    let result = await withBlockingThread { () -> Result<[Value?], FileError> in
+                        var decompressor = FrameDecompressor()
+                        do throws(FileError) {
+                            var values: [Value?] = []
+                            for frame in own {
+                                let content = try version.content(of: frame, &decompressor)
+                                values.append(content.map { body(frame, $0) })
+                            }
+                            return .success(values)
+                        } catch {
+                            return .failure(error)
+                        }
+                    }
+                    return (part, result)
+                }
+            }
+            var results = [Result<[Value?], FileError>](repeating: .success([]), count: width)
+            for await (part, result) in tasks { results[part] = result }
+            return results
+        }
+    }
+}
+
+extension ArraySlice<ContentAddresses.Extent> {
+    /// The address of a byte of the frame that all of these are of; `nil` for one that no file has.
+    fileprivate func address(ofByteAt offset: Int) -> Int64? {
+        var (low, high) = (startIndex, endIndex)
+        while low < high {
+            let middle = (low + high) / 2
+            if self[middle].offset <= offset { low = middle + 1 } else { high = middle }
+        }
+        guard low > startIndex else { return nil }
+        let extent = self[low - 1]
+        let distance = offset - extent.offset
+        return distance < extent.length ? extent.address + Int64(distance) : nil
+    }
+}
