@@ -41,8 +41,8 @@ struct DeltaPlan: Equatable {
         pack(wishes, addresses)
     }
 
-    /// Puts frames into groups, as many as a window has room for: neighbours in the older version
-    /// share one.
+    /// Puts frames into groups: those that share old content with the ones before share the window, as
+    /// long as it has room.
     private mutating func pack(_ wishes: [Wish], _ addresses: ContentAddresses) {
         var frames: [Int] = []
         var window = AddressSet()
@@ -53,7 +53,10 @@ struct DeltaPlan: Equatable {
         for wish in wishes.sorted(by: { ($0.place, $0.frame) < ($1.place, $1.frame) }) {
             var union = window
             union.formUnion(wish.addresses)
-            if union.count > Int64(IndexLimits.windowLength) {
+            // What a frame does not need makes references longer and takes memory.
+            let isShared = (union.count - window.count) * 2 <= wish.addresses.count
+            let hasRoom = union.count <= (isShared ? Int64(IndexLimits.windowLength) : Self.small)
+            if !frames.isEmpty, !hasRoom {
                 groups.append(group())
                 frames = []
                 union = wish.addresses
@@ -63,6 +66,10 @@ struct DeltaPlan: Equatable {
         }
         if !frames.isEmpty { groups.append(group()) }
     }
+
+    /// Up to so many bytes a window is shared by frames that have nothing in common, since many small ones
+    /// take a table that is longer.
+    private static let small = Int64(256 << 10)
 
     private static func wishes(
         for left: Set<Int>,

@@ -52,8 +52,8 @@ struct FingerprintTable: Sendable {
 
 /// Which content of an older version has the samples of new frames.
 ///
-/// Of the older version only what new frames have is kept, so this takes some 50 bytes for each of about
-/// a million samples (``ContentSampler``) and 12 for each of two million places: 80 MB at most.
+/// Of the older version only what new frames have is kept, so this takes up to 60 bytes for each of about
+/// a million samples (``ContentSampler``) and 12 for each of two million places: some 100 MB at most.
 struct SampleMatches: Sendable {
     /// A sample of a new frame.
     struct Sample: Sendable {
