@@ -233,11 +233,12 @@ public struct Planner: Sendable {
             }
             entries.append(entry)
         }
+        let gone = Dictionary(
+            room.evictions.lazy.filter(\.isOfPack).map { ($0.generation.id, $0) },
+            uniquingKeysWith: { first, _ in first }
+        )
         for index in left.indices {
-            let eviction = room.evictions.first { eviction in
-                eviction.isOfPack && eviction.generation.id == left[index].pack.id
-            }
-            if let eviction { left[index].decision = .evict(eviction) }
+            if let eviction = gone[left[index].pack.id] { left[index].decision = .evict(eviction) }
         }
         return Plan(entries: entries + left, evictions: room.evictions)
     }

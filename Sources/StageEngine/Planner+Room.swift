@@ -6,8 +6,10 @@ struct Room {
     /// What goes, in this order.
     private(set) var evictions: [Eviction] = []
     private let planner: Planner
-    private let spared: Set<PackID>
-    private var retention: Retention?
+    /// What may go; `nil` where nothing may.
+    private var queue: EvictionQueue?
+    /// The generations that are current, without those that go.
+    private var current: [PackID: StoredGeneration] = [:]
     /// What the file system may still be filled with; `nil` where that is not known.
     private var free: ByteCount?
     /// What the container may still take; `nil` for any amount.
@@ -15,10 +17,11 @@ struct Room {
 
     init(_ planner: Planner, for selection: PackSelection) {
         self.planner = planner
-        retention = planner.retention
-        spared = retention == nil ? [] : planner.packsAskedFor(selection)
         free = planner.freeSpace
-        if let quota = planner.quota, let retention { remaining = quota - retention.size }
+        guard let retention = planner.retention else { return }
+        queue = retention.queue(sparing: planner.packsAskedFor(selection))
+        current = retention.current
+        if let quota = planner.quota { remaining = quota - retention.size }
     }
 
     /// Takes the room for a pack, evicting for it what may go, or returns why it cannot be had.
@@ -31,11 +34,8 @@ struct Room {
             free.map { space - $0 } ?? .zero,
             remaining.map { growth - $0 } ?? .zero
         )
-        var made: [Eviction] = []
-        if missing > .zero, var after = retention {
-            made = after.evict(missing, sparing: spared)
-            if made.size >= missing { retention = after }
-        }
+        let made = missing > .zero ? queue?.take(missing) ?? [] : []
+        for eviction in made where eviction.isOfPack { current[eviction.generation.id] = nil }
         guard made.size >= missing else {
             if let free, space > free { return .noSpace(needed: space, available: free) }
             return .exceedsQuota(needed: growth, remaining: remaining ?? .zero)
@@ -50,7 +50,7 @@ struct Room {
     /// where there is a quota, that one goes before anything else.
     private func growth(of pack: Pack) -> ByteCount {
         let size = StoredGeneration.size(pack.installedSize, fileCount: pack.fileCount)
-        guard let replaced = retention?.current(pack.id), !replaced.isLeased else { return size }
+        guard let replaced = current[pack.id], !replaced.isLeased else { return size }
         return size - replaced.size
     }
 }

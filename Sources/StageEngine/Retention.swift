@@ -61,9 +61,12 @@ public struct Retention: Equatable, Sendable {
     /// What all generations take on disk.
     public var size: ByteCount { generations.reduce(.zero) { $0 + $1.size } }
 
-    /// The current generation of a pack, if it is staged.
-    public func current(_ id: PackID) -> StoredGeneration? {
-        generations.first { $0.id == id && $0.role == .current }
+    /// The current generations of the packs that are staged.
+    public var current: [PackID: StoredGeneration] {
+        Dictionary(
+            generations.lazy.filter { $0.role == .current }.map { ($0.id, $0) },
+            uniquingKeysWith: { first, _ in first }
+        )
     }
 
     /// Takes out what goes so that at least `amount` is freed, in the order in which it goes.
@@ -78,15 +81,33 @@ public struct Retention: Equatable, Sendable {
         _ amount: ByteCount,
         sparing spared: Set<PackID> = []
     ) -> [Eviction] {
-        var freed = ByteCount.zero
-        var evictions: [Eviction] = []
-        for eviction in candidates(sparing: spared) {
-            guard freed < amount else { break }
-            freed += eviction.generation.size
-            evictions.append(eviction)
-        }
-        generations.removeAll { stored in evictions.contains { $0.generation == stored } }
+        var queue = queue(sparing: spared)
+        let evictions = queue.take(min(amount, queue.size))
+        remove(evictions)
         return evictions
+    }
+
+    /// Returns everything that may go, in the order in which it goes.
+    ///
+    /// Costs sorting all generations; making room for one pack after the other from one queue costs no more.
+    ///
+    /// - Parameter spared: Packs that stay staged, because they are asked for.
+    /// - Returns: The queue.
+    public func queue(sparing spared: Set<PackID> = []) -> EvictionQueue {
+        EvictionQueue(candidates(sparing: spared))
+    }
+
+    private mutating func remove(_ evictions: [Eviction]) {
+        let gone = Set(evictions.map { Key($0.generation) })
+        if !gone.isEmpty { generations.removeAll { gone.contains(Key($0)) } }
+    }
+
+    /// The names by which a generation differs from all others of the container.
+    private struct Key: Hashable {
+        var id: PackID
+        var name: GenerationName
+
+        init(_ stored: StoredGeneration) { (id, name) = (stored.id, stored.name) }
     }
 
     /// Takes out the generations that nobody needs, the previous ones among them if that is wanted.
@@ -94,7 +115,7 @@ public struct Retention: Equatable, Sendable {
         let evictions = candidates(sparing: []).filter { eviction in
             eviction.reason == .obsolete || includingPrevious && eviction.reason == .previous
         }
-        generations.removeAll { stored in evictions.contains { $0.generation == stored } }
+        remove(evictions)
         return evictions
     }
 
@@ -133,6 +154,32 @@ public struct Retention: Equatable, Sendable {
             case .essential, nil: return nil
             }
         }
+    }
+}
+
+/// Generations that may go to make room, first what goes first.
+public struct EvictionQueue: Equatable, Sendable {
+    private let evictions: [Eviction]
+    private var next = 0
+    /// What is freed when everything that is left goes.
+    public private(set) var size: ByteCount
+
+    init(_ evictions: [Eviction]) {
+        self.evictions = evictions
+        size = evictions.size
+    }
+
+    /// Takes out what goes so that at least `amount` is freed; nothing where that much cannot be freed.
+    public mutating func take(_ amount: ByteCount) -> [Eviction] {
+        guard amount <= size else { return [] }
+        let start = next
+        var freed = ByteCount.zero
+        while freed < amount {
+            freed += evictions[next].generation.size
+            next += 1
+        }
+        size = size - freed
+        return Array(evictions[start..<next])
     }
 }
 

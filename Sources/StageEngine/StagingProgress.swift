@@ -19,6 +19,9 @@ public struct StagingProgress: Equatable, Sendable {
         packs[place].apply(event)
     }
 
+    /// Returns where a pack stands; `nil` if it is not in the plan.
+    public subscript(id: PackID) -> PackProgress? { places[id].map { packs[$0] } }
+
     /// The bytes of all archives.
     public var downloadSize: ByteCount { packs.reduce(.zero) { $0 + $1.downloadSize } }
     /// The bytes of all archives that are here.

@@ -1,5 +1,5 @@
 /// A JSON value as it was read: members in their order, each name once.
-package indirect enum JSONTree {
+package enum JSONTree {
     case null
     case boolean(Bool)
     case integer(Int64)

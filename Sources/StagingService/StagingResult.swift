@@ -85,18 +85,24 @@ public struct StagingResult: Sendable {
 
     /// Replaces the entries of packs by the decisions of a later plan.
     mutating func replaceEntries(of ids: Set<PackID>, by plan: Plan) {
+        let places = places
         for entry in plan.entries where ids.contains(entry.pack.id) {
-            guard let index = packs.firstIndex(where: { $0.id == entry.pack.id }) else { continue }
+            guard let index = places[entry.pack.id] else { continue }
             packs[index] = PackResult(entry)
         }
     }
 
+    /// The positions of the packs by their identifiers: a run may have ten thousand of them.
+    private var places: [PackID: Int] {
+        Dictionary(uniqueKeysWithValues: packs.enumerated().map { ($1.id, $0) })
+    }
+
     /// Adds what was being received for packs that were interrupted.
     private mutating func add(_ progress: [PackProgress]) {
+        guard packs.contains(where: \.isInterrupted) else { return }
+        let places = places
         for pack in progress {
-            guard let index = packs.firstIndex(where: { $0.id == pack.id }),
-                packs[index].isInterrupted
-            else { continue }
+            guard let index = places[pack.id], packs[index].isInterrupted else { continue }
             packs[index].source = pack.source
             packs[index].transferred = max(.zero, pack.received - pack.reused)
         }
@@ -142,11 +148,11 @@ public struct StagingResult: Sendable {
 
     /// Adds what is gone.
     mutating func add(_ gone: [Eviction]) {
+        guard !gone.isEmpty else { return }
         evicted += gone
+        let places = places
         for eviction in gone where eviction.isOfPack {
-            guard let index = packs.firstIndex(where: { $0.id == eviction.generation.id }) else {
-                continue
-            }
+            guard let index = places[eviction.generation.id] else { continue }
             packs[index].outcome = .evicted
             packs[index].reason = eviction.stagingReason
         }

@@ -112,6 +112,23 @@ struct RetentionTests {
         #expect(retention.evict(ByteCount(Int64.max)).map(\.reason) == [.previous])
     }
 
+    /// A plan with ten thousand packs makes room for one after the other.
+    @Test func oneQueueServesSeveralInTurn() throws {
+        let retention = try retention(Self.table.going + Self.table.staying)
+        let ids = Self.table.going.map(\.id)
+        var queue = retention.queue(sparing: [try PackID(ids[3])])
+        #expect(queue.size == ByteCount(Int64(1100)))
+        #expect(queue.take(ByteCount(Int64(150))).map(\.generation.id.text) == Array(ids[0..<2]))
+        #expect(queue.take(.zero) == [])
+        #expect(queue.take(ByteCount(Int64(200))).map(\.generation.id.text) == [ids[2], ids[4]])
+        // What cannot be freed leaves everything where it is.
+        #expect(queue.take(ByteCount(Int64(701))) == [])
+        #expect(queue.size == ByteCount(Int64(700)))
+        #expect(queue.take(queue.size).map(\.generation.id.text) == Array(ids[5...]))
+        #expect(queue.size == .zero)
+        #expect(queue.take(ByteCount(Int64(1))) == [])
+    }
+
     @Test func aCollectionTakesGenerationsAlone() throws {
         var first = try retention(Self.table.going + Self.table.staying)
         #expect(first.collect(includingPrevious: false).map(\.reason) == [.obsolete])

@@ -147,7 +147,7 @@ private final class ProgressDisplay: Sendable {
         _ id: PackID,
         _ event: StagingEvent
     ) -> String? {
-        guard let pack = state.progress.packs.first(where: { $0.id == id }) else { return nil }
+        guard let pack = state.progress[id] else { return nil }
         let now = Date().timeIntervalSince1970
         var progress = FetchProgress(
             received: pack.received,
