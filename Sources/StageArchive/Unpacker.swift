@@ -121,15 +121,7 @@ public final class Unpacker: Sendable {
         onCancel: @Sendable () -> Void
     ) async throws(ArchiveError) -> UnpackReport {
         let result = await withTaskCancellationHandler {
-            await withCheckedContinuation { continuation in
-                do throws(FileError) {
-                    try SystemThread(name: "stage-exchange") {
-                        continuation.resume(returning: body())
-                    }.detach()
-                } catch {
-                    continuation.resume(returning: .failure(.fileSystem(error)))
-                }
-            }
+            await withBlockingThread { body() }
         } onCancel: {
             onCancel()
         }

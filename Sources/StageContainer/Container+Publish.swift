@@ -16,7 +16,7 @@ extension Container {
     ) throws(ContainerError) {
         for (area, record) in packs {
             try JSONRecord.write(
-                try recordWithPrevious(record),
+                try recordWithPrevious(record).json,
                 to: ContainerLayout.packRecord,
                 in: area.directory,
                 durably: false

@@ -70,6 +70,8 @@ extension ContainerReader {
             guard name.content != nil, let record = try wholeRecord(of: name, id) else { continue }
             others.append((record.stagedAt, name))
         }
+        // As a rule there are none, and no record has to be read.
+        guard !others.isEmpty else { return nil }
         let before = [
             try pin(of: id)?.rolledBackFrom, try wholeRecord(of: current, id)?.replaced,
         ]

@@ -131,8 +131,13 @@ public enum ContentListing {
         }
     }
 
-    private static func makeBuffer() -> [UInt8] {
-        [UInt8](repeating: 0, count: 256 << 10)
+    /// A buffer for small files, which are most; ``grow(_:for:)`` makes it larger for others.
+    private static func makeBuffer() -> [UInt8] { [UInt8](repeating: 0, count: 16 << 10) }
+
+    /// Makes a buffer as large as the file that is read next, up to 256 KiB.
+    private static func grow(_ buffer: inout [UInt8], for size: Int64) {
+        let wanted = min(size, 256 << 10)
+        if wanted > buffer.count { buffer = [UInt8](repeating: 0, count: 256 << 10) }
     }
 
     private static func path(ofLine line: ArraySlice<UInt8>) -> String {
@@ -162,6 +167,7 @@ public enum ContentListing {
             case .file:
                 guard let file = try directory.file(reading: FilePath(entry.name)) else { continue }
                 let status = try file.status()
+                grow(&buffer, for: status.size)
                 let digest = try Digest(of: file, using: &buffer)
                 let mode = String(status.mode, radix: 8)
                 try take(

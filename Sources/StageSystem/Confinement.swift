@@ -21,6 +21,21 @@ public struct Confinement: Hashable, Sendable, Codable {
     /// Whether system calls that decoding does not need are refused (seccomp(2)).
     public var filtersCalls: Bool
 
+    /// Creates the value from its parts.
+    package init(
+        version: Int,
+        restrictsFiles: Bool,
+        restrictsNetwork: Bool,
+        restrictsScope: Bool,
+        filtersCalls: Bool
+    ) {
+        self.version = version
+        self.restrictsFiles = restrictsFiles
+        self.restrictsNetwork = restrictsNetwork
+        self.restrictsScope = restrictsScope
+        self.filtersCalls = filtersCalls
+    }
+
     /// The version of Landlock that the kernel has; 0 where there is none or it is off.
     public static var supportedVersion: Int { max(0, Int(stage_landlock_version())) }
 

@@ -70,16 +70,27 @@ public final class MessageSocket: Sendable {
 
     /// Waits for a message and returns it, or `nil` once the other side has closed its socket.
     public func receive() throws(FileError) -> Message? {
-        var bytes = [UInt8](repeating: 0, count: Self.maximumLength)
         var numbers = [CInt](repeating: -1, count: Self.maximumFiles)
         var count = 0
-        let length = try Directory.attempt("receive from", "socket") {
-            unsafe CInt(
-                stage_receive(descriptor.rawValue, &bytes, bytes.count, &numbers, &count)
-            )
+        // Not cleared first: most messages are short, and a decoder is a process whose pages are its own only once written.
+        let bytes = try unsafe withUnsafeTemporaryAllocation(
+            byteCount: Self.maximumLength,
+            alignment: 16
+        ) { buffer throws(FileError) in
+            let length = try Directory.attempt("receive from", "socket") {
+                unsafe CInt(
+                    stage_receive(
+                        descriptor.rawValue,
+                        buffer.baseAddress,
+                        buffer.count,
+                        &numbers,
+                        &count
+                    )
+                )
+            }
+            return unsafe [UInt8](UnsafeRawBufferPointer(rebasing: buffer[..<Int(length)]))
         }
-        guard length > 0 else { return nil }
-        bytes.removeLast(bytes.count - Int(length))
+        guard !bytes.isEmpty else { return nil }
         return Message(
             bytes: bytes,
             files: numbers[..<count].map { FileDescriptor(rawValue: $0) }

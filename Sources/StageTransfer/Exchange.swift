@@ -209,11 +209,11 @@ extension Exchange {
         guard lineBytes <= lineLimit else { return false }
         let text = unsafe String(decoding: line, as: UTF8.self)[...]
         if use != nil {
-            guard text.hasPrefix("HTTP/") else { return true }
+            guard text.beginsHead else { return true }
             // libcurl asks again by itself after a 417, without the field that led to it.
             use = nil
         }
-        guard let current = head, !text.hasPrefix("HTTP/") else {
+        guard let current = head, !text.beginsHead else {
             head = ResponseHead(statusLine: text)
             isStatusLineUnreadable = head == nil
             return head != nil
