@@ -23,9 +23,9 @@ struct HeldContent: Sendable {
     private struct File {
         /// Its position in the index; -1 without one.
         var entry: Int32
-        var size: Int64
         /// Where in `paths` its path ends.
-        var end: Int
+        var end: UInt32
+        var size: Int64
     }
 
     private struct Place {
@@ -70,21 +70,23 @@ struct HeldContent: Sendable {
     }
 
     private func path(_ file: Int32) -> String {
-        let start = file == 0 ? 0 : list[Int(file) - 1].end
-        return String(decoding: paths[start..<list[Int(file)].end], as: UTF8.self)
+        let start = file == 0 ? 0 : Int(list[Int(file) - 1].end)
+        return String(decoding: paths[start..<Int(list[Int(file)].end)], as: UTF8.self)
     }
 
     private mutating func add(_ path: some Sequence<UInt8>, _ entry: Int, _ size: Int64) -> Int32 {
         paths += path
-        list.append(File(entry: Int32(entry), size: size, end: paths.count))
+        list.append(File(entry: Int32(entry), end: UInt32(paths.count), size: size))
         return Int32(list.count - 1)
     }
 
     private mutating func add(_ index: ContentIndex) {
-        let length = index.files.reduce(0) { $0 + $1.path.text.utf8.count }
+        let length = index.files.reduce(0) { $0 + index.entries.pathBytes(at: $1.position).count }
         paths.reserveCapacity(length)
-        for (position, path, file) in index.files where file.size > 0 {
-            let number = add(path.text.utf8, position, file.size)
+        list.reserveCapacity(index.entries.count)
+        files.reserveCapacity(index.entries.count)
+        for (position, file) in index.files where file.size > 0 {
+            let number = add(index.entries.pathBytes(at: position), position, file.size)
             files[file.digest.hashValue] = number
             guard case .frames(let list) = file.content else { continue }
             var offset: Int64 = 0

@@ -96,9 +96,10 @@ struct IndexSource: Sendable {
         guard let content = try work.container.root.directory(path) else { return inventory }
         var fetched = DirectoryCursor(content)
         var buffer = [UInt8](repeating: 0, count: 1 << 20)
-        for (position, path, _) in tree.index.files where !inventory.done[position] {
+        for (position, _) in tree.index.files where !inventory.done[position] {
+            let path = tree.index.entries.path(at: position).text
             inventory.done[position] =
-                try tree.take(position, from: path.text, &fetched, &cursor, using: &buffer)
+                try tree.take(position, from: path, &fetched, &cursor, using: &buffer)
         }
         return inventory
     }

@@ -27,8 +27,9 @@ extension IndexedTree {
         var source = DirectoryCursor(unpacked)
         var target = DirectoryCursor(content)
         var buffer = [UInt8](repeating: 0, count: 1 << 20)
-        for (position, path, file) in index.files where !done[position] && !others[position] {
+        for (position, file) in index.files where !done[position] && !others[position] {
             if isStopped() { return nil }
+            let path = index.entries.path(at: position)
             guard let place = Self.place(of: path, file, in: &source, using: &buffer),
                 let name = place.name.lastComponent
             else { continue }

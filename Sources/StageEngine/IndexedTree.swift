@@ -46,7 +46,7 @@ struct IndexedTree: Sendable {
     }
 
     private static func forEachPlace(of index: ContentIndex, _ take: (Int, Place) -> Void) {
-        for (position, _, file) in index.files where file.size > 0 {
+        for (position, file) in index.files where file.size > 0 {
             switch file.content {
             case .part(let frame, let start):
                 let place = Place(
@@ -84,24 +84,24 @@ struct IndexedTree: Sendable {
             try place.directory.removeUnless(.directory, at: place.name)
             _ = try place.directory.makeDirectory(place.name, exactly: .directory)
         }
-        for (_, path, file) in index.files where file.size == 0 {
-            try makeFile(path, file, &cursor)
+        for (position, file) in index.files where file.size == 0 {
+            try makeFile(index.entries.path(at: position), file, &cursor)
         }
     }
 
     /// Makes the file at `position` if it has no bytes that would have made it.
     func makeEmptyFile(_ position: Int) throws(FileError) {
         var cursor = DirectoryCursor(content)
-        if case .file(let file) = index.entries[position].kind, file.size == 0 {
-            try makeFile(index.entries[position].path, file, &cursor)
+        if let file = index.entries.file(at: position), file.size == 0 {
+            try makeFile(index.entries.path(at: position), file, &cursor)
         }
     }
 
     /// Makes the links, when everything that they could lead through is there.
     func makeLinks(_ cursor: inout DirectoryCursor) throws(FileError) {
-        for entry in index.entries {
-            guard case .link(let target) = entry.kind else { continue }
-            let place = try cursor.existingPlace(of: entry.path.text)
+        for position in index.entries.indices {
+            guard case .link(let target) = index.entries.kind(at: position) else { continue }
+            let place = try cursor.existingPlace(of: index.entries.path(at: position).text)
             do throws(FileError) {
                 try place.directory.createLink(place.name, to: target.text)
             } catch  where error.errno == .fileExists {
@@ -122,9 +122,9 @@ struct IndexedTree: Sendable {
     ) throws(FileError) -> Int64 {
         var written: Int64 = 0
         for place in places(of: frame) where !done[Int(place.entry)] {
-            let entry = index.entries[Int(place.entry)]
-            guard case .file(let file) = entry.kind else { continue }
-            let target = try makeFile(entry.path, file, &cursor)
+            let position = Int(place.entry)
+            guard let file = index.entries.file(at: position) else { continue }
+            let target = try makeFile(index.entries.path(at: position), file, &cursor)
             let start = Int(place.start)
             let part = bytes.span.extracting(start..<start + Int(place.count))
             try target.write(part, at: place.offset)
@@ -174,7 +174,7 @@ extension IndexedTree {
     /// The inventory of an area in which nothing was but what ``prepare(_:)`` made.
     func freshInventory() -> Inventory {
         var inventory = Inventory(done: [Bool](repeating: false, count: index.entries.count))
-        for (position, _, file) in index.files where file.size == 0 {
+        for (position, file) in index.files where file.size == 0 {
             inventory.done[position] = true
         }
         return inventory
@@ -189,8 +189,9 @@ extension IndexedTree {
         var inventory = done.map { Inventory(done: $0) } ?? freshInventory()
         var buffer = [UInt8](repeating: 0, count: IndexLimits.frameLength)
         var found: [Int: Int] = [:]
-        for (position, path, file) in index.files
+        for (position, file) in index.files
         where file.size > 0 && !inventory.done[position] {
+            let path = index.entries.path(at: position)
             let (directory, name) = try cursor.existingPlace(of: path.text)
             try directory.removeUnless(.file, at: name)
             guard let source = try directory.file(reading: name) else { continue }
@@ -237,14 +238,13 @@ extension IndexedTree {
         _ cursor: inout DirectoryCursor,
         using buffer: inout [UInt8]
     ) throws(FileError) -> Bool {
-        let entry = index.entries[position]
-        guard case .file(let file) = entry.kind,
+        guard let file = index.entries.file(at: position),
             let old = try generation.place(of: path),
             let source = try old.directory.file(reading: old.name),
             case let status = try source.status(), status.size == file.size,
             try Digest(of: source, size: file.size, using: &buffer) == file.digest
         else { return false }
-        let (directory, name) = try cursor.existingPlace(of: entry.path.text)
+        let (directory, name) = try cursor.existingPlace(of: index.entries.path(at: position).text)
         if status.mode == UInt32(file.mode.rawValue) {
             do throws(FileError) {
                 try directory.createHardLink(name, to: old.name, in: old.directory)
@@ -284,11 +284,10 @@ extension ContentIndex.File {
 }
 
 extension ContentIndex {
-    /// The files with their paths, and their positions among the entries.
-    var files: some Sequence<(position: Int, path: ContentPath, file: File)> {
+    /// The files, and their positions among the entries.
+    var files: some Sequence<(position: Int, file: File)> {
         entries.indices.lazy.compactMap { position in
-            guard case .file(let file) = entries[position].kind else { return nil }
-            return (position, entries[position].path, file)
+            entries.file(at: position).map { (position, $0) }
         }
     }
 
@@ -296,15 +295,20 @@ extension ContentIndex {
     var directories: [ContentPath] {
         // By their bytes: two names that Unicode takes for one are two for the file system.
         var found: [[UInt8]: ContentPath] = [:]
-        var last: ContentPath?
-        for entry in entries {
-            var path = entry.kind == .directory ? entry.path : entry.path.parent
+        var last: ArraySlice<UInt8>?
+        for position in entries.indices {
+            let bytes = entries.pathBytes(at: position)
+            let slash = bytes.lastIndex(of: UInt8(ascii: "/"))
+            let isDirectory = entries.isDirectory(at: position)
+            let holder = isDirectory ? bytes : bytes[..<(slash ?? bytes.startIndex)]
             // What lies beside the entry before has the same directories above it.
-            if let path, let last, path.text.utf8.elementsEqual(last.text.utf8) { continue }
-            last = path
-            while let next = path {
+            if holder == last { continue }
+            last = holder
+            let path = entries.path(at: position)
+            var above = isDirectory ? path : path.parent
+            while let next = above {
                 guard found.updateValue(next, forKey: Array(next.text.utf8)) == nil else { break }
-                path = next.parent
+                above = next.parent
             }
         }
         return found.values.sorted()

@@ -32,7 +32,7 @@ struct LocalContent: Sendable {
         self.base = base
         var expected = begun
         if let held = base?.held {
-            for (position, _, file) in tree.index.files where !begun.done[position] {
+            for (position, file) in tree.index.files where !begun.done[position] {
                 expected.done[position] = held.path(of: file) != nil
             }
             for frame in tree.frames(except: expected.done)
@@ -61,7 +61,7 @@ struct LocalContent: Sendable {
         var old = DirectoryCursor(base.content)
         var cursor = DirectoryCursor(tree.content)
         var buffer = [UInt8](repeating: 0, count: 1 << 20)
-        for (position, _, file) in tree.index.files
+        for (position, file) in tree.index.files
         where expected.done[position] && !begun.done[position] {
             if isStopped() { return nil }
             let path = base.held.path(of: file) ?? ""

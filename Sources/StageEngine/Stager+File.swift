@@ -106,7 +106,7 @@ extension IndexSource {
         of index: VerifiedIndex,
         into place: Directory
     ) async throws(StageError) -> Bool {
-        let path = index.content.entries[position].path
+        let path = index.content.entries.path(at: position)
         let name = FilePath("\(ContainerLayout.content)/\(path)")
         let isThere = { @Sendable () throws(FileError) in
             // What is under its name was put there whole and verified.
@@ -152,11 +152,11 @@ extension IndexSource {
         _ mark: FilePath.Component
     ) throws(StageError) -> (IndexedTree, IndexedTree.Inventory) {
         let index = verified.content
-        let path = FilePath(index.entries[position].path.text)
+        let path = FilePath(index.entries.path(at: position).text)
         var done = [Bool](repeating: true, count: index.entries.count)
         done[position] = false
         let wanted = done
-        if case .file(let file) = index.entries[position].kind {
+        if let file = index.entries.file(at: position) {
             let (status, free) = try StageError.wrapping { () throws(FileError) in
                 (try place.status(FilePath(mark).pushing(path)), try place.freeSpace())
             }

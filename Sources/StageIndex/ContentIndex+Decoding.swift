@@ -48,8 +48,8 @@ extension ContentIndex {
             bundles.append(Bundle(digest: digest, size: Int64(size)))
         }
         frames = try Self.frames(counts.frames, in: bundles, from: &reader)
-        let paths = try Self.paths(counts.entries, from: &reader)
-        entries = try Self.entries(at: paths, of: frames, within: bounds, from: &reader)
+        entries = try Self.paths(counts.entries, from: &reader)
+        try readKinds(within: bounds, from: &reader)
         guard reader.left == 0 else { throw reader.fault("\(reader.left) bytes too many") }
         try checkTree(within: bounds)
     }
@@ -110,30 +110,35 @@ extension ContentIndex {
         return frames
     }
 
+    /// Reads the paths of so many entries, each of which is a directory so far.
     private static func paths(
         _ count: Int,
         from reader: inout ByteReader
-    ) throws(IndexError) -> [ContentPath] {
+    ) throws(IndexError) -> EntryList {
         let most = ContentPath.maximumLength
+        // Beside the entries these are what there is most of.
         let shared = try list(count) { () throws(IndexError) in
-            try reader.number("the shared length of a path", in: 0...most)
+            UInt16(try reader.number("the shared length of a path", in: 0...most))
         }
         let rests = try list(count) { () throws(IndexError) in
-            try reader.number("the length of a path", in: 0...most)
+            UInt16(try reader.number("the length of a path", in: 0...most))
         }
+        let length = zip(shared, rests).reduce(0) { $0 + Int($1.0) + Int($1.1) }
         // Few bytes stand for many where paths share most of theirs.
-        guard zip(shared, rests).reduce(0, { $0 + $1.0 + $1.1 }) <= IndexLimits.pathByteCount else {
+        guard length <= IndexLimits.pathByteCount else {
             throw reader.fault("the paths have more than \(IndexLimits.pathByteCount) bytes")
         }
-        var paths: [ContentPath] = []
-        paths.reserveCapacity(count)
-        var previous: [UInt8] = []
+        var entries = EntryList()
+        entries.reserveCapacity(count, pathBytes: length)
+        var (previous, path): ([UInt8], [UInt8]) = ([], [])
         for index in 0..<count {
             let start = reader.offset
             guard shared[index] <= previous.count else {
                 throw reader.fault("a path shares more than the path before it has")
             }
-            let path = previous[..<shared[index]] + (try reader.slice("a path", rests[index]))
+            path.removeAll(keepingCapacity: true)
+            path += previous[..<Int(shared[index])]
+            path += try reader.slice("a path", Int(rests[index]))
             guard index == 0 || previous.lexicographicallyPrecedes(path) else {
                 throw IndexError(offset: start, reason: "the paths are not in order")
             }
@@ -141,91 +146,71 @@ extension ContentIndex {
                 throw IndexError(offset: start, reason: "a path is not UTF-8")
             }
             do throws(ValueError) {
-                paths.append(try ContentPath(text))
+                _ = try ContentPath(text)
             } catch {
                 throw IndexError(offset: start, reason: "a path: \(error)")
             }
-            previous = Array(path)
-        }
-        return paths
-    }
-
-    private static func entries(
-        at paths: [ContentPath],
-        of frames: [Frame],
-        within bounds: IndexBounds,
-        from reader: inout ByteReader
-    ) throws(IndexError) -> [Entry] {
-        let kinds = try list(paths.count) { () throws(IndexError) in
-            try reader.number("the kind of an entry", in: 0...3)
-        }
-        guard kinds.count(where: { $0 != 2 }) <= bounds.fileCount else {
-            throw reader.fault("more than \(bounds.fileCount) files and links")
-        }
-        var files = try self.files(kinds, of: frames, within: bounds, from: &reader)[...]
-        var entries: [Entry] = []
-        entries.reserveCapacity(paths.count)
-        for (path, kind) in zip(paths, kinds) {
-            switch kind {
-            case 0, 1:
-                entries.append(Entry(path: path, kind: .file(files.removeFirst())))
-            case 2:
-                entries.append(Entry(path: path, kind: .directory))
-            default:
-                let count = try reader.number("a target's length", in: 0...LinkTarget.maximumLength)
-                let bytes = try reader.slice("the target of a link", count)
-                guard let text = String(validating: bytes, as: UTF8.self) else {
-                    throw reader.fault("the target of a link is not UTF-8")
-                }
-                do throws(ValueError) {
-                    entries.append(
-                        Entry(path: path, kind: .link(to: try LinkTarget(text, of: path)))
-                    )
-                } catch {
-                    throw reader.fault("the link '\(path)': \(error)")
-                }
-            }
+            entries.append(path: path)
+            swap(&previous, &path)
         }
         return entries
     }
 
-    private static func files(
-        _ kinds: [Int],
-        of frames: [Frame],
+    /// Reads what the entries are, whose paths are known.
+    private mutating func readKinds(
         within bounds: IndexBounds,
         from reader: inout ByteReader
-    ) throws(IndexError) -> [File] {
-        let codes = kinds.filter { $0 < 2 }
+    ) throws(IndexError) {
+        let kinds = try Self.list(entries.count) { () throws(IndexError) in
+            UInt8(try reader.number("the kind of an entry", in: 0...3))
+        }
+        guard kinds.count(where: { $0 != 2 }) <= bounds.fileCount else {
+            throw reader.fault("more than \(bounds.fileCount) files and links")
+        }
+        try readFiles(kinds, within: bounds, from: &reader)
+        for position in kinds.indices where kinds[position] == 3 {
+            let path = entries.path(at: position)
+            let count = try reader.number("a target's length", in: 0...LinkTarget.maximumLength)
+            let bytes = try reader.slice("the target of a link", count)
+            guard let text = String(validating: bytes, as: UTF8.self) else {
+                throw reader.fault("the target of a link is not UTF-8")
+            }
+            do throws(ValueError) {
+                entries.setLink(position, to: try LinkTarget(text, of: path))
+            } catch {
+                throw reader.fault("the link '\(path)': \(error)")
+            }
+        }
+    }
+
+    private mutating func readFiles(
+        _ kinds: [UInt8],
+        within bounds: IndexBounds,
+        from reader: inout ByteReader
+    ) throws(IndexError) {
         let most = UInt64(clamping: bounds.installedSize.rawValue)
         var total: UInt64 = 0
-        let sizes = try list(codes.count) { () throws(IndexError) in
+        for (position, kind) in kinds.enumerated() where kind < 2 {
             let size = try reader.number("the size of a file", in: 0...most)
             total += size
             guard total <= most else {
                 throw reader.fault("the files have more than \(most) bytes")
             }
-            return Int64(size)
+            entries.setFile(position, isExecutable: kind == 1, size: Int64(size))
         }
         var last = 0
-        var files: [File] = []
-        files.reserveCapacity(codes.count)
-        for (code, size) in zip(codes, sizes) {
-            let content = try content(size, of: frames, &last, from: &reader)
-            var file = File(
-                isExecutable: code == 1,
-                size: size,
-                digest: emptyDigest,
-                content: content
-            )
+        for (position, kind) in kinds.enumerated() where kind < 2 {
+            let size = entries.size(at: position)
+            let content = try Self.content(size, of: frames, &last, from: &reader)
+            entries.set(content, at: position)
             if size > 0, case .frames(let list) = content, list.count == 1 {
-                file.digest = frames[list[0]].digest
+                entries.setDigest(frames[list[0]].digest, at: position)
             }
-            files.append(file)
         }
-        for index in files.indices where !files[index].hasDigestOfFrame {
-            files[index].digest = try reader.digest("the digest of a file")
+        for (position, kind) in kinds.enumerated()
+        where kind < 2 && !entries.hasDigestOfFrame(at: position) {
+            entries.setDigest(try reader.digest("the digest of a file"), at: position)
         }
-        return files
     }
 
     private static func content(
@@ -274,28 +259,30 @@ extension ContentIndex {
     /// stay inside, and there are not too many directories.
     private func checkTree(within bounds: IndexBounds) throws(IndexError) {
         var links = ContentLinks()
-        var last: ContentPath?
+        var last: ArraySlice<UInt8> = []
         var directories = 0
-        var previous = ""
-        for entry in entries {
-            directories += Self.newDirectories(of: entry, after: previous)
-            previous = entry.path.text
+        var previous: ArraySlice<UInt8> = []
+        for position in entries.indices {
+            let bytes = entries.pathBytes(at: position)
+            directories += Self.newDirectories(above: bytes, after: previous)
+            if entries.isDirectory(at: position) { directories += 1 }
+            previous = bytes
             guard directories <= bounds.directories else {
                 throw IndexError(offset: 0, reason: "more than \(bounds.directories) directories")
             }
-            if case .link(let target) = entry.kind { links.add(entry.path, to: target) }
-            var above = entry.path.parent
+            if case .link(let target) = entries.kind(at: position) {
+                links.add(entries.path(at: position), to: target)
+            }
+            var above = Self.parent(of: bytes)
             // What lies beside the entry before has the same directories above it.
-            if let above, let last, above.text.utf8.elementsEqual(last.text.utf8) { continue }
+            if above == last { continue }
             last = above
-            while let path = above {
-                guard position(of: path.text.utf8) == nil else {
-                    throw IndexError(
-                        offset: 0,
-                        reason: "'\(entry.path)' lies below what is no directory"
-                    )
+            while !above.isEmpty {
+                guard self.position(of: above) == nil else {
+                    let path = entries.path(at: position)
+                    throw IndexError(offset: 0, reason: "'\(path)' lies below what is no directory")
                 }
-                above = path.parent
+                above = Self.parent(of: above)
             }
         }
         if let (path, fault) = links.firstFault() {
@@ -303,14 +290,22 @@ extension ContentIndex {
         }
     }
 
-    /// Counts the directories that hold an entry, or are it, and hold no entry before it: in the order
-    /// of bytes, the paths below one directory follow each other.
-    private static func newDirectories(of entry: Entry, after previous: String) -> Int {
+    /// The directory that holds a path, empty for the root.
+    private static func parent(of path: ArraySlice<UInt8>) -> ArraySlice<UInt8> {
+        path.lastIndex(of: UInt8(ascii: "/")).map { path[..<$0] } ?? []
+    }
+
+    /// Counts the directories that hold a path, and hold none before it: in the order of bytes, the paths below one
+    /// directory follow each other.
+    private static func newDirectories(
+        above path: ArraySlice<UInt8>,
+        after previous: ArraySlice<UInt8>
+    ) -> Int {
         let slash = UInt8(ascii: "/")
-        var count = entry.kind == .directory ? 1 : 0
+        var count = 0
         var isShared = true
-        var other = previous.utf8.makeIterator()
-        for byte in entry.path.text.utf8 {
+        var other = previous.makeIterator()
+        for byte in path {
             if isShared, other.next() != byte { isShared = false }
             if byte == slash, !isShared { count += 1 }
         }

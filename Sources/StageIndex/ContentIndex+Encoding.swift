@@ -48,24 +48,23 @@ extension ContentIndex {
     }
 
     private func encodePaths(to bytes: inout [UInt8]) {
-        var previous: [UInt8] = []
+        var previous: ArraySlice<UInt8> = []
         var rests: [ArraySlice<UInt8>] = []
-        for entry in entries {
-            let path = Array(entry.path.text.utf8)
+        rests.reserveCapacity(entries.count)
+        for position in entries.indices {
+            let path = entries.pathBytes(at: position)
             let shared = zip(previous, path).prefix { $0 == $1 }.count
             bytes.append(number: shared)
-            rests.append(path[shared...])
+            rests.append(path.dropFirst(shared))
             previous = path
         }
         for rest in rests { bytes.append(number: rest.count) }
         for rest in rests { bytes += rest }
-        for entry in entries { bytes.append(entry.kind.code) }
+        for position in entries.indices { bytes.append(entries.kind(at: position).code) }
     }
 
     private func encodeFiles(to bytes: inout [UInt8]) {
-        let files = entries.compactMap { entry -> File? in
-            if case .file(let file) = entry.kind { file } else { nil }
-        }
+        let files = entries.indices.lazy.compactMap { entries.file(at: $0) }
         for file in files { bytes.append(number: UInt64(file.size)) }
         var last = 0
         for file in files where file.size > 0 {
@@ -84,8 +83,8 @@ extension ContentIndex {
             }
         }
         for file in files where !file.hasDigestOfFrame { bytes += file.digest.bytes }
-        let targets = entries.compactMap { entry -> String? in
-            if case .link(let target) = entry.kind { target.text } else { nil }
+        let targets = entries.indices.lazy.compactMap { position -> String? in
+            if case .link(let target) = entries.kind(at: position) { target.text } else { nil }
         }
         for target in targets {
             bytes.append(number: target.utf8.count)

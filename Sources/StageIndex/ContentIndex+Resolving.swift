@@ -49,7 +49,7 @@ extension ContentIndex {
                 guard hasEntry(below: bytes) else { return nil }
                 continue
             }
-            switch entries[position].kind {
+            switch entries.kind(at: position) {
             case .file: found = .file(position)
             case .directory: break
             case .link(let target):
@@ -69,7 +69,7 @@ extension ContentIndex {
     /// The position of the entry with this path.
     func position(of path: some Collection<UInt8>) -> Int? {
         let position = firstEntry(from: path)
-        guard position < entries.count, entries[position].path.text.utf8.elementsEqual(path) else {
+        guard position < entries.count, entries.pathBytes(at: position).elementsEqual(path) else {
             return nil
         }
         return position
@@ -80,7 +80,7 @@ extension ContentIndex {
         var range = entries.startIndex..<entries.endIndex
         while !range.isEmpty {
             let middle = range.lowerBound + range.count / 2
-            if entries[middle].path.text.utf8.lexicographicallyPrecedes(bytes) {
+            if entries.pathBytes(at: middle).lexicographicallyPrecedes(bytes) {
                 range = middle + 1..<range.upperBound
             } else {
                 range = range.lowerBound..<middle
@@ -92,6 +92,6 @@ extension ContentIndex {
     private func hasEntry(below bytes: [UInt8]) -> Bool {
         let prefix = bytes + [UInt8(ascii: "/")]
         let position = firstEntry(from: prefix)
-        return position < entries.count && entries[position].path.text.utf8.starts(with: prefix)
+        return position < entries.count && entries.pathBytes(at: position).starts(with: prefix)
     }
 }

@@ -10,7 +10,7 @@ public struct ContentIndex: Equatable, Sendable {
     /// The frames, in the order of their first use.
     public var frames: [Frame]
     /// What the pack holds, ordered by the bytes of the paths; of directories those that are empty.
-    public var entries: [Entry]
+    public var entries: EntryList
 
     /// One object with frames, one after the other.
     public struct Bundle: Hashable, Sendable {
@@ -131,10 +131,14 @@ public struct ContentIndex: Equatable, Sendable {
     }
 
     /// Creates an index from its parts.
-    public init(bundles: [Bundle] = [], frames: [Frame] = [], entries: [Entry] = []) {
+    public init(
+        bundles: [Bundle] = [],
+        frames: [Frame] = [],
+        entries: some Sequence<Entry> = EntryList()
+    ) {
         self.bundles = bundles
         self.frames = frames
-        self.entries = entries
+        self.entries = EntryList(entries)
     }
 
     /// Forgets bundles that no frame is in.
@@ -147,15 +151,11 @@ public struct ContentIndex: Equatable, Sendable {
 
     /// The sum of the sizes of the files.
     public var installedSize: ByteCount {
-        ByteCount(
-            entries.reduce(Int64(0)) { sum, entry in
-                if case .file(let file) = entry.kind { sum + file.size } else { sum }
-            }
-        )
+        ByteCount(entries.indices.reduce(Int64(0)) { $0 + entries.size(at: $1) })
     }
 
     /// How many files and symbolic links there are.
-    public var fileCount: Int { entries.count { $0.kind != .directory } }
+    public var fileCount: Int { entries.indices.count { !entries.isDirectory(at: $0) } }
 
     /// The bytes of all frames as they are stored: what a first installation transfers.
     public var storedSize: ByteCount { storedLength(of: frames.indices) }

@@ -91,10 +91,7 @@ public struct DeltaSet: Equatable, Sendable {
     /// - Throws: ``IndexError`` for the first thing that there is not.
     public func check(from old: ContentIndex, to new: ContentIndex) throws(IndexError) {
         try check(to: new) { entry in
-            guard old.entries.indices.contains(entry),
-                case .file(let file) = old.entries[entry].kind
-            else { return nil }
-            return file.size
+            old.entries.indices.contains(entry) ? old.entries.file(at: entry)?.size : nil
         }
     }
 

@@ -35,8 +35,9 @@ public struct UpdateEstimate: Equatable, Sendable {
         let plan = RangePlan(missing, of: new)
         bundleBytes = ByteCount(plan.byteCount)
         requests += plan.requests.count
-        let paths = Set(new.entries.lazy.map(\.path))
-        removedFiles = old.entries.count { !paths.contains($0.path) }
+        removedFiles = old.entries.indices.count { position in
+            new.position(of: old.entries.pathBytes(at: position)) == nil
+        }
     }
 }
 
@@ -53,14 +54,14 @@ public struct IndexDifference: Equatable, Sendable {
     public init(from old: ContentIndex, to new: ContentIndex) {
         var files: Set<Digest> = []
         var held: Set<Digest> = []
-        for case .file(let file) in old.entries.lazy.map(\.kind) {
+        for case let file? in old.entries.indices.lazy.map({ old.entries.file(at: $0) }) {
             files.insert(file.digest)
             if case .frames(let list) = file.content {
                 held.formUnion(list.lazy.map { old.frames[$0].digest })
             }
         }
         var wanted: Set<Int> = []
-        for case .file(let file) in new.entries.lazy.map(\.kind) {
+        for case let file? in new.entries.indices.lazy.map({ new.entries.file(at: $0) }) {
             if file.size == 0 || files.contains(file.digest) {
                 reusedFiles += 1
                 continue

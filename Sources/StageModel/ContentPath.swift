@@ -55,7 +55,8 @@ public struct ContentPath: Hashable, Sendable {
         return ContentPath(unchecked: String(text[..<slash]))
     }
 
-    private init(unchecked text: String) { self.text = text }
+    /// Creates a path from text that is known to keep the rules.
+    package init(unchecked text: String) { self.text = text }
 
     private static func check(_ text: String) throws(ValueError) {
         guard !text.isEmpty else { throw ValueError(expected: "a path", text: text) }

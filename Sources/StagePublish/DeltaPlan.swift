@@ -142,10 +142,7 @@ struct DeltaPlan: Equatable {
 extension ContentIndex {
     /// Where frames are in a file, those that it has only once.
     fileprivate func anchors(in entry: Int) -> [Digest: Int64] {
-        guard case .file(let file) = entries[entry].kind, case .frames(let list) = file.content
-        else {
-            return [:]
-        }
+        guard case .frames(let list) = entries.file(at: entry)?.content else { return [:] }
         var anchors: [Digest: Int64] = [:]
         var repeated: Set<Digest> = []
         var offset: Int64 = 0

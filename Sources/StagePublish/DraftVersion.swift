@@ -86,11 +86,12 @@ extension ContentIndex {
     /// Whether the entries have the paths, kinds and contents of another index, wherever these are stored.
     fileprivate func hasFiles(of other: ContentIndex) -> Bool {
         entries.count == other.entries.count
-            && zip(entries, other.entries).allSatisfy { entry, other in
-                guard entry.path == other.path else { return false }
-                guard case .file(let file) = entry.kind, case .file(let older) = other.kind else {
-                    return entry.kind == other.kind
-                }
+            && entries.indices.allSatisfy { position in
+                guard entries.pathBytes(at: position) == other.entries.pathBytes(at: position)
+                else { return false }
+                guard let file = entries.file(at: position),
+                    let older = other.entries.file(at: position)
+                else { return entries.kind(at: position) == other.entries.kind(at: position) }
                 return file.isExecutable == older.isExecutable && file.size == older.size
                     && file.digest == older.digest
             }

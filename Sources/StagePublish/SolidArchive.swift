@@ -74,8 +74,9 @@ struct SolidArchive: Sendable {
     ) throws(PackagingError) {
         // By their bytes: two names that Unicode takes for one are two for the file system.
         var digests: [[UInt8]: Digest] = [:]
-        for case (let path, .file(let file)) in index.entries.lazy.map({ ($0.path, $0.kind) }) {
-            digests[Array(path.text.utf8)] = file.digest
+        for position in index.entries.indices {
+            guard let file = index.entries.file(at: position) else { continue }
+            digests[Array(index.entries.pathBytes(at: position))] = file.digest
         }
         var packager = ArchivePackager(format: .tar, threads: 1)
         packager.progress = report

@@ -52,7 +52,7 @@ struct StoredFrames: Sendable {
         bytes.reserveCapacity(window.length)
         var recent = RecentFrames()
         for segment in window.segments {
-            guard case .file(let file) = index.entries[segment.entry].kind else { return nil }
+            guard let file = index.entries.file(at: segment.entry) else { return nil }
             let range = segment.offset..<segment.offset + Int64(segment.length)
             let (list, first) =
                 switch file.content {

@@ -147,7 +147,7 @@ struct ContentIndexTests {
     func nothingLiesBelowWhatIsNoDirectory(path: String) throws {
         var index = try sampleIndex()
         index.entries.append(ContentIndex.Entry(path: try ContentPath(path), kind: .directory))
-        index.entries.sort { $0.path < $1.path }
+        index.entries = ContentIndex.EntryList(index.entries.sorted { $0.path < $1.path })
         #expect(throws: IndexError.self) { try ContentIndex(decoding: index.encoded()) }
     }
 

@@ -1,0 +1,171 @@
+public import StageModel
+
+extension ContentIndex {
+    /// The entries of an index, packed, since an index may have a million.
+    ///
+    /// Each takes 56 bytes beside those of its path; in an array of ``ContentIndex/Entry`` it would be three times as many.
+    /// An entry is made when it is asked for, with a string for its path: what needs only the file or only the path asks for
+    /// that.
+    public struct EntryList: RandomAccessCollection, Equatable, Sendable {
+        /// The paths, one after the other.
+        private var text: [UInt8] = []
+        private var records: [Record] = []
+        /// The frames of files that are made of whole ones, file by file.
+        private var lists: [Int32] = []
+        /// The targets of links.
+        private var targets: [LinkTarget] = []
+
+        /// An entry; what its fields mean depends on its form.
+        private struct Record: Equatable {
+            var digest = ContentIndex.emptyDigest
+            var size: Int64 = 0
+            /// The frame that a file is part of, or the place of its first frame in `lists`, or that of a target.
+            var first: Int32 = 0
+            /// Where in its frame the file begins, or how many frames it has.
+            var second: Int32 = 0
+            /// Where in `text` the path ends.
+            var end: UInt32
+            var form = Form.directory
+            var isExecutable = false
+        }
+
+        /// The form of an entry.
+        private enum Form: UInt8 {
+            case directory, link, part, frames
+        }
+
+        /// Creates a list without entries.
+        public init() {}
+
+        /// Creates a list of entries, in their order.
+        public init(_ entries: some Sequence<Entry>) {
+            for entry in entries { append(entry) }
+        }
+
+        /// The position of the first entry.
+        public var startIndex: Int { 0 }
+        /// The position after the last entry.
+        public var endIndex: Int { records.count }
+
+        /// The entry at a position.
+        public subscript(position: Int) -> Entry {
+            Entry(path: path(at: position), kind: kind(at: position))
+        }
+
+        /// The path of an entry.
+        public func path(at position: Int) -> ContentPath {
+            ContentPath(unchecked: String(decoding: pathBytes(at: position), as: UTF8.self))
+        }
+
+        /// The bytes of the path of an entry, without a string made of them.
+        public func pathBytes(at position: Int) -> ArraySlice<UInt8> {
+            let start = position == 0 ? 0 : Int(records[position - 1].end)
+            return text[start..<Int(records[position].end)]
+        }
+
+        /// The kind of an entry, without its path.
+        public func kind(at position: Int) -> Kind {
+            switch records[position].form {
+            case .directory: .directory
+            case .link: .link(to: targets[Int(records[position].first)])
+            case .part, .frames: .file(file(of: records[position]))
+            }
+        }
+
+        /// The file at a position, without its path; `nil` if the entry is none.
+        public func file(at position: Int) -> File? {
+            switch records[position].form {
+            case .directory, .link: nil
+            case .part, .frames: file(of: records[position])
+            }
+        }
+
+        /// Whether the entry at a position is a directory.
+        public func isDirectory(at position: Int) -> Bool { records[position].form == .directory }
+
+        private func file(of record: Record) -> File {
+            let (first, second) = (Int(record.first), Int(record.second))
+            return File(
+                isExecutable: record.isExecutable,
+                size: record.size,
+                digest: record.digest,
+                content: record.form == .part
+                    ? .part(frame: first, offset: second)
+                    : .frames(lists[first..<first + second].map { Int($0) })
+            )
+        }
+
+        /// Adds an entry behind the others.
+        public mutating func append(_ entry: Entry) {
+            append(path: entry.path.text.utf8)
+            let last = records.count - 1
+            switch entry.kind {
+            case .directory: break
+            case .link(let target): setLink(last, to: target)
+            case .file(let file):
+                setFile(last, isExecutable: file.isExecutable, size: file.size)
+                set(file.content, at: last)
+                setDigest(file.digest, at: last)
+            }
+        }
+    }
+}
+
+extension ContentIndex.EntryList {
+    /// Makes room for so many entries, whose paths have so many bytes.
+    mutating func reserveCapacity(_ count: Int, pathBytes: Int) {
+        records.reserveCapacity(count)
+        text.reserveCapacity(pathBytes)
+    }
+
+    /// Adds a directory, which the other functions make a file or a link of.
+    mutating func append(path: some Collection<UInt8>) {
+        text += path
+        records.append(Record(end: UInt32(text.count)))
+    }
+
+    mutating func setLink(_ position: Int, to target: LinkTarget) {
+        records[position].form = .link
+        records[position].first = Int32(targets.count)
+        targets.append(target)
+    }
+
+    /// Makes an entry a file, without frames so far, whose digest is that of no bytes.
+    mutating func setFile(_ position: Int, isExecutable: Bool, size: Int64) {
+        records[position].form = .part
+        records[position].isExecutable = isExecutable
+        records[position].size = size
+    }
+
+    mutating func set(_ content: ContentIndex.Content, at position: Int) {
+        switch content {
+        case .part(let frame, let offset):
+            records[position].first = Int32(frame)
+            records[position].second = Int32(offset)
+        case .frames(let list):
+            records[position].form = .frames
+            records[position].first = Int32(lists.count)
+            records[position].second = Int32(list.count)
+            lists += list.lazy.map { Int32($0) }
+        }
+    }
+
+    mutating func setDigest(_ digest: Digest, at position: Int) {
+        records[position].digest = digest
+    }
+
+    /// The size of the file at a position.
+    func size(at position: Int) -> Int64 { records[position].size }
+
+    /// Whether the digest of the file at a position is one that the index has in any case: that of no bytes, or of the
+    /// one frame that is the file.
+    func hasDigestOfFrame(at position: Int) -> Bool {
+        let record = records[position]
+        return record.size == 0 || record.form == .frames && record.second == 1
+    }
+}
+
+extension ContentIndex.EntryList: ExpressibleByArrayLiteral {
+    /// Creates a list of entries, in their order.
+    public init(arrayLiteral entries: ContentIndex.Entry...) { self.init(entries) }
+}
