@@ -18,7 +18,7 @@ PROGRAMS := stagepack stagepackd
 LIB := $(DESTDIR)$(PREFIX)/lib
 PACKAGES := .build/deploy
 
-.PHONY: help demo test build bench bench-daemon bench-instructions bench-updates bench-signatures format check install \
+.PHONY: help demo test build bench bench-daemon bench-instructions bench-updates bench-signatures bench-scale format check install \
     install-service uninstall dependencies deb sample-deb test-deploy test-release load torture fuzz
 
 help: ## Show what there is to make.
@@ -55,6 +55,9 @@ bench-instructions: deb ## Count the instructions of common cases, and compare t
 
 bench-signatures: build ## Measure what signed metadata costs a run with nothing to do.
 	Benchmarks/signatures
+
+bench-scale: build ## Measure what staging costs with 10 to 10,000 packs, and with 1,000 to 100,000 files in one (4 GB of disk).
+	Benchmarks/scale
 
 format: ## Format the sources in place.
 	swift format format --in-place --parallel -r $(SOURCES)
