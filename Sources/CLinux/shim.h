@@ -42,10 +42,18 @@
 #define STAGE_CHECKED __attribute__((warn_unused_result))
 
 /// Opens `path` below `directory`; `resolve` holds RESOLVE_ flags (openat2(2)).
+///
+/// The kernel resolves no '..' below a directory while anything is renamed or mounted, in any place, and fails with EAGAIN: the call is
+/// repeated then. Not without end, since another user can rename without end.
 STAGE_CHECKED static inline int stage_openat2(
     int directory, const char *path, uint64_t flags, uint64_t mode, uint64_t resolve) {
     struct open_how how = {.flags = flags, .mode = mode, .resolve = resolve};
-    return (int)syscall(SYS_openat2, directory, path, &how, sizeof(how));
+    int file = -1;
+    for (int attempt = 0; attempt < 1024; attempt++) {
+        file = (int)syscall(SYS_openat2, directory, path, &how, sizeof(how));
+        if (file >= 0 || errno != EAGAIN) break;
+    }
+    return file;
 }
 
 /// Renames with RENAME_ flags (renameat2(2)).
