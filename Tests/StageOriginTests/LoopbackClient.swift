@@ -17,12 +17,13 @@ final class LoopbackClient: Sendable {
 
     private let connection: CInt
 
-    init(port: Int) throws {
+    /// Connects to a port of the address `127.0.0.1`, or of another one whose last byte is `host`.
+    init(port: Int, host: UInt8 = 1) throws {
         connection = socket(AF_INET, CInt(SOCK_STREAM.rawValue), 0)
         var address = sockaddr_in()
         address.sin_family = sa_family_t(AF_INET)
         address.sin_port = in_port_t(port).bigEndian
-        address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
+        address.sin_addr.s_addr = (UInt32(0x7F00_0000) | UInt32(host)).bigEndian
         var limit = timeval(tv_sec: 60, tv_usec: 0)
         let status = unsafe withUnsafePointer(to: &address) { address in
             unsafe address.withMemoryRebound(to: sockaddr.self, capacity: 1) { address in

@@ -110,18 +110,20 @@ struct OriginFaultTests {
     @Test
     func whenTheScopeEndsNothingListensAndTransfersAreClosed() async throws {
         var configuration = OriginConfiguration()
+        // The servers of other tests, one of which may get the port afterwards, have another address.
+        configuration.host = "127.0.0.9"
         configuration.bytesPerSecond = ByteCount(1)
         var open: LoopbackClient?
         var port = 0
         try await OriginTests.serve(configuration) {
             port = $0
-            open = try LoopbackClient(port: port)
+            open = try LoopbackClient(port: port, host: 9)
             open?.start("GET", "/digits.txt")
             #expect(await open?.replyHead().status == 200)
         }
         let rest = await open?.receive(10)
         #expect((rest?.count ?? 10) < 10)
-        #expect(throws: POSIXError.self) { try LoopbackClient(port: port) }
+        #expect(throws: POSIXError.self) { try LoopbackClient(port: port, host: 9) }
     }
 
     @Test
