@@ -1,4 +1,5 @@
 import FoundationEssentials
+import Glibc
 import StageContainer
 import StageDigest
 import StageEngine
@@ -170,7 +171,17 @@ struct DeltaStagingTests {
         // The table and the first range come.
         let broken = [Answer](repeating: .status(500), count: 40)
         world.server.answer(path, with: [.content(content), .content(content)] + broken)
-        for bundle in world.bundles { world.server.answer(bundle, with: broken) }
+        // What a bundle refuses ends the run, and with it the range that comes beside it.
+        let server = world.server
+        let refusals = broken.map { refusal in
+            refusal.waiting {
+                for _ in 0..<600 where server.counts(for: path).bytes < 1_100_000 {
+                    usleep(50_000)
+                }
+                usleep(200_000)
+            }
+        }
+        for bundle in world.bundles { world.server.answer(bundle, with: refusals) }
         guard case .failed = try await world.stage() else { throw Failure() }
         #expect(try world.staged() == old)
         let (whole, came) = (content.count, world.deltaBytes)
