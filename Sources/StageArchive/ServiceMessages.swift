@@ -233,7 +233,7 @@ struct MessageFields {
 
     /// Takes a value that was added as JSON.
     mutating func takeValue<Value: Decodable>(_ type: Value.Type) -> Value? {
-        // What is no such value is treated as a broken connection.
+        // Any other value is treated as a broken connection.
         takeBytes().flatMap { try? JSONDecoder().decode(type, from: Data($0)) }
     }
 

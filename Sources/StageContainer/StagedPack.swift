@@ -87,9 +87,7 @@ extension StagedPack {
             .init("version", .integer(Int64(version))),
         ]
         if let replaced { members.append(.init("replaced", .string(replaced))) }
-        var bytes: [UInt8] = []
-        JSONTree.object(members).write(to: &bytes)
-        return bytes + [UInt8(ascii: "\n")]
+        return JSONTree.object(members).line
     }
 }
 

@@ -6,7 +6,7 @@ struct Room {
     /// What goes, in this order.
     private(set) var evictions: [Eviction] = []
     private let planner: Planner
-    /// What may go; `nil` where nothing may.
+    /// The generations that may go; `nil` where none may.
     private var queue: EvictionQueue?
     /// The generations that are current, without those that go.
     private var current: [PackID: StoredGeneration] = [:]

@@ -161,7 +161,7 @@ public struct Retention: Equatable, Sendable {
 public struct EvictionQueue: Equatable, Sendable {
     private let evictions: [Eviction]
     private var next = 0
-    /// What is freed when everything that is left goes.
+    /// The bytes that are freed when all generations that are left go.
     public private(set) var size: ByteCount
 
     init(_ evictions: [Eviction]) {

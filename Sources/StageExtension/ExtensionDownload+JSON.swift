@@ -116,7 +116,4 @@ extension JSONTree {
             members.compactMap { name, value in value.map { JSONTree.Member(name, $0) } }
         )
     }
-
-    /// The value as bytes of one line.
-    var line: [UInt8] { Array(text.utf8) + [UInt8(ascii: "\n")] }
 }

@@ -21,9 +21,9 @@ extension ContentIndex {
             var size: Int64 = 0
             /// The frame that a file is part of, or the place of its first frame in `lists`, or that of a target.
             var first: Int32 = 0
-            /// Where in its frame the file begins, or how many frames it has.
+            /// The place in its frame at which a file begins, or the number of its frames.
             var second: Int32 = 0
-            /// Where in `text` the path ends.
+            /// The place in `text` at which the path ends.
             var end: UInt32
             var form = Form.directory
             var isExecutable = false

@@ -39,6 +39,13 @@ package enum JSONTree {
         return String(decoding: bytes, as: UTF8.self)
     }
 
+    /// The value as the bytes of one line.
+    package var line: [UInt8] {
+        var bytes: [UInt8] = []
+        write(to: &bytes)
+        return bytes + [UInt8(ascii: "\n")]
+    }
+
     /// Appends the value as compact JSON with its members sorted by name.
     package func write(to bytes: inout [UInt8]) {
         switch self {

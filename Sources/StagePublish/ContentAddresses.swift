@@ -8,7 +8,7 @@ struct ContentAddresses: Sendable {
     struct Extent: Sendable {
         /// The frame.
         var frame: Int
-        /// Where the part begins in the frame.
+        /// The place in the frame at which the part begins.
         var offset: Int
         /// The bytes of the part.
         var length: Int
@@ -32,8 +32,8 @@ struct ContentAddresses: Sendable {
         places = Array(repeating: -1, count: index.entries.count)
         var known: [Digest: Int64] = [:]
         var used = [Bool](repeating: false, count: index.frames.count)
-        for (entry, value) in index.entries.enumerated() {
-            guard case .file(let file) = value.kind, file.size > 0 else { continue }
+        for entry in index.entries.indices {
+            guard let file = index.entries.file(at: entry), file.size > 0 else { continue }
             if let place = known[file.digest] {
                 places[entry] = place
                 continue
@@ -111,7 +111,7 @@ struct ContentAddresses: Sendable {
 /// Addresses in ranges that do not touch, in their order.
 struct AddressSet: Sendable {
     private(set) var ranges: [Range<Int64>] = []
-    /// How many addresses there are.
+    /// The number of addresses.
     private(set) var count: Int64 = 0
 
     /// Adds the addresses of a range.

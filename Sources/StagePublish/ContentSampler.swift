@@ -18,7 +18,7 @@ struct ContentSampler: Sendable {
     static let reach = 64
     /// A sample for each 256 bytes at least, on average.
     private static let finest = 8
-    /// How many samples are aimed at.
+    /// The number of samples to aim at.
     private static let target = Int64(1 << 20)
 
     /// One position in 2 to this power is chosen, on average.

@@ -1,5 +1,4 @@
 import StageIndex
-import StageModel
 
 /// Finds the file of an older version that a file of a newer one came from, by its path or its name.
 struct Counterparts {
@@ -9,14 +8,14 @@ struct Counterparts {
     /// By what is left of a name without its digits: a version number may have changed.
     private var byShape: [[UInt8]: [Int]] = [:]
 
-    /// How many files of one name are compared at most.
+    /// The most files of one name that are compared.
     private static let candidates = 256
 
     init(in index: ContentIndex) {
         // By their bytes: two names that Unicode takes for one are two for the file system.
-        paths = index.entries.map { Array($0.path.text.utf8) }
-        for (position, entry) in index.entries.enumerated() {
-            guard case .file(let file) = entry.kind, file.size > 0 else { continue }
+        paths = index.entries.indices.map { Array(index.entries.pathBytes(at: $0)) }
+        for position in index.entries.indices {
+            guard let file = index.entries.file(at: position), file.size > 0 else { continue }
             let name = Self.name(of: paths[position])
             byPath[paths[position]] = position
             byName[name, default: []].append(position)
@@ -27,8 +26,8 @@ struct Counterparts {
     /// The entry of the file that is most like the one at `path`: that at the same path; of those with
     /// the same name, that whose path ends with the most of the same bytes; one whose name differs by
     /// digits, if that is the only one.
-    subscript(path: ContentPath) -> Int? {
-        let path = Array(path.text.utf8)
+    subscript(path: ArraySlice<UInt8>) -> Int? {
+        let path = Array(path)
         if let same = byPath[path] { return same }
         let name = Self.name(of: path)
         if let named = byName[name]?.prefix(Self.candidates) {

@@ -38,12 +38,12 @@ struct DeltaPlan: Equatable {
         let addresses = ContentAddresses(of: old)
         let choice = PlaceChoice(matches: matches, addresses: addresses)
         let wishes = Self.wishes(for: left, from: old, to: new, choice)
-        pack(wishes, addresses)
+        pack(wishes, in: addresses)
     }
 
     /// Puts frames into groups: those that share old content with the ones before share the window, as
     /// long as it has room.
-    private mutating func pack(_ wishes: [Wish], _ addresses: ContentAddresses) {
+    private mutating func pack(_ wishes: [Wish], in addresses: ContentAddresses) {
         var frames: [Int] = []
         var window = AddressSet()
         func group() -> Group {
@@ -53,7 +53,7 @@ struct DeltaPlan: Equatable {
         for wish in wishes.sorted(by: { ($0.place, $0.frame) < ($1.place, $1.frame) }) {
             var union = window
             union.formUnion(wish.addresses)
-            // What a frame does not need makes references longer and takes memory.
+            // Old content that a frame does not need makes references longer and takes memory.
             let isShared = (union.count - window.count) * 2 <= wish.addresses.count
             let hasRoom = union.count <= (isShared ? Int64(IndexLimits.windowLength) : Self.small)
             if !frames.isEmpty, !hasRoom {
@@ -80,12 +80,13 @@ struct DeltaPlan: Equatable {
         let counterparts = Counterparts(in: old)
         var parts: [Int: [PlaceChoice.Piece]] = [:]
         var chosen: [Int: PlaceChoice.Result] = [:]
-        for entry in new.entries {
-            guard case .file(let file) = entry.kind, file.size > 0 else { continue }
+        for position in new.entries.indices {
+            guard let file = new.entries.file(at: position), file.size > 0 else { continue }
+            let path = new.entries.pathBytes(at: position)
             switch file.content {
             case .part(let frame, let offset):
                 guard left.contains(frame) else { continue }
-                let twin = counterparts[entry.path].flatMap(choice.addresses.range(ofEntry:))
+                let twin = counterparts[path].flatMap(choice.addresses.range(ofEntry:))
                 let piece = PlaceChoice.Piece(
                     range: offset..<offset + Int(file.size),
                     twin: twin?.prefix(PlaceChoice.reach)
@@ -95,7 +96,7 @@ struct DeltaPlan: Equatable {
                 guard list.contains(where: { left.contains($0) && chosen[$0] == nil }) else {
                     continue
                 }
-                let twin = counterparts[entry.path]
+                let twin = counterparts[path]
                 choose(list, of: new, near: twin, of: old, left, choice, &chosen)
             }
         }

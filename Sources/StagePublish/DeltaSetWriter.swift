@@ -11,7 +11,7 @@ import SystemPackage
 /// Needs no sources. Sets that the store has are left alone, and one that does not make the update smaller is not
 /// kept: an update takes objects without a set, or the archive, where that is less.
 public struct DeltaSetWriter: Sendable {
-    /// How many processors are used.
+    /// The number of processors to use.
     public var width: Int
     /// Told how many bytes of what one update fetches, of how many, have been compared with the older version.
     public var report: @Sendable (_ done: ByteCount, _ total: ByteCount) -> Void
@@ -79,8 +79,8 @@ public struct DeltaSetWriter: Sendable {
         _ draft: DeltaDraft? = nil,
         in store: Directory
     ) async throws(PackagingError) -> BaseUpdate {
-        let base = Self.digest(of: old)
         let indexDelta = IndexDelta(from: old, to: version)
+        let base = indexDelta.base
         let bytes = try PackagingError.wrapping { () throws(FileError) in
             try indexDelta.bytes(in: store)
         }
@@ -104,10 +104,11 @@ public struct DeltaSetWriter: Sendable {
             let set = draft.set(from: base, to: version.reference.contentDigest)
             let shortened = cost(set)
             if shortened.total < update.cost.total {
-                frames = try PackagingError.wrapping { () throws(FileError) in
+                let written = try PackagingError.wrapping { () throws(FileError) in
                     try draft.write(set, in: store)
                 }
-                update.set = .made(draft.size(of: set))
+                frames = written
+                update.set = .made(written.size)
                 update.cost = shortened
             } else {
                 update.set = .useless(draft.size(of: set))
@@ -165,7 +166,8 @@ public struct DeltaSetWriter: Sendable {
 private struct IndexDelta {
     private let content: [UInt8]
     private let old: [UInt8]
-    private let base: Digest
+    /// The digest of the older index.
+    let base: Digest
     /// The bytes of the whole index in the store.
     private let wholeSize: Int
     private let name: FilePath.Component
@@ -224,12 +226,19 @@ extension ContentIndex {
     ///
     /// Directories and links do not count, nor do files without bytes.
     fileprivate func isRelated(to other: ContentIndex) -> Bool {
-        func files(_ index: ContentIndex) -> (names: Set<String>, contents: Set<Digest>) {
-            var names: Set<String> = []
+        func files(_ index: ContentIndex) -> (names: Set<ArraySlice<UInt8>>, contents: Set<Digest>)
+        {
+            var names: Set<ArraySlice<UInt8>> = []
             var contents: Set<Digest> = []
-            for entry in index.entries {
-                guard case .file(let file) = entry.kind, file.size > 0 else { continue }
-                names.insert(entry.path.text.split(separator: "/").last.map(String.init) ?? "")
+            for position in index.entries.indices {
+                guard let file = index.entries.file(at: position), file.size > 0 else { continue }
+                let path = index.entries.pathBytes(at: position)
+                names.insert(
+                    path.suffix(
+                        from: path.lastIndex(of: UInt8(ascii: "/")).map { $0 + 1 }
+                            ?? path.startIndex
+                    )
+                )
                 contents.insert(file.digest)
             }
             return (names, contents)

@@ -11,9 +11,9 @@ struct PlaceChoice {
         var twin: Range<Int64>?
     }
 
-    /// What a frame is compared with.
+    /// The old content that a frame is compared with.
     struct Result {
-        /// Old content: no more than a window has room for.
+        /// Its addresses: no more than a window has room for.
         var addresses = AddressSet()
         /// The address of the content that the first piece seems to be made of.
         var best: Int64?
@@ -25,14 +25,14 @@ struct PlaceChoice {
         var range: Range<Int64>
         /// The samples, by their numbers, each once.
         var samples: [Int]
-        /// Where the piece begins, as the first sample tells.
+        /// The address at which the piece begins, computed from the first sample.
         var start: Int64
     }
 
-    /// What is added to both sides of places at most, and how much of a counterpart is taken for a small
-    /// file.
+    /// The most bytes that are added to each side of a place, and the most of a counterpart that are taken for a
+    /// small file.
     static let reach = Int64(256 << 10)
-    /// What is added at least.
+    /// The fewest bytes that are added to each side of a place.
     private static let margin = Int64(2 << 10)
     /// Places that are this far from each other do not belong together.
     private static let gap = Int64(32 << 10)
@@ -40,7 +40,7 @@ struct PlaceChoice {
     let matches: SampleMatches
     let addresses: ContentAddresses
 
-    /// Returns what a frame is compared with.
+    /// Returns the old content that a frame is compared with.
     func places(for pieces: [Piece], of frame: Int) -> Result {
         var result = Result()
         var samples = matches.samples(of: frame)[...]
@@ -79,28 +79,28 @@ struct PlaceChoice {
                 max(Int64(spot.samples.count) << Int64(matches.sampler.bits + 1), Self.margin),
                 Self.reach
             )
-            add(spot.range.lowerBound - reach..<spot.range.upperBound + reach, of: spot, &found)
+            add(spot.range.lowerBound - reach..<spot.range.upperBound + reach, of: spot, to: &found)
         }
-        // Where changes are close together, few samples are left of content that is alike.
+        // Changes that are close together leave few samples of content that is alike.
         guard samples.isEmpty || covered.count(where: { $0 }) * 8 < samples.count * 7 else {
             return best
         }
         if let best {
             let (file, reach) = (addresses.file(at: best), Self.reach / 4)
             let range = best - reach..<best + Int64(piece.range.count) + reach
-            insert(range.clamped(to: file), &found)
+            insert(range.clamped(to: file), into: &found)
         }
-        if let twin = piece.twin { insert(twin, &found) }
+        if let twin = piece.twin { insert(twin, into: &found) }
         return best
     }
 
-    /// Adds what of a range is in the file of a spot.
-    private func add(_ range: Range<Int64>, of spot: Spot, _ found: inout AddressSet) {
-        insert(range.clamped(to: addresses.file(at: spot.range.upperBound - 1)), &found)
+    /// Adds the part of a range that is in the file of a spot.
+    private func add(_ range: Range<Int64>, of spot: Spot, to found: inout AddressSet) {
+        insert(range.clamped(to: addresses.file(at: spot.range.upperBound - 1)), into: &found)
     }
 
     /// Adds addresses as far as a window has room for them.
-    private func insert(_ range: Range<Int64>, _ found: inout AddressSet) {
+    private func insert(_ range: Range<Int64>, into found: inout AddressSet) {
         let room = Int64(IndexLimits.windowLength) - found.count
         guard room > 0 else { return }
         found.insert(range.lowerBound..<min(range.upperBound, range.lowerBound + room))

@@ -11,7 +11,7 @@ struct FingerprintTable: Sendable {
     /// Each fingerprint is in the first free slot from that of its hash on; 0 marks a free one.
     private var slots: [UInt64]
 
-    /// How many slots there are.
+    /// The number of slots.
     var capacity: Int { slots.count }
 
     /// Creates a table for so many fingerprints.
@@ -50,7 +50,7 @@ struct FingerprintTable: Sendable {
     }
 }
 
-/// Which content of an older version has the samples of new frames.
+/// The content of an older version that has the samples of new frames.
 ///
 /// Of the older version only what new frames have is kept, so this takes up to 60 bytes for each of about
 /// a million samples (``ContentSampler``) and 12 for each of two million places: some 100 MB at most.
@@ -59,16 +59,16 @@ struct SampleMatches: Sendable {
     struct Sample: Sendable {
         /// Its position in the frame.
         var offset: Int
-        /// Where the older version's content has it, at most ``perSample`` addresses.
+        /// The addresses of the older version's content that have it, at most ``perSample``.
         var addresses: [Int64]
     }
 
-    /// How many places of a sample are kept: one that is at more places says little.
+    /// The most places of a sample that are kept: one that is at more places says little.
     private static let perSample = 8
-    /// How many places are kept altogether.
+    /// The most places that are kept altogether.
     private static let limit = 1 << 21
 
-    /// How samples were chosen.
+    /// The rule by which samples were chosen.
     let sampler: ContentSampler
     /// The fingerprints of all samples.
     let table: FingerprintTable
@@ -81,7 +81,7 @@ struct SampleMatches: Sendable {
     /// The samples of each frame.
     private var samples: [Int: [(slot: UInt32, offset: UInt32)]] = [:]
 
-    /// Creates what holds for frames without samples.
+    /// Creates the matches of frames without samples.
     init() {
         self.init(sampler: ContentSampler(byteCount: 0), samples: [:])
     }

@@ -10,10 +10,10 @@ import StageSystem
 struct SampleSearch: Sendable {
     let old: StoredFrames
     let new: StoredFrames
-    /// How many processors are used.
+    /// The number of processors to use.
     let width: Int
 
-    /// How many frames a processor reads before what came of them is put together.
+    /// The frames that a processor reads before the results are put together.
     private static let batch = 64
 
     /// Returns what new frames and the files of the older version have in common: the same whatever the
@@ -77,7 +77,7 @@ struct SampleSearch: Sendable {
         }
     }
 
-    /// What `body` makes of each frame, each processor those of every so many.
+    /// Returns the values that `body` makes of frames; of `width` processors, each takes every `width`th frame.
     private func values<Value: Sendable>(
         of frames: [Int],
         in version: StoredFrames,

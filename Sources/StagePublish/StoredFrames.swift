@@ -80,7 +80,7 @@ struct StoredFrames: Sendable {
 /// The frames that were read last: neighbouring parts of a window are often in the same ones.
 private struct RecentFrames {
     private var frames: [(position: Int, content: [UInt8])] = []
-    /// How many are kept.
+    /// The most frames that are kept.
     private static let limit = 8
 
     /// Returns the content of a frame; `nil` if the store does not have it.

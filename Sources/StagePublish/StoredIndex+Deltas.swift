@@ -51,7 +51,7 @@ extension StoredIndex {
         where (try? Digest(hexadecimal: entry.name.string)) != nil {
             guard let file = try directory.file(reading: FilePath(entry.name)) else { continue }
             let stored = try file.readAll(limit: IndexLimits.byteCount)
-            // What is damaged is the index of no version.
+            // A damaged file is the index of no version.
             guard let content = try? content(of: stored) else { continue }
             let digest = Digest(of: content)
             if indexes.contains(digest) { times[digest] = try file.identity().modified }

@@ -9,7 +9,7 @@ public import SystemPackage
 public struct StoredIndex: Equatable, Sendable {
     /// The index.
     public var index: ContentIndex
-    /// What a manifest says of it, with the deltas that lie beside it: those from the newest versions, as many as a
+    /// Its reference in a manifest, with the deltas that lie beside it: those from the newest versions, as many as a
     /// manifest may name.
     public var reference: PackIndex
     /// The number of older versions that deltas lie beside it for, and that the reference does not name.

@@ -80,7 +80,7 @@ struct IndexFile {
         do throws(FileError) {
             let limit = IndexLimits.byteCount
             let bytes = try File.open(readingRegular: FilePath(path)).readAll(limit: limit)
-            // What is no manifest is an index, or refused as one.
+            // A file that is no manifest is an index, or refused as one.
             return try? Manifest(json: bytes)
         } catch {
             throw .usage(error.description)

@@ -105,7 +105,7 @@ struct ServiceMessageTests {
         }
     }
 
-    /// What a decoder that was taken over sends is added to other sizes.
+    /// Sizes that a decoder sends that was taken over are added to others.
     @Test(arguments: [-1, Int.min, Int.max, Int(ManifestLimits.installedSize.rawValue) + 1])
     func aSizeThatNoContentHasIsNoMessage(size: Int) throws {
         for head in [[0], [1, 1, 1, 1], [2, 1]] {

@@ -171,7 +171,7 @@ struct DeltaStagingTests {
         // The table and the first range come.
         let broken = [Answer](repeating: .status(500), count: 40)
         world.server.answer(path, with: [.content(content), .content(content)] + broken)
-        // What a bundle refuses ends the run, and with it the range that comes beside it.
+        // A refusal of a bundle ends the run, and with it the range that comes beside it.
         let server = world.server
         let refusals = broken.map { refusal in
             refusal.waiting {

@@ -92,14 +92,7 @@ struct DirectUpdateTests {
     /// The publisher keeps no set that an archive is less than; the update takes that, and asks for no set.
     @Test func anUpdateIsNeverMoreThanTheArchiveAndTheIndex() async throws {
         func copies(_ version: UInt64) -> [String: [UInt8]] {
-            let content = tree(version)["large"] ?? []
-            var files: [String: [UInt8]] = [:]
-            for number in 0..<6 as Range<UInt8> {
-                var copy = content
-                for place in stride(from: 5000, to: copy.count, by: 8192) { copy[place] = number }
-                files["\(number)"] = copy
-            }
-            return files
+            nearCopies(of: tree(version)["large"] ?? [], count: 6)
         }
         try await world.publish(copies(0), archive: true)
         guard case .staged = try await world.stage() else { throw Failure() }

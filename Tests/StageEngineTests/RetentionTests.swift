@@ -121,7 +121,7 @@ struct RetentionTests {
         #expect(queue.take(ByteCount(Int64(150))).map(\.generation.id.text) == Array(ids[0..<2]))
         #expect(queue.take(.zero) == [])
         #expect(queue.take(ByteCount(Int64(200))).map(\.generation.id.text) == [ids[2], ids[4]])
-        // What cannot be freed leaves everything where it is.
+        // If too little can be freed, nothing goes.
         #expect(queue.take(ByteCount(Int64(701))) == [])
         #expect(queue.size == ByteCount(Int64(700)))
         #expect(queue.take(queue.size).map(\.generation.id.text) == Array(ids[5...]))

@@ -116,13 +116,7 @@ struct DeltaSetWriterTests {
             for place in stride(from: 0, to: content.count - 8192, by: 8192) {
                 content.replaceSubrange(place..<place + 4096, with: other[place..<place + 4096])
             }
-            var files: [String: [UInt8]] = [:]
-            for number in 0..<8 as Range<UInt8> {
-                var copy = content
-                for place in stride(from: 5000, to: copy.count, by: 8192) { copy[place] = number }
-                files["\(number)"] = copy
-            }
-            return files
+            return nearCopies(of: content, count: 8)
         }
         let first = try await store.package(tree(1), "one")
         let second = try await store.package(tree(2), "two", after: first.index)

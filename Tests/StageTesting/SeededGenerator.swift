@@ -23,3 +23,14 @@ public func noise(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
     for index in words.indices { words[index] = numbers.next() }
     return unsafe words.withUnsafeBytes { unsafe Array($0.prefix(count)) }
 }
+
+/// Files that differ from `content`, and from each other, in a byte of each 8 KiB; their names are numbers.
+public func nearCopies(of content: [UInt8], count: UInt8) -> [String: [UInt8]] {
+    var files: [String: [UInt8]] = [:]
+    for number in 0..<count {
+        var copy = content
+        for place in stride(from: 5000, to: copy.count, by: 8192) { copy[place] = number }
+        files["\(number)"] = copy
+    }
+    return files
+}

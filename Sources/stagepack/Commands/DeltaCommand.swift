@@ -81,7 +81,7 @@ struct DeltaCommand: StagePackSubcommand {
         let updates = try await write(to: stored, from: versions, in: store)
         // With the sets that are there now.
         let present = try IndexFile(index).readForOffer()
-        var report = DeltasReport(index: index, updates, versions)
+        var report = DeltasReport(index: index, updates, from: versions)
         report.unnamedBases = present.unnamedBases
         if let target {
             let (document, isChanged) = try await target.file.change {
@@ -167,7 +167,7 @@ struct DeltaCommand: StagePackSubcommand {
     }
 }
 
-/// What `delta` prints.
+/// The output of `delta`.
 private struct DeltasReport: Encodable, CustomStringConvertible {
     /// The index that the updates lead to.
     var index: String
@@ -176,10 +176,10 @@ private struct DeltasReport: Encodable, CustomStringConvertible {
     var leftOut: [String]
     /// The number of older versions with a delta in the store that a manifest has no room for.
     var unnamedBases = 0
-    /// What became of the manifest; `nil` without one.
+    /// The change of the manifest; `nil` without one.
     var manifest: ManifestEditReport?
 
-    init(index: String, _ updates: [BaseUpdate], _ versions: BaseVersions) {
+    init(index: String, _ updates: [BaseUpdate], from versions: BaseVersions) {
         self.index = index
         self.updates = zip(versions.list, updates).map { DeltaReport(from: $0.name, $1) }
         leftOut = versions.leftOut

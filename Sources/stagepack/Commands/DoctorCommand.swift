@@ -10,7 +10,7 @@ struct DoctorCommand: StagePackSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "doctor",
         abstract: "Check the machine and the container, and say what to do.",
-        discussion: "Uses no network. Ends with status 3 if something is wrong."
+        discussion: "Uses no network. Ends with status 3 if there is a problem."
     )
 
     @OptionGroup(title: "Source") var source: SourceOptions

@@ -43,7 +43,7 @@ extension PackageCommand {
         do {
             let packaged = try result.get()
             let file = output.map { "\($0)/" } ?? ""
-            return IndexedPackageReport(file: file + packaged.reference.url, packaged, bases)
+            return IndexedPackageReport(file: file + packaged.reference.url, packaged, from: bases)
         } catch {
             throw CommandFailure(error, recipe: recipe, naming: bases.names)
         }

@@ -1,7 +1,7 @@
 import StageModel
 import StagePublish
 
-/// What the delta set from an older version is, and what the update from it transfers.
+/// The delta set from an older version, and the bytes that the update from it transfers.
 struct DeltaReport: Encodable, CustomStringConvertible {
     /// Whether there is a delta set, and why not.
     enum Outcome: String, Encodable {

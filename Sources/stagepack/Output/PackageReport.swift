@@ -54,7 +54,7 @@ struct IndexedPackageReport: Encodable, CustomStringConvertible {
     var installedSize: ByteCount
     var fileCount: Int
 
-    init(file: String, _ packaged: IndexedPack, _ bases: BaseVersions) {
+    init(file: String, _ packaged: IndexedPack, from bases: BaseVersions) {
         pack = packaged.pack
         self.file = file
         size = packaged.reference.size
