@@ -51,16 +51,3 @@ extension ByteCount: Codable {
         try container.encode(rawValue)
     }
 }
-
-extension ByteCount: CustomStringConvertible {
-    /// The count in decimal units as people read them: `812 B`, `40.2 kB`, `18.4 MB`.
-    public var description: String {
-        guard rawValue.magnitude >= 1000 else { return "\(rawValue) B" }
-        var tenths = rawValue / 100
-        for unit in ["kB", "MB", "GB"] {
-            if tenths.magnitude < 10000 { return "\(tenths / 10).\(tenths.magnitude % 10) \(unit)" }
-            tenths /= 1000
-        }
-        return "\(tenths / 10).\(tenths.magnitude % 10) TB"
-    }
-}

@@ -50,7 +50,7 @@ struct FullDiskTests {
             after: ""
         )
         let error = """
-            stagepack: error: pack 'aurora': not enough space: 25.1 MB needed, 18.8 MB free
+            stagepack: error: pack 'aurora': not enough space: 25.2 MB needed, 18.8 MB free
             hint: free some space, or run 'stagepack gc'
 
             """

@@ -44,7 +44,7 @@ struct InterruptionTests {
             command.split(separator: " ").map(String.init) + ["--quiet", "--deadline", "4"]
         var (world, pack, ending) = try await begin(arguments)
         let error = """
-            stagepack: error: pack 'aurora': the time was up: 2.0 MB of 8.3 MB had arrived from \
+            stagepack: error: pack 'aurora': the time was up: 2.1 MB of 8.4 MB had arrived from \
             'SERVER/packs/aurora-1.tar.zst'
             hint: run the same command again: it goes on where this one ended
 
@@ -52,7 +52,7 @@ struct InterruptionTests {
         #expect(ending.status == 75 && ending.output == "")
         #expect(world.masked(ending.error) == error)
         let why = try await world.succeed("why", "aurora")
-        #expect(why.contains("tried: 1 run, pack 'aurora': the time was up: 2.0 MB of 8.3 MB"))
+        #expect(why.contains("tried: 1 run, pack 'aurora': the time was up: 2.1 MB of 8.4 MB"))
         #expect(!why.contains("interrupted"))
         try await expectContinuation(&world, pack)
         let later = try await world.succeed("why", "aurora")

@@ -31,8 +31,8 @@ struct CollectGarbageCommand: StagePackSubcommand {
 
     @Option(
         help: ArgumentHelp(
-            "The bytes that packs may take, as 500M or 20G; without it, the smallest 'quota' of "
-                + "the group's registrations.",
+            "The bytes that packs may take, as 500MB, 20GB or 20GiB; without it, the smallest "
+                + "'quota' of the group's registrations.",
             valueName: "size"
         ),
         transform: ByteSize.parse

@@ -25,26 +25,26 @@ struct ServeCommand: StagePackSubcommand {
     @Option(help: "The port to listen on; 0 lets the system choose one.")
     var port: UInt16 = 0
 
-    @Option(help: ArgumentHelp("Send this many bytes a second at most.", valueName: "bytes"))
-    var rate: Int?
+    @Option(
+        help: ArgumentHelp(
+            "The bytes a second to send at most, as 500kB, 4MB or 4MiB.",
+            valueName: "rate"
+        ),
+        transform: ByteRate.parse
+    )
+    var rate: ByteCount?
 
     @Option(
         help: ArgumentHelp(
             "Close the connection after this many bytes of the first body for each path.",
-            valueName: "bytes"
-        )
+            valueName: "size"
+        ),
+        transform: ByteSize.parse
     )
-    var dropAfter: Int?
+    var dropAfter: ByteCount?
 
     @Flag(help: "Do not print a line for each request.")
     var quiet = false
-
-    func validate() throws {
-        if let rate, rate < 1 { throw ValidationError("'--rate' must be at least 1.") }
-        if let dropAfter, dropAfter < 0 {
-            throw ValidationError("'--drop-after' must not be negative.")
-        }
-    }
 
     var printsJSON: Bool { false }
 
@@ -79,8 +79,8 @@ struct ServeCommand: StagePackSubcommand {
         var configuration = OriginConfiguration()
         configuration.host = host
         configuration.port = Int(port)
-        configuration.bytesPerSecond = rate.map { ByteCount($0) }
-        configuration.dropAfter = dropAfter.map { ByteCount($0) }
+        configuration.bytesPerSecond = rate
+        configuration.dropAfter = dropAfter
         if !quiet { configuration.onAccess = Self.printAccess }
         return configuration
     }

@@ -14,7 +14,7 @@ struct NetworkOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
-            "The bytes a second that all transfers together may take, as 500K or 4M.",
+            "The bytes a second that all transfers together may take, as 500kB, 4MB or 4MiB.",
             valueName: "rate"
         ),
         transform: ByteRate.parse
@@ -144,33 +144,27 @@ struct NetworkOptions: ParsableArguments {
     }
 }
 
-/// Reads rates such as `500K` and `4M`: multiples of 1,024 bytes a second.
+/// Reads rates in bytes a second: `500K` and `4MB` are decimal, `4MiB` is binary.
 enum ByteRate {
     static func parse(_ text: String) throws -> ByteCount {
-        guard let rate = ByteSize.read(text), rate > .zero else {
-            throw ValidationError("expected a rate such as 500K or 4M, found '\(text)'")
+        guard let rate = ByteCount(parsing: text), rate > .zero else {
+            throw ValidationError(
+                "expected a rate such as 500kB, 4MB or 4MiB, found '\(text.forDisplay())'"
+            )
         }
         return rate
     }
 }
 
-/// Reads sizes such as `500M` and `20G`: multiples of 1,024 bytes.
+/// Reads sizes: `500M` and `20GB` are decimal, `20GiB` is binary.
 enum ByteSize {
     static func parse(_ text: String) throws -> ByteCount {
-        guard let size = read(text) else {
-            throw ValidationError("expected a size such as 500M or 20G, found '\(text)'")
+        guard let size = ByteCount(parsing: text) else {
+            throw ValidationError(
+                "expected a size such as 500MB, 20GB or 20GiB, found '\(text.forDisplay())'"
+            )
         }
         return size
-    }
-
-    /// The number of bytes, or `nil` if the text is no such number.
-    fileprivate static func read(_ text: String) -> ByteCount? {
-        let units: [Character: Int64] = ["K": 1 << 10, "M": 1 << 20, "G": 1 << 30]
-        let unit = text.last.flatMap { units[Character($0.uppercased())] }
-        let digits = unit == nil ? text[...] : text.dropLast()
-        let limit: Int64 = unit == nil ? 1 << 62 : 1 << 32
-        guard let count = Int64(digits), (0...limit).contains(count) else { return nil }
-        return ByteCount(count * (unit ?? 1))
     }
 }
 
