@@ -23,7 +23,8 @@ struct PodcastDownloader {
             guard let url = URL(string: arguments[1]) else { return print(usage) }
             let feed = try await PodcastFeed(contentsOf: url)
             let count = await store.download(feed.episodes)
-            print("\(feed.title): \(count) of \(feed.episodes.count) episodes to download")
+            let noun = feed.episodes.count == 1 ? "episode" : "episodes"
+            print("\(feed.title): \(count) of \(feed.episodes.count) \(noun) to download")
             if arguments[0] == "watch" { await store.waitForDownloads() }
         case ("list", 1):
             for name in try store.files() { print(name) }

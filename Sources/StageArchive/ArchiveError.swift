@@ -64,9 +64,9 @@ extension ArchiveError: CustomStringConvertible {
         case .collision(let entry, .fileAndDirectory):
             "entry '\(entry.forDisplay())' is both a file and a directory"
         case .tooManyEntries(let entry, let limit):
-            "archive has more than \(limit) entries, the first too many '\(entry.forDisplay())'"
+            "archive has more than \(limit.quantity(of: "entry", plural: "entries")), the first too many '\(entry.forDisplay())'"
         case .tooLarge(let entry, let limit):
-            "archive expands to more than \(limit.rawValue) bytes at entry '\(entry.forDisplay())'"
+            "archive expands to more than \(limit.rawValue.quantity(of: "byte")) at entry '\(entry.forDisplay())'"
         case .fileSystem(let error):
             error.description
         case .interrupted(.signalled(let signal)):

@@ -81,7 +81,7 @@ struct ZipEntry {
         if method != 0 {
             fault = "a compressed target"
         } else if size > Int64(LinkTarget.maximumLength) {
-            fault = "a target of \(size) bytes"
+            fault = "a target of \(size.quantity(of: "byte"))"
         } else if try bytes.bytes(at: start, Int(size)).contains(0) {
             fault = "a target with a zero byte"
         } else {

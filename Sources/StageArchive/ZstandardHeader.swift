@@ -45,7 +45,7 @@ extension UnpackRequest {
         guard header.windowSize <= UInt64(clamping: limits.window.rawValue) else {
             throw .damaged(
                 entry: nil,
-                "decoding takes \(header.windowSize) bytes of memory, more than the "
+                "decoding takes \(header.windowSize.quantity(of: "byte")) of memory, more than the "
                     + "\(limits.window.rawValue) that are allowed"
             )
         }

@@ -1,3 +1,4 @@
+import StageModel
 import StageSystem
 import SystemPackage
 
@@ -130,7 +131,9 @@ public struct ControlClient: Sendable {
     ) async throws(ControlError) -> [Int64] {
         let created = try await ask(.createTasks(NewTasks(tasks, launch: launch), in: session))
         guard created.ids.count == tasks.count else {
-            throw .malformed("expected \(tasks.count) numbers, found \(created.ids.count)")
+            throw .malformed(
+                "expected \(tasks.count.quantity(of: "number")), found \(created.ids.count)"
+            )
         }
         return created.ids
     }

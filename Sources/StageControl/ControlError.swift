@@ -1,3 +1,4 @@
+import StageModel
 public import StageSystem
 import SystemPackage
 
@@ -65,13 +66,15 @@ extension ControlError: CustomStringConvertible {
                 + "this user"
         case .lost(let path, let patience?):
             let seconds = patience.components.seconds
-            return "the daemon at '\(path)' does not answer: nothing came for \(seconds) seconds"
+            return
+                "the daemon at '\(path)' does not answer: nothing came for \(seconds.quantity(of: "second"))"
         case .lost(let path, nil):
             return "the daemon at '\(path)' broke off before it had answered"
         case .refused(let refusal): return refusal.message
         case .malformed(let reason): return "the daemon's answer is none: \(reason)"
         case .tooLarge(let limit):
-            return "the daemon's answer is too large: expected at most \(limit) bytes"
+            return
+                "the daemon's answer is too large: expected at most \(limit.quantity(of: "byte"))"
         case .cancelled: return "cancelled"
         case .system(let error): return error.description
         }

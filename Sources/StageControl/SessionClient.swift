@@ -1,3 +1,4 @@
+import StageModel
 import StageSystem
 import Synchronization
 
@@ -168,7 +169,9 @@ public final class SessionClient: Sendable {
             try answer(to: request, patience: patience)
         }
         guard created.ids.count == tasks.count else {
-            throw .malformed("expected \(tasks.count) numbers, found \(created.ids.count)")
+            throw .malformed(
+                "expected \(tasks.count.quantity(of: "number")), found \(created.ids.count)"
+            )
         }
         return created.ids
     }

@@ -235,7 +235,10 @@ struct ControlResponder: Sendable {
             guard let part else { return content }
             let count = content.readableBytes + part.readableBytes
             guard count <= limit else {
-                throw ControlRefusal(.tooLarge, "expected a body of at most \(limit) bytes")
+                throw ControlRefusal(
+                    .tooLarge,
+                    "expected a body of at most \(limit.quantity(of: "byte"))"
+                )
             }
             try client.hold(body: count)
             content.writeImmutableBuffer(part)

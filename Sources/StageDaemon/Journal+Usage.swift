@@ -1,6 +1,7 @@
 import Foundation
 import GRDB
 import StageControl
+import StageModel
 
 /// The bytes of the journal that each user has, counted by SQLite itself, in the transaction that writes
 /// them, so that whatever is written, by whichever call, is in the sum.
@@ -153,7 +154,7 @@ extension Journal {
         guard after <= max(limit, before) else {
             throw ControlRefusal(
                 .quota,
-                "your sessions, tasks and events may have \(limit) bytes in the daemon's journal: "
+                "your sessions, tasks and events may have \(limit.quantity(of: "byte")) in the daemon's journal: "
                     + "acknowledge events, or remove sessions"
             )
         }

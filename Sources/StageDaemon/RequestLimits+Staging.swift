@@ -59,7 +59,10 @@ extension RequestLimits {
         let sizes = 0...size
         guard sizes.contains(bytes.received.rawValue), sizes.contains(bytes.expected.rawValue)
         else {
-            throw ControlRefusal(.invalid, "expected 'stagingBytes' of at most \(size) bytes")
+            throw ControlRefusal(
+                .invalid,
+                "expected 'stagingBytes' of at most \(size.quantity(of: "byte"))"
+            )
         }
     }
 

@@ -64,7 +64,10 @@ enum RequestLimits {
             )
         }
         guard (1...connections).contains(wanted.maximumConnectionsPerHost) else {
-            throw ControlRefusal(.invalid, "expected 0 to \(connections) connections per host")
+            throw ControlRefusal(
+                .invalid,
+                "expected 0 to \(connections.quantity(of: "connection")) per host"
+            )
         }
         if let handler = wanted.handler { try check(handler) }
     }
@@ -99,7 +102,7 @@ enum RequestLimits {
         else {
             throw ControlRefusal(
                 .invalid,
-                "\(what) has at most \(strings.count) strings with \(strings.bytes) bytes, none of them 0"
+                "\(what) has at most \(strings.count.quantity(of: "string")) with \(strings.bytes.quantity(of: "byte")), none of them 0"
             )
         }
     }
@@ -240,7 +243,10 @@ enum RequestLimits {
     private static func checkNumbers(_ request: TransferRequest) throws(ControlRefusal) {
         for bytes in [request.size, request.expectedToReceive, request.expectedToSend] {
             guard bytes?.rawValue ?? 0 <= size else {
-                throw ControlRefusal(.invalid, "expected sizes of at most \(size) bytes")
+                throw ControlRefusal(
+                    .invalid,
+                    "expected sizes of at most \(size.quantity(of: "byte"))"
+                )
             }
         }
         if let priority = request.priority { try check(priority: priority) }
@@ -284,7 +290,7 @@ enum RequestLimits {
         guard headers.count <= fields.count, bytes <= fields.bytes else {
             throw ControlRefusal(
                 .invalid,
-                "expected at most \(fields.count) header fields with \(fields.bytes) bytes"
+                "expected at most \(fields.count) header fields with \(fields.bytes.quantity(of: "byte"))"
             )
         }
         for (name, value) in headers { try check(header: name, value) }
@@ -315,7 +321,7 @@ enum RequestLimits {
         guard bytes.contains(text.utf8.count) else {
             throw ControlRefusal(
                 .invalid,
-                "\(what) has \(bytes.lowerBound) to \(bytes.upperBound) bytes, not \(text.utf8.count)"
+                "\(what) has \(bytes.lowerBound) to \(bytes.upperBound.quantity(of: "byte")), not \(text.utf8.count)"
             )
         }
         guard !text.utf8.contains(0) else {

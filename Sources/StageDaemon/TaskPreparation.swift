@@ -94,7 +94,7 @@ struct TaskPreparation: Sendable {
         if let parts = task.request.parts, parts.size != ByteCount(size) {
             throw ControlRefusal(
                 .invalid,
-                "the parts have \(parts.size?.rawValue ?? 0) bytes, and the file has \(size)"
+                "the parts have \((parts.size?.rawValue ?? 0).quantity(of: "byte")), and the file has \(size)"
             )
         }
         try await reserve(.part(text), size, of: user)

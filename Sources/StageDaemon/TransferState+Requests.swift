@@ -22,7 +22,7 @@ extension TransferState {
         guard count + tasks.count <= configuration.tasksPerUser else {
             throw ControlRefusal(
                 .quota,
-                "one user may have \(configuration.tasksPerUser) tasks: \(count) are under way"
+                "one user may have \(configuration.tasksPerUser.quantity(of: "task")): \(count) are under way"
             )
         }
         let unfinished = session.unfinished + session.reserved

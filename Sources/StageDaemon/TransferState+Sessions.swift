@@ -1,5 +1,6 @@
 import FoundationEssentials
 import StageControl
+import StageModel
 
 /// Sessions, and the clients that are attached to them.
 extension TransferState {
@@ -155,7 +156,7 @@ extension TransferState {
         guard message.sequence <= session.last else {
             throw ControlRefusal(
                 .invalid,
-                "the session has \(session.last) events, not \(message.sequence)"
+                "the session has \(session.last.quantity(of: "event")), not \(message.sequence)"
             )
         }
         guard let token = message.launch, token == session.relaunch.lease else {

@@ -1,3 +1,5 @@
+import StageModel
+
 /// The reason why a key cannot be used.
 @nonexhaustive
 public indirect enum KeyError: Error, Equatable, Sendable {
@@ -45,7 +47,7 @@ extension KeyError: CustomStringConvertible {
         case .token(let reason):
             "found no private key in the token: \(reason)"
         case .ambiguousToken(let count):
-            "expected the URI of one private key, which \(count) keys fit"
+            "expected the URI of one private key, which \(count.quantity(of: "key")) fit"
         case .failed:
             "OpenSSL could not use the key"
         }

@@ -186,7 +186,7 @@ extension FileFault {
 extension ContentFigures: CustomStringConvertible {
     /// The figures as people read them: `12 files with 18350112 bytes`.
     public var description: String {
-        "\(fileCount) \(fileCount == 1 ? "file" : "files") with \(size.rawValue) bytes"
+        "\(fileCount.quantity(of: "file")) with \(size.rawValue.quantity(of: "byte"))"
     }
 }
 

@@ -45,7 +45,10 @@ extension IndexSource {
         _ figures: inout StagingFigures
     ) async throws(StageError) -> VerifiedIndex {
         guard reference.contentSize.rawValue <= Int64(work.pack.indexBounds.byteCount) else {
-            throw .index(reason: "it is larger than one of \(work.pack.fileCount) files can be")
+            throw .index(
+                reason:
+                    "it is larger than one of \(work.pack.fileCount.quantity(of: "file")) can be"
+            )
         }
         if let bytes = try await bytes(in: area) { return try await decode(bytes) }
         if let base, let digest = base.held.indexDigest,

@@ -64,7 +64,7 @@ extension ExtensionRefusal: CustomStringConvertible {
         case .header(let name):
             "the header '\(name.forDisplay(atMost: 60))' cannot be set"
         case .tooMany(let limit, let found):
-            "expected at most \(limit) downloads, found \(found)"
+            "expected at most \(limit.quantity(of: "download")), found \(found)"
         }
     }
 }
@@ -82,7 +82,7 @@ extension ExtensionError: CustomStringConvertible {
         case .ended(let program, .signalled(let signal), let text):
             "downloader extension '\(program)' was ended by signal \(signal)\(Self.quote(text))"
         case .tooMuchOutput(let program, let limit):
-            "downloader extension '\(program)' wrote more than \(limit.rawValue) bytes"
+            "downloader extension '\(program)' wrote more than \(limit.rawValue.quantity(of: "byte"))"
         case .invalidAnswer(let program, let error):
             "downloader extension '\(program)' gave no answer that is valid: \(error)"
         case .notAllowed(let program, let download, let refusal):

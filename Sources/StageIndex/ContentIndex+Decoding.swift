@@ -29,10 +29,12 @@ extension ContentIndex {
             entries: try reader.number("the number of entries", in: 0...reader.left / 3)
         )
         guard counts.entries <= bounds.entries else {
-            throw reader.fault("more than \(bounds.entries) entries")
+            throw reader.fault(
+                "more than \(bounds.entries.quantity(of: "entry", plural: "entries"))"
+            )
         }
         guard counts.frames <= bounds.frames else {
-            throw reader.fault("more than \(bounds.frames) frames")
+            throw reader.fault("more than \(bounds.frames.quantity(of: "frame"))")
         }
         guard counts.bundles <= counts.frames else {
             throw reader.fault("more bundles than frames")
@@ -50,7 +52,9 @@ extension ContentIndex {
         frames = try Self.frames(counts.frames, in: bundles, from: &reader)
         entries = try Self.paths(counts.entries, from: &reader)
         try readKinds(within: bounds, from: &reader)
-        guard reader.left == 0 else { throw reader.fault("\(reader.left) bytes too many") }
+        guard reader.left == 0 else {
+            throw reader.fault("\(reader.left.quantity(of: "byte")) too many")
+        }
         try checkTree(within: bounds)
     }
 
@@ -165,7 +169,7 @@ extension ContentIndex {
             UInt8(try reader.number("the kind of an entry", in: 0...3))
         }
         guard kinds.count(where: { $0 != 2 }) <= bounds.fileCount else {
-            throw reader.fault("more than \(bounds.fileCount) files and links")
+            throw reader.fault("more than \(bounds.fileCount.quantity(of: "file")) and links")
         }
         try readFiles(kinds, within: bounds, from: &reader)
         for position in kinds.indices where kinds[position] == 3 {
@@ -194,7 +198,7 @@ extension ContentIndex {
             let size = try reader.number("the size of a file", in: 0...most)
             total += size
             guard total <= most else {
-                throw reader.fault("the files have more than \(most) bytes")
+                throw reader.fault("the files have more than \(most.quantity(of: "byte"))")
             }
             entries.setFile(position, isExecutable: kind == 1, size: Int64(size))
         }
@@ -229,7 +233,9 @@ extension ContentIndex {
         }
         let count = try reader.number("the number of frames of a file", in: 0...reader.left)
         guard count <= IndexLimits.frameCount(ofSize: size) else {
-            throw reader.fault("a file of \(size) bytes is made of \(count) frames")
+            throw reader.fault(
+                "a file of \(size.quantity(of: "byte")) is made of \(count.quantity(of: "frame"))"
+            )
         }
         if count == 0 {
             let step = try reader.difference("the frame of a file")
@@ -250,7 +256,9 @@ extension ContentIndex {
             length += Int64(frames[last].length)
         }
         guard length == size else {
-            throw reader.fault("a file of \(size) bytes is made of frames of \(length)")
+            throw reader.fault(
+                "a file of \(size.quantity(of: "byte")) is made of frames of \(length)"
+            )
         }
         return .frames(list)
     }
@@ -268,7 +276,11 @@ extension ContentIndex {
             if entries.isDirectory(at: position) { directories += 1 }
             previous = bytes
             guard directories <= bounds.directories else {
-                throw IndexError(offset: 0, reason: "more than \(bounds.directories) directories")
+                throw IndexError(
+                    offset: 0,
+                    reason:
+                        "more than \(bounds.directories.quantity(of: "directory", plural: "directories"))"
+                )
             }
             if case .link(let target) = entries.kind(at: position) {
                 links.add(entries.path(at: position), to: target)

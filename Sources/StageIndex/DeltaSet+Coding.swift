@@ -57,7 +57,9 @@ extension DeltaSet {
         var reader = ByteReader(bytes)
         let head = try Head(from: &reader)
         guard head.tableSize == bytes.count else {
-            throw reader.fault("the table has \(bytes.count) bytes, and says \(head.tableSize)")
+            throw reader.fault(
+                "the table has \(bytes.count.quantity(of: "byte")), and says \(head.tableSize)"
+            )
         }
         self.init(new: head.new, old: head.old)
         // What each takes at least bounds how many there can be.
@@ -70,7 +72,9 @@ extension DeltaSet {
         for _ in 0..<counts.windows { windows.append(try Self.window(&next, from: &reader)) }
         frames.reserveCapacity(counts.frames)
         try readFrames(counts.frames, from: &reader)
-        guard reader.left == 0 else { throw reader.fault("\(reader.left) bytes too many") }
+        guard reader.left == 0 else {
+            throw reader.fault("\(reader.left.quantity(of: "byte")) too many")
+        }
     }
 
     private static func window(

@@ -73,7 +73,10 @@ public struct ContentPath: Hashable, Sendable {
             try checkComponent(component, of: text)
         }
         guard depth <= maximumDepth else {
-            throw ValueError(expected: "a path of at most \(maximumDepth) components", text: text)
+            throw ValueError(
+                expected: "a path of at most \(maximumDepth.quantity(of: "component"))",
+                text: text
+            )
         }
     }
 
@@ -91,7 +94,8 @@ public struct ContentPath: Hashable, Sendable {
         }
         if count > maximumComponentLength {
             throw ValueError(
-                expected: "path components of at most \(maximumComponentLength) bytes",
+                expected:
+                    "path components of at most \(maximumComponentLength.quantity(of: "byte"))",
                 text: text
             )
         }
@@ -100,7 +104,10 @@ public struct ContentPath: Hashable, Sendable {
     /// Checks the rules that paths and the targets of links share.
     static func checkCharacters(_ text: String, maximumLength: Int) throws(ValueError) {
         guard text.utf8.count <= maximumLength else {
-            throw ValueError(expected: "a path of at most \(maximumLength) bytes", text: text)
+            throw ValueError(
+                expected: "a path of at most \(maximumLength.quantity(of: "byte"))",
+                text: text
+            )
         }
         var isPlain = true
         for byte in text.utf8 where byte < 0x20 || byte >= 0x7F || byte == UInt8(ascii: "\\") {

@@ -60,7 +60,10 @@ package struct JSONMembers<Key: CodingKey> {
         guard elements.count <= limit else {
             throw fault(
                 key,
-                ValueError(expected: "at most \(limit) elements", found: "\(elements.count)")
+                ValueError(
+                    expected: "at most \(limit.quantity(of: "element"))",
+                    found: "\(elements.count)"
+                )
             )
         }
         var values: [Value] = []

@@ -25,7 +25,7 @@ extension ManifestError: CustomStringConvertible {
         case .invalid(let member, let fault):
             "\(member.forDisplay()): \(fault)"
         case .tooLarge(let limit, let found):
-            "expected at most \(limit.rawValue) bytes, found \(found.rawValue)"
+            "expected at most \(limit.rawValue.quantity(of: "byte")), found \(found.rawValue)"
         case .duplicate(let member, let first, let value):
             "\(member): expected a value of its own, found '\(value.forDisplay())' of \(first)"
         }

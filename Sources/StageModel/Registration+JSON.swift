@@ -333,7 +333,8 @@ extension Registration.Program {
                 else {
                     let limit = ManifestLimits.argumentLength
                     throw ValueError(
-                        expected: "an argument of at most \(limit) bytes without zero bytes",
+                        expected:
+                            "an argument of at most \(limit.quantity(of: "byte")) without zero bytes",
                         text: text
                     )
                 }

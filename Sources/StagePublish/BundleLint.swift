@@ -65,7 +65,7 @@ struct BundleLint: Sendable {
         guard size <= bounds.byteCount else {
             throw IndexError(
                 offset: 0,
-                reason: "it is larger than one of \(pack.fileCount) files can be"
+                reason: "it is larger than one of \(pack.fileCount.quantity(of: "file")) can be"
             )
         }
         var decompressor = FrameDecompressor()

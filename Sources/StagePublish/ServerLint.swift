@@ -186,7 +186,7 @@ struct ObjectCheck: Sendable {
             LintFinding(
                 severity: .error,
                 member: "\(member).size",
-                message: "expected \(size.rawValue) bytes, found \(found) "
+                message: "expected \(size.rawValue.quantity(of: "byte")), found \(found) "
                     + "at '\(url.forDisplay())'",
                 hint: "upload the archive again, under a URL of its own for each version"
             )

@@ -230,7 +230,7 @@ final class DownloadReceiver: ExchangeReceiver {
             if let total, position == total { return .complete }
             guard end.isComplete else { return .failed(end, url: url.display) }
             guard let total else { return .complete }
-            let detail = "the content ended after \(position) of \(total) bytes"
+            let detail = "the content ended after \(position) of \(total.quantity(of: "byte"))"
             return .transient(.unreachable(url: url.display, detail: detail), pause: nil)
         case .some(let decision):
             return .decided(decision, url: url.display, source: source, size: promised ?? 0)

@@ -1,5 +1,6 @@
 import CCurl
 import Glibc
+import StageModel
 
 /// What takes the answer of one exchange in.
 protocol ExchangeReceiver: AnyObject {
@@ -185,13 +186,14 @@ struct ExchangeEnd: Sendable {
     /// Returns what is wrong with the answer, where that ended the exchange with libcurl's words `detail`.
     private func fault(_ detail: String) -> String? {
         if lineBytes > lineLimit {
-            return "its heads and trailers have more than \(lineLimit) bytes"
+            return "its heads and trailers have more than \(lineLimit.quantity(of: "byte"))"
         }
         // libcurl keeps a line until its end has come, and gives up after 100 KiB of it in these words.
         let isLineTooLong = detail.hasPrefix("Out of memory")
         if head?.isTooLarge == true || isLineTooLong && use == nil {
             let limits = ResponseHead.limits
-            return "its head has more than \(limits.fields) fields or \(limits.bytes) bytes"
+            return
+                "its head has more than \(limits.fields.quantity(of: "field")) or \(limits.bytes.quantity(of: "byte"))"
         }
         if isLineTooLong { return "its trailers have a line of more than 102400 bytes" }
         if isStatusLineUnreadable { return "it does not begin with an HTTP status line" }

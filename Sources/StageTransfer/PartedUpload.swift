@@ -35,7 +35,8 @@ struct PartedUpload {
         var (parts, offset) = ([(url: TransferURL, range: Range<Int64>)](), Int64(0))
         guard !targets.parts.isEmpty, targets.size?.rawValue == size else {
             let url = try Self.target(targets.completionURL, rules).display
-            let detail = "the sizes of the parts are not that of the file, which has \(size) bytes"
+            let detail =
+                "the sizes of the parts are not that of the file, which has \(size.quantity(of: "byte"))"
             throw .unacceptable(url: url, .request(detail))
         }
         for part in targets.parts {

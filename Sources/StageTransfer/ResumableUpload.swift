@@ -324,14 +324,14 @@ extension ResumableUpload {
         let size = terms.size
         guard (0...size).contains(offset), !isComplete || offset == size else {
             let value = answer.value(of: "Upload-Offset") ?? "none"
-            return "an upload of \(size) bytes has the offset \(value)"
+            return "an upload of \(size.quantity(of: "byte")) has the offset \(value)"
         }
         if answer.has("Upload-Length"), answer.number(of: "Upload-Length") != size {
             let value = answer.value(of: "Upload-Length") ?? "none"
-            return "an upload of \(size) bytes has the length \(value)"
+            return "an upload of \(size.quantity(of: "byte")) has the length \(value)"
         }
         if let sent, offset > sent {
-            return "'Upload-Offset: \(offset)' after \(sent) bytes were sent"
+            return "'Upload-Offset: \(offset)' after \(sent.quantity(of: "byte")) were sent"
         }
         if offset == size, size > 0, terms.knowsLastBytes, resource?.mayBeComplete == false {
             return "'Upload-Offset: \(offset)' before the last bytes were sent"

@@ -164,7 +164,7 @@ extension TransferError: CustomStringConvertible {
             "'\(url.forDisplay())' was answered with a web page by '\(answerer.forDisplay())': "
                 + "the network may want a login first"
         case .wrongSize(let url, let expected, let actual):
-            "expected \(expected.rawValue) bytes from '\(url.forDisplay())', found "
+            "expected \(expected.rawValue.quantity(of: "byte")) from '\(url.forDisplay())', found "
                 + (actual.map { "\($0.rawValue)" } ?? "more")
         case .wrongDigest(let url):
             "what '\(url.forDisplay())' sends is not what was promised"
@@ -193,7 +193,8 @@ extension TransferError.Unacceptable {
         case .domain(let host): "'\(url)' is on '\(host)', which is none of the allowed domains"
         case .thisMachine: "'\(url)' is on this machine or its link, where nothing may be asked for"
         case .redirect(let target): "'\(url)' leads to '\(target.forDisplay())', which is refused"
-        case .redirects(let limit): "'\(url)' leads through more than \(limit) redirects"
+        case .redirects(let limit):
+            "'\(url)' leads through more than \(limit.quantity(of: "redirect"))"
         case .ranges: "the server of '\(url)' does not give parts of it"
         case .contentEncoding(let name):
             "'\(url)' was sent in the encoding '\(name.forDisplay())', which was not asked for"
@@ -201,7 +202,7 @@ extension TransferError.Unacceptable {
             "'\(url)' sent content that cannot be decoded: \(detail.forDisplay())"
         case .answer(let detail): "'\(url)' sent an invalid answer: \(detail.forDisplay())"
         case .request(let detail): "'\(url)' cannot be asked for: \(detail.forDisplay())"
-        case .size(let limit): "'\(url)' is larger than \(limit.rawValue) bytes"
+        case .size(let limit): "'\(url)' is larger than \(limit.rawValue.quantity(of: "byte"))"
         case .library(let detail):
             "libcurl cannot send a request to '\(url)': \(detail.forDisplay())"
         }

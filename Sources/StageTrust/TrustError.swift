@@ -125,7 +125,7 @@ extension TrustError: CustomStringConvertible {
         case .unlisted(let role, let delegator):
             "'\(delegator)' delegates to '\(role)', which the snapshot metadata does not list"
         case .tooManyRoles(let target, let limit):
-            "'\(target.forDisplay())' is not in the first \(limit) roles that may list it"
+            "'\(target.forDisplay())' is not in the first \(limit.quantity(of: "role")) that may list it"
         case .unnamed(let target, let version):
             "version \(version) of the targets metadata does not list '\(target.forDisplay())'"
         }
@@ -137,10 +137,10 @@ extension ContentFault: CustomStringConvertible {
     public var description: String {
         switch self {
         case .tooLong(let limit, let found):
-            "expected at most \(limit.rawValue) bytes, found "
+            "expected at most \(limit.rawValue.quantity(of: "byte")), found "
                 + (found.map { "\($0.rawValue)" } ?? "more")
         case .length(let expected, let found):
-            "expected \(expected.rawValue) bytes, found \(found.rawValue)"
+            "expected \(expected.rawValue.quantity(of: "byte")), found \(found.rawValue)"
         case .digest(let function, let expected, let found):
             "expected \(function) \(expected), found \(found)"
         case .unknownHashFunctions(let names):
@@ -153,8 +153,7 @@ extension ContentFault: CustomStringConvertible {
 extension SignatureShortage: CustomStringConvertible {
     /// The counts, and the keys that cannot be used, as a sentence fragment a person can read.
     public var description: String {
-        let keys = threshold == 1 ? "1 key" : "\(threshold) keys"
-        let counts = "expected valid signatures by \(keys), found \(valid)"
+        let counts = "expected valid signatures by \(threshold.quantity(of: "key")), found \(valid)"
         let faults = unusable.sorted { $0.key < $1.key }.prefix(4).map { id, reason in
             "; key \(id.forDisplay(atMost: 8)): \(reason)"
         }

@@ -184,7 +184,8 @@ extension URLSession {
         }
         var info = error.userInfo
         info[NSURLErrorFailingURLErrorKey] = task.originalRequest?.url
-        let reason = "the task did not end within \(limit.components.seconds) seconds"
+        let reason =
+            "the task did not end within \(limit.components.seconds.quantity(of: "second"))"
         endForeground(task, .failure(URLError(.timedOut, reason: reason, userInfo: info)))
     }
 

@@ -1,3 +1,4 @@
+import StageModel
 import StagePack
 import StageSystem
 
@@ -39,9 +40,9 @@ enum SystemShortage {
     private static func message(for shortage: Provision.Shortage) -> String {
         switch shortage {
         case .files(let count):
-            "the system lets it open \(count) more files, \(need.files) are needed"
+            "the system lets it open \(count.quantity(of: "more file")), \(need.files) are needed"
         case .threads(let count):
-            "the system lets it start \(count) threads, \(need.threads) are needed"
+            "the system lets it start \(count.quantity(of: "thread")), \(need.threads) are needed"
         case .memory:
             "the system does not give it the memory that it needs"
         case .procfs:

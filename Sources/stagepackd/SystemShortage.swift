@@ -1,4 +1,5 @@
 import Glibc
+import StageModel
 import StageSystem
 
 /// The resources that the daemon needs to begin, and its lines if it does not get them.
@@ -23,10 +24,10 @@ enum SystemShortage {
         let message =
             switch shortage {
             case .files(let count):
-                "the system lets it open \(count) more files, \(need.files) are needed: raise the limit "
+                "the system lets it open \(count.quantity(of: "more file")), \(need.files) are needed: raise the limit "
                     + "('ulimit -n', LimitNOFILE= of the service)"
             case .threads(let count):
-                "the system lets it start \(count) threads, \(need.threads) are needed: raise the limit "
+                "the system lets it start \(count.quantity(of: "thread")), \(need.threads) are needed: raise the limit "
                     + "('ulimit -u', TasksMax= of the service)"
             case .memory:
                 "the system does not give it the memory that it needs: raise the limit "

@@ -62,7 +62,7 @@ private struct DiffReport: Encodable, CustomStringConvertible {
 
     var description: String {
         updates.map(\.description).joined(separator: "\n")
-            + "\na first installation transfers \(downloadSize) in \(requests) requests"
+            + "\na first installation transfers \(downloadSize) in \(requests.quantity(of: "request"))"
             + "; \(transfer.text)"
     }
 }
@@ -98,7 +98,7 @@ private struct UpdateReport: Encodable, CustomStringConvertible {
     }
 
     var description: String {
-        "\(from.forDisplay()): \(downloadSize) in \(requests) requests; \(reusedFiles) files are "
-            + "reused, \(changedFiles) change or are new, \(removedFiles) go; \(transfer.text)"
+        "\(from.forDisplay()): \(downloadSize) in \(requests.quantity(of: "request")); "
+            + "\(reusedFiles.quantity(of: "file")) reused, \(changedFiles) changed or new, \(removedFiles) removed; \(transfer.text)"
     }
 }

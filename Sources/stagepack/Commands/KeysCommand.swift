@@ -188,7 +188,8 @@ struct KeyReport: Encodable, CustomStringConvertible {
     }
 
     static func name(of role: SigningRole, threshold: Int) -> String {
-        threshold == 1 ? role.rawValue : "\(role.rawValue) (\(threshold) keys must sign)"
+        threshold == 1
+            ? role.rawValue : "\(role.rawValue) (\(threshold.quantity(of: "key")) must sign)"
     }
 
     var description: String {

@@ -125,7 +125,7 @@ struct EvaluationReport: Encodable, CustomStringConvertible {
         let lines = entries.map { entry in
             line(entry.size.map { "\($0.rawValue)" } ?? "", entry.name)
         }
-        let total = "total: \(fileCount) files, \(installedSize)"
+        let total = "total: \(fileCount.quantity(of: "file")), \(installedSize)"
         return (lines + [line("\(installedSize.rawValue)", total)]).joined(separator: "\n")
     }
 }

@@ -40,7 +40,7 @@ struct ProgressBars {
 
     private func total(_ progress: StagingProgress, _ rate: TransferRate) -> String {
         let ended = progress.packs.count { $0.outcome != nil }
-        var text = "\(ended)/\(progress.packs.count) packs"
+        var text = "\(ended)/\(progress.packs.count.quantity(of: "pack"))"
         text += " \(bar(progress.fractionCompleted, width: 20))"
         text += " \(progress.received) of \(progress.downloadSize)"
         if let speed = rate.bytesPerSecond {

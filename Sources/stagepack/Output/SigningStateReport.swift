@@ -54,7 +54,7 @@ struct SigningStateReport: Encodable, CustomStringConvertible {
     private static func state(of draft: SigningReport.Draft) -> String {
         let signed = "signed by \(list(draft.signed, "no key"))"
         guard draft.needed > 0 else { return "\(signed), waits for other roles" }
-        let count = draft.needed == 1 ? "1 more signature" : "\(draft.needed) more signatures"
+        let count = draft.needed.quantity(of: "more signature")
         return "\(signed), needs \(count), by \(list(draft.missing, "no key"))"
     }
 
