@@ -165,7 +165,7 @@ final class Keyring {
         )
         Console.note("stagepack: warning: \(error)")
         Console.note(
-            "hint: move it elsewhere; if it was uploaded, replace it with 'stagepack rotate'"
+            "hint: move it elsewhere; if it was uploaded, replace it: 'stagepack rotate --help' says how"
         )
     }
 

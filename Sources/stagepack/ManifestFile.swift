@@ -35,7 +35,7 @@ struct ManifestFile {
                 status: .manifestUnavailable,
                 message: error.description,
                 hint: error.errno == .noSuchFileOrDirectory
-                    ? "'stagepack manifest create' makes one" : nil,
+                    ? "'stagepack manifest create --help' says how to make one" : nil,
                 retry: .never
             )
         }

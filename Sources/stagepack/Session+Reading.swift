@@ -65,7 +65,7 @@ extension CommandFailure {
         CommandFailure(
             status: .notStaged,
             message: "pack '\(id)' is not staged",
-            hint: "run 'stagepack load \(id)' to fetch it",
+            hint: StagingAdvice.load.text(after: nil, about: id),
             retry: .later
         )
     }

@@ -74,6 +74,17 @@ struct Session {
         network?.isOffline ?? false || NetworkOptions.isOffline(target.environment)
     }
 
+    /// The options that hints of this session repeat.
+    var hints: HintSource {
+        let source = HintSource.current
+        return target.registration.map { source.ofApplication($0.application) } ?? source
+    }
+
+    /// Checks the files that the options of the network name, for a command that may end without the network.
+    func checkNetworkFiles() throws(CommandFailure) {
+        _ = try network?.configuration(target.environment)
+    }
+
     /// The container, as far as it is known without a manifest.
     var knownContainer: FilePath? { target.knownContainer }
 

@@ -42,7 +42,7 @@ struct CommandTests {
         try await world.succeed("prefetch", "--quiet")
         let error = """
             stagepack: error: pack 'aurora' is not staged
-            hint: run 'stagepack load aurora' to fetch it
+            hint: run 'stagepack load aurora \(world.source.joined(separator: " "))' to fetch it
 
             """
         let ending = try await world.run("path", "aurora")
@@ -135,12 +135,12 @@ struct CommandTests {
             #expect(try StagedFiles(lease.content) == StagedFiles(versions[0]))
         }
         let swept = try await world.succeed("gc", "--all")
-        #expect(swept == gone(generations: 1, after: "; 1 generations are being read"))
+        #expect(swept == gone(generations: 1, after: "; 1 generation is being read"))
         #expect(try StagedFiles(lease.content) == StagedFiles(versions[0]))
     }
 
     private func gone(generations: Int, after rest: String = "") -> String {
-        "removed \(generations) generations, 0 downloads, 0 leftovers\(rest)\n"
+        "removed \(generations == 1 ? "1 generation" : "\(generations) generations"), 0 downloads, 0 leftovers\(rest)\n"
     }
 
     @Test func removeTakesAPackAwayAndGCTheDownloadsNobodyWants() async throws {
@@ -159,7 +159,7 @@ struct CommandTests {
         #expect(try await world.succeed("gc") == gone(generations: 0))
         try world.publish(try .small(.aurora, version: 3))
         try await world.succeed("prefetch", "--quiet")
-        let swept = "removed 0 generations, 1 downloads, 0 leftovers\n"
+        let swept = "removed 0 generations, 1 download, 0 leftovers\n"
         #expect(try await world.succeed("gc") == swept)
         #expect(try world.names(in: "downloads") == [])
     }

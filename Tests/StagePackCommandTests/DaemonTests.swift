@@ -69,7 +69,7 @@ struct DaemonTests {
             #expect(paused.status == 0, "\(paused.error)")
             #expect(try await client.task(id).holds == [Hold(.pausedByUser)])
             let why = try await installed.run("why")
-            #expect(why.output.contains("it was paused ('stagepack resume' lets it go on)"))
+            #expect(why.output.contains("it was paused; 'stagepack resume \(id)' resumes it"))
             #expect(try await installed.run("resume", "\(id)").status == 0)
             #expect(try await client.task(id).holds.contains(Hold(.pausedByUser)) == false)
             #expect(try await installed.run("cancel", "--session", "maps").status == 0)

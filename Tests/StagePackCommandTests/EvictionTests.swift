@@ -119,8 +119,8 @@ struct EvictionTests {
         #expect(try await world.succeed("gc", "--dry-run") == nothing)
         let dry = try await world.succeed("gc", "--dry-run", "--previous")
         #expect(dry.hasPrefix("would evict essential 1 (36.4 kB, the previous generation)\n"))
-        #expect(dry.hasSuffix("would remove 1 generations, 0 packs\n"))
-        let done = "removed 1 generations, 0 downloads, 0 leftovers\n"
+        #expect(dry.hasSuffix("would remove 1 generation, 0 packs\n"))
+        let done = "removed 1 generation, 0 downloads, 0 leftovers\n"
         #expect(try await world.succeed("gc", "--previous") == done)
         #expect(try await world.succeed("gc", "--previous", "--dry-run") == nothing)
     }

@@ -83,7 +83,7 @@ struct ExtensionTests {
         #expect(ending.error == "")
         #expect(ending.status == 0)
         #expect(try installed.history()?.pending == nil)
-        #expect(ending.output.contains("0 staged, 0 up to date, 1 of 1 files"))
+        #expect(ending.output.contains("0 staged, 0 up to date, 1 of 1 file"))
         let shared = try Directory.open(installed.container.appending("shared"))
         #expect(try shared.file(reading: "news.txt")?.readAll(limit: 100) == news)
         let left = try Directory.open(installed.container.appending("extension")).entries()
@@ -387,7 +387,7 @@ struct ExtensionTests {
                 """
         )
         let ending = try await installed.run("prefetch", "--all", "--attempts", "1")
-        #expect(ending.output.contains("1 of 1 files"), "\(ending)")
+        #expect(ending.output.contains("1 of 1 file"), "\(ending)")
         #expect(server.requests(for: "/digest").count == 1)
     }
 

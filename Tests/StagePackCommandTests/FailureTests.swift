@@ -59,7 +59,7 @@ struct FailureTests {
             """
             stagepack: error: the manifest at 'SERVER/manifest.json' is not valid: not \
             JSON: line 1, column 2: expected a member's name, found the end
-            hint: run 'stagepack manifest lint' on the publisher's side
+            hint: tell the publisher: the manifest is not valid
 
             """
         ),
@@ -69,7 +69,7 @@ struct FailureTests {
             """
             stagepack: error: the manifest at 'SERVER/manifest.json' is not valid: \
             packs[0].id: expected a string, found 7
-            hint: run 'stagepack manifest lint' on the publisher's side
+            hint: tell the publisher: the manifest is not valid
 
             """
         ),
@@ -315,7 +315,8 @@ struct FailureTests {
             status: 13,
             error: """
                 stagepack: error: the manifest has no pack 'borealis'
-                hint: run 'stagepack plan' to see the packs that there are
+                hint: run 'stagepack plan --manifest SERVER/manifest.json --container \
+                DIRECTORY/container' to see the packs that there are
 
                 """,
             arguments: ["fetch", "borealis"]

@@ -94,7 +94,7 @@ struct FaultyDiskTests {
         #expect(
             ending.output
                 == """
-                removed 1 generations, 0 downloads, 0 leftovers
+                removed 1 generation, 0 downloads, 0 leftovers
                 oceans: removed
                 DIRECTORY/container/generations:
                 aurora

@@ -51,7 +51,7 @@ struct FullDiskTests {
         )
         let error = """
             stagepack: error: pack 'aurora': not enough space: 25.2 MB needed, 18.8 MB free
-            hint: free some space, or run 'stagepack gc'
+            hint: free some space, or run 'stagepack gc --container DIRECTORY/container'
 
             """
         #expect(world.masked(ending.error) == error)
@@ -74,7 +74,7 @@ struct FullDiskTests {
         let error = """
             stagepack: error: pack 'aurora': cannot create \
             'DIRECTORY/container/staging/aurora.MARK/content/NUMBER': No space left on device
-            hint: free some space, or run 'stagepack gc'
+            hint: free some space, or run 'stagepack gc --container DIRECTORY/container'
 
             """
         #expect(world.masked(ending.error) == error)

@@ -121,7 +121,7 @@ struct OddFileTests {
         let error = """
             stagepack: error: the record 'DIRECTORY/container/container.json' is damaged: it is not a \
             regular file
-            hint: remove it, then run 'stagepack prefetch'
+            hint: remove it, then run 'stagepack prefetch --manifest SERVER/manifest.json --container DIRECTORY/container'
 
             """
         #expect(ending.status == 41)

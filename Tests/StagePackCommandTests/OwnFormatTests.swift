@@ -86,7 +86,7 @@ struct OwnFormatTests {
         for round in 1...2 {
             let ending = try await installed.run("prefetch", "--all", "--event", "periodic")
             #expect(ending.status == 0, "\(ending)")
-            #expect(ending.output.contains("1 of 1 files"), "\(round): \(ending)")
+            #expect(ending.output.contains("1 of 1 file"), "\(round): \(ending)")
             let program = try #require(installed.registration.downloaderExtension?.path)
             #expect(ending.error.contains("the manifest is read"))
             #expect(ending.error.contains("extension.program=\(program)"))
@@ -226,7 +226,7 @@ struct OwnFormatTests {
         } else {
             try installed.uninstall()
             let ending = try await succeed(installed, "gc", "--unregistered")
-            #expect(ending.contains("\(Self.news): not registered any more, 1 packs removed"))
+            #expect(ending.contains("\(Self.news): not registered any more, 1 pack removed"))
         }
         #expect(try installed.staged() == ["title": 1, "rare": 1, "old": 1])
     }
@@ -247,7 +247,7 @@ struct OwnFormatTests {
         serve(words(installed), installed)
         let own = try await update()
         #expect(own.status == 0, "\(own)")
-        #expect(own.output.contains("1 of 1 files"))
+        #expect(own.output.contains("1 of 1 file"))
         installed.world.server.answer("/news.json", with: .status(503))
         let stored = try await update()
         #expect(stored.error.contains("using the manifest in its own format"), "\(stored)")

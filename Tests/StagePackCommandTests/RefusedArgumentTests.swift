@@ -6,17 +6,34 @@ import Testing
 /// Files and directories that arguments name, and that are not what the option is for.
 @Suite(.server, .directory, .timeLimit(.minutes(5)))
 struct RefusedArgumentTests {
-    @Test(arguments: ["--netrc-file", "--cacert"])
+    @Test(arguments: ["--netrc-file", "--cacert", "--token-file"])
     func aFileThatIsMissingOrNoneIsAnError(option: String) async throws {
         var world = try World()
         try world.publish(try SamplePack.small(.aurora))
-        for place in ["nowhere", "."] {
-            let path = world.directory.path.appending(place).string
-            let ending = try await world.run("prefetch", option, path)
-            #expect(ending.status == 64, "\(ending)")
-            #expect(ending.error.contains("\(option): "), "\(ending)")
+        func expectRefusal(_ command: String...) async throws {
+            for place in ["nowhere", "."] {
+                let path = world.directory.path.appending(place).string
+                let value = option == "--token-file" ? "cdn.example=\(path)" : path
+                let ending = try await world.program.run(command + [option, value] + world.source)
+                #expect(ending.status == 64, "\(command): \(ending)")
+                #expect(ending.error.contains("\(option): "), "\(command): \(ending)")
+            }
         }
+        try await expectRefusal("prefetch")
         #expect(world.server.requests.isEmpty)
+        // Commands that need no network now.
+        try await world.succeed("prefetch", "--quiet")
+        try await expectRefusal("load", "aurora")
+        try await expectRefusal("load", "aurora", "--offline")
+        try await expectRefusal("repair")
+    }
+
+    /// Options of one application are not ignored where all are meant.
+    @Test(arguments: ["--app", "--manifest", "--container", "--root", "--application-version"])
+    func allApplicationsExcludeTheOptionsOfOne(option: String) async throws {
+        let ending = try await Program().run(["prefetch", "--all", option, "1.0"])
+        #expect(ending.status == 64, "\(ending)")
+        #expect(ending.error.contains("--all excludes ") && ending.error.contains(option))
     }
 
     @Test func aDirectoryWithOtherFilesBecomesNoContainer() async throws {

@@ -50,7 +50,11 @@ struct RollbackTests {
         #expect(status.contains("outdated, version 3 is offered, \(held) (version 2 is kept)"))
         let why = try await world.succeed("why", "aurora")
         #expect(why.contains("aurora, version 3: left, \(held)\n"))
-        #expect(why.contains("  to do: 'stagepack pin --release aurora' lets it be updated"))
+        #expect(
+            why.contains(
+                "  to do: 'stagepack pin --release aurora --container \(world.container)' lets it be updated"
+            )
+        )
 
         let released = try await world.succeed("pin", "aurora", "--release")
         #expect(released == "aurora: not pinned to version 1 any more\n")
@@ -82,7 +86,7 @@ struct RollbackTests {
         try world.publish(versions[2])
         let problem = """
             stagepack: error: pack 'aurora': it is pinned to version 2
-            hint: let it be updated first: 'stagepack pin --release PACK'
+            hint: let it be updated first: run 'stagepack pin --release aurora --container \(world.container)'
 
             """
         let fetched = try await world.run("fetch", "aurora", "--quiet")
@@ -123,7 +127,7 @@ struct RollbackTests {
         #expect(
             ending.error == """
                 stagepack: error: pack 'aurora' has no previous generation
-                hint: run 'stagepack status' to see which packs have one
+                hint: run 'stagepack status --container \(world.container)' to see which packs have one
 
                 """
         )

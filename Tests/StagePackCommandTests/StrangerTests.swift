@@ -131,7 +131,7 @@ struct StrangerTests {
             _ = try await Self.succeed(world, "doctor")
             _ = try await Self.succeed(world, "repair", "--quiet")
             let collected = try await Self.succeed(world, "gc", "--all")
-            #expect(collected.hasSuffix("1 generations are being read\n"))
+            #expect(collected.hasSuffix("1 generation is being read\n"))
             _ = try await Self.succeed(world, "remove", "levels")
             _ = try await Self.succeed(world, "fetch", "levels", "--quiet")
         }

@@ -8,7 +8,7 @@ import StageSystem
 import StagingService
 import SystemPackage
 
-struct CollectGarbageCommand: StagePackSubcommand {
+struct CollectGarbageCommand: SourcedSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "gc",
         abstract: "Remove what is no longer needed, and keep a container within its quota.",
@@ -31,8 +31,8 @@ struct CollectGarbageCommand: StagePackSubcommand {
 
     @Option(
         help: ArgumentHelp(
-            "The bytes that packs may take, as 500MB, 20GB or 20GiB; without it, the smallest "
-                + "'quota' of the group's registrations.",
+            "The bytes that packs may take, as 500MB, 20GB or 20GiB; without it, the smallest 'quota' of "
+                + "the group's registrations.",
             valueName: "size"
         ),
         transform: ByteSize.parse
@@ -79,7 +79,8 @@ struct CollectGarbageCommand: StagePackSubcommand {
             status: .noSpace,
             message: "the container is \(excess) over its quota: what is left is essential, pinned "
                 + "or read, or no manifest offers it",
-            hint: "raise the quota, or remove packs with 'stagepack remove'",
+            hint: "raise the quota, or remove packs"
+                + (session.hints.local("status").map { ": \($0) lists them" } ?? ""),
             retry: .later
         )
         // As JSON there is one value, which says it.
@@ -247,15 +248,20 @@ struct GarbageReport: Codable, CustomStringConvertible {
         let packs = evicted.count { !$0.isGeneration }
         var lines = evicted.map { "\(isDryRun == true ? "would evict" : "evicted") \($0)" }
         if isDryRun == true {
-            lines.append("would remove \(generations) generations, \(packs) packs")
-        } else {
-            let packs = packs == 0 ? "" : "\(packs) packs, "
             lines.append(
-                "removed \(generations) generations, \(packs)\(downloads) downloads, "
-                    + "\(leftovers) leftovers"
+                "would remove \(generations.quantity(of: "generation")), \(packs.quantity(of: "pack"))"
+            )
+        } else {
+            let packs = packs == 0 ? "" : "\(packs.quantity(of: "pack")), "
+            lines.append(
+                "removed \(generations.quantity(of: "generation")), \(packs)\(downloads.quantity(of: "download")), "
+                    + "\(leftovers.quantity(of: "leftover"))"
             )
         }
-        if inUse > 0 { lines[lines.count - 1] += "; \(inUse) generations are being read" }
+        if inUse > 0 {
+            lines[lines.count - 1] +=
+                "; \(inUse.quantity(of: "generation is", plural: "generations are")) being read"
+        }
         if let size, let quota { lines.append("packs take \(size) of \(quota)") }
         return lines.joined(separator: "\n")
     }

@@ -6,7 +6,7 @@ import StageSystem
 import StagingService
 import SystemPackage
 
-struct DoctorCommand: StagePackSubcommand {
+struct DoctorCommand: SourcedSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "doctor",
         abstract: "Check the machine and the container, and say what to do.",
@@ -96,7 +96,7 @@ extension DoctorReport {
                     .note,
                     "container",
                     "there is none at '\(path)' yet",
-                    "run 'stagepack prefetch'"
+                    StagingAdvice.prefetchFirst.text(after: nil, about: nil)
                 )
                 return
             }
@@ -117,7 +117,12 @@ extension DoctorReport {
         let space = try container.freeSpace()
         let free = ByteCount(space.bytes)
         if free < .mebibytes(64) {
-            add(.problem, "space", "\(free) free", "free some space, or run 'stagepack gc'")
+            add(
+                .problem,
+                "space",
+                "\(free) free",
+                StagingAdvice.freeSpace.text(after: nil, about: nil)
+            )
         } else {
             add(.good, "space", "\(free) free")
         }
@@ -125,8 +130,9 @@ extension DoctorReport {
             add(
                 .problem,
                 "files",
-                "the file system has room for \(files) more files",
-                "remove files ('df -i' counts them), or run 'stagepack gc'"
+                "the file system has room for \(files.quantity(of: "more file"))",
+                "remove files ('df -i' counts them)"
+                    + (HintSource.current.local("gc").map { ", or run \($0)" } ?? "")
             )
         }
         for fault in try container.reader.faults() { add(fault, in: container.root.path) }
@@ -138,11 +144,14 @@ extension DoctorReport {
                     .problem,
                     "pack '\(id)'",
                     "its link leads nowhere",
-                    "run 'stagepack fetch \(id)'"
+                    Self.run(HintSource.current.staging("fetch", id.text))
                 )
             }
         }
     }
+
+    /// The hint to run a command.
+    private static func run(_ command: String?) -> String? { command.map { "run \($0)" } }
 
     /// The files that a small pack is staged with.
     private static let filesWanted: Int64 = 256
@@ -151,14 +160,15 @@ extension DoctorReport {
     private mutating func add(_ fault: ContainerFault, in container: FilePath) {
         let name = fault.name == "." ? container : container.pushing(fault.name)
         let path = "'\(name.string.forDisplay())'"
+        let quoted = CommandFailure.quoted(name.string)
         let isOfPack = fault.name.starts(with: FilePath(ContainerLayout.generations))
-        let command = isOfPack ? "repair" : "prefetch"
+        let command = HintSource.current.staging(isOfPack ? "repair" : "prefetch")
         let hint =
             switch fault.problem {
-            case .hasMode(_, let expected): "run \"chmod \(String(expected, radix: 8)) \(path)\""
-            case .belongsTo(_, let expected): "run \"chown \(expected) \(path)\""
-            case .isMissing: "run 'stagepack \(command)'"
-            case .isNo, .isDamaged: "remove it, then run 'stagepack \(command)'"
+            case .hasMode(_, let expected): "run \"chmod \(String(expected, radix: 8)) \(quoted)\""
+            case .belongsTo(_, let expected): "run \"chown \(expected) \(quoted)\""
+            case .isMissing: Self.run(command)
+            case .isNo, .isDamaged: "remove it" + (command.map { ", then run \($0)" } ?? "")
             }
         add(.problem, path, fault.description, hint)
     }
@@ -176,7 +186,8 @@ extension DoctorReport {
         let subject = "trust of \(trust.application)"
         let renewal = "check this machine's clock, or tell the publisher to renew the metadata"
         if let problem = trust.problem {
-            add(.problem, subject, problem, "run 'stagepack prefetch'")
+            let application = HintSource.current.ofApplication(trust.application)
+            add(.problem, subject, problem, Self.run(application.staging("prefetch")))
         } else if let since = trust.staleSince {
             add(
                 .problem,
@@ -206,7 +217,8 @@ extension DoctorReport {
                         ? "revision \(manifest.revision)" : "in its own format"
                     add(.good, "manifest", "\(manifest.application), \(revision)")
                 } catch {
-                    add(.problem, "manifest", "\(record.url): \(error)", "run 'stagepack prefetch'")
+                    let hint = Self.run(HintSource.current.staging("prefetch"))
+                    add(.problem, "manifest", "\(record.url): \(error)", hint)
                 }
             }
         } catch {

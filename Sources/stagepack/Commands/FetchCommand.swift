@@ -3,7 +3,7 @@ import StageEngine
 import StageModel
 import StagingService
 
-struct FetchCommand: StagePackSubcommand {
+struct FetchCommand: SourcedSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "fetch",
         abstract: "Stage the newest version of some packs, whatever their policy."

@@ -6,7 +6,7 @@ import StageSystem
 import StagingService
 import SystemPackage
 
-struct LoadCommand: StagePackSubcommand {
+struct LoadCommand: SourcedSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "load",
         abstract: "Print the directory of a pack, fetching it first if need be.",
@@ -36,6 +36,7 @@ struct LoadCommand: StagePackSubcommand {
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         let session = try Session(source, network)
+        try session.checkNetworkFiles()
         if let path = try session.stagedPath(of: pack) {
             if let file { return try printStaged(file, below: path) }
             Console.print(PathReport(pack: pack, path: path), asJSON: output.json)

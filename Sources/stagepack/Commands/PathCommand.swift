@@ -1,7 +1,7 @@
 import ArgumentParser
 import StageModel
 
-struct PathCommand: StagePackSubcommand {
+struct PathCommand: SourcedSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "path",
         abstract: "Print the directory of a pack if it is staged; else end with status 2."

@@ -4,7 +4,7 @@ import StageContainer
 import StageEngine
 import StageModel
 
-struct PinCommand: StagePackSubcommand {
+struct PinCommand: SourcedSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "pin",
         abstract: "Hold a pack at the version that is staged, or list the packs that are held.",

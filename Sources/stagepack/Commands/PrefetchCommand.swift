@@ -5,7 +5,7 @@ import StageModel
 import StageSystem
 import StagingService
 
-struct PrefetchCommand: StagePackSubcommand {
+struct PrefetchCommand: SourcedSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "prefetch",
         abstract: "Stage the packs that their policies call for.",
@@ -55,6 +55,9 @@ struct PrefetchCommand: StagePackSubcommand {
     mutating func validate() throws {
         if all, source.app != nil || !source.manifest.isEmpty || source.container != nil {
             throw ValidationError("--all excludes --app, --manifest and --container.")
+        }
+        if all, source.root != nil || source.applicationVersion != nil {
+            throw ValidationError("--all excludes --root and --application-version.")
         }
     }
 
@@ -113,8 +116,10 @@ enum ApplicationRuns {
         var failures: [CommandFailure] = []
         for session in sessions {
             do throws(CommandFailure) {
-                let run = try StagingRun(packs, try session.get(), output)
-                reports += try await run.run()
+                let session = try session.get()
+                reports += try await session.hints.apply { () throws(CommandFailure) in
+                    try await StagingRun(packs, session, output).run()
+                }
                 if Task.isCancelled { break }
             } catch {
                 failures.append(error)

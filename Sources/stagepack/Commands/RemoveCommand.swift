@@ -2,7 +2,7 @@ import ArgumentParser
 import StageContainer
 import StageModel
 
-struct RemoveCommand: StagePackSubcommand {
+struct RemoveCommand: SourcedSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "remove",
         abstract: "Remove staged packs.",

@@ -3,7 +3,7 @@ import StageEngine
 import StageModel
 import StagingService
 
-struct RepairCommand: StagePackSubcommand {
+struct RepairCommand: SourcedSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "repair",
         abstract: "Verify staged packs and stage those again that are damaged.",
@@ -21,6 +21,7 @@ struct RepairCommand: StagePackSubcommand {
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         let session = try Session(source, network)
+        try session.checkNetworkFiles()
         let reports = try await VerifyReport.make(of: packs, in: try session.existingContainer())
         let damaged = Set(reports.filter { !$0.differences.isEmpty }.map(\.pack))
         guard !damaged.isEmpty else {

@@ -3,7 +3,7 @@ import FoundationEssentials
 import StageContainer
 import StageModel
 
-struct RollbackCommand: StagePackSubcommand {
+struct RollbackCommand: SourcedSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "rollback",
         abstract: "Switch packs back to the previous generation.",
@@ -64,8 +64,9 @@ struct RollbackReport: Codable, CustomStringConvertible {
 
     var description: String {
         let versions = "version \(version ?? 0) in the place of version \(from ?? 0)"
-        return isPinned
-            ? "\(pack): \(versions), and pinned to it; 'stagepack pin --release \(pack)' lets it be updated"
-            : "\(pack): \(versions) again, and not pinned any more"
+        guard isPinned else { return "\(pack): \(versions) again, and not pinned any more" }
+        let release = HintSource.current.local("pin", "--release", pack.text)
+        return "\(pack): \(versions), and pinned to it"
+            + (release.map { "; \($0) lets it be updated" } ?? "")
     }
 }

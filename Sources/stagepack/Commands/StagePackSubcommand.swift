@@ -16,7 +16,8 @@ extension StagePackSubcommand {
     func run() async throws {
         var status: ExitStatus
         do throws(CommandFailure) {
-            status = try await perform()
+            let source = (self as? any SourcedSubcommand).map { HintSource($0.source) }
+            status = try await (source ?? HintSource()).apply(perform)
         } catch {
             Console.report(error, asJSON: printsJSON)
             status = error.status

@@ -6,7 +6,7 @@ import StageSystem
 import StagingService
 import SystemPackage
 
-struct StatusCommand: StagePackSubcommand {
+struct StatusCommand: SourcedSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "status",
         abstract: "Show which packs are staged, without using the network."

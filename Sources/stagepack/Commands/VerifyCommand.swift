@@ -4,7 +4,7 @@ import StageEngine
 import StageModel
 import StageSystem
 
-struct VerifyCommand: StagePackSubcommand {
+struct VerifyCommand: SourcedSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "verify",
         abstract: "Compare every byte of staged packs with what was staged.",

@@ -8,7 +8,7 @@ import StageSystem
 import StagingService
 import SystemPackage
 
-struct WhyCommand: StagePackSubcommand {
+struct WhyCommand: SourcedSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "why",
         abstract: "Explain what was decided about packs, and list transfers that wait.",
@@ -38,12 +38,22 @@ struct WhyCommand: StagePackSubcommand {
             throw CommandFailure(
                 status: .unknownPack,
                 message: "nothing was decided about pack '\(pack)' yet",
-                hint: "run 'stagepack prefetch', or 'stagepack plan' to see what it would do",
+                hint: Self.nextStep,
                 retry: .never
             )
         }
         Console.print(WhyReport(applications: reports, transfers: transfers), asJSON: json)
         return .success
+    }
+
+    /// The commands that decide about packs.
+    private static var nextStep: String {
+        let source = HintSource.current
+        guard let prefetch = source.staging("prefetch"), let plan = source.staging("plan") else {
+            return
+                "run 'stagepack app list' to see the applications that are registered, and name one with --app"
+        }
+        return "run \(prefetch), or \(plan) to see what it would do"
     }
 
     /// The daemon's transfers that wait, of the pack or of all; none where no daemon runs.
@@ -182,7 +192,23 @@ struct HistoryReport: Codable {
         var pin: PinStatus?
     }
 
+    /// Creates the report; its hints name the application, or the container of one that is not registered.
     init(_ path: FilePath, _ id: ApplicationID, _ history: StagingHistory) {
+        let source = Self.source(id, path, history.isRegistered)
+        self = HintSource.$current.withValue(source) { HistoryReport(inSource: path, id, history) }
+    }
+
+    private static func source(
+        _ id: ApplicationID,
+        _ container: FilePath,
+        _ isRegistered: Bool
+    ) -> HintSource {
+        isRegistered
+            ? HintSource.current.ofApplication(id)
+            : HintSource(application: nil, container: container)
+    }
+
+    private init(inSource path: FilePath, _ id: ApplicationID, _ history: StagingHistory) {
         container = path.string
         application = id
         isRegistered = history.isRegistered
@@ -190,7 +216,7 @@ struct HistoryReport: Codable {
         lastRun = history.lastRun.map { Self.date($0.endedAt) }
         request = history.lastRun?.request
         isEssentialOnly = history.lastRun?.isEssentialOnly ?? false
-        problem = history.lastRun?.problem.map(FailureReport.init)
+        problem = history.lastRun?.problem.map { FailureReport($0, about: nil) }
         pending = history.pending
         firstLoaded = history.firstLoadedAt.map(Self.date)
         packs = history.packs.map { entry in
@@ -203,7 +229,7 @@ struct HistoryReport: Codable {
                 reason: entry.reason.text(for: entry.outcome),
                 source: entry.source,
                 failures: entry.failures,
-                problem: entry.problem.map(FailureReport.init)
+                problem: entry.problem.map { FailureReport($0, about: entry.id) }
             )
         }
     }
@@ -216,7 +242,10 @@ struct HistoryReport: Codable {
 extension HistoryReport: CustomStringConvertible {
     /// A paragraph for the application, then one for each pack.
     var description: String {
-        ([head] + packs.map(\.description)).joined(separator: "\n")
+        let source = Self.source(application, FilePath(container), isRegistered)
+        return HintSource.$current.withValue(source) {
+            ([head] + packs.map(\.description)).joined(separator: "\n")
+        }
     }
 
     private var head: String {
@@ -234,8 +263,10 @@ extension HistoryReport: CustomStringConvertible {
         if let pending {
             let next =
                 isRegistered
-                ? "stagepack prefetch --all --event periodic" : "stagepack prefetch"
-            lines.append("  not complete: '\(pending.rawValue)'; '\(next)' goes on with it")
+                ? "'stagepack prefetch --all --event periodic'"
+                : HintSource.current.staging("prefetch")
+            let hint = next.map { "; \($0) goes on with it" } ?? ""
+            lines.append("  not complete: '\(pending.rawValue)'\(hint)")
         }
         if let trust {
             lines += trust.description.split(separator: "\n").map { "  \($0)" }
@@ -254,10 +285,12 @@ extension HistoryReport.Entry: CustomStringConvertible {
         if let source { lines.append("  from: \(source)") }
         if let pin {
             lines.append("  held: \(pin.text), since \(InternetTime(pin.since))")
-            lines.append("  to do: 'stagepack pin --release \(id)' lets it be updated")
+            if let release = HintSource.current.local("pin", "--release", id.text) {
+                lines.append("  to do: \(release) lets it be updated")
+            }
         }
         if let problem {
-            let runs = failures == 1 ? "1 run" : "\(failures) runs in a row"
+            let runs = failures.quantity(of: "run", plural: "runs in a row")
             lines.append("  tried: \(runs), \(problem.message)")
             lines.append("  again: \(again(problem))")
             if let hint = problem.hint { lines.append("  to do: \(hint)") }
@@ -286,14 +319,17 @@ extension StagingHistory.Rule {
 extension FailureReport {
     /// Creates the report of a failure that is remembered; a code of another version of this program has no
     /// words.
-    fileprivate init(_ problem: StagingHistory.Problem) {
+    fileprivate init(_ problem: StagingHistory.Problem, about pack: PackID?) {
         let advice = problem.advice.flatMap(StagingAdvice.init(rawValue:))
         let kind = StagingFailure.Kind(rawValue: problem.kind)
         self.init(
             CommandFailure(
                 status: kind.map { ExitStatus($0) } ?? .unfinished,
                 message: problem.message,
-                hint: advice?.text(after: problem.retryAfter.map { .seconds($0) }),
+                hint: advice?.text(
+                    after: problem.retryAfter.map { .seconds($0) },
+                    about: pack
+                ),
                 retry: RetryAdvice(rawValue: problem.retry) ?? .later
             )
         )

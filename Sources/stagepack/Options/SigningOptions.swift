@@ -34,7 +34,11 @@ struct SigningOptions: ParsableArguments {
     /// Reads the keys given, of which there need be none, for a manifest that a command changes.
     func keyring(for manifest: ManifestFile) throws(CommandFailure) -> Keyring {
         if !keys.isEmpty, try !manifest.isSigned() {
-            throw CommandFailure(.noRoot(path: manifest.name), manifest: manifest.name)
+            throw CommandFailure(
+                .noRoot(path: manifest.name),
+                manifest: manifest.name,
+                keys: keys
+            )
         }
         return try keyring(signing: manifest.name)
     }

@@ -94,9 +94,11 @@ extension CommandFailure {
         let hint: String?
         switch error {
         case .manifest:
-            (status, hint) = (.manifestInvalid, "run 'stagepack manifest lint' on it")
+            (status, hint) = (
+                .manifestInvalid, "run \(HintSource.quoted(["manifest", "lint", manifest]))"
+            )
         case .unknownPack:
-            (status, hint) = (.unknownPack, "'stagepack manifest add' adds one")
+            (status, hint) = (.unknownPack, "'stagepack manifest add --help' says how to add it")
         case .contentOfVersionChanged:
             (status, hint) = (
                 .manifestRefused,
@@ -126,7 +128,8 @@ extension CommandFailure {
             self.init(
                 status: .contentRefused,
                 message: "'\(archive)': \(error)",
-                hint: "no application would unpack it; 'stagepack package' makes another",
+                hint:
+                    "no application would unpack it; 'stagepack package --help' says how to make another",
                 retry: .never
             )
         }
@@ -150,7 +153,7 @@ extension CommandFailure {
             self.init(
                 status: .packagingFailed,
                 message: error.description,
-                hint: "make the version anew with 'stagepack package --indexed'",
+                hint: "package the version again; 'stagepack package --help' describes '--indexed'",
                 retry: .never
             )
         }

@@ -6,8 +6,9 @@ import StageSystem
 import SystemPackage
 
 extension CommandFailure {
-    /// What it means to the user that metadata was not signed; `manifest` is the path as it was given.
-    init(_ error: SigningError, manifest: String? = nil) {
+    /// What it means to the user that metadata was not signed; `manifest` is the path and `keys` are the keys as
+    /// they were given.
+    init(_ error: SigningError, manifest: String? = nil, keys: [String] = []) {
         if case .file(let error) = error {
             self.init(output: error)
             return
@@ -15,7 +16,11 @@ extension CommandFailure {
         self.init(
             status: Self.status(of: error),
             message: error.description,
-            hint: Self.hint(for: error, manifest: manifest.map(Self.quoted) ?? "MANIFEST"),
+            hint: Self.hint(
+                for: error,
+                manifest: manifest.map(Self.quoted) ?? "MANIFEST",
+                keys: keys
+            ),
             retry: .never
         )
     }
@@ -28,9 +33,15 @@ extension CommandFailure {
         }
     }
 
-    private static func hint(for error: SigningError, manifest: String) -> String? {
+    private static func hint(
+        for error: SigningError,
+        manifest: String,
+        keys: [String]
+    ) -> String? {
         switch error {
-        case .noRoot: "stagepack keys init \(manifest) --key KEYFILE"
+        case .noRoot:
+            "stagepack keys init \(manifest)"
+                + (keys.isEmpty ? ["KEYFILE"] : keys.map(quoted)).map { " --key \($0)" }.joined()
         case .alreadyInitialized: "to change keys: stagepack rotate \(manifest) --key KEYFILE"
         case .exposed(let path, .mode): "chmod 600 \(quoted(path))"
         case .exposed(_, .published): "name a file elsewhere, such as one below your home directory"

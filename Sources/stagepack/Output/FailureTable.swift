@@ -19,7 +19,7 @@ extension CommandFailure {
         self.init(
             status: ExitStatus(failure.kind),
             message: failure.description,
-            hint: failure.advice?.text(after: failure.retryAfter),
+            hint: failure.advice?.text(after: failure.retryAfter, about: failure.pack),
             retry: failure.retry,
             place: failure.place?.description
         )

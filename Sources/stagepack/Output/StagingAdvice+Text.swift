@@ -2,11 +2,22 @@ import StageModel
 import StagingService
 
 extension StagingAdvice {
-    /// The advice as this program's user reads it; `pause` is the time for which a server wants to be left
-    /// alone.
-    func text(after pause: Duration?) -> String {
-        self == .runAgainLater
-            ? "run it again " + (pause.map { "in \($0.inWords)" } ?? "later") : text
+    /// The advice as this program's user reads it.
+    ///
+    /// - Parameters:
+    ///   - pause: The time for which a server wants to be left alone.
+    ///   - pack: The pack that the failure is about.
+    ///   - source: The options of the run, which commands of the advice repeat.
+    /// - Returns: A fragment.
+    func text(
+        after pause: Duration?,
+        about pack: PackID?,
+        source: HintSource = .current
+    ) -> String {
+        if self == .runAgainLater {
+            return "run it again " + (pause.map { "in \($0.inWords)" } ?? "later")
+        }
+        return command(for: pack, in: source) ?? text
     }
 
     private var text: String {
@@ -23,7 +34,7 @@ extension StagingAdvice {
         case .checkClock: "check this machine's clock with 'date'"
         case .passAuthority: "if the server has an authority of its own, pass it with --cacert"
         case .goOnline: "run it again without --offline and STAGEPACK_OFFLINE"
-        case .freeSpace: "free some space, or run 'stagepack gc'"
+        case .freeSpace: "free some space"
         case .enableLandlock:
             "boot a kernel with Landlock enabled (Linux 5.13), or run it as "
                 + "another user"
@@ -34,21 +45,21 @@ extension StagingAdvice {
         case .enableLandlockForExtensions:
             "add 'landlock' to the kernel's parameter 'lsm=' (Linux 5.13); the "
                 + "policies of the manifest decided"
-        case .decodeInProcess: "fetch with 'stagepack fetch', or run it as another user"
+        case .decodeInProcess: "run it as another user"
         case .makeWritable: "make the file system writable, or pass --container"
         case .removeFile: "remove it, and run it again"
         case .runAsOwner: "run it as the user that owns the container, or pass --container"
         case .waitForProcess: "run it again when the other process has ended"
-        case .prefetchFirst: "run 'stagepack prefetch' first, or pass --container"
+        case .prefetchFirst: "pass the --container of staged packs, or --app ID"
         case .nameEmptyDirectory:
             "name an empty directory with --container, or one that does not exist"
         case .useMakersVersion: "use the version of stagepack that made it"
-        case .removeRecord: "remove it, then run 'stagepack prefetch'"
-        case .repair: "run 'stagepack repair'"
-        case .load: "run 'stagepack load' to fetch it"
-        case .rollBack: "run 'stagepack rollback' for the version before"
-        case .showStatus: "run 'stagepack status' to see which packs have one"
-        case .releasePin: "let it be updated first: 'stagepack pin --release PACK'"
+        case .removeRecord: "remove it, and stage the packs again"
+        case .repair: "stage the damaged packs again"
+        case .load: "pass --manifest URL or --app ID to fetch it"
+        case .rollBack: "roll the pack back for the version before"
+        case .showStatus: "name a pack that was updated"
+        case .releasePin: "let it be updated first"
         case .raiseQuota: "raise 'quota' in the registration, or remove packs"
         case .updateApplication: "update the application"
         case .startApplication: "start the application: restrictions end when it has loaded a pack"
@@ -56,15 +67,16 @@ extension StagingAdvice {
         case .tellPackagerOfExtension:
             "tell the application's packager; the policies of the manifest decided"
         case .correctRegistration: "correct the file, or install the application's package again"
-        case .installApplication: "install its package, or pass --manifest URL"
+        case .installApplication:
+            "install its package, or pass --manifest URL; 'stagepack app list' has those that are registered"
         case .nameManifest: "pass --manifest URL or --app ID"
         case .runAgain: "run the same command again: it goes on where this one ended"
-        case .listPacks: "run 'stagepack plan' to see the packs that there are"
-        case .listFiles: "run 'stagepack load' without '--file' to see what it has"
+        case .listPacks: "name a pack of the manifest"
+        case .listFiles: "name a file of the pack"
         case .nameFileInDirectory: "name a file in it, or load the whole pack without '--file'"
         case .loadWholePack: "load the whole pack without '--file'"
         case .updateStagePack: "update stagepack"
-        case .checkManifest: "run 'stagepack manifest lint' on the publisher's side"
+        case .checkManifest: "tell the publisher: the manifest is not valid"
         case .renewMetadata:
             "check this machine's clock with 'date'; if it is right, tell the publisher to renew the "
                 + "metadata. What is staged stays in use"

@@ -32,7 +32,13 @@ struct StagingReport: Codable {
     /// When the signatures of the manifest were verified with the server; `nil` where it has none.
     var manifestVerified: Date?
 
+    /// Creates the report of a result; hints name the container that the result names.
     init(_ result: StagingResult) {
+        let source = HintSource.current.inContainer(result.container)
+        self = HintSource.$current.withValue(source) { StagingReport(inSource: result) }
+    }
+
+    private init(inSource result: StagingResult) {
         container = result.container.string
         application = result.application
         revision = result.revision
@@ -163,7 +169,8 @@ extension StagingReport: CustomStringConvertible {
         let waiting = packs.filter { $0.outcome == .waiting }
         if let first = waiting.first { text += ", \(waiting.count) waiting (\(first.reason))" }
         if let files, !files.isEmpty {
-            text += ", \(files.count { $0.outcome == .staged }) of \(files.count) files"
+            text +=
+                ", \(files.count { $0.outcome == .staged }) of \(files.count.quantity(of: "file"))"
         }
         if let removed, !removed.isEmpty { text += ", \(removed.count) removed" }
         if let evicted, !evicted.isEmpty { text += ", \(evicted.count) evicted" }

@@ -16,7 +16,11 @@ struct TaskReport: Encodable, CustomStringConvertible {
         let what = task.request.description.map { " (\($0))" } ?? ""
         let url = task.request.url.withoutUser
         var lines = ["\(task.id)  \(state)  \(amount)  \(url)\(what)"]
-        lines += task.holds.map { "    waits: \($0.text)" }
+        lines += task.holds.map { hold in
+            let next =
+                hold.reason == .pausedByUser ? "; 'stagepack resume \(task.id)' resumes it" : ""
+            return "    waits: \(hold.text)\(next)"
+        }
         if let problem = task.lastProblem, !task.holds.contains(where: { $0.problem == problem }) {
             lines.append("    last problem: \(problem)")
         }
@@ -48,7 +52,7 @@ extension HoldReason {
     var text: String {
         switch self {
         case .pausedByClient: "its application suspended it"
-        case .pausedByUser: "it was paused ('stagepack resume' lets it go on)"
+        case .pausedByUser: "it was paused"
         case .earliestBegin: "it is not to begin yet"
         case .offline: "there is no network"
         case .portal: "the network wants somebody to log in first"

@@ -65,7 +65,7 @@ struct UnregisteredReport: Codable, CustomStringConvertible {
     var description: String {
         guard !applications.isEmpty else { return "" }
         let names = applications.map(\.text).joined(separator: ", ")
-        return "\(names): not registered any more, \(packs.count) packs removed"
+        return "\(names): not registered any more, \(packs.count.quantity(of: "pack")) removed"
     }
 }
 

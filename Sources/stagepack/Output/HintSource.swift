@@ -1,0 +1,109 @@
+import StageModel
+import StagingService
+import SystemPackage
+
+/// The options that name the packs and the container of a run, which the commands of its hints repeat.
+struct HintSource: Sendable {
+    /// The source of the run that creates reports and failures now.
+    @TaskLocal static var current = HintSource()
+
+    /// The URLs of the manifest, preferred one first.
+    private var manifests: [String] = []
+    private var root: String?
+    private var application: String?
+    private var container: String?
+    private var applicationVersion: String?
+
+    /// Creates the source of a run that names neither packs nor a container.
+    init() {}
+
+    /// Creates the source of a run with these options.
+    init(_ options: SourceOptions) {
+        manifests = options.manifest
+        root = options.root
+        application = options.app
+        container = options.container?.string
+        applicationVersion = options.applicationVersion
+    }
+
+    /// Creates the source of an application, or of the manifests that a container has stored.
+    init(application: ApplicationID?, container: FilePath?) {
+        self.application = application?.text
+        self.container = container?.string
+    }
+
+    /// Returns the source with a container, unless its options name one or an application.
+    func inContainer(_ path: FilePath) -> HintSource {
+        var source = self
+        if application == nil, container == nil { source.container = path.string }
+        return source
+    }
+
+    /// Returns the source with an application in place of manifests.
+    func ofApplication(_ id: ApplicationID) -> HintSource {
+        var source = HintSource(application: id, container: nil)
+        source.container = container
+        source.applicationVersion = applicationVersion
+        return source
+    }
+
+    /// The single manifest that is a file of this machine.
+    var manifestFile: String? {
+        guard application == nil, manifests.count == 1, let manifest = manifests.first else {
+            return nil
+        }
+        return manifest.contains("://") ? nil : manifest
+    }
+
+    /// Whether the options name the packs: an application or a manifest.
+    var namesPacks: Bool { application != nil || !manifests.isEmpty }
+
+    /// Returns a command on the container, quoted; `nil` if no option names the container.
+    func local(_ words: String...) -> String? {
+        guard application != nil || container != nil else { return nil }
+        return Self.quoted(words + applicationWords + containerWords)
+    }
+
+    /// Returns a command that reads the manifest, quoted; `nil` if no option names the packs or the container.
+    func staging(_ words: String...) -> String? {
+        guard namesPacks || container != nil else { return nil }
+        var words = words + applicationWords
+        for manifest in manifests { words += ["--manifest", manifest] }
+        if let root { words += ["--root", root] }
+        words += containerWords
+        if let applicationVersion { words += ["--application-version", applicationVersion] }
+        return Self.quoted(words)
+    }
+
+    private var applicationWords: [String] { application.map { ["--app", $0] } ?? [] }
+    private var containerWords: [String] { container.map { ["--container", $0] } ?? [] }
+
+    /// A command between quotation marks, each of its words as a shell reads it.
+    static func quoted(_ words: [String]) -> String {
+        let text = (["stagepack"] + words.map(CommandFailure.quoted)).joined(separator: " ")
+        return text.contains("'") ? "\"\(text)\"" : "'\(text)'"
+    }
+}
+
+extension HintSource {
+    /// Returns what `body` returns or throws, with this source for the hints.
+    func apply<Success: Sendable>(
+        _ body: () async throws(CommandFailure) -> Success
+    ) async throws(CommandFailure) -> Success {
+        let result = await Self.$current.withValue(self) {
+            () async -> Result<Success, CommandFailure> in
+            do throws(CommandFailure) {
+                return .success(try await body())
+            } catch {
+                return .failure(error)
+            }
+        }
+        return try result.get()
+    }
+}
+
+/// A command whose options name the source of packs.
+protocol SourcedSubcommand: StagePackSubcommand {
+    /// The options.
+    var source: SourceOptions { get }
+}

@@ -1,0 +1,90 @@
+import StageContainer
+import StageEngine
+import StageModel
+import StagingService
+
+extension StagingAdvice {
+    /// The advice that has a command, which can be pasted, with the options of the run; `nil` for other advice.
+    func command(for pack: PackID?, in source: HintSource) -> String? {
+        switch self {
+        case .freeSpace, .raiseQuota, .prefetchFirst, .removeRecord, .repair, .rollBack,
+            .showStatus,
+            .releasePin:
+            containerCommand(for: pack, in: source)
+        case .decodeInProcess, .load, .listPacks, .listFiles, .nameFileInDirectory, .loadWholePack,
+            .checkManifest:
+            contentCommand(for: pack, in: source)
+        default: nil
+        }
+    }
+
+    private func containerCommand(for pack: PackID?, in source: HintSource) -> String? {
+        switch self {
+        case .freeSpace: source.local("gc").map { "free some space, or run \($0)" }
+        case .raiseQuota:
+            source.local("status").map {
+                "raise 'quota' in the registration, or remove packs: \($0) lists them"
+            }
+        case .prefetchFirst where source.namesPacks:
+            source.staging("prefetch").map { "run \($0) first, or pass another --container" }
+        case .removeRecord:
+            source.staging("prefetch").map { "remove it, then run \($0)" }
+        case .repair: source.staging("repair").map { "run \($0)" }
+        case .rollBack:
+            pack.flatMap { source.local("rollback", $0.text) }.map {
+                "run \($0) for the version before"
+            }
+        case .showStatus:
+            source.local("status").map { "run \($0) to see which packs have one" }
+        case .releasePin:
+            pack.flatMap { source.local("pin", "--release", $0.text) }.map {
+                "let it be updated first: run \($0)"
+            }
+        default: nil
+        }
+    }
+
+    private func contentCommand(for pack: PackID?, in source: HintSource) -> String? {
+        let load = pack.flatMap { source.staging("load", $0.text) }
+        return switch self {
+        case .decodeInProcess:
+            (pack.map { source.staging("fetch", $0.text) } ?? source.staging("prefetch"))
+                .map { "fetch it with \($0), or run it as another user" }
+        case .load: load.map { "run \($0) to fetch it" }
+        case .listPacks: source.staging("plan").map { "run \($0) to see the packs that there are" }
+        case .listFiles: load.map { "run \($0) to see what it has" }
+        case .nameFileInDirectory: load.map { "name a file in it, or load the whole pack: \($0)" }
+        case .loadWholePack: load.map { "load the whole pack: \($0)" }
+        case .checkManifest:
+            source.manifestFile.map {
+                "run \(HintSource.quoted(["manifest", "lint", $0])) to see every error"
+            }
+        default: nil
+        }
+    }
+}
+
+extension StagingFailure {
+    /// The pack that the failure is about, if it is about one.
+    var pack: PackID? {
+        switch self {
+        case .engine(.container(let error), _) where error.pack != nil: error.pack
+        case .engine(_, .pack(let id)), .refusal(_, .pack(let id)),
+            .deadline(.pack(let id), _, _):
+            id
+        default: nil
+        }
+    }
+}
+
+extension ContainerError {
+    /// The pack that the error is about, if it is about one.
+    fileprivate var pack: PackID? {
+        switch self {
+        case .busy(let id), .notStaged(let id), .noPrevious(let id), .pinned(let id, _),
+            .otherVersion(let id, _, _):
+            id
+        case .missing, .unknownFormat, .notAContainer, .damagedRecord, .file: nil
+        }
+    }
+}

@@ -1,0 +1,159 @@
+import StageContainer
+import StageModel
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+/// Commands that hints name are run as they are printed.
+@Suite(.server, .directory)
+struct HintTests {
+    /// A command that fails or reports a fault, and the command that its hint names.
+    struct Case: Sendable, CustomTestStringConvertible {
+        var testDescription: String { failing.joined(separator: " ") }
+        /// The command, before the options of the source.
+        var failing: [String]
+        /// The command of the hint, before the options of the source.
+        var hinted: String
+        /// The status that the command of the hint ends with.
+        var status: Int32 = 0
+        /// Whether the hint is of a command that reads the manifest.
+        var readsManifest = true
+        /// Changes the container, in which version 1 of `aurora` is staged.
+        var arrange: @Sendable (World) async throws -> Void = { _ in }
+    }
+
+    private static let cases: [Case] = [
+        Case(failing: ["path", "extra"], hinted: "load extra"),
+        Case(failing: ["load", "extra", "--offline"], hinted: "load extra"),
+        Case(failing: ["load", "extra", "--file", "readme.txt"], hinted: "load extra"),
+        Case(failing: ["load", "aurora", "--file", "none"], hinted: "load aurora"),
+        Case(failing: ["fetch", "borealis"], hinted: "plan"),
+        Case(failing: ["why", "extra2"], hinted: "prefetch"),
+        Case(failing: ["rollback", "aurora"], hinted: "status", readsManifest: false),
+        Case(failing: ["gc", "--quota", "0"], hinted: "status", readsManifest: false),
+        Case(failing: ["remove", "aurora"], hinted: "pin --release aurora", readsManifest: false) {
+            try await $0.succeed("pin", "aurora")
+        },
+        Case(
+            failing: ["pin", "aurora", "9"],
+            hinted: "rollback aurora",
+            status: 44,
+            readsManifest: false
+        ),
+        Case(failing: ["status"], hinted: "prefetch") { world in
+            try world.directory.removeTree(try #require(world.container.lastComponent))
+        },
+        Case(failing: ["doctor"], hinted: "prefetch") { world in
+            try world.directory.removeTree(try #require(world.container.lastComponent))
+        },
+        Case(failing: ["doctor"], hinted: "repair") { try remove("pack.json", in: $0) },
+        Case(failing: ["status"], hinted: "prefetch") { world in
+            guard
+                let record = try Directory.open(world.container)
+                    .file(updatingExisting: "container.json")
+            else { throw NeverHappened() }
+            try record.truncate(to: 0)
+        },
+    ]
+
+    /// Removes a file of the generation of `aurora`.
+    private static func remove(_ name: FilePath.Component, in world: World) throws {
+        let generation = try #require(try world.names(in: "generations/aurora").first)
+        let path = world.container.appending("generations/aurora/\(generation)")
+        _ = try Directory.open(path).remove(name)
+    }
+
+    @Test(arguments: cases)
+    func theCommandOfAHintRunsAsItIsPrinted(row: Case) async throws {
+        var world = try World()
+        let extra = try SamplePack.small(try PackID("extra"), policy: .onDemand)
+        try world.publish(try .small(.aurora), extra)
+        try await world.succeed("prefetch", "--quiet")
+        try await row.arrange(world)
+        let ending = try await world.program.run(row.failing + world.source)
+        let text = ending.output + ending.error
+        let words = try await HintedCommand.words(in: text)
+        let source = row.readsManifest ? world.source : ["--container", world.container.string]
+        #expect(words == row.hinted.split(separator: " ").map(String.init) + source, "\(text)")
+        if text.contains("remove it, then") {
+            _ = try Directory.open(world.container).remove("container.json")
+        }
+        let hinted = try await world.program.run(words)
+        #expect(hinted.status == row.status, "\(words): \(hinted)")
+    }
+
+    /// Paths with spaces and quotes reach the command of the hint as they were given.
+    @Test func pathsAreQuoted() async throws {
+        var world = try World()
+        try world.publish(try .small(.aurora, policy: .onDemand))
+        let container = world.directory.path.appending("one's container").string
+        let source = ["--manifest", world.manifestURL, "--container", container]
+        let ending = try await world.program.run(["fetch", "borealis"] + source)
+        let words = try await HintedCommand.words(in: ending.error)
+        #expect(words == ["plan"] + source)
+        #expect(try await world.program.run(words).status == 0)
+    }
+
+    @Test func aManifestThatIsAFileIsLinted() async throws {
+        let world = try World()
+        try world.directory.write(Array("{".utf8), to: "m 1.json", durably: false)
+        let file = world.directory.path.appending("m 1.json").string
+        let ending = try await world.program.run(
+            ["plan"] + world.source(manifest: file)
+        )
+        let words = try await HintedCommand.words(in: ending.error)
+        #expect(words == ["manifest", "lint", file])
+        #expect(try await world.program.run(words).status == 3)
+    }
+
+    /// Without a container, an application or a manifest there is no command that could run.
+    @Test func aHintWithoutASourceNamesNoCommandOnIt() async throws {
+        let world = try World()
+        let container = world.container.string
+        let ending = try await world.program.run(["status", "--container", container])
+        #expect(ending.status == 41)
+        #expect(!ending.error.contains("stagepack prefetch"))
+        #expect(ending.error.contains("\nhint: "))
+    }
+}
+
+/// Hints of commands that name an application, or mean all of them.
+@Suite(.server, .directory, .enabled { await Program.canMount })
+struct ApplicationHintTests {
+    @Test(arguments: [["prefetch", "--all"], ["prefetch", "--app", "net.example.wallpaper"]])
+    func theCommandOfAHintNamesTheApplication(failing: [String]) async throws {
+        var installed = try await Installed()
+        try installed.world.publish(try .small(.aurora))
+        installed.registration.quota = ByteCount(1)
+        try installed.install()
+        let ending = try await installed.world.program.run(failing + ["--quiet"])
+        #expect(ending.status == 40, "\(ending)")
+        try await check(ending.error, "status", installed)
+        let why = try await installed.run("why")
+        try await check(why.output, "status", installed)
+    }
+
+    private func check(_ text: String, _ command: String, _ installed: Installed) async throws {
+        let words = try await HintedCommand.words(in: text)
+        #expect(words == [command, "--app", "net.example.wallpaper"], "\(text)")
+        let hinted = try await installed.world.program.run(words)
+        #expect(hinted.status == 0, "\(hinted)")
+    }
+}
+
+/// The command between the quotation marks of a hint.
+enum HintedCommand {
+    /// Returns the words of the first command of the text after the program's name, as a shell splits it.
+    static func words(in text: String) async throws -> [String] {
+        let hints = text.split(separator: "\n")
+            .filter { $0.contains("hint: ") || $0.contains("to do: ") }
+        let match = hints.lazy.compactMap {
+            $0.firstMatch(of: #/(['"])stagepack (.*?)\1(?=$|[ ,;:])/#)
+        }
+        .first
+        let command = try #require(match, "\(text)").2
+        let shell = Program(wrapper: ["/bin/sh", "-c", "printf '%s\\n' \(command)"])
+        return try await shell.run([]).output.split(separator: "\n").map(String.init)
+    }
+}
