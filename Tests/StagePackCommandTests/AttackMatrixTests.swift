@@ -145,7 +145,7 @@ struct AttackMatrixTests {
     /// The version that was verified last stands in.
     ///
     /// The rule for stalled transfers is that of the engine, which all clients have: 60 KiB in a minute, and less here for
-    /// the library. Workers of the daemon try four times before they say so.
+    /// the library. ``SlowRetrievalTests`` has workers of the daemon, which try four times before they say so.
     @Test(arguments: AttackWorld.Kind.allCases, [.command, .library] as [AttackWorld.Client])
     func slowRetrievalIsGivenUp(
         kind: AttackWorld.Kind,
@@ -153,14 +153,7 @@ struct AttackMatrixTests {
     ) async throws {
         var world = try await AttackWorld(kind)
         try await world.publish(version: 2)
-        let bytes = try #require(world.signed.repository.files["timestamp.json"])
-        world.server.answer(
-            "/metadata/timestamp.json",
-            with: .script { wire in
-                wire.send("HTTP/1.1 200 OK\r\nContent-Length: \(bytes.count)\r\n\r\n")
-                wire.drip(bytes, pause: 200_000)
-            }
-        )
+        try world.dripTimestamp()
         if client == .library {
             let problem = try await world.results().first?.manifestProblem
             #expect(
@@ -195,6 +188,27 @@ struct AttackMatrixTests {
         world.server.answer("/metadata/timestamp.json", with: .content(old))
         let rollback = try #require(try await world.stage(by: .library))
         #expect(rollback.contains("goes back from version 3 to version 2"), "\(rollback)")
+        #expect(try world.staged == 2)
+    }
+}
+
+/// A server that sends metadata a byte at a time to a worker of the daemon.
+///
+/// The worker tries four times, a minute each, so this suite has a time limit of its own.
+@Suite(.server, .directory, .timeLimit(.minutes(20)))
+struct SlowRetrievalTests {
+    @Test(arguments: AttackWorld.Kind.allCases)
+    func aWorkerGivesSlowMetadataUp(kind: AttackWorld.Kind) async throws {
+        var world = try await AttackWorld(kind)
+        try await world.publish(version: 2)
+        try world.dripTimestamp()
+        let refusal = try #require(try await world.stageByWorker(within: .seconds(900)))
+        #expect(refusal.contains("stalled"), "\(refusal)")
+        #expect(try world.staged == 1)
+        let metadata = world.server.counts(for: "/metadata/timestamp.json")
+        #expect(metadata.requests >= 2)
+        world.signed.serve()
+        #expect(try await world.stageByWorker() == nil)
         #expect(try world.staged == 2)
     }
 }

@@ -90,6 +90,18 @@ struct AttackWorld {
         if serving { signed.serve() }
     }
 
+    /// Has the server send the timestamp metadata a byte each fifth of a second.
+    func dripTimestamp() throws {
+        let bytes = try #require(signed.repository.files["timestamp.json"])
+        server.answer(
+            "/metadata/timestamp.json",
+            with: .script { wire in
+                wire.send("HTTP/1.1 200 OK\r\nContent-Length: \(bytes.count)\r\n\r\n")
+                wire.drip(bytes, pause: 200_000)
+            }
+        )
+    }
+
     /// Has a client stage the pack; returns the reason for its refusal.
     func stage(by client: Client) async throws -> String? {
         switch client {
@@ -132,14 +144,15 @@ struct AttackWorld {
         return try await StagingService(request, logger: logger) { _ in }.stage()
     }
 
-    private func stageByWorker() async throws -> String? {
+    /// Has a worker of a daemon stage the pack; returns the reason for its refusal.
+    func stageByWorker(within limit: Duration = .seconds(300)) async throws -> String? {
         var installed = signed.installed
         let before = try installed.staged()
         let pack = pack
         let problem = try await withDaemon(&installed) { installed, client in
             let task = try await client.stage([pack], of: installed)
             var problem: String?
-            try await poll("the staging never ends") {
+            try await poll("the staging never ends", within: limit) {
                 problem = try await client.tasks().first { $0.id == task }?.lastProblem
                 return try problem != nil || installed.staged() != before
             }

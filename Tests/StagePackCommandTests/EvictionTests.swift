@@ -216,7 +216,8 @@ struct QuotaTests {
             refused.error == """
                 stagepack: error: pack 'rare': the quota of the container leaves 0 B, and it takes \
                 36.4 kB
-                hint: raise 'quota' in the registration, or remove packs
+                hint: raise 'quota' in the registration, or remove packs: \
+                'stagepack status --app net.example.wallpaper' lists them
 
                 """
         )

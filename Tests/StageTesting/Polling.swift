@@ -1,15 +1,16 @@
 public import Testing
 
-/// Waits until `condition` holds; a test that waits for longer than five minutes fails.
+/// Waits until `condition` holds; a test that waits for longer than `limit` fails.
 ///
-/// That long, since hundreds of processes of other tests may have their turn first.
+/// Five minutes, since hundreds of processes of other tests may have their turn first.
 public func poll(
     _ comment: Comment? = nil,
+    within limit: Duration = .seconds(300),
     sourceLocation: SourceLocation = #_sourceLocation,
     _ condition: () async throws -> Bool
 ) async throws {
     let clock = ContinuousClock()
-    let deadline = clock.now + .seconds(300)
+    let deadline = clock.now + limit
     var pause = Duration.milliseconds(2)
     while try await !condition() {
         try #require(clock.now < deadline, comment, sourceLocation: sourceLocation)
