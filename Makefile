@@ -15,6 +15,7 @@ SHARE := $(DESTDIR)$(PREFIX)/share
 SOURCES := Sources Tests Benchmarks Examples Package.swift Fuzzing/Package.swift Fuzzing/Sources/fuzz
 RELEASE := .build/release
 PROGRAMS := stagepack stagepackd
+STRIP ?= strip
 LIB := $(DESTDIR)$(PREFIX)/lib
 PACKAGES := .build/deploy
 
@@ -35,7 +36,7 @@ test: dependencies ## Build and run the tests.
 
 build: dependencies ## Build the programs for use.
 	$(RUN) swift build -c release --product stagepack $(RELEASE_FLAGS)
-	$(RUN) swift build -c release --product stagepackd $(RELEASE_FLAGS)
+	ln -sfn stagepack $(RELEASE)/stagepackd
 
 bench: build ## Measure against curl, aria2 and wget2 with bsdtar (some 15 GB of disk).
 	swift build -c release --product LoadPackBenchmark $(RELEASE_FLAGS)
@@ -73,9 +74,11 @@ check: ## Check the formatting, the order of the house, the links of the documen
 	Scripts/links
 
 install: ## Install the programs, their completions and manuals (PREFIX, DESTDIR); 'make build' first.
-	@test -x $(RELEASE)/stagepack -a -x $(RELEASE)/stagepackd || \
+	@test -x $(RELEASE)/stagepack || \
 	    { echo "make install: run 'make build' first" >&2; exit 1; }
-	install -D -m 0755 -t $(BIN) $(addprefix $(RELEASE)/,$(PROGRAMS))
+	install -D -m 0755 -t $(BIN) $(RELEASE)/stagepack
+	$(STRIP) --strip-unneeded --remove-section=.comment --remove-section=.note $(BIN)/stagepack
+	ln -sfn stagepack $(BIN)/stagepackd
 	install -D -m 0644 deploy/man/stagepack.1 $(SHARE)/man/man1/stagepack.1
 	install -D -m 0644 -t $(SHARE)/man/man5 deploy/man/*.5
 	install -D -m 0644 deploy/man/stagepackd.8 $(SHARE)/man/man8/stagepackd.8
@@ -145,7 +148,6 @@ KILLS ?= 100
 torture: ## Have disks lose power (CUTS), system calls fail (POINTS) and processes killed (KILLS), and check what is left (root).
 	Scripts/dependencies btrfs-progs e2fsprogs gcc libc6-dev mount python3 strace util-linux xfsprogs
 	swift build --product stagepack
-	swift build --product stagepackd
 	Tests/torture/run $(PARTS) --count $(CUTS) --points $(POINTS) $(if $(SEED),--seed $(SEED))
 ifneq ($(KILLS),0)
 	swift build --build-tests

@@ -77,7 +77,6 @@ let package = Package(
             targets: ["sample-downloader-extension"]
         ),
         .executable(name: "stagepack", targets: ["stagepack"]),
-        .executable(name: "stagepackd", targets: ["stagepackd"]),
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
@@ -204,16 +203,18 @@ let package = Package(
         .executableTarget(
             name: "stagepack",
             dependencies: [
-                "ProgramStart", "StageArchive", "StageContainer", "StageControl", "StageDigest",
-                "StageEngine", "StageIndex", "StageModel", "StageOrigin", "StagePack",
+                "ProgramStart", "StageArchive", "StageContainer", "StageControl",
+                "StageDaemonCommand", "StageDigest", "StageEngine", "StageIndex", "StageModel",
+                "StageOrigin", "StagePack",
                 "StagePublish", "StageSigning", "StageSystem", "StageTransfer", "StageTrust",
                 "StagingService", arguments, logging, system,
             ],
             swiftSettings: strict
         ),
 
-        .executableTarget(
-            name: "stagepackd",
+        // The daemon is the same program under another name
+        .target(
+            name: "StageDaemonCommand",
             dependencies: [
                 "ProgramStart", "StageControl", "StageDaemon", "StageSystem", "StageTransfer",
                 arguments, logging, signals, system,
@@ -372,7 +373,7 @@ let package = Package(
         tests(
             "StageControl",
             [
-                "stagepack", "stagepackd", "StageControl", "StageModel", "StageSystem",
+                "stagepack", "StageControl", "StageModel", "StageSystem",
                 "StageTesting",
                 system,
             ]
@@ -382,7 +383,7 @@ let package = Package(
             [
                 "BackgroundTransfer", "StageControl", "StageModel", "StageOrigin", "StageSystem",
                 "StageTesting", "StageURLSession", "StageWebSocket", "background-downloads",
-                "stagepackd", "websocket-task-client", logging, system,
+                "stagepack", "websocket-task-client", logging, system,
             ]
         ),
         // Source as it is written for Apple's systems, compiled as an application compiles it
@@ -400,7 +401,7 @@ let package = Package(
             "StageDaemon",
             [
                 "background-downloads", "podcast-downloader", "presigned-upload-client",
-                "stagepackd", "BackgroundTransfer", "StageConditions", "StageControl",
+                "stagepack", "BackgroundTransfer", "StageConditions", "StageControl",
                 "StageDaemon", "StageDigest", "StageModel", "StageSystem", "StageTesting",
                 "StageTransfer", "StageURLSession", logging,
                 subprocess,
@@ -424,7 +425,7 @@ let package = Package(
         tests(
             "BackgroundAssets",
             [
-                "stagepack", "stagepackd", "BackgroundAssets", "ExtensionFoundation",
+                "stagepack", "BackgroundAssets", "ExtensionFoundation",
                 "StageContainer",
                 "StageControl", "StageDigest", "StageExtension", "StageModel", "StagePack",
                 "StageSystem", "StageTesting", system,
@@ -450,7 +451,7 @@ let package = Package(
         tests(
             "StagePackCommand",
             [
-                "sample-game", "sample-game-extension", "stagepack", "stagepackd",
+                "sample-game", "sample-game-extension", "stagepack",
                 "StageContainer", "StageControl", "StageDigest", "StageEngine", "StageIndex",
                 "StageModel", "StageOnDemand", "StagePack",
                 "StagePublish", "StageSystem", "StageTesting", "StageTransfer", "StageTrust",

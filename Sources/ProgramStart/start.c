@@ -1,16 +1,13 @@
 #include "ProgramStart.h"
 #include "../CLinux/environment.h"
 
-// The functions that programs with this file begin at, by the names that the build gives them where it links
-// more than one of them into a file.
+// The function that the program begins at, by the name that the build gives it where it links more than one program into a file.
 extern int main(int, char **);
 extern int stagepack_main(int, char **) __attribute__((weak));
-extern int stagepackd_main(int, char **) __attribute__((weak));
 
-/// Whether the program that runs is one of those, and not another one that has parts of them.
+/// Whether the running program is `stagepack`, and not another one that has parts of it.
 static int begins_here(void) {
-    if (stagepack_main == NULL && stagepackd_main == NULL) return 1;
-    return main == stagepack_main || main == stagepackd_main;
+    return stagepack_main == NULL || main == stagepack_main;
 }
 
 /// Of Swift's runtime (stdlib/public/CommandLineSupport/CommandLine.cpp): the arguments that CommandLine tells.

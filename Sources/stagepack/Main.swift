@@ -1,5 +1,6 @@
 import ArgumentParser
 import Glibc
+import StageDaemonCommand
 import StageModel
 import StagePack
 import StageSystem
@@ -62,6 +63,7 @@ struct StagePackCommand: AsyncParsableCommand {
     )
 
     static func main() async {
+        if DaemonCommand.isAsked { return await DaemonCommand.main() }
         StandardStreams.fill()
         // Before everything: whatever comes now happens in a process of which the hook's caller sees nothing.
         let isHook = HookGuard.enter(SystemShortage.hookWords)

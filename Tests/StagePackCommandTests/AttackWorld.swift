@@ -153,8 +153,9 @@ struct AttackWorld {
             let task = try await client.stage([pack], of: installed)
             var problem: String?
             try await poll("the staging never ends", within: limit) {
-                problem = try await client.tasks().first { $0.id == task }?.lastProblem
-                return try problem != nil || installed.staged() != before
+                let current = try await client.tasks().first { $0.id == task }
+                problem = current?.lastProblem
+                return try current == nil || problem != nil || installed.staged() != before
             }
             return problem
         }

@@ -144,7 +144,7 @@ func withDaemon<Value: Sendable>(
         durably: false
     )
     var daemon = installed.world.program
-    let program = try Program.path.removingLastComponent().appending("stagepackd").string
+    let program = try BuiltProgram.path(of: "stagepackd").string
     if daemon.wrapper.isEmpty {
         daemon.wrapper = [program]
     } else {

@@ -17,13 +17,29 @@ public enum BuiltProgram {
     /// Returns the path of a program: in the directory that ``variable`` names, or else beside the bundle
     /// that holds the tests.
     ///
+    /// The daemon is `stagepack` by its other name, a link that the build does not make.
+    ///
     /// - Throws: An issue of the test if the program is not there.
     public static func path(of name: FilePath.Component) throws -> FilePath {
-        guard let named = ProcessInfo.processInfo.environment[variable] else {
-            return try path(ofTestProgram: name)
+        let folder: FilePath
+        if let named = ProcessInfo.processInfo.environment[variable] {
+            folder = try #require(FilePath(named).resolved, "there is no directory '\(named)'")
+        } else {
+            folder = try path(ofTestProgram: "stagepack").removingLastComponent()
         }
-        let folder = try #require(FilePath(named).resolved, "there is no directory '\(named)'")
+        if name == "stagepackd" { makeLink(at: folder.appending(name).string) }
         return try executable(folder.appending(name))
+    }
+
+    /// Makes the link to `stagepack`, if it is not there.
+    ///
+    /// Another process of tests may do the same at this moment.
+    private static func makeLink(at path: String) {
+        let files = FileManager.default
+        guard (try? files.destinationOfSymbolicLink(atPath: path)) == nil else { return }
+        // A daemon of an earlier build, which was a program of its own.
+        try? files.removeItem(atPath: path)
+        try? files.createSymbolicLink(atPath: path, withDestinationPath: "stagepack")
     }
 
     /// Returns the path of a program that is not shipped, which is always beside the bundle that holds the tests.

@@ -33,6 +33,10 @@ class Programs:
     def __init__(self, directory, home):
         self.directory = pathlib.Path(directory).resolve()
         self.stagepack, self.stagepackd = self.directory / "stagepack", self.directory / "stagepackd"
+        if not self.stagepackd.is_symlink():
+            # The daemon is the same program by another name.
+            self.stagepackd.unlink(missing_ok=True)
+            self.stagepackd.symlink_to(self.stagepack.name)
         home.mkdir(exist_ok=True)
         self.environment = {
             "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",

@@ -35,7 +35,7 @@ enum SystemShortage {
             case .procfs:
                 "'/proc' does not show this process: mount it ('mount -t proc proc /proc')"
             }
-        StagePackDaemon.report(message)
+        DaemonCommand.report(message)
         Glibc.exit(status)
     }
 

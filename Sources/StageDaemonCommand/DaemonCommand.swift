@@ -1,4 +1,4 @@
-import ArgumentParser
+public import ArgumentParser
 import Foundation
 import Glibc
 import Logging
@@ -10,10 +10,18 @@ import StageTransfer
 import SystemPackage
 import UnixSignals
 
-/// The daemon's program: reads its options, runs the ``Daemon``, and says how it ended.
-@main
-struct StagePackDaemon: AsyncParsableCommand {
-    static let configuration = CommandConfiguration(
+/// The daemon as a program: parses its options, runs the ``Daemon``, and reports how it ended.
+///
+/// It is the program `stagepack` under the name `stagepackd`, so that what both link is installed once.
+public struct DaemonCommand: AsyncParsableCommand {
+    /// Whether this process was started under the daemon's name.
+    public static var isAsked: Bool {
+        guard let name = CommandLine.arguments.first else { return false }
+        return FilePath(name).lastComponent == "stagepackd"
+    }
+
+    /// The name, the help and the version.
+    public static let configuration = CommandConfiguration(
         commandName: "stagepackd",
         abstract: "Carry out transfers that outlive their clients.",
         discussion: """
@@ -43,7 +51,11 @@ struct StagePackDaemon: AsyncParsableCommand {
     @Flag(help: "Log what happens, not only failures.")
     var foreground = false
 
-    static func main() async {
+    /// Creates the command that the parser fills in.
+    public init() {}
+
+    /// Runs the daemon until a signal ends it.
+    public static func main() async {
         StandardStreams.fill()
         ProcessEnvironment.clean()
         SystemShortage.endIfAny()
@@ -54,7 +66,10 @@ struct StagePackDaemon: AsyncParsableCommand {
         await main(nil)
     }
 
-    func run() async throws {
+    /// Runs the daemon with the parsed options.
+    ///
+    /// - Throws: `ExitCode`, once the reason is on standard error.
+    public func run() async throws {
         let environment = ProcessEnvironment.current
         let paths = DaemonPaths(environment: environment, isSystem: geteuid() == 0)
         var logger = Logger(label: "stagepackd") { LineLogHandler(label: $0) }
@@ -90,7 +105,7 @@ struct StagePackDaemon: AsyncParsableCommand {
         _ = try? FileDescriptor.standardError.writeAll(lines.utf8)
     }
 
-    /// The command, which stages packs for users: it is installed beside this program.
+    /// The program that stages packs for users: this one under the other name.
     private static var worker: FilePath? {
         let link = try? Directory.open("/proc/self").link("exe")
         return link.map { FilePath($0).removingLastComponent().appending("stagepack") }
