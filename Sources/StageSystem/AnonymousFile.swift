@@ -2,7 +2,7 @@ import CLinux
 import Glibc
 package import SystemPackage
 
-/// Files without a name, which end with their last descriptor.
+/// Files without a name, which the kernel deletes when their last descriptor is closed.
 package enum AnonymousFile {
     /// Makes a file in memory (memfd_create(2)).
     ///
@@ -13,9 +13,9 @@ package enum AnonymousFile {
         )
     }
 
-    /// Returns a further descriptor of a file, which no program that is started inherits.
+    /// Duplicates the descriptor of a file with `FD_CLOEXEC`, so that child processes do not inherit it.
     ///
-    /// - Returns: The descriptor, which the caller closes.
+    /// - Returns: The new descriptor, which the caller closes.
     package static func duplicate(
         _ descriptor: FileDescriptor
     ) throws(FileError) -> FileDescriptor {
@@ -25,7 +25,7 @@ package enum AnonymousFile {
         return FileDescriptor(rawValue: copy)
     }
 
-    /// Makes a file in a directory, readable and writable for the user alone.
+    /// Creates an unnamed file in a directory, readable and writable by its owner only.
     ///
     /// - Returns: The descriptor, which the caller closes.
     package static func make(in directory: FilePath) throws(FileError) -> FileDescriptor {
@@ -36,7 +36,8 @@ package enum AnonymousFile {
                 guard let text = buffer.baseAddress else { return -1 }
                 let file = unsafe mkstemp(text)
                 if file >= 0 {
-                    // A program that is started meanwhile by another thread may still have it.
+                    // A child process that another thread forks before this call still inherits the
+                    // descriptor.
                     _ = fcntl(file, F_SETFD, FD_CLOEXEC)
                     unsafe _ = unlink(text)
                 }

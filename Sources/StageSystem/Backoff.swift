@@ -1,11 +1,11 @@
-/// Delay before another attempt to connect, which doubles until a connection has lasted.
+/// Delay before the next connection attempt, which doubles until a connection has lasted for ``goodTime``.
 public struct Backoff: Sendable {
     /// The first delay.
     public static let shortest = Duration.milliseconds(100)
 
     /// The longest delay.
     public let longest: Duration
-    /// The time that a connection must last for the delays to begin anew.
+    /// The time after which a connection counts as stable, so that the delays start again at ``shortest``.
     public let goodTime: Duration
     private var delay = Self.shortest
 
@@ -15,7 +15,7 @@ public struct Backoff: Sendable {
         self.goodTime = goodTime
     }
 
-    /// Returns the delay after a connection that lasted so long, zero for an attempt that failed.
+    /// Returns the delay before the next attempt, after a connection of the duration `lasted`; zero for a failed attempt.
     public mutating func next(afterLasting lasted: Duration = .zero) -> Duration {
         if lasted >= goodTime { delay = Self.shortest }
         defer { delay = min(delay * 2, longest) }

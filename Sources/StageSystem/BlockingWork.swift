@@ -1,10 +1,10 @@
 import Synchronization
 
-/// Runs work that blocks (a lock, a digest, a synchronization) on a thread of its own, so that the
-/// threads that run Swift's tasks stay free.
+/// Runs work that blocks (a lock, a digest, an fsync) on a separate thread, so that the threads of Swift's
+/// cooperative pool stay free.
 ///
-/// The work is not interrupted when the task is cancelled. What it captures is not held any more when this
-/// returns, unless the caller holds it.
+/// Cancelling the task does not interrupt the work. The values that `body` captures are released before this
+/// function returns, unless the caller holds them too.
 public func withBlockingThread<Value: Sendable, Failure: Error>(
     _ body: @escaping @Sendable () throws(Failure) -> Value
 ) async throws(Failure) -> Value {
@@ -15,10 +15,10 @@ public func withBlockingThread<Value: Sendable, Failure: Error>(
     return try result.get()
 }
 
-/// Work that lets go of what it holds before its end is told.
+/// Work that releases its captured values before its caller is resumed.
 ///
-/// The thread that has run it may be the last to have it. A lock that it still held when the caller goes
-/// on would be found taken, as if another process had it.
+/// Otherwise the thread that ran it could hold the last reference to a file lock, and the resumed caller
+/// would find the lock taken, as if by another process.
 private final class BlockingWork<Value: Sendable, Failure: Error>: Sendable {
     private let body: Mutex<(@Sendable () throws(Failure) -> Value)?>
 
@@ -35,8 +35,8 @@ private final class BlockingWork<Value: Sendable, Failure: Error>: Sendable {
     }
 }
 
-/// Runs work that blocks and takes long, like ``withBlockingThread(_:)``, and tells it when the task is
-/// cancelled.
+/// Runs work that blocks for a long time, like ``withBlockingThread(_:)``, and passes it a ``Cancellation``
+/// that is requested when the task is cancelled.
 public func withCancellableThread<Value: Sendable, Failure: Error>(
     _ body: @escaping @Sendable (Cancellation) throws(Failure) -> Value
 ) async throws(Failure) -> Value {
@@ -49,24 +49,24 @@ public func withCancellableThread<Value: Sendable, Failure: Error>(
     return try result.get()
 }
 
-/// Tells work on another thread that nobody waits for what comes of it.
+/// A flag that asks work on another thread to end early, because its result is no longer needed.
 public final class Cancellation: Sendable {
     private let isSet = Atomic(false)
 
-    /// Creates one that is not requested.
+    /// Creates a flag that is not set.
     public init() {}
 
-    /// Whether the work should end.
+    /// Indicates whether the work should end early.
     public var isRequested: Bool { isSet.load(ordering: .relaxed) }
 
-    /// Asks the work to end, once and for all.
+    /// Asks the work to end early; this cannot be undone.
     public func request() { isSet.store(true, ordering: .relaxed) }
 }
 
-/// Threads that wait for blocking work, as many as are blocked at once.
+/// A pool of threads for blocking work, which grows to the number of jobs that block at the same time.
 ///
-/// Not Dispatch's global queue: that has few threads, adds one about every second when they are
-/// blocked, and locks are waited for here.
+/// Dispatch's global queue is unsuitable: it has few threads, adds about one a second while they are blocked,
+/// and these jobs wait for locks.
 private final class BlockingThreads: Sendable {
     static let shared = BlockingThreads()
 
@@ -76,13 +76,15 @@ private final class BlockingThreads: Sendable {
         var threads = 0
     }
 
-    /// More than anything here blocks at once; what comes beyond it waits its turn.
+    /// The limit of threads, far above the number of jobs that block at once in practice.
+    ///
+    /// Further jobs are queued.
     private static let maximum = 256
 
     private let monitor = Monitor(State())
 
     func run(_ job: @escaping @Sendable () -> Void) {
-        // One job is for one thread: a hundred that wake up for each would cost more than the work.
+        // Only one thread is woken for a job: waking a hundred would cost more than the work.
         let mustStart = monitor.changeForOne { state in
             state.jobs.append(job)
             guard state.jobs.count > state.idle, state.threads < Self.maximum else { return false }
@@ -96,7 +98,7 @@ private final class BlockingThreads: Sendable {
         do throws(FileError) {
             try SystemThread(name: "stage-blocking") { [self] in work() }.detach()
         } catch {
-            // The process may have no more threads: those that there are do the work in time.
+            // The process may have reached its limit of threads: the existing ones run the job later.
             let isLast = monitor.change { state in
                 state.threads -= 1
                 return state.threads == 0

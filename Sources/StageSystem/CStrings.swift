@@ -1,6 +1,6 @@
 import Glibc
 
-/// Strings as C has them: an array of pointers that ends with a null pointer.
+/// An array of C strings that ends with a null pointer, as `argv` and `environ` have it.
 @safe final class CStrings {
     let pointers: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>
     private let count: Int
@@ -21,7 +21,7 @@ import Glibc
 }
 
 extension StaticString {
-    /// The string as C has it; it is there for as long as the process is.
+    /// A pointer to the UTF-8 bytes, valid for the lifetime of the process.
     var cString: UnsafePointer<CChar> {
         unsafe UnsafeRawPointer(utf8Start).assumingMemoryBound(to: CChar.self)
     }

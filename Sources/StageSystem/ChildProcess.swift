@@ -3,13 +3,13 @@ import Glibc
 import Synchronization
 public import SystemPackage
 
-/// A child process, killed and reaped when the last reference goes, unless it was abandoned.
+/// A child process, killed and reaped when the last reference is released, unless it was abandoned.
 public final class ChildProcess: Sendable {
-    /// How a process ended.
+    /// The way in which a process ended.
     public enum Ending: Hashable, Sendable, Codable {
-        /// It exited with this status.
+        /// The process exited with this status.
         case exited(Int)
-        /// This signal ended it.
+        /// This signal killed the process.
         case signalled(Int)
     }
 
@@ -21,13 +21,13 @@ public final class ChildProcess: Sendable {
 
     private let state: Mutex<State>
 
-    /// The descriptor that is the child's end of the socket, in the child.
+    /// The descriptor of the socket in the child process.
     public static let channel = FileDescriptor(rawValue: 3)
 
     /// Starts `executable` with `arguments`, the first of which is its name.
     ///
-    /// It inherits standard error and one socket, its descriptor 3, and nothing else; its environment is
-    /// empty.
+    /// The child inherits standard error and one socket, as descriptor 3, and no other descriptor; its
+    /// environment is empty.
     public init(
         executable: FilePath,
         arguments: [String],
@@ -46,7 +46,7 @@ public final class ChildProcess: Sendable {
         state = Mutex(State(pid: pid, ending: nil))
     }
 
-    /// Takes over a child of this process that was not waited for.
+    /// Takes ownership of a child of this process that no other code waits for.
     public init(adopting identifier: CInt) {
         state = Mutex(State(pid: identifier, ending: nil))
     }
@@ -57,20 +57,21 @@ public final class ChildProcess: Sendable {
         _ = waitForEnd()
     }
 
-    /// The number of the process.
+    /// The process id.
     public var identifier: Int { state.withLock { Int($0.pid) } }
 
-    /// Kills the process, if it still runs.
+    /// Kills the process if it still runs.
     public func kill() {
         state.withLock { state in
-            // A process that was not reaped keeps its number: no other one can be hit.
+            // A process that is not reaped yet keeps its process id, so the signal cannot reach another
+            // process.
             if state.ending == nil { _ = Glibc.kill(state.pid, SIGKILL) }
         }
     }
 
-    /// Waits until the process has ended, and returns how.
+    /// Waits until the process has ended, and returns its exit status or signal.
     ///
-    /// A thread that calls ``kill()`` meanwhile waits too: call this only when the process is ending.
+    /// Calls of ``kill()`` on other threads wait meanwhile: call this only when the process is about to end.
     public func waitForEnd() -> Ending {
         state.withLock { state in
             if let ending = state.ending { return ending }
@@ -84,9 +85,9 @@ public final class ChildProcess: Sendable {
         }
     }
 
-    /// Waits for the end of the process for a limited time.
+    /// Waits until the process has ended, at most for `time`.
     ///
-    /// - Returns: How it ended, or `nil` if it runs on.
+    /// - Returns: The exit status or signal, or `nil` if the process still runs.
     public func waitForEnd(within time: Duration) -> Ending? {
         let (process, ending) = state.withLock { ($0.pid, $0.ending) }
         if let ending { return ending }
@@ -97,20 +98,20 @@ public final class ChildProcess: Sendable {
             let left = deadline - .now
             guard left > .zero else { return nil }
             var wish = pollfd(fd: end, events: Int16(POLLIN), revents: 0)
-            // Where the kernel cannot report the end it is polled for.
+            // Polls for the end where the kernel has no pidfd.
             let pause = end >= 0 ? left : min(left, .milliseconds(20))
             unsafe _ = poll(&wish, 1, pause.milliseconds)
         }
         return waitForEnd()
     }
 
-    /// Waits for the process no more: it may not be killed, because it has become another user.
+    /// Stops waiting for the process, for example because it runs as another user and cannot be killed.
     public func abandon() { state.withLock { $0.isAbandoned = true } }
 
-    /// Kills the process, if it still runs, and all processes that descend from it.
+    /// Kills the process if it still runs, and all its descendants.
     ///
-    /// Each is stopped first, so that it starts no further ones meanwhile. A process whose parent has ended
-    /// is not found; nor is any but the first where the kernel does not list children.
+    /// Stops each process first, so that it cannot start further ones meanwhile. Does not find descendants
+    /// whose parent has ended, nor any descendant where the kernel does not list children.
     public func killTree() {
         state.withLock { state in
             guard state.ending == nil else { return }
@@ -119,7 +120,7 @@ public final class ChildProcess: Sendable {
             while !found.isEmpty {
                 for process in found { _ = Glibc.kill(process, SIGSTOP) }
                 tree += found
-                // All are looked at again: one may have started another before it stopped.
+                // All processes are listed again: one may have forked before it stopped.
                 found = tree.flatMap(Self.children).filter { !tree.contains($0) }
             }
             for process in tree.reversed() { _ = Glibc.kill(process, SIGKILL) }

@@ -2,23 +2,23 @@ import CLinux
 import Glibc
 public import SystemPackage
 
-/// What a thread was confined to, as far as the kernel can.
+/// The restrictions that confine a thread, as far as the kernel supports them.
 ///
-/// Landlock (landlock(7)) takes rights from a thread for good: what it opened before stays open, but
-/// it opens nothing more elsewhere, whatever the code it runs is tricked into. Each version of its
-/// interface adds to what can be taken; a kernel without it confines nothing, and the value says so.
-/// A thread passes its confinement on to the threads that it makes, so the only thread of a process
-/// confines the process as a whole.
+/// Landlock (landlock(7)) takes rights from a thread permanently: files that are already open stay open, but
+/// the thread cannot open others, even if the code that it runs is exploited. Each version of the interface
+/// adds rights that can be taken; a kernel without Landlock confines nothing, and the value reports that.
+/// Threads inherit the confinement of the thread that creates them, so confining the only thread of a process
+/// confines the process.
 public struct Confinement: Hashable, Sendable, Codable {
     /// The version of the kernel's interface; 0 where there is none.
     public var version: Int
-    /// Whether files outside the directory can neither be read nor written.
+    /// Indicates whether files outside the directory can neither be read nor written.
     public var restrictsFiles: Bool
-    /// Whether no TCP port can be bound or connected to.
+    /// Indicates whether no TCP port can be bound or connected to.
     public var restrictsNetwork: Bool
-    /// Whether signals and abstract sockets of other processes are out of reach.
+    /// Indicates whether signals to other processes and their abstract sockets are blocked.
     public var restrictsScope: Bool
-    /// Whether system calls that decoding does not need are refused (seccomp(2)).
+    /// Indicates whether seccomp(2) refuses system calls that decoding does not need.
     public var filtersCalls: Bool
 
     /// Creates the value from its parts.
@@ -36,17 +36,18 @@ public struct Confinement: Hashable, Sendable, Codable {
         self.filtersCalls = filtersCalls
     }
 
-    /// The version of Landlock that the kernel has; 0 where there is none or it is off.
+    /// The Landlock version of the kernel; 0 if the kernel has none or it is disabled.
     public static var supportedVersion: Int { max(0, Int(stage_landlock_version())) }
 
-    /// Whether the kernel filters system calls, and this program knows the calls of its processor.
+    /// Indicates whether the kernel has seccomp filters, and this program knows the system call numbers of the
+    /// processor.
     public static var supportsFilter: Bool { stage_can_filter() == 1 }
 
-    /// Whether the calling thread has rights that other users do not have: it is root's, or has
+    /// Indicates whether the calling thread has rights that ordinary users do not have: it runs as root, or has
     /// capabilities.
     public static var isPrivileged: Bool { geteuid() == 0 || stage_has_capabilities() != 0 }
 
-    /// No confinement at all.
+    /// No confinement.
     public static let none = Confinement(
         version: 0,
         restrictsFiles: false,
@@ -55,18 +56,18 @@ public struct Confinement: Hashable, Sendable, Codable {
         filtersCalls: false
     )
 
-    /// Confines the calling thread, and the threads it makes from now on, to what decoding an archive
-    /// takes: no capabilities, no files but those below `directory`, and the system calls of
+    /// Confines the calling thread, and the threads that it creates later, to the rights that an archive
+    /// decoder needs: no capabilities, no files except below `directory`, and the system calls of
     /// `stage_filter_decoder`.
     ///
-    /// There is no way back. Called by the only thread of a process, it confines the process.
+    /// The confinement cannot be undone. Called by the only thread of a process, it confines the process.
     ///
     /// - Parameters:
-    ///   - directory: Where the thread may create and read; `nil` for nowhere.
+    ///   - directory: The directory below which the thread may create and read files; `nil` for none.
     ///   - channel: The socket that the thread may send to; `nil` for none.
-    /// - Returns: what the kernel was able to take away: files only where it has Landlock, calls only
-    ///   where it has seccomp.
-    /// - Throws: ``FileError`` if the kernel could have taken a right away and yet refused.
+    /// - Returns: The restrictions that the kernel applied: files only with Landlock, system calls only with
+    ///   seccomp.
+    /// - Throws: ``FileError`` if the kernel supports a restriction and refuses to apply it.
     public static func confineDecoder(
         beneath directory: Directory?,
         answeringOn channel: FileDescriptor?
@@ -82,14 +83,14 @@ public struct Confinement: Hashable, Sendable, Codable {
         return confinement
     }
 
-    /// Confines the calling thread, and the threads it makes from now on, to reading, creating and
-    /// writing files, directories and symbolic links beneath `directory`.
+    /// Confines the calling thread, and the threads that it creates later, to reading, creating and writing
+    /// files, directories and symbolic links below `directory`.
     ///
-    /// There is no way back: the thread should end with the work it was made for.
+    /// The confinement cannot be undone: the thread should end with the work that it was created for.
     ///
-    /// - Parameter directory: Where the thread may create and read; `nil` for nowhere.
-    /// - Returns: what the kernel was able to take away, which is nothing where it has no Landlock.
-    /// - Throws: ``FileError`` if the kernel has Landlock and yet refused.
+    /// - Parameter directory: The directory below which the thread may create and read files; `nil` for none.
+    /// - Returns: The restrictions that the kernel applied: none without Landlock.
+    /// - Throws: ``FileError`` if the kernel has Landlock and refuses to apply it.
     public static func confineThread(
         beneath directory: Directory?
     ) throws(FileError) -> Confinement {
@@ -118,12 +119,12 @@ public struct Confinement: Hashable, Sendable, Codable {
         )
     }
 
-    /// The path that an error of confining names.
+    /// The path that errors of these functions name.
     private static func path(of directory: Directory?) -> FilePath {
         directory?.path ?? "/"
     }
 
-    /// Everything that this version of the interface can take away.
+    /// Returns all rights that a Landlock version can take away.
     static func handled(_ version: Int) -> stage_landlock_handled {
         // The rights are bits in the order they were added: 13 in the first version.
         let count =
@@ -140,7 +141,7 @@ public struct Confinement: Hashable, Sendable, Codable {
         )
     }
 
-    /// What stays allowed beneath the directory.
+    /// The rights that stay allowed below the directory.
     private static func allowed(_ version: Int) -> UInt64 {
         var access =
             UInt64(LANDLOCK_ACCESS_FS_READ_FILE) | UInt64(LANDLOCK_ACCESS_FS_READ_DIR)
@@ -151,25 +152,26 @@ public struct Confinement: Hashable, Sendable, Codable {
     }
 }
 
-/// What a process may use at most (setrlimit(2)).
+/// Resource limits of a process (setrlimit(2)).
 public struct ResourceLimits: Hashable, Sendable {
-    /// The largest file it may write.
+    /// The size in bytes of the largest file that the process may write.
     public var fileSize: UInt64
-    /// The seconds of processor time it may still use.
+    /// The seconds of processor time that the process may use from now on.
     public var processorSeconds: UInt64
 
-    /// Address space for a decoder with its dictionary, and for the runtime.
+    /// Address space in bytes: a decoder with its dictionary, and the Swift runtime.
     private static let addressSpace: UInt64 = 4 << 30
     private static let openFiles: UInt64 = 256
 
-    /// Creates limits from the largest file and the processor time from now on.
+    /// Creates limits from the size of the largest file, in bytes, and the remaining processor time, in
+    /// seconds.
     public init(fileSize: UInt64, processorSeconds: UInt64) {
         self.fileSize = fileSize
         self.processorSeconds = processorSeconds
     }
 
-    /// Applies these limits to the whole process, with limits on address space and open files, for
-    /// good; forbids core dumps.
+    /// Applies these limits, and limits of address space and open files, to the whole process, permanently;
+    /// disables core dumps.
     public func apply() throws(FileError) {
         try Self.set(CInt(RLIMIT_CORE.rawValue), 0)
         try Self.set(CInt(RLIMIT_AS.rawValue), Self.addressSpace)

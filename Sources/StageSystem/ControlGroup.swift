@@ -4,22 +4,23 @@ import SystemPackage
 
 /// A control group of version 2 (cgroups(7)): processes that are limited together and killed together.
 ///
-/// Groups are directories of the kernel's. They go with the machine, not with this process.
+/// Control groups are directories of the kernel. They outlive this process, and last until the machine
+/// restarts.
 public struct ControlGroup: Sendable {
-    /// The most that all processes of a group may have; `nil` for no limit.
+    /// Limits of all processes of a group together; `nil` for no limit.
     public struct Limits: Equatable, Sendable {
         /// The number of processes and threads.
         public var tasks: Int64?
-        /// Bytes of memory, pages of files included.
+        /// Bytes of memory, including the page cache.
         public var memory: Int64?
 
-        /// Creates limits.
+        /// Creates limits from the number of tasks and the bytes of memory.
         public init(tasks: Int64?, memory: Int64?) {
             self.tasks = tasks
             self.memory = memory
         }
 
-        /// A part of these limits, one of `parts`.
+        /// Returns these limits divided into `parts` equal shares.
         public func divided(by parts: Int64) -> Limits {
             Limits(tasks: tasks.map { $0 / parts }, memory: memory.map { $0 / parts })
         }
@@ -27,11 +28,11 @@ public struct ControlGroup: Sendable {
 
     let directory: Directory
 
-    /// Returns the group of this process if the service manager has left it to the process to divide,
-    /// and `nil` otherwise.
+    /// Returns the control group of this process if the service manager has delegated it to the process, and
+    /// `nil` otherwise.
     ///
-    /// systemd marks such groups (`Delegate=` in systemd.resource-control(5)) with the extended attribute
-    /// `user.delegate`, from version 252 on.
+    /// systemd 252 and later mark delegated groups (`Delegate=` in systemd.resource-control(5)) with the
+    /// extended attribute `user.delegate`.
     public static func delegated() throws(FileError) -> ControlGroup? {
         guard let path = try pathOfThisProcess() else { return nil }
         let directory = try Directory.open(path)
@@ -43,17 +44,17 @@ public struct ControlGroup: Sendable {
         return isDelegated == 1 ? ControlGroup(directory: directory) : nil
     }
 
-    /// Opens the group `name` in this one, creating it where it is missing.
+    /// Opens the group `name` in this one, and creates it if it does not exist.
     public func makeGroup(_ name: String) throws(FileError) -> ControlGroup {
         ControlGroup(directory: try directory.makeDirectory(FilePath(name)))
     }
 
-    /// Moves this process, all of its threads, into the group.
+    /// Moves this process, with all its threads, into the group.
     public func enter() throws(FileError) { try write("0", to: "cgroup.procs") }
 
-    /// Lets groups in this one have limits, as far as the kernel has controllers for them here.
+    /// Enables limits for the groups in this one, as far as the kernel has the controllers.
     ///
-    /// - Throws: ``FileError`` with `EBUSY` while processes are in the group itself.
+    /// - Throws: ``FileError`` with `EBUSY` while the group itself contains processes.
     public func allowLimits() throws(FileError) {
         let available = try text(of: "cgroup.controllers").split(separator: " ")
         for controller in ["pids", "memory"] where available.contains(Substring(controller)) {
@@ -61,30 +62,31 @@ public struct ControlGroup: Sendable {
         }
     }
 
-    /// The limits of the group itself; those of groups that it is in count as well.
+    /// Returns the limits of the group itself; the limits of its parents apply as well.
     public func limits() throws(FileError) -> Limits {
         Limits(tasks: try limit("pids.max"), memory: try limit("memory.max"))
     }
 
-    /// Sets limits; one that the kernel has no controller for here does not count.
+    /// Sets limits; ignores those for which the kernel has no controller here.
     public func set(_ limits: Limits) throws(FileError) {
         for (name, limit) in [("pids.max", limits.tasks), ("memory.max", limits.memory)] {
             guard let limit else { continue }
             do {
                 try write("\(limit)", to: FilePath(name))
             } catch  where error.errno == .noSuchFileOrDirectory {
-                // The parent has no such controller.
+                // The parent group has no such controller.
             }
         }
     }
 
-    /// Kills all processes of the group and of groups in it, also those that are being started.
+    /// Kills all processes of the group and its subgroups, including those that are being forked.
     ///
-    /// Linux before 5.14 cannot, and answers with `ENOENT`.
+    /// - Throws: ``FileError`` with `ENOENT` on Linux before 5.14, which has no `cgroup.kill`.
     public func kill() throws(FileError) { try write("1", to: "cgroup.kill") }
 
-    /// Removes the group `name` of this one, and returns whether it is gone; it stays while it has
-    /// processes or groups.
+    /// Removes the group `name` of this one, and returns whether it is gone.
+    ///
+    /// Returns `false` while the group contains processes or groups.
     public func removeGroup(_ name: String) throws(FileError) -> Bool {
         guard let name = FilePath.Component(name) else { return false }
         do {
@@ -94,14 +96,14 @@ public struct ControlGroup: Sendable {
         }
     }
 
-    /// Opens the file through which a process becomes one of the group.
+    /// Opens `cgroup.procs`, through which a process joins the group.
     func openProcesses() throws(FileError) -> FileDescriptor {
         try directory.openFile("cgroup.procs", O_WRONLY, 0)
     }
 
     private func limit(_ name: FilePath) throws(FileError) -> Int64? {
         guard let content = try directory.bytes(of: name, limit: 64) else { return nil }
-        // The word 'max' stands for no limit.
+        // The word 'max' means no limit.
         return Int64(String(decoding: content, as: UTF8.self).prefix { $0 != "\n" })
     }
 
@@ -118,9 +120,9 @@ public struct ControlGroup: Sendable {
 }
 
 extension ControlGroup {
-    /// The directory of the group that this process is in, `nil` where version 2 is not mounted.
+    /// Returns the directory of the group of this process; `nil` if cgroup version 2 is not mounted.
     private static func pathOfThisProcess() throws(FileError) -> FilePath? {
-        // "0::PATH" is the line of version 2.
+        // "0::PATH" is the line of cgroup version 2.
         let groups = try lines(of: "/proc/self/cgroup")
         guard let line = groups.first(where: { $0.hasPrefix("0::/") }) else { return nil }
         for mount in try lines(of: "/proc/self/mountinfo") {

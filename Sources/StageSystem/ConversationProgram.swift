@@ -2,23 +2,23 @@ import CLinux
 import Glibc
 public import SystemPackage
 
-/// A child process that answers lines on its standard output to lines on its standard input.
+/// A child process that answers each line on its standard input with a line on its standard output.
 ///
-/// It has the caller's environment, working directory, standard error and terminal, and no other open
-/// file. When the last reference goes, it is ended as by ``finish(within:)``. Belongs to one thread.
+/// Inherits the caller's environment, working directory, standard error and terminal, and no other open file.
+/// Releasing the last reference ends it like ``finish(within:)``. Not thread-safe.
 public final class ConversationProgram {
-    /// The reason why there is no answer.
+    /// The reason why the program gave no answer.
     @nonexhaustive
     public indirect enum Fault: Error, Hashable, Sendable {
         /// The program ended, or closed one of its streams.
         case ended
-        /// The time was up.
+        /// The program did not answer within the time limit.
         case deadlineExceeded
         /// The answer is longer than the limit.
         case tooLong
     }
 
-    /// The time that a program has to end when its standard input ended.
+    /// The time that the program has to exit after its standard input is closed.
     public static let endLimit = Duration.seconds(5)
 
     private let process: ChildProcess
@@ -30,7 +30,7 @@ public final class ConversationProgram {
 
     /// Starts the program at a path, without arguments.
     ///
-    /// - Throws: ``FileError`` if there is no such program, or the system refuses a process.
+    /// - Throws: ``FileError`` if the program does not exist or the system refuses to start a process.
     public init(_ path: FilePath, environment: [String: String]) throws(FileError) {
         let (childInput, input) = try Self.pipe(path)
         let (output, childOutput): (FileDescriptor, FileDescriptor)
@@ -56,7 +56,8 @@ public final class ConversationProgram {
         }
         self.input = input
         self.output = output
-        // A program that neither reads nor writes must not stop this thread; poll(2) waits with a limit.
+        // A program that neither reads nor writes must not block this thread: the pipes are nonblocking, and
+        // poll(2) waits with a timeout.
         for file in [input, output] { _ = fcntl(file.rawValue, F_SETFL, O_NONBLOCK) }
     }
 
@@ -65,14 +66,14 @@ public final class ConversationProgram {
         Self.close(output)
     }
 
-    /// Sends a line, and waits for the program's line in return.
+    /// Sends a line, and waits for the program's answer.
     ///
     /// - Parameters:
-    ///   - line: The line, without its end.
+    ///   - line: The line, without its newline.
     ///   - limit: The most bytes of the answer.
-    ///   - time: The time for both.
-    /// - Returns: The answer without its end.
-    /// - Throws: ``Fault`` if there is no answer; no further one is to be expected then.
+    ///   - time: The time limit for sending and receiving together.
+    /// - Returns: The answer, without its newline.
+    /// - Throws: ``Fault`` if the program gives no answer; after that, it gives no further answers.
     public func answer(
         to line: [UInt8],
         limit: Int,
@@ -83,13 +84,13 @@ public final class ConversationProgram {
         return try receive(limit: limit, until: deadline)
     }
 
-    /// Closes the program's standard input, waits for its end, and kills it and what it has started if it
-    /// takes longer.
+    /// Closes the program's standard input and waits until it exits; after `time`, kills the program and its
+    /// descendants.
     ///
-    /// The terminal is then as it was when the program was started. A program that has become another user, and
-    /// may not be killed, runs on; nothing waits for it.
+    /// Restores the terminal attributes from before the start if the program had to be killed. A program that
+    /// runs as another user and may not be killed keeps running, and this process stops waiting for it.
     ///
-    /// - Returns: How it ended, or `nil` if it took longer.
+    /// - Returns: The exit status or signal, or `nil` if the program did not exit in time.
     public func finish(within time: Duration) -> ChildProcess.Ending? {
         if isInputOpen { Self.close(input) }
         isInputOpen = false
@@ -137,7 +138,7 @@ public final class ConversationProgram {
         }
     }
 
-    /// Waits until a pipe can be used.
+    /// Waits until a pipe is ready for `events`, at most until `deadline`.
     private func wait(
         for file: FileDescriptor,
         _ events: CInt,
@@ -150,7 +151,7 @@ public final class ConversationProgram {
     }
 
     private static func close(_ files: FileDescriptor...) {
-        // A pipe has nothing to lose.
+        // Errors of closing a pipe are ignored: it buffers no data that could be lost.
         for file in files { _ = try? file.close() }
     }
 

@@ -2,32 +2,33 @@ import CLinux
 import Glibc
 public import SystemPackage
 
-/// What the kernel says of devices that come, go and change.
+/// Events of the kernel about devices that appear, disappear and change.
 ///
-/// There is nothing to hear in a container, whose network namespace the kernel does not address.
+/// Containers receive none, because the kernel does not send these events to their network namespaces.
 @safe public struct DeviceEvents: ~Copyable, Sendable {
-    /// What poll(2) has to look at, owned by this value.
+    /// The descriptor for poll(2), owned by this value.
     public let descriptor: FileDescriptor
 
-    /// Larger than any message: the kernel's buffer for one has 2 KiB.
+    /// The length of the receive buffer in bytes; the kernel limits a message to 2 KiB.
     private static let maximumLength = 8 << 10
 
-    /// Begins to listen.
+    /// Opens the socket that receives device events.
     ///
-    /// - Throws: ``FileError`` if the system does not allow that, as sandboxes do not.
+    /// - Throws: ``FileError`` if the system refuses, for example in a sandbox.
     public init() throws(FileError) {
         let socket = try Directory.attempt("open", "kobject-uevent") { stage_device_events() }
         descriptor = FileDescriptor(rawValue: socket)
     }
 
     deinit {
-        // What was not read is of no use to anybody.
+        // Unread events are not needed any more.
         try? descriptor.close()
     }
 
-    /// Takes in all messages that are there, and returns whether one was of devices of the class.
+    /// Reads all pending messages, and returns whether one concerns a device of `subsystem`.
     ///
-    /// Messages that were lost may have been of any class, so they count.
+    /// Returns `true` if the kernel has dropped messages, because one of them may have concerned the
+    /// subsystem.
     public func takeAll(of subsystem: String) -> Bool {
         let wanted = Array("SUBSYSTEM=\(subsystem)".utf8)
         var bytes = [UInt8](repeating: 0, count: Self.maximumLength)
@@ -45,13 +46,13 @@ public import SystemPackage
             switch errno {
             case EINTR, EPROTO: continue
             case EAGAIN: return isAffected
-            // ENOBUFS: there were more than the kernel keeps.
+            // ENOBUFS: the kernel has dropped messages.
             default: return true
             }
         }
     }
 
-    /// The parts of a message, each of which ends with a zero.
+    /// Splits a message into its fields, each of which ends with a zero byte.
     static func fields(_ message: ArraySlice<UInt8>) -> [[UInt8]] {
         message.split(separator: 0).map(Array.init)
     }

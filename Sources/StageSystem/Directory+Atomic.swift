@@ -1,13 +1,12 @@
 public import SystemPackage
 
 extension Directory {
-    /// Puts a file with this content at `name`, in one step: a reader finds the old file or the new
-    /// one, whole.
+    /// Writes a file at `name` atomically: a reader finds either the old file or the whole new one.
     ///
-    /// A write that is made `durably` waits until the file is on disk before it is put in place, so
-    /// that a power cut cannot leave it empty. The file has the permission bits `mode`, or, for `nil`,
-    /// those that the umask leaves of `0644`. Its time of change is later than the second `time`, in
-    /// seconds since 1970, if one is given, even if that lies ahead of the clock.
+    /// With `durably`, the data is synced to disk before the file is renamed into place, so that a power cut
+    /// cannot leave an empty file. The file gets the permission bits `mode` or, for `nil`, `0644` reduced by
+    /// the umask. With `time`, in seconds since 1970, its modification time is later than that second, even
+    /// if the second is in the future.
     public func write(
         _ content: [UInt8],
         to name: FilePath.Component,
@@ -25,13 +24,13 @@ extension Directory {
             try rename(temporary, to: name, in: self)
             if durably { try synchronize() }
         } catch {
-            // The error that counts is the first one; a file left over is swept later.
+            // The first error is the one to report; cleanup removes a leftover file later.
             _ = try? remove(temporary)
             throw error
         }
     }
 
-    /// Puts a symbolic link to `target` at `name`, in one step, whatever stood there.
+    /// Creates or replaces, atomically, the symbolic link `name` with one to `target`.
     public func replaceLink(
         _ name: FilePath.Component,
         to target: String
@@ -41,13 +40,13 @@ extension Directory {
         do throws(FileError) {
             try rename(temporary, to: name, in: self)
         } catch {
-            // The error that counts is the first one; a link left over is swept later.
+            // The first error is the one to report; cleanup removes a leftover link later.
             _ = try? remove(temporary)
             throw error
         }
     }
 
-    /// A name beside `name` that nothing else has, recognised by ``isTemporary(_:)``.
+    /// Returns a unique name for a temporary file beside `name`, which ``isTemporary(_:)`` recognises.
     public func temporaryName(
         for name: FilePath.Component
     ) throws(FileError) -> FilePath.Component {
@@ -58,7 +57,7 @@ extension Directory {
         return temporary
     }
 
-    /// Whether `name` was made for a file that was about to be put in place.
+    /// Returns whether `name` is a name of ``temporaryName(for:)``.
     public static func isTemporary(_ name: FilePath.Component) -> Bool {
         name.string.hasPrefix(".") && name.string.hasSuffix(".tmp")
     }

@@ -11,10 +11,11 @@ public enum OpenedEntry: ~Copyable {
 }
 
 extension Directory {
-    /// Opens what is at `name` below this directory, following symbolic links that stay below it.
+    /// Opens the file or directory at `name` below this directory, following symbolic links that stay below
+    /// it.
     ///
-    /// Returns `nil` if nothing is there, if a link leads out or in circles, or if it is neither a
-    /// file nor a directory.
+    /// - Returns: The file or directory, or `nil` if there is none, a link leaves the directory or loops, or
+    ///   it is neither a file nor a directory.
     public func entry(following name: FilePath) throws(FileError) -> OpenedEntry? {
         let descriptor: FileDescriptor
         do {
@@ -44,7 +45,7 @@ extension Directory {
                 unsafe stage_openat2(
                     descriptor.rawValue,
                     name,
-                    // A fifo must not make the call wait for its writer.
+                    // With `O_NONBLOCK`, opening a FIFO does not wait for a writer.
                     UInt64(O_RDONLY | O_CLOEXEC | O_NONBLOCK),
                     0,
                     UInt64(RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS)
@@ -54,7 +55,7 @@ extension Directory {
         return FileDescriptor(rawValue: file)
     }
 
-    /// What openat2(2) answers where there is nothing to be had below the directory.
+    /// Errors of openat2(2) that mean that there is nothing to open below the directory.
     private static let absences: [Errno] = [
         .noSuchFileOrDirectory, .notDirectory, .tooManySymbolicLinkLevels, .improperLink,
         .permissionDenied, .fileNameTooLong, .noSuchAddressOrDevice,

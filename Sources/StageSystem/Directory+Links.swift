@@ -2,7 +2,7 @@ import Glibc
 public import SystemPackage
 
 extension Directory {
-    /// Returns the text of the symbolic link `name`, or `nil` if nothing is there or it is no link.
+    /// Returns the target of the symbolic link `name`, or `nil` if there is none or it is not a link.
     public func link(_ name: FilePath.Component) throws(FileError) -> String? {
         try unsafe link(name) { base, count in
             unsafe name.withPlatformString {
@@ -11,14 +11,14 @@ extension Directory {
         }
     }
 
-    /// Returns the text of the symbolic link `name`, or `nil` if nothing is there or it is no link.
+    /// Returns the target of the symbolic link `name`, or `nil` if there is none or it is not a link.
     ///
-    /// Makes no ``SystemPackage/FilePath``, which takes longer than the system call.
+    /// Creates no ``SystemPackage/FilePath``, which would take longer than the system call.
     ///
     /// - Parameter name: The name of an entry of this directory.
-    /// - Returns: The text, with invalid UTF-8 replaced.
+    /// - Returns: The target, with invalid UTF-8 replaced.
     /// - Throws: ``FileError`` if the link cannot be read.
-    /// - Precondition: `name` has no slash.
+    /// - Precondition: `name` contains no slash.
     public func link(named name: String) throws(FileError) -> String? {
         precondition(!name.utf8.contains(UInt8(ascii: "/")), "a name has no slash")
         return try unsafe link(FilePath.Component(name)) { base, count in
@@ -26,7 +26,7 @@ extension Directory {
         }
     }
 
-    /// Returns the text that `read` puts into a buffer, or `nil` where it finds no link; `name` is for errors.
+    /// Returns the text that `read` writes to a buffer, or `nil` if it finds no link; errors name `name`.
     private func link(
         _ name: @autoclosure () -> FilePath.Component?,
         _ read: (UnsafeMutablePointer<CChar>, Int) -> Int

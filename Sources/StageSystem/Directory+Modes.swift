@@ -2,8 +2,8 @@ import Glibc
 public import SystemPackage
 
 extension Directory {
-    /// Opens the directory at `path`, making it and those above it where they are missing; what is made
-    /// gets exactly these permission bits, whatever the umask.
+    /// Opens the directory at `path`, and creates it and its missing parents with exactly these permission
+    /// bits, ignoring the umask.
     public static func make(
         _ path: FilePath,
         exactly mode: FilePermissions
@@ -18,11 +18,11 @@ extension Directory {
         return try open(path)
     }
 
-    /// Opens the directory at `name` below this one, making it where it is missing, with exactly these
-    /// permission bits, whatever the umask.
+    /// Opens the directory at `name` below this one, and creates it if it does not exist, with exactly these
+    /// permission bits, ignoring the umask.
     ///
-    /// One that exists gets them too, unless it belongs to another user: a process may have died between
-    /// making it and this.
+    /// Also sets the permission bits of an existing directory, unless it belongs to another user: a process
+    /// may have died between creating it and setting them.
     public func makeDirectory(
         _ name: FilePath,
         exactly mode: FilePermissions
@@ -32,10 +32,10 @@ extension Directory {
         return made
     }
 
-    /// Opens the regular file at `name` for writing and reading, creating it where it is missing, with
-    /// exactly these permission bits, whatever the umask.
+    /// Opens the regular file at `name` for reading and writing, and creates it if it does not exist, with
+    /// exactly these permission bits, ignoring the umask.
     ///
-    /// One that exists gets them too, unless it belongs to another user.
+    /// Also sets the permission bits of an existing file, unless it belongs to another user.
     public func file(
         updating name: FilePath,
         exactly mode: FilePermissions
@@ -47,15 +47,15 @@ extension Directory {
 
     /// Reads the whole regular file at `name`, or returns `nil` if there is none.
     ///
-    /// Never waits for another process, and never takes memory for more than `limit` bytes.
+    /// Never waits for another process, and never allocates more than `limit` bytes.
     ///
-    /// - Throws: ``FileError`` of which ``FileError/isWrongKindOrSize`` holds if it is no regular file, or
-    ///   has more than `limit` bytes.
+    /// - Throws: ``FileError`` with ``FileError/isWrongKindOrSize`` if it is not a regular file or has more
+    ///   than `limit` bytes.
     public func bytes(of name: FilePath, limit: Int) throws(FileError) -> [UInt8]? {
         try file(reading: name)?.readAll(limit: limit)
     }
 
-    /// Returns what is known of the directory itself.
+    /// Returns the status of the directory itself.
     public func status() throws(FileError) -> FileStatus {
         guard let status = FileStatus(of: descriptor) else {
             throw FileError("look at", path, Errno(rawValue: errno))

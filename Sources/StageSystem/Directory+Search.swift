@@ -3,17 +3,19 @@ import Glibc
 public import SystemPackage
 
 extension Directory {
-    /// Returns whether `isIncluded` holds for the file `name` of one of the directories in the directory at `path`.
+    /// Returns whether `isIncluded` holds for the file `name` in one of the subdirectories of the directory
+    /// at `path`.
     ///
-    /// What is a symbolic link, or below one, is passed over. Costs nine system calls where there is one such directory, and
-    /// makes no ``SystemPackage/FilePath``, which takes longer than the calls.
+    /// Skips symbolic links and everything below them. With one subdirectory it takes nine system calls, and
+    /// creates no ``SystemPackage/FilePath``, which would take longer than the calls.
     ///
     /// - Parameters:
-    ///   - name: The name of the file in each of the directories; those without it are passed over.
-    ///   - path: The path below this directory, without an empty component; a missing one has no directories.
+    ///   - name: The name of the file in each subdirectory; subdirectories without it are skipped.
+    ///   - path: The path below this directory, without empty components; a missing directory has no
+    ///     subdirectories.
     ///   - isIncluded: Called with the status of each file until it returns `true`.
     /// - Returns: Whether `isIncluded` has returned `true`.
-    /// - Throws: ``FileError`` if a directory or a file cannot be looked at.
+    /// - Throws: ``FileError`` if the status of a directory or a file cannot be read.
     public func contains(
         file name: FilePath.Component,
         inDirectoriesOf path: String,
@@ -43,7 +45,7 @@ extension Directory {
             guard text != ".", text != "..",
                 let file = try openBeneath(listed, "\(text)/\(name.string)", O_PATH)
             else { continue }
-            // Nothing was written through it.
+            // Closing loses no data: it was not opened for writing.
             defer { try? file.close() }
             guard let status = FileStatus(of: file) else {
                 throw FileError("look at", self.path.appending(path), Errno(rawValue: errno))
@@ -52,7 +54,8 @@ extension Directory {
         }
     }
 
-    /// Opens what is below a directory of this one; `nil` if there is nothing, or a component is no directory or a link.
+    /// Opens `name` below `directory`; returns `nil` if it does not exist, or a component is a link or not a
+    /// directory.
     private func openBeneath(
         _ directory: FileDescriptor,
         _ name: String,

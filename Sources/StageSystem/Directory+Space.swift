@@ -2,13 +2,13 @@ import Glibc
 import SystemPackage
 
 extension Directory {
-    /// Returns how much of the file system this process may still fill.
+    /// Returns the space of the file system that this process may still use.
     public func freeSpace() throws(FileError) -> FreeSpace {
         let status = try fileSystem()
         return status.space(blocks: status.f_bavail, files: status.f_favail)
     }
 
-    /// Returns how many bytes and files the file system has in all, used and free.
+    /// Returns the total bytes and files of the file system, used and free.
     public func totalSpace() throws(FileError) -> FreeSpace {
         let status = try fileSystem()
         return status.space(blocks: status.f_blocks, files: status.f_files)
@@ -22,7 +22,7 @@ extension Directory {
 }
 
 extension statvfs {
-    /// Returns numbers of blocks and files of this file system as space.
+    /// Converts numbers of blocks and files of this file system to bytes and files.
     fileprivate func space(blocks: fsblkcnt_t, files: fsfilcnt_t) -> FreeSpace {
         let (bytes, overflows) = UInt64(blocks).multipliedReportingOverflow(by: UInt64(f_frsize))
         return FreeSpace(
@@ -32,10 +32,10 @@ extension statvfs {
     }
 }
 
-/// The free space of a file system, for this process.
+/// Free or total space of a file system.
 public struct FreeSpace: Equatable, Sendable {
-    /// Bytes that may still be written.
+    /// Bytes available.
     public var bytes: Int64
-    /// Files that may still be created; `nil` where the file system sets no number.
+    /// Files that can be created; `nil` if the file system has no limit.
     public var files: Int64?
 }

@@ -2,16 +2,16 @@ import CLinux
 import Glibc
 public import SystemPackage
 
-/// One name in a directory.
+/// An entry of a directory.
 public struct DirectoryEntry: Equatable, Sendable {
     /// The name.
     public var name: FilePath.Component
-    /// What it stands for.
+    /// The file type of the entry.
     public var kind: FileStatus.Kind
 }
 
 extension Directory {
-    /// Returns the names in the directory, in no order, without `.` and `..`.
+    /// Returns the entries of the directory, in no order, without `.` and `..`.
     public func entries() throws(FileError) -> [DirectoryEntry] {
         var entries: [DirectoryEntry] = []
         try forEachEntry { entry in
@@ -21,14 +21,14 @@ extension Directory {
         return entries
     }
 
-    /// Calls `body` with the names in the directory, in no order, without `.` and `..`, until it
-    /// returns `false`; holds one name at a time.
+    /// Calls `body` with the entries of the directory, in no order, without `.` and `..`, until it returns
+    /// `false`.
     ///
-    /// `body` may remove the name that it is called with.
+    /// Holds one entry in memory at a time. `body` may remove the entry that it is called with.
     public func forEachEntry(
         _ body: (DirectoryEntry) throws(FileError) -> Bool
     ) throws(FileError) {
-        // A descriptor of its own: reading moves the position that all copies of one share.
+        // Opens the directory anew: duplicated descriptors share their read position.
         let copy = try openFile(".", O_RDONLY | O_DIRECTORY, 0)
         guard let stream = unsafe fdopendir(copy.rawValue) else {
             let reason = Errno(rawValue: errno)
@@ -54,14 +54,15 @@ extension Directory {
         }
     }
 
-    /// Removes `name` and everything below it, and returns whether there was anything.
+    /// Removes `name` and everything below it, and returns whether it existed.
     ///
-    /// Links are removed, never followed; a tree of any depth takes a constant number of descriptors
-    /// and no stack: a directory met below is first moved up beside the tree it is in. (Where the file
-    /// system does not move directories, as overlayfs those of lower layers, both grow with the depth.)
+    /// Removes symbolic links, and never follows them. A tree of any depth takes a constant number of
+    /// descriptors and no recursion: nested directories are first moved up to the top of the tree. (On file
+    /// systems that cannot move directories, as overlayfs those of lower layers, descriptors and recursion
+    /// grow with the depth.)
     ///
-    /// `isOver` is polled between entries; `true` stops the removal, which then throws `EINTR` and leaves what is
-    /// not removed yet for another call.
+    /// `isOver` is polled between entries; `true` stops the removal, which then throws `EINTR`. Another call
+    /// removes the rest.
     @discardableResult
     public func removeTree(
         _ name: FilePath.Component,
@@ -72,7 +73,7 @@ extension Directory {
         guard let top = try directory(FilePath(name)) else { return false }
         try top.allowChanges()
         var moved = 0
-        // Entries come in rounds: each flattens what the round before moved up.
+        // Each round empties the directories that the previous round moved up.
         while case let entries = try top.entries(), !entries.isEmpty {
             for entry in entries {
                 try top.goOn(unless: isOver)
@@ -88,7 +89,7 @@ extension Directory {
         return try removeDirectory(name)
     }
 
-    /// Removes the files here, and moves the directories to `top` under names nothing else has.
+    /// Removes the files of this directory, and moves its directories to `top` under unique names.
     private func empty(
         into top: Directory,
         _ moved: inout Int,
@@ -100,7 +101,7 @@ extension Directory {
                 try remove(entry.name)
                 continue
             }
-            // Moving a directory rewrites its `..`, which needs write permission on it.
+            // Moving a directory rewrites its `..`, which needs write permission for it.
             try directory(FilePath(entry.name))?.allowChanges()
             while true {
                 moved += 1
@@ -111,10 +112,10 @@ extension Directory {
                 } catch  where error.errno == .fileExists {
                     continue
                 } catch  where error.errno == .noSuchFileOrDirectory {
-                    // Another process removes the same tree.
+                    // Another process is removing the same tree.
                     break
                 } catch  where error.errno == .improperLink {
-                    // overlayfs moves no directory of a lower layer.
+                    // overlayfs cannot move a directory of a lower layer.
                     try removeTree(entry.name, unless: isOver)
                     break
                 }
@@ -122,17 +123,17 @@ extension Directory {
         }
     }
 
-    /// Throws if a removal is to stop.
+    /// Throws `EINTR` if the removal is to stop.
     private func goOn(unless isOver: () -> Bool) throws(FileError) {
         if isOver() { throw FileError("remove", path, .interrupted) }
     }
 
-    /// Makes the directory its owner's alone, and writable: what is on its way out is nobody else's.
+    /// Gives the owner all permissions for the directory, and other users none, since it is being removed.
     private func allowChanges() throws(FileError) {
         try Self.attempt("change", path) { fchmod(descriptor.rawValue, 0o700) }
     }
 
-    /// The kind that readdir(3) told, or lstat(2) where the file system does not tell it.
+    /// Returns the file type from readdir(3), or from lstat(2) if the file system does not report it.
     private func kind(
         _ type: UInt8,
         _ name: FilePath.Component

@@ -2,31 +2,29 @@ import CLinux
 import Glibc
 public import SystemPackage
 
-/// An open directory, through which everything below it is reached.
+/// An open directory, through which all files below it are opened.
 ///
-/// Names are resolved below the directory only: no path leads out of it and no symbolic link is
-/// followed (openat2(2) with `RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS`), so what somebody else does to
-/// the tree cannot redirect a write. The directory is closed when the last reference goes.
+/// Names are resolved below the directory only: paths cannot leave it, and symbolic links are not followed
+/// (openat2(2) with `RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS`), so other processes that change the tree cannot
+/// redirect a write. Releasing the last reference closes the directory.
 public final class Directory: Sendable {
-    /// Where the directory was opened; for messages.
+    /// The path that the directory was opened with, for messages.
     public let path: FilePath
-    /// The open directory.
-    ///
-    /// It stays owned by this value.
+    /// The descriptor of the directory, owned by this value.
     public let descriptor: FileDescriptor
 
-    /// Takes over an open directory.
+    /// Takes ownership of an open directory.
     public init(adopting descriptor: FileDescriptor, path: FilePath) {
         self.descriptor = descriptor
         self.path = path
     }
 
     deinit {
-        // A directory that was only read has nothing to lose when close(2) fails.
+        // An error of close(2) is ignored: the directory was opened for reading only.
         try? descriptor.close()
     }
 
-    /// Opens the directory at `path`, following symbolic links in it.
+    /// Opens the directory at `path`, following symbolic links.
     public static func open(_ path: FilePath) throws(FileError) -> Directory {
         let descriptor = try Self.attempt("open", path) {
             unsafe path.withPlatformString { unsafe stage_open_directory($0) }
@@ -34,7 +32,7 @@ public final class Directory: Sendable {
         return Directory(adopting: FileDescriptor(rawValue: descriptor), path: path)
     }
 
-    /// Opens the directory at `path`, making it and those above it where they are missing.
+    /// Opens the directory at `path`, and creates it and its missing parents.
     public static func make(
         _ path: FilePath,
         permissions: FilePermissions = .directory
@@ -47,7 +45,7 @@ public final class Directory: Sendable {
         }
     }
 
-    /// Makes the directory at `path` and, before it, those above it that are missing.
+    /// Creates the directory at `path` and its missing parents.
     private static func makeMissing(
         _ path: FilePath,
         _ permissions: FilePermissions
@@ -63,7 +61,7 @@ public final class Directory: Sendable {
                 try makeOne(path, permissions)
             }
         } catch  where error.errno == .fileExists || error.errno == .readOnlyFileSystem {
-            // Already there, or reported by the call that opens it.
+            // The directory exists already, or opening it reports the error.
         }
     }
 
@@ -86,10 +84,10 @@ public final class Directory: Sendable {
         }
     }
 
-    /// Opens the directory `name`, or returns `nil` if there is none.
+    /// Opens the directory `name`, or returns `nil` if it does not exist.
     ///
-    /// One that another file system is mounted on is refused with `EXDEV`, before that is asked
-    /// anything: users mount file systems of their own on directories that are theirs (fuse(4)).
+    /// Refuses a mount point with `EXDEV`, before any request reaches the mounted file system: users can
+    /// mount file systems of their own on their directories (fuse(4)).
     public func directory(unmounted name: FilePath.Component) throws(FileError) -> Directory? {
         do {
             let flags = O_RDONLY | O_DIRECTORY
@@ -100,8 +98,8 @@ public final class Directory: Sendable {
         }
     }
 
-    /// Opens the directory at `name` below this one, making it (but not those above it) where it is
-    /// missing.
+    /// Opens the directory at `name` below this one, and creates it, but not its parents, if it does not
+    /// exist.
     public func makeDirectory(
         _ name: FilePath,
         permissions: FilePermissions = .directory
@@ -111,7 +109,7 @@ public final class Directory: Sendable {
         return Directory(adopting: file, path: path.pushing(name))
     }
 
-    /// Makes a directory whose parent exists, and returns whether it was missing.
+    /// Creates a directory whose parent exists, and returns whether it did not exist before.
     @discardableResult
     public func createDirectory(
         _ name: FilePath,
@@ -127,10 +125,11 @@ public final class Directory: Sendable {
         }
     }
 
-    /// Opens the file at `name` for reading, or returns `nil` if there is none.
+    /// Opens the file at `name` for reading, or returns `nil` if it does not exist.
     ///
-    /// - Throws: ``FileError`` with ``FileError/isNotRegularFile`` if it is a fifo, a device, a socket
-    ///   or a directory: the call never waits for another process.
+    /// Never waits for another process.
+    ///
+    /// - Throws: ``FileError`` with ``FileError/isNotRegularFile`` for a FIFO, a device, a socket or a directory.
     public func file(reading name: FilePath) throws(FileError) -> File? {
         do {
             return try openRegularFile(name, O_RDONLY)
@@ -139,7 +138,7 @@ public final class Directory: Sendable {
         }
     }
 
-    /// Creates the file at `name`, which must not exist, for writing and reading.
+    /// Creates the file at `name`, which must not exist, for reading and writing.
     public func file(
         creating name: FilePath,
         permissions: FilePermissions = .file
@@ -148,7 +147,7 @@ public final class Directory: Sendable {
         return File(adopting: file, path: path.pushing(name))
     }
 
-    /// Opens the regular file at `name` for writing and reading, and creates it where it is missing.
+    /// Opens the regular file at `name` for reading and writing, and creates it if it does not exist.
     public func file(
         updating name: FilePath,
         permissions: FilePermissions = .file
@@ -156,7 +155,7 @@ public final class Directory: Sendable {
         try openRegularFile(name, O_RDWR | O_CREAT, permissions.rawValue)
     }
 
-    /// Opens the regular file at `name` for writing and reading, or returns `nil` if there is none.
+    /// Opens the regular file at `name` for reading and writing, or returns `nil` if it does not exist.
     public func file(updatingExisting name: FilePath) throws(FileError) -> File? {
         do {
             return try openRegularFile(name, O_RDWR)
@@ -165,27 +164,27 @@ public final class Directory: Sendable {
         }
     }
 
-    /// Whether this process may make names in the directory.
+    /// Indicates whether this process may create files in the directory.
     public var isWritable: Bool {
         unsafe faccessat(descriptor.rawValue, ".", W_OK, 0) == 0
     }
 
-    /// Makes a symbolic link at `name`, which must not exist.
+    /// Creates a symbolic link at `name`, which must not exist.
     public func createLink(_ name: FilePath, to target: String) throws(FileError) {
         try unsafe onParent(of: name, "create") { parent, last in
             unsafe symlinkat(target, parent, last)
         }
     }
 
-    /// Gives the file at `name` in another directory of the file system a second name here, which must
-    /// not exist.
+    /// Creates a hard link `newName`, which must not exist, to the file `name` of another directory of the
+    /// same file system.
     public func createHardLink(
         _ newName: FilePath,
         to name: FilePath,
         in directory: Directory
     ) throws(FileError) {
         try unsafe directory.onParent(of: name, "link") { from, last in
-            // -1 with errno set, as a system call returns it.
+            // Returns -1 with errno set, like a system call.
             do throws(FileError) {
                 try unsafe onParent(of: newName, "link") { parent, newLast in
                     unsafe linkat(from, last, parent, newLast, 0)
@@ -198,8 +197,9 @@ public final class Directory: Sendable {
         }
     }
 
-    /// Renames `name` to `newName` in `directory`, in one step; what stood there is replaced unless
-    /// `replacing` is `false`, in which case it is an error (`EEXIST`).
+    /// Renames `name` to `newName` in `directory`, atomically.
+    ///
+    /// Replaces an existing `newName`, unless `replacing` is `false`: then it is an error (`EEXIST`).
     public func rename(
         _ name: FilePath.Component,
         to newName: FilePath.Component,
@@ -221,25 +221,25 @@ public final class Directory: Sendable {
         }
     }
 
-    /// Removes the file or link `name`, and returns whether there was one.
+    /// Removes the file or link `name`, and returns whether it existed.
     @discardableResult
     public func remove(_ name: FilePath.Component) throws(FileError) -> Bool {
         try remove(name, flags: 0)
     }
 
-    /// Removes the file or link at `name` below this directory, which exists.
+    /// Removes the file or link at `name` below this directory, which must exist.
     public func removeFile(_ name: FilePath) throws(FileError) {
         try unsafe onParent(of: name, "remove") { parent, last in
             unsafe unlinkat(parent, last, 0)
         }
     }
 
-    /// Sets the permission bits of this directory, whatever the umask.
+    /// Sets the permission bits of this directory, ignoring the umask.
     public func setMode(_ mode: FilePermissions) throws(FileError) {
         _ = try Self.attempt("change", path) { fchmod(descriptor.rawValue, mode.rawValue) }
     }
 
-    /// Removes the empty directory `name`, and returns whether there was one.
+    /// Removes the empty directory `name`, and returns whether it existed.
     @discardableResult
     public func removeDirectory(_ name: FilePath.Component) throws(FileError) -> Bool {
         try remove(name, flags: AT_REMOVEDIR)
@@ -256,8 +256,8 @@ public final class Directory: Sendable {
         }
     }
 
-    /// Returns what `name` below this directory is, without following a link, or `nil` if nothing is
-    /// there.
+    /// Returns the status of `name` below this directory, without following a link, or `nil` if it does not
+    /// exist.
     public func status(_ name: FilePath) throws(FileError) -> FileStatus? {
         var status = stat()
         do {
@@ -270,19 +270,19 @@ public final class Directory: Sendable {
         }
     }
 
-    /// Waits until the names in this directory are on disk.
+    /// Waits until the entries of this directory are on disk (fsync(2)).
     public func synchronize() throws(FileError) {
         _ = try Self.attempt("synchronize", path) { fsync(descriptor.rawValue) }
     }
 
-    /// Waits until everything in the file system that holds this directory is on disk.
+    /// Waits until all data of the file system that contains this directory is on disk (syncfs(2)).
     ///
-    /// One call for a tree of any size: cheaper than a call for each file from a handful on.
+    /// One call for a tree of any size: cheaper than an fsync(2) for each file, from a handful of files on.
     public func synchronizeFileSystem() throws(FileError) {
         _ = try Self.attempt("synchronize", path) { stage_syncfs(descriptor.rawValue) }
     }
 
-    /// Opens `name` below this directory, with the flags of open(2) and further ones of openat2(2).
+    /// Opens `name` below this directory with flags of open(2) and additional resolve flags of openat2(2).
     func openFile(
         _ name: FilePath,
         _ flags: CInt,
@@ -303,9 +303,9 @@ public final class Directory: Sendable {
         return FileDescriptor(rawValue: file)
     }
 
-    /// Opens the regular file `name` below this directory, with the flags of open(2).
+    /// Opens the regular file `name` below this directory with flags of open(2).
     ///
-    /// A fifo or a device at that name is neither waited for nor used; it is an error.
+    /// Throws for a FIFO or a device, and does not wait for it.
     func openRegularFile(
         _ name: FilePath,
         _ flags: CInt,
@@ -325,13 +325,14 @@ public final class Directory: Sendable {
         return file
     }
 
-    /// Calls `body` with the open directory that holds `name`, and the last component of `name`.
+    /// Calls `body` with the descriptor of the parent directory of `name` and the last component of `name`.
     private func onParent(
         of name: FilePath,
         _ operation: String,
         _ body: (CInt, UnsafePointer<CChar>) -> CInt
     ) throws(FileError) {
-        // A single component, as nearly all names are, needs no other directory. FilePath's views of components are slow.
+        // A single component, the most common case, needs no other directory. FilePath's component views are
+        // slow.
         let isComponent = unsafe name.withPlatformString {
             unsafe $0.pointee != 0 && strchr($0, CInt(UInt8(ascii: "/"))) == nil
         }
@@ -346,14 +347,14 @@ public final class Directory: Sendable {
         }
         let above = name.removingLastComponent()
         let parent = try openFile(above, O_RDONLY | O_DIRECTORY, 0)
-        // Opened for this call alone; nothing was written through it.
+        // Opened for this call only, and not for writing.
         defer { try? parent.close() }
         _ = try Self.attempt(operation, path.pushing(name)) {
             unsafe last.withPlatformString { unsafe body(parent.rawValue, $0) }
         }
     }
 
-    /// Makes a system call, again when a signal interrupted it, and turns -1 into an error.
+    /// Makes a system call, repeats it after `EINTR`, and throws on -1.
     @discardableResult
     static func attempt(
         _ operation: String,
@@ -370,14 +371,14 @@ public final class Directory: Sendable {
 }
 
 extension FilePermissions {
-    /// What files of a container are created with, before the umask: `0644`.
+    /// Permissions with which files of a container are created, before the umask: `0644`.
     public static let file = FilePermissions(rawValue: 0o644)
-    /// What directories of a container are created with, before the umask: `0755`.
+    /// Permissions with which directories of a container are created, before the umask: `0755`.
     public static let directory = FilePermissions(rawValue: 0o755)
-    /// Permissions of files that are private to their owner: `0600`.
+    /// Permissions of files that only their owner may access: `0600`.
     public static let privateFile = FilePermissions(rawValue: 0o600)
-    /// Permissions of directories that are private to their owner: `0700`.
+    /// Permissions of directories that only their owner may access: `0700`.
     public static let privateDirectory = FilePermissions(rawValue: 0o700)
-    /// What executable files of a pack are created with, before the umask: `0755`.
+    /// Permissions with which executable files of a pack are created, before the umask: `0755`.
     public static let executable = FilePermissions(rawValue: 0o755)
 }

@@ -1,22 +1,21 @@
 public import SystemPackage
 
-/// Reaches many names below a directory, and keeps the one that holds the last name open: names in the
-/// order of a tree mostly need it again.
+/// Finds the parent directories of many paths below a root, and caches the last one: paths in tree order
+/// mostly share their parent.
 ///
-/// Nothing may put another directory in the place of one that the cursor has been in.
+/// The directories must not be replaced while the cursor is in use.
 public struct DirectoryCursor: ~Copyable {
     private let root: Directory
     private var parent: (path: Substring, directory: Directory)?
 
-    /// Creates a cursor for what is below a directory.
+    /// Creates a cursor for paths below a directory.
     public init(_ root: Directory) {
         self.root = root
     }
 
-    /// Returns the directory that holds what `path` names, and its name in there; `nil` if there is no
-    /// such directory.
+    /// Returns the parent directory of `path` and the last component; `nil` if the parent does not exist.
     ///
-    /// - Precondition: `path` is relative, and the text of a path of a pack: it has no empty component.
+    /// - Precondition: `path` is relative and has no empty component.
     public mutating func place(
         of path: String
     ) throws(FileError) -> (directory: Directory, name: FilePath)? {
@@ -25,7 +24,7 @@ public struct DirectoryCursor: ~Copyable {
         }
         let above = path[..<slash]
         let name = FilePath(String(path[path.utf8.index(after: slash)...]))
-        // By their bytes: two names that Unicode takes for one are two for the file system.
+        // Compares bytes: names that are canonically equivalent in Unicode are different files.
         if let parent, parent.path.utf8.elementsEqual(above.utf8) {
             return (parent.directory, name)
         }
@@ -34,7 +33,7 @@ public struct DirectoryCursor: ~Copyable {
         return (directory, name)
     }
 
-    /// Returns the directory that holds what `path` names, which exists, and its name in there.
+    /// Returns the parent directory of `path`, which must exist, and the last component.
     public mutating func existingPlace(
         of path: String
     ) throws(FileError) -> (directory: Directory, name: FilePath) {

@@ -3,15 +3,15 @@ import Glibc
 import SystemPackage
 
 extension File {
-    /// Copies the whole of another file into this one, which is empty, sharing its blocks where the
-    /// file system can; holes stay holes.
+    /// Copies the content of another file into this one, which is empty; shares blocks where the file system
+    /// can, and keeps holes.
     ///
-    /// Bytes that are added to the other file meanwhile are not copied. May move the position of `source`. Costs
-    /// neither space nor time by the byte where both files are on one file system that clones files (btrfs, xfs).
+    /// Does not copy bytes that are appended to the other file meanwhile. May move the file position of
+    /// `source`. On one file system with reflinks (btrfs, xfs), the cost does not depend on the size.
     ///
     /// - Parameters:
     ///   - source: The file to copy.
-    ///   - limit: The most bytes that the other file may have, holes included; `nil` for no limit.
+    ///   - limit: The most bytes that `source` may have, holes included; `nil` for no limit.
     /// - Throws: ``FileError`` with `EFBIG` if it has more.
     public func copyContent(
         of source: borrowing File,
@@ -19,7 +19,8 @@ extension File {
     ) throws(FileError) {
         let size = try source.status().size
         guard size <= limit ?? .max else { throw FileError("copy", source.path, .fileTooLarge) }
-        // EOPNOTSUPP, EXDEV and EINVAL are the usual refusals. The copy below says more of any other reason.
+        // EOPNOTSUPP, EXDEV and EINVAL are common here. After any other error, the copy below reports the
+        // cause.
         if stage_clone_content(source.descriptor.rawValue, descriptor.rawValue) == 0 {
             return try truncate(to: size)
         }
@@ -41,7 +42,7 @@ extension File {
         } == 1
     }
 
-    /// Copies a range of bytes to the same place; what the other file no longer has is left out.
+    /// Copies a range of bytes to the same offset; stops early if the other file has become shorter.
     private func copy(_ range: Range<Int64>, of source: borrowing File) throws(FileError) {
         var offset = range.lowerBound
         while offset < range.upperBound {

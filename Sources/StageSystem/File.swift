@@ -2,23 +2,21 @@ import CLinux
 import Glibc
 public import SystemPackage
 
-/// An open file with one owner, closed when that owner goes.
+/// An open file with one owner, closed when the owner releases it.
 @safe public struct File: ~Copyable, Sendable {
-    /// Where the file was opened; for messages.
+    /// The path that the file was opened with, for messages.
     public let path: FilePath
-    /// The open file.
-    ///
-    /// It stays owned by this value.
+    /// The descriptor of the file, owned by this value.
     public let descriptor: FileDescriptor
 
-    /// Takes over an open file.
+    /// Takes ownership of an open file.
     public init(adopting descriptor: FileDescriptor, path: FilePath) {
         self.descriptor = descriptor
         self.path = path
     }
 
     deinit {
-        // What must not be lost was synchronized before; a failing close(2) adds nothing to act on.
+        // An error of close(2) is ignored: data that must be durable was synced before.
         try? descriptor.close()
     }
 
@@ -30,7 +28,7 @@ public import SystemPackage
         return File(adopting: FileDescriptor(rawValue: file), path: path)
     }
 
-    /// Opens the file at `path` for reading, following symbolic links, if it is a regular one.
+    /// Opens the regular file at `path` for reading, following symbolic links; throws for other file types.
     public static func open(readingRegular path: FilePath) throws(FileError) -> File {
         let descriptor = try Directory.attempt("open", path) {
             unsafe path.withPlatformString { unsafe stage_open_regular_file($0) }
@@ -40,7 +38,7 @@ public import SystemPackage
         return file
     }
 
-    /// Reads up to `buffer.count` bytes at `offset`, and returns how many there were: 0 at the end.
+    /// Reads up to `buffer.count` bytes at `offset`, and returns their number: 0 at the end of the file.
     public func read(
         into buffer: inout [UInt8],
         at offset: Int64
@@ -87,12 +85,12 @@ public import SystemPackage
         }
     }
 
-    /// Cuts the file, or lengthens it with zeros, to `size` bytes.
+    /// Shortens the file, or extends it with zeros, to `size` bytes.
     public func truncate(to size: Int64) throws(FileError) {
         _ = try attempt("truncate") { Int(ftruncate(descriptor.rawValue, off_t(size))) }
     }
 
-    /// Sets the times of the last change and of the last access, in seconds since 1970.
+    /// Sets the modification and access times, in seconds since 1970.
     public func setModified(_ seconds: Int64) throws(FileError) {
         let time = timespec(tv_sec: Int(seconds), tv_nsec: 0)
         _ = try attempt("set the time of") {
@@ -100,40 +98,40 @@ public import SystemPackage
         }
     }
 
-    /// Waits until the content of the file is on disk.
+    /// Waits until the content of the file is on disk (fdatasync(2)).
     public func synchronize() throws(FileError) {
         _ = try attempt("synchronize") { Int(fdatasync(descriptor.rawValue)) }
     }
 
-    /// Starts writing the content of the file to disk, and does not wait for it.
+    /// Starts writing the content of the file to disk, without waiting.
     ///
-    /// A hint: who needs the bytes on disk synchronizes, and learns of failures there.
+    /// A hint to the kernel: it guarantees nothing, and ``synchronize()`` reports errors.
     public func startWriting() { _ = stage_start_writeback(descriptor.rawValue) }
 
-    /// Sets the permission bits, whatever the umask.
+    /// Sets the permission bits, ignoring the umask.
     public func setMode(_ mode: FilePermissions) throws(FileError) {
         _ = try attempt("change") { Int(fchmod(descriptor.rawValue, mode.rawValue)) }
     }
 
-    /// Gives the file these permission bits, whatever the umask, unless it has them or belongs to
-    /// another user.
+    /// Sets the permission bits, ignoring the umask, unless the file has them already or belongs to another
+    /// user.
     public func settle(_ mode: FilePermissions) throws(FileError) {
         if try status().needs(mode) { try setMode(mode) }
     }
 
-    /// Drops what the kernel has cached of the content, so that the next read comes from the disk.
+    /// Removes the file's content from the page cache, so that the next read comes from the disk.
     ///
-    /// A hint: pages that are not on disk yet stay, so the file system is synchronized before.
+    /// A hint to the kernel: pages that are not on disk yet stay, so sync the file system first.
     public func dropCache() { _ = posix_fadvise(descriptor.rawValue, 0, 0, POSIX_FADV_DONTNEED) }
 
-    /// Sets when the file was last read, in seconds since 1970, as later reads do by themselves.
+    /// Sets the access time, in seconds since 1970.
     public func setAccessTime(_ seconds: Int64) throws(FileError) {
         _ = try attempt("set the time of") {
             Int(stage_set_access_time(descriptor.rawValue, time_t(seconds)))
         }
     }
 
-    /// Returns what the file is and how large.
+    /// Returns the file's type, size, owner and times.
     public func status() throws(FileError) -> FileStatus {
         var status = stat()
         _ = try attempt("look at") { unsafe Int(fstat(descriptor.rawValue, &status)) }

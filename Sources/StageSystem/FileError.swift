@@ -1,56 +1,57 @@
 public import SystemPackage
 
-/// A call on the file system that did not succeed.
+/// A failed system call on a file or another resource.
 public struct FileError: Error, Equatable, Sendable {
-    /// What was attempted, as a verb: `open`, `write`, `rename`.
+    /// The operation, as a verb: `open`, `write`, `rename`.
     public var operation: String
-    /// What it was attempted on.
+    /// The path of the file.
     public var path: FilePath
-    /// What the kernel answered.
+    /// The error number from the kernel.
     public var errno: Errno
 
-    /// Creates an error from its facts.
+    /// Creates an error from the operation, the path and the error number.
     public init(_ operation: String, _ path: FilePath, _ errno: Errno) {
         self.operation = operation
         self.path = path
         self.errno = errno
     }
 
-    /// Creates the error of opening what has to be a regular file and is not.
+    /// Creates the error for a path that is not a regular file.
     init(notRegular path: FilePath) {
         self.init("open", path, Self.wrongKind)
     }
 
-    /// Creates the error of a lock that others hold.
+    /// Creates the error for a lock that another process holds.
     public init(lockedByOthers path: FilePath) {
         self.init(Self.lock, path, .resourceTemporarilyUnavailable)
     }
 
     private static let lock = "lock"
 
-    /// Whether a lock could not be taken in time because another process holds it.
+    /// Indicates whether the operation timed out waiting for a lock that another process holds.
     public var isHeldByOthers: Bool {
         operation == Self.lock && errno == .resourceTemporarilyUnavailable
     }
 
-    /// Whether a regular file was expected, and a fifo, device, socket, directory or symbolic link has
-    /// the name.
+    /// Indicates whether the path is a FIFO, device, socket, directory or symbolic link where a regular file was
+    /// expected.
     public var isNotRegularFile: Bool { errno == Self.wrongKind || errno == .isDirectory }
 
-    /// Whether what has the name cannot be the file that was written: it is no regular file, or larger.
+    /// Indicates whether the file is not a regular file, or is larger than expected.
     public var isWrongKindOrSize: Bool { isNotRegularFile || errno == .fileTooLarge }
 
-    /// EMEDIUMTYPE, which no call on files returns: "it is not a regular file".
+    /// EMEDIUMTYPE, which no file system call returns; here it means "it is not a regular file".
     private static let wrongKind = Errno(rawValue: 124)
 
-    /// Whether the file system, or the share of it this user may fill, is full.
+    /// Indicates whether the file system is full, or the user's disk quota is reached.
     public var isOutOfSpace: Bool { errno == .noSpace || errno == Self.quotaExceeded }
 
-    /// Whether a limit of open files, threads, processes or memory is reached, of the process or of the system.
+    /// Indicates whether a limit of open files, threads, processes or memory is reached, of the process or of the
+    /// system.
     public var isRefusedByLimit: Bool {
         switch errno {
         case .tooManyOpenFiles, .tooManyOpenFilesInSystem, .noMemory: true
-        // Else it is a lock that is held, or a stream that has nothing yet.
+        // For other operations, EAGAIN means a held lock or a stream without data.
         case .resourceTemporarilyUnavailable: operation == "start"
         default: false
         }
@@ -61,7 +62,7 @@ public struct FileError: Error, Equatable, Sendable {
 }
 
 extension FileError: CustomStringConvertible {
-    /// The reason, as a sentence fragment a person can read.
+    /// A lower-case sentence fragment for people.
     public var description: String {
         if isHeldByOthers { return "another process holds the lock '\(path)'" }
         let reason = errno == Self.wrongKind ? "it is not a regular file" : "\(errno)"
@@ -76,7 +77,7 @@ extension FileError: Codable {
         case errno
     }
 
-    /// Decodes an error from its facts, the reason as the number that errno(3) had.
+    /// Decodes the error; the reason is an errno(3) number.
     public init(from decoder: any Decoder) throws {
         let container = try decoder.container(keyedBy: CodingKeys.self)
         self.init(
@@ -86,7 +87,7 @@ extension FileError: Codable {
         )
     }
 
-    /// Encodes the facts of the error.
+    /// Encodes the error; the reason is an errno(3) number.
     public func encode(to encoder: any Encoder) throws {
         var container = encoder.container(keyedBy: CodingKeys.self)
         try container.encode(operation, forKey: .operation)

@@ -2,20 +2,20 @@ import CLinux
 import Glibc
 import SystemPackage
 
-/// Which file is open and in what state: equal identities mean an unchanged file.
+/// Identity and state of an open file: equal values mean that the file has not changed.
 ///
-/// A change within one tick of the kernel's clock can go unseen, so an identity proves nothing about
-/// a file that changed just now.
+/// Two changes within one tick of the kernel's clock can look the same, so the identity of a file that
+/// changed just now proves nothing.
 public struct FileIdentity: Hashable, Sendable {
-    /// The file system that holds the file.
+    /// The device number of the file system.
     public var device: UInt64
-    /// The number of the file within its file system.
+    /// The inode number.
     public var inode: UInt64
     /// The size in bytes.
     public var size: Int64
-    /// When the content last changed, in nanoseconds since 1970.
+    /// The modification time of the content, in nanoseconds since 1970.
     public var modified: Int64
-    /// When content, names or permissions last changed, in nanoseconds since 1970.
+    /// The change time of content, names or permissions, in nanoseconds since 1970.
     public var changed: Int64
 
     init(_ status: stat) {
@@ -26,7 +26,7 @@ public struct FileIdentity: Hashable, Sendable {
         changed = Self.nanoseconds(status.st_ctim)
     }
 
-    /// Whether the content is as it was at `other`, however the names of the file changed since.
+    /// Returns whether the file has the same content as at `other`, even if its names have changed.
     public func hasSameContent(as other: FileIdentity) -> Bool {
         device == other.device && inode == other.inode && size == other.size
             && modified == other.modified
@@ -38,7 +38,7 @@ public struct FileIdentity: Hashable, Sendable {
 }
 
 extension File {
-    /// Returns which file this is and in what state.
+    /// Returns the identity and state of the file.
     public func identity() throws(FileError) -> FileIdentity {
         var status = stat()
         _ = try Directory.attempt("look at", path) { unsafe fstat(descriptor.rawValue, &status) }
@@ -47,7 +47,7 @@ extension File {
 }
 
 extension Directory {
-    /// Returns which directory this is and in what state.
+    /// Returns the identity and state of the directory.
     public func identity() throws(FileError) -> FileIdentity {
         var status = stat()
         _ = try Self.attempt("look at", path) { unsafe fstat(descriptor.rawValue, &status) }

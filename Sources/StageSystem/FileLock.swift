@@ -2,24 +2,24 @@ import CLinux
 import Glibc
 import SystemPackage
 
-/// A lock on a file, held while the value lives.
+/// A lock on a file, held for the lifetime of the value.
 ///
-/// Locks of open file descriptions (`F_OFD_SETLK`, fcntl(2)): they work between threads of one process
-/// as between processes, and the kernel frees them when their owner dies, so none is ever stale. The end of
-/// the value gives the lock up at once: closing the file alone would leave it to a process that another
-/// thread has forked and that has not executed its program yet.
+/// An open file description lock (`F_OFD_SETLK`, fcntl(2)): it works between threads of one process as well
+/// as between processes, and the kernel releases it when its owner dies, so it never becomes stale. The
+/// deinitializer unlocks explicitly: after closing the file alone, a child process that another thread has
+/// just forked would hold the lock until it executes its program.
 @safe public struct FileLock: ~Copyable, Sendable {
     private let file: File
 
-    /// Who else may hold a lock of the same file.
+    /// The kind of a lock.
     public enum Mode: Sendable {
-        /// Others may hold it shared too.
+        /// Other owners may hold shared locks at the same time.
         case shared
-        /// Nobody else may hold it.
+        /// No other owner may hold a lock.
         case exclusive
     }
 
-    /// Takes the lock on `file`, or returns `nil` if somebody holds it in a mode that forbids it.
+    /// Takes the lock on `file`, or returns `nil` if a conflicting lock is held.
     public static func attempt(_ file: consuming File, _ mode: Mode) throws(FileError) -> FileLock?
     {
         do {
@@ -34,26 +34,26 @@ import SystemPackage
     }
 
     deinit {
-        // It cannot fail on an open file, and a file that is closed has no lock.
+        // Unlocking cannot fail on an open file, and closing a file releases its lock.
         _ = stage_ofd_lock(file.descriptor.rawValue, Int16(F_UNLCK))
     }
 
-    /// Makes a shared lock an exclusive one, and returns whether nobody else holds it.
+    /// Converts a shared lock to an exclusive one, and returns whether this succeeded.
     borrowing func becomesExclusive() -> Bool {
-        // What the system refuses is somebody else's, too.
+        // An error means that the lock may be held elsewhere.
         (try? Self.take(file, .exclusive)) != nil
     }
 
-    /// Reads from the file, so that its time of access tells that it was in use.
+    /// Reads from the file, so that its access time records the use.
     public borrowing func touch() {
         var byte: UInt8 = 0
-        // A file that cannot be read is locked all the same.
+        // An error is ignored: the lock holds even if the file cannot be read.
         _ = unsafe pread(file.descriptor.rawValue, &byte, 1, 0)
     }
 
-    /// Whether somebody holds a lock on the file, shared or exclusive, at this moment.
+    /// Returns whether a process holds a lock on the file, shared or exclusive, at this moment.
     ///
-    /// Takes none itself, so that nobody is ever refused because of the question.
+    /// Takes no lock itself, so the query never makes another process fail to lock.
     public static func isHeld(on file: borrowing File) throws(FileError) -> Bool {
         let descriptor = file.descriptor.rawValue
         return try Directory.attempt("lock", file.path) {
@@ -61,10 +61,10 @@ import SystemPackage
         } > 0
     }
 
-    /// Whether a process holds the lock on the file exclusively at this moment.
+    /// Returns whether a process holds an exclusive lock on the file at this moment.
     ///
-    /// Takes no lock itself. Only a process that may write the file can hold it so: the answer does not
-    /// depend on users that may only read it.
+    /// Takes no lock itself. Exclusive locks need write permission for the file, so users that can only read
+    /// it do not influence the result.
     public static func isHeldExclusively(on file: borrowing File) throws(FileError) -> Bool {
         let descriptor = file.descriptor.rawValue
         return try Directory.attempt("lock", file.path) {

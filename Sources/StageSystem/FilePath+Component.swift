@@ -2,12 +2,12 @@ import Glibc
 public import SystemPackage
 
 extension FilePath {
-    /// The relative path of one name.
+    /// Creates a relative path of one component.
     public init(_ name: Component) {
         self.init(root: nil, [name])
     }
 
-    /// The path as it is from the root, a relative one being below the working directory.
+    /// The absolute path; a relative one is resolved against the working directory.
     public var absolute: FilePath {
         guard isRelative, let working = unsafe getcwd(nil, 0) else { return self }
         defer { unsafe free(working) }

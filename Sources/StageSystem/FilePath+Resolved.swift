@@ -2,7 +2,7 @@ import Glibc
 public import SystemPackage
 
 extension FilePath {
-    /// The path without symbolic links (realpath(3)), or `nil` if there is nothing at it.
+    /// The path with symbolic links resolved (realpath(3)), or `nil` if it does not exist.
     public var resolved: FilePath? {
         guard let path = unsafe withPlatformString({ unsafe realpath($0, nil) }) else { return nil }
         defer { unsafe free(path) }

@@ -2,9 +2,9 @@ import CLinux
 import Glibc
 public import SystemPackage
 
-/// What a name stands for, as lstat(2) tells.
+/// The status of a file, from stat(2) or lstat(2).
 public struct FileStatus: Equatable, Sendable {
-    /// What kind of thing it is.
+    /// The type of a file.
     public enum Kind: Equatable, Sendable {
         case file
         case directory
@@ -13,28 +13,27 @@ public struct FileStatus: Equatable, Sendable {
         case other
     }
 
-    /// What kind of thing it is.
+    /// The file type.
     public var kind: Kind
     /// The size in bytes.
     public var size: Int64
-    /// The bytes that the file system has allocated.
+    /// The bytes that the file system has allocated for the file.
     public var allocatedSize: Int64
-    /// The permission bits, set-id bits included.
+    /// The permission bits, including set-id and sticky bits.
     public var mode: UInt32
-    /// The number of the file within its file system.
+    /// The inode number.
     public var inode: UInt64
-    /// The number of its file system.
+    /// The device number of the file system.
     public var device: UInt64
-    /// The number of the user that the file belongs to.
+    /// The user id of the owner.
     public var owner: UInt32
-    /// The number of the group that the file belongs to.
+    /// The group id of the file.
     public var group: UInt32
-    /// How many names the file has.
+    /// The number of hard links.
     public var linkCount: UInt64
-    /// When the content last changed, in seconds since 1970.
+    /// The modification time of the content, in seconds since 1970.
     public var modified: Int64
-    /// When the content was last read, as far as the file system is mounted to keep that, in seconds
-    /// since 1970.
+    /// The access time, in seconds since 1970, as far as the mount options keep it.
     public var accessed: Int64
 
     init(_ status: stat) {
@@ -57,16 +56,17 @@ public struct FileStatus: Equatable, Sendable {
         accessed = Int64(status.st_atim.tv_sec)
     }
 
-    /// Whether this user may give it other permission bits than it has, and `mode` is such.
+    /// Returns whether the permission bits differ from `mode` and this user may change them.
     func needs(_ mode: FilePermissions) -> Bool {
         let user = geteuid()
         return self.mode != UInt32(mode.rawValue) && (user == 0 || user == owner)
     }
 
-    /// The reason why users other than this one and root may change the file, as a fragment; `nil` if they may not.
+    /// The reason why users other than this one and root may change the file, as a fragment; `nil` if they
+    /// may not.
     ///
-    /// For text that decides whom this user trusts. Owner and permission bits count, and ACLs as far as these show
-    /// them; the directories above do not.
+    /// For files that decide whom this user trusts. Considers owner and permission bits, and ACLs as far as
+    /// these show them, but not the parent directories.
     public var foreignWriter: String? {
         let user = geteuid()
         guard owner == 0 || owner == user else {
@@ -78,36 +78,36 @@ public struct FileStatus: Equatable, Sendable {
             + String(mode, radix: 8)
     }
 
-    /// Whether the owner may execute it.
+    /// Indicates whether the owner may execute the file.
     public var isExecutable: Bool { mode & 0o100 != 0 }
 }
 
 extension FileStatus {
-    /// Whether something is at `path`, links followed.
+    /// Returns whether a file exists at `path`, following links.
     public static func exists(_ path: FilePath) -> Bool {
         unsafe path.withPlatformString { unsafe access($0, F_OK) } == 0
     }
 
-    /// Whether this process may execute what is at `path`, links followed.
+    /// Returns whether this process may execute the file at `path`, following links.
     public static func isExecutable(_ path: FilePath) -> Bool {
         unsafe path.withPlatformString { unsafe access($0, X_OK) } == 0
     }
 
-    /// Looks at what is at a path, links followed; `nil` if the kernel refuses, with the reason in errno(3).
+    /// Reads the status of the file at a path, following links; `nil` on an error, which errno(3) holds.
     public init?(following path: FilePath) {
         var status = stat()
         guard unsafe path.withPlatformString({ unsafe stat($0, &status) }) == 0 else { return nil }
         self.init(status)
     }
 
-    /// Looks at an open file; `nil` if the kernel refuses, with the reason in errno(3).
+    /// Reads the status of an open file; `nil` on an error, which errno(3) holds.
     public init?(of file: FileDescriptor) {
         var status = stat()
         guard unsafe fstat(file.rawValue, &status) == 0 else { return nil }
         self.init(status)
     }
 
-    /// Looks at `name` in an open directory, without following a link; `nil` if the kernel refuses.
+    /// Reads the status of `name` in an open directory, without following a link; `nil` on an error.
     @unsafe public init?(_ name: UnsafePointer<CChar>, in directory: FileDescriptor) {
         var status = stat()
         guard unsafe fstatat(directory.rawValue, name, &status, AT_SYMLINK_NOFOLLOW) == 0 else {

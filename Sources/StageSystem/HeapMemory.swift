@@ -1,19 +1,21 @@
 import CLinux
 
-/// How the process keeps the memory that it allocates.
+/// Settings of the C library's memory allocator.
 public enum HeapMemory {
-    /// Lets all threads share a few heaps, and keeps large pieces out of them: by default each thread gets
-    /// a heap of its own, up to eight for a processor, and what one has freed is of no use to the others;
-    /// and where a piece of megabytes was freed once, later ones stay in the heap.
+    /// Limits the number of heaps, and allocates large blocks outside of them.
     ///
-    /// For programs, at their start; a library leaves it to the program that it is in.
+    /// By default the allocator creates up to eight heaps for each processor, and memory that one thread has
+    /// freed is not reused by threads of other heaps; and after a block of megabytes has been freed, later
+    /// blocks of that size stay in the heap.
+    ///
+    /// For programs, at their start; a library must not change the allocator of its program.
     public static func shareHeaps() {
-        // Without it the process needs more memory, and nothing else.
+        // On an error, the process uses more memory; nothing else changes.
         _ = stage_limit_arenas(2)
         _ = stage_map_from(512 << 10)
     }
 
-    /// Gives what is free back to the system, after something large was needed for a short time.
+    /// Returns free memory to the system, after a large temporary allocation.
     public static func release() {
         stage_trim_memory()
     }

@@ -1,34 +1,34 @@
 import CLinux
 import Glibc
 
-/// A process between the hook of a package manager and the run of it.
+/// A supervising process between a package manager's hook and the StagePack run of that hook.
 ///
-/// It has one thread, asks for no memory and no descriptors, waits for the run and its time, kills what does not end
-/// with everything that it started, and ends with status 0: whatever a run without threads, memory or descriptors
-/// does (runtimes trap, or try for ever), the package manager sees nothing of it.
+/// Has one thread and allocates neither memory nor descriptors. Waits for the run until its deadline, kills
+/// it with everything that it started if it does not end, and exits with status 0: the package manager never
+/// sees a run fail that has no threads, memory or descriptors (in which case runtimes trap or retry forever).
 public enum HookGuard {
-    /// The lines of the guard, each with its end, and the statuses of a strict hook.
+    /// The messages of the guard, each with its newline, and the exit statuses of a strict hook.
     ///
-    /// Static strings, because a guard does not depend on memory that it would have to ask for.
+    /// Static strings, because the guard allocates no memory.
     public struct Words: Sendable {
-        /// The run did not stop in time, and was killed.
+        /// The run did not end by its deadline and was killed.
         public var late: StaticString
-        /// A signal ended the run: what is said in front of its number.
+        /// A signal ended the run: the text before the signal number.
         public var diedOf: StaticString
-        /// A signal ended the run: what is said behind its number.
+        /// A signal ended the run: the text after the signal number.
         public var died: StaticString
-        /// There could be no second process.
+        /// The system refused to start a second process.
         public var alone: StaticString
-        /// A signal was handed on and ended the run.
+        /// A signal was forwarded and ended the run.
         public var interrupted: StaticString
-        /// The status where the run did not stop in time.
+        /// The exit status if the run did not end by its deadline.
         public var lateStatus: Int32
-        /// The status where the run could not go on.
+        /// The exit status if the run died.
         public var diedStatus: Int32
-        /// The status where a signal was handed on.
+        /// The exit status if a signal was forwarded.
         public var interruptedStatus: Int32
 
-        /// Creates the words.
+        /// Creates the messages and statuses.
         public init(
             late: StaticString,
             diedOf: StaticString,
@@ -48,9 +48,10 @@ public enum HookGuard {
         }
     }
 
-    /// Returns whether this process runs a hook.
+    /// Returns whether this process runs a package manager's hook.
     ///
-    /// If so, it is the guarded one, and the guard does not return. To be called first in a program, while there is one thread: the run is a copy of the process.
+    /// In a hook, this forks: the call returns in the child, which does the work, while the parent becomes
+    /// the guard and never returns. Call it first in a program, while it has one thread.
     public static func enter(_ words: Words) -> Bool {
         let hook = unsafe stage_hook_of(
             CommandLine.unsafeArgv,

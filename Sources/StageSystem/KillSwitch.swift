@@ -1,7 +1,7 @@
 import Glibc
 import Synchronization
 
-/// Ends a sandboxed program at any time, from any thread, and one that starts later.
+/// Kills a sandboxed program at any time, from any thread, even if it starts later.
 public final class KillSwitch: Sendable {
     private struct State {
         var supervisor: pid_t?
@@ -13,21 +13,22 @@ public final class KillSwitch: Sendable {
     /// Creates a switch for a process that has not started.
     public init() {}
 
-    /// Has the processes killed that it is armed for now, or will be.
+    /// Kills the program for which the switch is armed, now or later.
     public func pull() {
         state.withLock { state in
             state.wasPulled = true
-            // A supervisor that was not reaped keeps its number: no other process can be hit.
+            // A supervisor that is not reaped yet keeps its process id, so the signal cannot reach another
+            // process.
             if let supervisor = state.supervisor { _ = kill(supervisor, SIGTERM) }
         }
     }
 
-    /// Whether it was pulled.
+    /// Indicates whether ``pull()`` was called.
     public var wasPulled: Bool { state.withLock { $0.wasPulled } }
 
-    /// Arms the switch for a program, which is killed at once if the switch was pulled before.
+    /// Arms the switch for a program, and kills it at once if the switch was pulled before.
     ///
-    /// - Parameter supervisor: The process that `stage_start_sandboxed` returned.
+    /// - Parameter supervisor: The process id that `stage_start_sandboxed` returned.
     func arm(_ supervisor: pid_t) {
         state.withLock { state in
             state.supervisor = supervisor
@@ -35,6 +36,6 @@ public final class KillSwitch: Sendable {
         }
     }
 
-    /// Forgets the program: its supervisor is about to be reaped.
+    /// Disarms the switch before the supervisor is reaped.
     func disarm() { state.withLock { $0.supervisor = nil } }
 }

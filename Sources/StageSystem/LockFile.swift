@@ -1,21 +1,21 @@
 import Glibc
 public import SystemPackage
 
-/// A lock by a file that is there for nothing else, beside what it guards.
+/// A lock that uses a separate file beside the resource that it protects.
 ///
-/// A user that may open a file may lock it, for reading too, and keep it locked (fcntl(2), flock(2)). So
-/// neither what is guarded nor its directory is locked, which others can read, but a file that those can
-/// open who may change names in the directory: they could replace what is guarded anyway. The last holder
-/// removes it. One that a killed process left is taken over.
+/// A user that may open a file, even only for reading, may lock it and keep it locked (fcntl(2), flock(2)).
+/// Therefore neither the protected resource nor its directory is locked, which others can read, but a file
+/// that only users with write permission for the directory can open: these could replace the resource anyway.
+/// The last holder removes the file. A file that a killed process left behind is reused.
 public struct LockFile: ~Copyable, Sendable {
     private let directory: Directory
     private let name: FilePath.Component
     private let inode: UInt64
     private let lock: FileLock
 
-    /// Takes the lock, or returns `nil` if a process holds it in a mode that forbids it.
+    /// Takes the lock, or returns `nil` if another holder has a conflicting one.
     ///
-    /// - Throws: ``FileError``, with ``FileError/isNotRegularFile`` if something else has the name.
+    /// - Throws: ``FileError``, with ``FileError/isNotRegularFile`` if `name` is not a regular file.
     public static func attempt(
         _ name: FilePath.Component,
         in directory: Directory,
@@ -25,15 +25,15 @@ public struct LockFile: ~Copyable, Sendable {
             let file = try open(name, in: directory)
             let inode = try file.status().inode
             guard let lock = try FileLock.attempt(file, mode) else { return nil }
-            // The last holder may have removed it between the two.
+            // The last holder may have removed the file between opening and locking.
             guard try directory.status(FilePath(name))?.inode == inode else { continue }
             return LockFile(directory: directory, name: name, inode: inode, lock: lock)
         }
     }
 
-    /// Takes the lock, waiting for others for `patience` at most.
+    /// Takes the lock, and waits for other holders at most for `patience`.
     ///
-    /// - Throws: ``FileError`` of which ``FileError/isHeldByOthers`` is true when the time is up.
+    /// - Throws: ``FileError`` with ``FileError/isHeldByOthers`` after that time.
     public static func wait(
         for name: FilePath.Component,
         in directory: Directory,
@@ -46,12 +46,12 @@ public struct LockFile: ~Copyable, Sendable {
             guard ContinuousClock.now < deadline else {
                 throw FileError(lockedByOthers: directory.path.appending(name))
             }
-            // Cancelled, it asks once more, and gives up with its caller.
+            // Sleep returns early on cancellation: one more attempt follows, and the caller gives up.
             try? await Task.sleep(for: .milliseconds(10))
         }
     }
 
-    /// Opens the file, making it where it is missing.
+    /// Opens the lock file, and creates it if it does not exist.
     private static func open(
         _ name: FilePath.Component,
         in directory: Directory
@@ -73,18 +73,18 @@ public struct LockFile: ~Copyable, Sendable {
         let folder = try directory.status()
         let mode = permissions(in: folder)
         let file = try directory.file(creating: FilePath(name), permissions: .privateFile)
-        // Root works in the directories of others, and must not leave what they cannot open. Nothing is
-        // changed about a file that exists: its other name may be one that matters.
+        // Root may work in directories of other users, who must be able to open the file. An existing file is
+        // not changed: it may be a hard link to another file.
         let owner = geteuid() == 0 ? folder.owner : geteuid()
         let isShared = fchown(file.descriptor.rawValue, owner, folder.group) == 0
         if isShared, mode != .privateFile { try file.setMode(mode) }
         return file
     }
 
-    /// Those who may change names in a directory may read and write the file.
+    /// Returns permissions that let all users that may write the directory read and write the file.
     private static func permissions(in folder: FileStatus) -> FilePermissions {
         let sticky: UInt32 = 0o1000
-        // There, everybody may make names, and change their own alone.
+        // In a sticky directory, all users may create files, and rename only their own.
         guard folder.mode & sticky == 0 else { return .privateFile }
         var mode = FilePermissions.privateFile
         if folder.mode & 0o020 != 0 { mode.formUnion([.groupRead, .groupWrite]) }
@@ -94,7 +94,8 @@ public struct LockFile: ~Copyable, Sendable {
 
     deinit {
         guard lock.becomesExclusive() else { return }
-        // While it is locked: whoever waits finds it gone, and makes another. One that stays hurts nobody.
+        // Removed while locked: a waiting process notices this and creates another. A file that stays does no
+        // harm.
         if (try? directory.status(FilePath(name))?.inode) == inode {
             _ = try? directory.remove(name)
         }

@@ -2,35 +2,35 @@ import CLinux
 import Glibc
 public import SystemPackage
 
-/// One end of a pair of sockets that carry messages and open files between two processes.
+/// One end of a socket pair that carries messages and file descriptors between two processes.
 ///
-/// `SOCK_SEQPACKET` keeps the borders of messages, so a message arrives whole or not at all.
+/// `SOCK_SEQPACKET` preserves message boundaries: a message arrives whole or not at all.
 public final class MessageSocket: Sendable {
-    /// The most bytes that a message has.
+    /// The most bytes of a message.
     public static let maximumLength = 64 << 10
-    /// The most open files that a message carries.
+    /// The most file descriptors of a message.
     public static let maximumFiles = Int(STAGE_MESSAGE_FILES)
 
     /// The socket, owned by this value.
     public let descriptor: FileDescriptor
 
-    /// A message, with the open files it brought, which the receiver owns.
+    /// A message with its file descriptors, which the receiver closes.
     public struct Message: Sendable {
         /// The bytes of the message.
         public var bytes: [UInt8]
-        /// The open files.
+        /// The file descriptors.
         public var files: [FileDescriptor]
     }
 
-    /// Takes over an open socket.
+    /// Takes ownership of an open socket.
     public init(adopting descriptor: FileDescriptor) { self.descriptor = descriptor }
 
     deinit {
-        // Nothing is buffered on this side that close(2) could lose.
+        // close(2) cannot lose data: nothing is buffered on this side.
         try? descriptor.close()
     }
 
-    /// Makes two sockets that are connected to each other.
+    /// Creates two connected sockets.
     public static func pair() throws(FileError) -> (MessageSocket, MessageSocket) {
         var sockets: (CInt, CInt) = (-1, -1)
         _ = try unsafe withUnsafeMutablePointer(to: &sockets) { pair throws(FileError) in
@@ -45,7 +45,7 @@ public final class MessageSocket: Sendable {
         )
     }
 
-    /// Sends a message with copies of `files`, and waits while the other side has no room for it.
+    /// Sends a message with duplicates of `files`, and waits while the receiver's buffer is full.
     public func send(_ bytes: [UInt8], files: [FileDescriptor] = []) throws(FileError) {
         precondition(bytes.count <= Self.maximumLength && files.count <= Self.maximumFiles)
         let numbers = files.map(\.rawValue)
@@ -56,15 +56,15 @@ public final class MessageSocket: Sendable {
         }
     }
 
-    /// Sends no more: the other side receives the end after what was sent.
+    /// Closes the sending direction: the other side receives all messages, then the end.
     public func finish() {
-        // It fails where the other side has gone, which is as good.
+        // Fails if the other side is closed already, which has the same effect.
         _ = shutdown(descriptor.rawValue, CInt(SHUT_WR))
     }
 
-    /// Ends the conversation: a thread that waits for a message here is told that there are no more.
+    /// Closes both directions, which wakes a thread that waits in ``receive()``.
     public func end() {
-        // It fails where the other side has gone, which is as good.
+        // Fails if the other side is closed already, which has the same effect.
         _ = shutdown(descriptor.rawValue, CInt(SHUT_RDWR))
     }
 
@@ -72,7 +72,8 @@ public final class MessageSocket: Sendable {
     public func receive() throws(FileError) -> Message? {
         var numbers = [CInt](repeating: -1, count: Self.maximumFiles)
         var count = 0
-        // Not cleared first: most messages are short, and a decoder is a process whose pages are its own only once written.
+        // The buffer is not zeroed first: most messages are short, and pages that a decoder does not write
+        // stay shared.
         let bytes = try unsafe withUnsafeTemporaryAllocation(
             byteCount: Self.maximumLength,
             alignment: 16

@@ -1,18 +1,18 @@
 import CLinux
 import Glibc
 
-/// State that threads share, with a way to wait until it changes.
+/// A value guarded by a mutex, with a condition variable to wait for changes.
 ///
-/// For threads of this house alone: waiting blocks the thread, so nothing that runs on the cooperative
-/// pool may call ``wait(_:)``.
+/// Waiting blocks the thread: never call ``wait(_:)`` on Swift's cooperative pool, only on threads of this
+/// package.
 @safe public final class Monitor<State>: Sendable {
-    // The pointers are set once; what they point to is for the pthread functions alone, and the state
-    // is touched by whoever holds the mutex.
+    // The pointers never change; only pthread functions use their memory, and the value is only accessed with
+    // the mutex locked.
     private nonisolated(unsafe) let mutex: UnsafeMutablePointer<pthread_mutex_t>
     private nonisolated(unsafe) let condition: UnsafeMutablePointer<pthread_cond_t>
     private nonisolated(unsafe) var state: State
 
-    /// Creates a monitor of `state`.
+    /// Creates a condition variable for `state`.
     public init(_ state: sending State) {
         unsafe mutex = .allocate(capacity: 1)
         unsafe condition = .allocate(capacity: 1)
@@ -36,7 +36,7 @@ import Glibc
         unsafe mutex.deallocate()
     }
 
-    /// Calls `body` with the state, which no other thread touches meanwhile, and wakes those who wait.
+    /// Calls `body` with exclusive access to the value, and wakes all waiting threads.
     public func change<Result>(_ body: (inout State) -> Result) -> Result {
         unsafe _ = pthread_mutex_lock(mutex)
         defer {
@@ -46,8 +46,8 @@ import Glibc
         return unsafe body(&state)
     }
 
-    /// Calls `body` with the state, which no other thread touches meanwhile, and wakes one of those who
-    /// wait; for states where any of them can do what there is to do.
+    /// Calls `body` with exclusive access to the value, and wakes one waiting thread; for changes that any
+    /// single waiting thread can handle.
     public func changeForOne<Result>(_ body: (inout State) -> Result) -> Result {
         unsafe _ = pthread_mutex_lock(mutex)
         defer {
@@ -57,7 +57,7 @@ import Glibc
         return unsafe body(&state)
     }
 
-    /// Calls `body` with the state again and again, after each change, until it returns a value.
+    /// Calls `body` with exclusive access to the value, now and after each change, until it returns a result.
     public func wait<Result>(_ body: (inout State) -> Result?) -> Result {
         unsafe _ = pthread_mutex_lock(mutex)
         defer { unsafe _ = pthread_mutex_unlock(mutex) }
@@ -67,8 +67,8 @@ import Glibc
         }
     }
 
-    /// Calls `body` with the state again and again, after each change, until it returns a value, or returns
-    /// `nil` when that did not come to pass within `duration`.
+    /// Calls `body` with exclusive access to the value, now and after each change, until it returns a result;
+    /// returns `nil` after `duration`.
     public func wait<Result>(
         atMost duration: Duration,
         _ body: (inout State) -> Result?

@@ -2,32 +2,33 @@ import CLinux
 import FoundationEssentials
 import Glibc
 
-/// The environment of this process, as far as the process believes it.
+/// The environment variables of this process, as far as the process trusts them.
 ///
-/// The only place that reads the environment. An ordinary process believes all of it: it is the user's
-/// own. A privileged process believes the variables of `stage_is_believed` and nothing else, because package hooks,
-/// `su` and timers pass on the environment of a user who may not decide what root reads, runs and
-/// trusts. The same things can be named on root's own command line.
+/// This is the only code that reads the environment. An ordinary process trusts all variables: they are the
+/// user's own. A privileged process trusts only the variables of `stage_is_believed`, because package hooks,
+/// `su` and timers pass on the environment of a user who must not decide which files root reads, runs and
+/// trusts. Root can set the same things on the command line.
 public enum ProcessEnvironment {
-    /// The variables that this process believes.
+    /// The variables that this process trusts.
     public static var current: [String: String] {
         believed(ProcessInfo.processInfo.environment, isPrivileged: isPrivileged)
     }
 
-    /// Whether this process can do more than the user who started it may be able to: it acts as root, or
-    /// as another user or group than the one that started it.
+    /// Indicates whether this process may have more rights than the user who started it.
+    ///
+    /// Such a process runs as root, or as another user or group.
     public static var isPrivileged: Bool {
         stage_is_privileged() != 0
     }
 
-    /// Returns where the value of a variable is, without memory for a copy of it; `nil` if it is not set.
+    /// Returns a pointer to the value of a variable, without copying it; `nil` if it is not set.
     ///
-    /// For variables that every process believes, and for the time in which nothing changes the environment.
+    /// For variables that every process trusts. The pointer is valid until the environment changes.
     static func pointer(to name: StaticString) -> UnsafePointer<CChar>? {
         unsafe UnsafePointer(getenv(name.cString))
     }
 
-    /// Returns the variables that a process believes, by the rules for its privilege.
+    /// Returns the variables that a process trusts, depending on its privileges.
     public static func believed(
         _ variables: [String: String],
         isPrivileged: Bool
@@ -40,7 +41,7 @@ public enum ProcessEnvironment {
         return believed
     }
 
-    /// The variables that name files and directories, or lead to them.
+    /// Variables whose values are paths, or lead to paths.
     static let pathVariables: [StaticString] = [
         "HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME", "TMPDIR",
         "STAGEPACK_SOCKET", "CURL_CA_BUNDLE", "SSL_CERT_FILE", "STATE_DIRECTORY",
@@ -48,17 +49,18 @@ public enum ProcessEnvironment {
         "CONFIGURATION_DIRECTORY",
     ]
 
-    /// The directories in which a privileged process looks for programs, whatever `PATH` says.
+    /// The fixed value of `PATH` in a privileged process.
     public static let path = "/usr/sbin:/usr/bin:/sbin:/bin"
 
-    /// Removes the variables that this process does not believe, so that no library reads them.
+    /// Removes the variables that this process does not trust, so that no library reads them.
     ///
-    /// To be called first in a program, before there is a second thread and before a library looks at
-    /// its variables: OpenSSL loads code that `OPENSSL_CONF` names, libcurl writes to the file of
-    /// `SSLKEYLOGFILE`, the resolver reads that of `HOSTALIASES`. Libraries that read theirs before `main`
-    /// find none of them in programs that link `ProgramStart`; in others, Swift's handlers of crashes, which
-    /// start the program of `SWIFT_BACKTRACE`, are removed here. What the loader has obeyed by then
-    /// (`LD_PRELOAD`, `LD_LIBRARY_PATH`) cannot be undone; `su` and `sudo` remove it.
+    /// Call it first in a program, before a second thread starts and before a library reads its variables:
+    /// OpenSSL loads the code that `OPENSSL_CONF` names, libcurl writes to the file of `SSLKEYLOGFILE`, and
+    /// the resolver reads the file of `HOSTALIASES`. In programs that link `ProgramStart`, the variables are
+    /// removed before libraries read them, even those that do so before `main`; in others, this also removes
+    /// Swift's crash handlers, which start the program of `SWIFT_BACKTRACE`. Variables that the dynamic
+    /// loader has obeyed (`LD_PRELOAD`, `LD_LIBRARY_PATH`) have taken effect by then; `su` and `sudo` remove
+    /// them.
     public static func clean() {
         guard isPrivileged else { return }
         stage_clean_environment()

@@ -2,32 +2,31 @@ import CLinux
 import Glibc
 public import SystemPackage
 
-/// The files that a process leaves itself before it works on what servers send, when it confines itself for
-/// good.
+/// A confinement that a process applies to itself, permanently, before it processes data from servers.
 ///
-/// Landlock takes all other files from it, the binding of ports, and where it can (version 6) signals to processes
-/// outside and their abstract sockets. A filter of system calls (`stage_filter_worker`) takes what Landlock does
-/// not know: sockets of this machine's services, modes and owners by path, other processes' memory, keys, and
-/// parts of the kernel. What the process starts has no more than it.
+/// Landlock takes away access to all other files, binding of ports and, from version 6 on, signals to
+/// processes outside and their abstract sockets. A system call filter (`stage_filter_worker`) takes away what
+/// Landlock does not cover: sockets of local services, changes of modes and owners by path, memory of other
+/// processes, keys, and parts of the kernel. Child processes inherit the confinement.
 public struct ProcessSandbox: Equatable, Sendable {
-    /// The files and directories that may be read; those that do not exist are passed over.
+    /// Files and directories that may be read; those that do not exist are skipped.
     public var readable: [FilePath]
-    /// The files and directories that may be read and executed; those that do not exist are passed over.
+    /// Files and directories that may be read and executed; those that do not exist are skipped.
     public var executable: [FilePath]
-    /// The directories in which everything but executing is allowed; they have to exist.
+    /// Directories in which everything except executing is allowed; they must exist.
     public var writable: [FilePath]
 
-    /// Creates a sandbox from the files that it leaves.
+    /// Creates a sandbox from the files that stay accessible.
     public init(readable: [FilePath], executable: [FilePath], writable: [FilePath]) {
         self.readable = readable
         self.executable = executable
         self.writable = writable
     }
 
-    /// The first version of Landlock that lets files be renamed from one directory to another (Linux 5.19).
+    /// The first version of Landlock that allows renaming files between directories (Linux 5.19).
     private static let firstVersion = 2
 
-    /// The restrictions that the kernel has.
+    /// The restrictions that the kernel supports.
     public static var supported: Sandbox.Restrictions {
         Sandbox.Restrictions(
             files: Confinement.supportedVersion >= firstVersion,
@@ -35,14 +34,14 @@ public struct ProcessSandbox: Equatable, Sendable {
         )
     }
 
-    /// Confines the calling thread, which must be the only one of its process, for good.
+    /// Confines the calling thread, which must be the only one of its process, permanently.
     ///
-    /// Gives up new privileges, and of the capabilities all but those to files of other users (`CAP_DAC_OVERRIDE`,
-    /// `CAP_FOWNER`), which Landlock limits.
+    /// Disables new privileges, and drops all capabilities except those for files of other users
+    /// (`CAP_DAC_OVERRIDE`, `CAP_FOWNER`), which Landlock limits.
     ///
     /// - Returns: The restrictions that are in force: those of ``supported``.
-    /// - Throws: ``FileError`` if the process has other threads, a directory of ``writable`` cannot be opened, or
-    ///   the kernel has a restriction and refuses it.
+    /// - Throws: ``FileError`` if the process has other threads, a directory of ``writable`` cannot be
+    ///   opened, or the kernel supports a restriction and refuses to apply it.
     public func enter() throws(FileError) -> Sandbox.Restrictions {
         guard try Directory.open("/proc/self/task").entries().count == 1 else {
             throw FileError("confine", "/proc/self", .resourceBusy)
@@ -64,7 +63,7 @@ public struct ProcessSandbox: Equatable, Sendable {
         return restrictions
     }
 
-    /// The files, without limits on what is used.
+    /// The files as a sandbox without resource limits.
     private var files: Sandbox {
         Sandbox(
             readable: readable,

@@ -2,9 +2,9 @@ import CLinux
 import Glibc
 import SystemPackage
 
-/// A pipe with both ends open at first; what is open is closed when its owner goes.
+/// A pipe, whose ends are closed with the last reference.
 @safe final class Pipe {
-    /// The end to read from; reading does not wait.
+    /// The nonblocking end to read from.
     let reading: CInt
     /// The end to write to, -1 once it is closed.
     private(set) var writing: CInt
@@ -28,15 +28,15 @@ import SystemPackage
     }
 }
 
-/// What has come out of a pipe: all of it, or the last of it.
+/// Reads from a pipe, and keeps the last bytes up to a limit.
 struct StreamReader {
     private let pipe: Pipe
     private let limit: Int
-    /// The last bytes, twice the limit at most.
+    /// The last bytes, at most twice the limit.
     private var kept: [UInt8] = []
-    /// How many bytes have come in all.
+    /// The number of bytes that were read in all.
     private(set) var count = 0
-    /// Whether nothing more comes.
+    /// Indicates whether the pipe has ended.
     private(set) var hasEnded = false
 
     init(_ pipe: Pipe, limit: Int) {
@@ -44,20 +44,20 @@ struct StreamReader {
         self.limit = limit
     }
 
-    /// The last bytes, as many as the limit allows.
+    /// The last bytes, at most as many as the limit.
     var bytes: [UInt8] { Array(kept.suffix(limit)) }
 
-    /// Whether more came than the limit allows.
+    /// Indicates whether more bytes were read than the limit allows.
     var isOverLimit: Bool { count > limit }
 
-    /// What poll(2) has to look at; a descriptor below zero is passed over.
+    /// The descriptor to poll; negative after the end, which poll(2) ignores.
     var wish: pollfd {
         pollfd(fd: hasEnded ? -1 : pipe.reading, events: Int16(POLLIN), revents: 0)
     }
 
-    /// Takes what is there, 64 KiB at most.
+    /// Reads the available bytes, at most 64 KiB.
     ///
-    /// - Returns: whether there was something.
+    /// - Returns: Whether bytes were available.
     mutating func take() -> Bool {
         guard !hasEnded else { return false }
         var buffer = [UInt8](repeating: 0, count: 64 << 10)
@@ -73,26 +73,26 @@ struct StreamReader {
     }
 }
 
-/// Waits for the end of a program while it reads what the program writes.
+/// Waits until a program ends, and reads its output meanwhile.
 struct ProgramWatch {
-    /// The program's supervisor, a child that no other code reaps.
+    /// The program's supervisor, a child process that no other code reaps.
     let supervisor: pid_t
-    /// What it writes to standard output.
+    /// The program's standard output.
     var output: StreamReader
-    /// What it writes to standard error.
+    /// The program's standard error.
     var errors: StreamReader
-    /// The space that stays free of the file systems that it writes to.
+    /// The space to keep free on the file systems that the program writes to.
     var reserves: [SpaceReserve] = []
 
-    /// How often the end is looked for where the kernel cannot tell of it.
+    /// The polling interval where the kernel has no pidfd.
     private static let interval = Duration.milliseconds(20)
-    /// The interval in which free space is looked at.
+    /// The interval at which free space is checked.
     private static let spaceInterval = Duration.milliseconds(100)
 
-    /// Waits until all processes of the program have ended, or its time is up, or it wrote too much, to
-    /// its output or to a file system.
+    /// Waits until all processes of the program have ended, its deadline has passed, or it has written too
+    /// much to its output or to a file system.
     ///
-    /// The supervisor is not reaped.
+    /// Does not reap the supervisor.
     mutating func wait(until deadline: ContinuousClock.Instant) -> SandboxedProgram.Ending {
         let end = stage_open_process(supervisor)
         defer { if end >= 0 { close(end) } }
@@ -116,17 +116,17 @@ struct ProgramWatch {
         }
     }
 
-    /// Takes what is left in the pipes, to which no process writes any more.
+    /// Reads the rest of the pipes after all writers have ended.
     private mutating func drain() {
         while !output.isOverLimit, output.take() {}
-        // A process that did not die of its signal, as the file system is stuck that it uses, could
-        // write for ever: a pipe holds less.
+        // A process that survived its signal, on a stuck file system, could keep writing: reading stops after
+        // more than a pipe can hold.
         for _ in 0..<16 where !errors.take() { break }
     }
 }
 
 extension ChildProcess.Ending {
-    /// How a process ended that is not reaped yet.
+    /// Reads the exit status or signal of a process that is not reaped yet.
     init(of process: pid_t) {
         var signal: CInt = 0
         let status = unsafe stage_ending(process, &signal)
@@ -135,7 +135,7 @@ extension ChildProcess.Ending {
 }
 
 extension Duration {
-    /// Whole milliseconds, rounded up, as poll(2) takes them.
+    /// The duration in milliseconds, rounded up, for poll(2).
     var milliseconds: CInt {
         let (seconds, attoseconds) = components
         let rest = attoseconds / 1_000_000_000_000_000

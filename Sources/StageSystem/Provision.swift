@@ -1,44 +1,44 @@
 import CLinux
 import Glibc
 
-/// The resources that a program needs of the system at once, looked for before it starts a thread.
+/// System resources that a program needs at the same time, checked before it starts a thread.
 ///
-/// The runtimes of Swift and of libdispatch end the process by a trap, or try again for ever, where the system
-/// refuses a thread, a descriptor or memory.
+/// Where the system refuses a thread, a descriptor or memory, the runtimes of Swift and libdispatch trap or
+/// retry forever.
 public struct Provision: Sendable {
-    /// The files that can be opened beside those that are open.
+    /// Files that can be opened in addition to the open ones.
     public var files: Int
-    /// The threads that can be started beside the one that asks.
+    /// Threads that can be started in addition to the calling one.
     public var threads: Int
-    /// The bytes of address space beside the stacks of these threads.
+    /// Bytes of address space in addition to the stacks of these threads.
     public var memory: Int
 
-    /// A resource that the system does not give.
+    /// A resource of which too little is available.
     public enum Shortage: Equatable, Sendable {
-        /// So many files can be opened.
+        /// The number of files that can be opened.
         case files(Int)
-        /// So many threads can be started.
+        /// The number of threads that can be started.
         case threads(Int)
-        /// There is not enough memory.
+        /// Memory is short.
         case memory
-        /// `/proc` is not mounted, or is that of other processes (proc(5)).
+        /// `/proc` is not mounted, or shows other processes only (proc(5)).
         case procfs
     }
 
-    /// Creates a need of `threads`, and of one more for each processor.
+    /// Creates the requirements; one more thread is added for each processor.
     public init(files: Int, threads: Int, memory: Int) {
         self.files = files
         self.threads = threads + max(sysconf(CInt(_SC_NPROCESSORS_ONLN)), 1)
         self.memory = memory
     }
 
-    /// Returns what the system does not give now; `nil` if it gives everything.
+    /// Returns the first resource of which the system has too little; `nil` if all are available.
     ///
-    /// Takes the threads and files for a moment, and gives them back. A thread is one of the processes that
-    /// `ulimit -u` and the control group count. The soft limit of files is raised before, as far as the hard one
-    /// allows.
+    /// Allocates the threads and files for a moment, and frees them. A thread counts as one of the processes
+    /// of `ulimit -u` and of the control group. Raises the soft limit of open files first, as far as the hard
+    /// limit allows.
     public func shortage() -> Shortage? {
-        // What is open already is few; what a program inherits may be more.
+        // The margin covers files that are open already and those that the program inherited.
         stage_raise_files(UInt64(files) + 1024)
         var available: UInt32 = 0
         let missing = unsafe stage_provision_lacks(
@@ -56,20 +56,20 @@ public struct Provision: Sendable {
         }
     }
 
-    /// The lines of a program that ends by a trap, each with its end.
+    /// The messages of a program that ends by a trap, each with its newline.
     public struct TrapWords: Sendable {
         /// The system refuses to open files.
         public var files: StaticString
-        /// The system refuses threads and processes.
+        /// The system refuses threads or processes.
         public var threads: StaticString
         /// The system refuses memory.
         public var memory: StaticString
         /// `/proc` does not show the process.
         public var procfs: StaticString
-        /// The system refuses nothing: the program is wrong.
+        /// The system refuses nothing: the program has a defect.
         public var otherwise: StaticString
 
-        /// Creates the words.
+        /// Creates the messages.
         public init(
             files: StaticString,
             threads: StaticString,
@@ -85,10 +85,10 @@ public struct Provision: Sendable {
         }
     }
 
-    /// Has the process, where it ends by a trap, say why on standard error; it ends with `status` where the system
-    /// refuses it something at that moment, else by the signal.
+    /// Installs a trap handler that prints the reason on standard error.
     ///
-    /// An environment that says how Swift is to report traps is obeyed.
+    /// If the system refuses a resource at that moment, the process exits with `status`; otherwise the signal
+    /// ends it. Does nothing if `SWIFT_BACKTRACE` is set, which configures Swift's own reports.
     public static func explainTraps(_ words: TrapWords, status: Int32) {
         guard unsafe ProcessEnvironment.pointer(to: "SWIFT_BACKTRACE") == nil else { return }
         var trap = unsafe stage_trap_words()

@@ -2,27 +2,26 @@ import CLinux
 import Glibc
 public import SystemPackage
 
-/// What a program that is not trusted may touch, and how much it may use.
+/// The files that an untrusted program may access, and its resource limits.
 ///
-/// Landlock confines files, a filter of system calls (seccomp(2)) everything else: the program may make
-/// the calls that runtimes need, and no others. Both work without privileges and within chroots. On a
-/// kernel that lacks one of them, ``SandboxedProgram`` decides by ``Restrictions`` whether to start the
-/// program.
+/// Landlock confines files, and a system call filter (seccomp(2)) allows only the calls that runtimes need.
+/// Both work without privileges and in chroots. On a kernel that lacks one of them, ``SandboxedProgram``
+/// decides by ``Restrictions`` whether to start the program.
 public struct Sandbox: Equatable, Sendable {
-    /// What may be read; what does not exist is passed over.
+    /// Files that may be read; those that do not exist are skipped.
     public var readable: [FilePath]
-    /// What may be read and executed; what does not exist is passed over.
+    /// Files that may be read and executed; those that do not exist are skipped.
     public var executable: [FilePath]
-    /// The directories in which everything but executing is allowed; they have to exist.
+    /// Directories in which everything except executing is allowed; they must exist.
     public var writable: [FilePath]
-    /// The bytes of address space that each process may have.
+    /// The bytes of address space of each process.
     public var addressSpace: UInt64
-    /// The bytes that a file may have that is written.
+    /// The bytes of the largest file that may be written.
     public var fileSize: UInt64
-    /// The seconds of processor time that each process may have.
+    /// The seconds of processor time of each process.
     public var processorSeconds: UInt64
 
-    /// Creates a sandbox from what may be touched and used.
+    /// Creates a sandbox from accessible files and resource limits.
     public init(
         readable: [FilePath],
         executable: [FilePath],
@@ -39,19 +38,19 @@ public struct Sandbox: Equatable, Sendable {
         self.processorSeconds = processorSeconds
     }
 
-    /// Returns the reserves of the file systems that may be written to.
+    /// Returns the space reserves of the file systems that may be written to.
     func reserves() throws(FileError) -> [SpaceReserve] {
         try writable.map { path throws(FileError) in try SpaceReserve(at: path) }
     }
 
-    /// The most files that a process may have open.
+    /// The most open files of a process.
     static let openFiles: UInt64 = 256
 
-    /// What the kernel took from a program.
+    /// The restrictions that the kernel applied to a program.
     public struct Restrictions: Hashable, Sendable {
-        /// Whether files outside the sandbox can neither be read nor written.
+        /// Indicates whether files outside the sandbox can neither be read nor written.
         public var files: Bool
-        /// Whether system calls are refused that the sandbox does not allow.
+        /// Indicates whether system calls outside the sandbox are refused.
         public var calls: Bool
 
         /// Creates the value from its parts.
@@ -60,28 +59,28 @@ public struct Sandbox: Equatable, Sendable {
             self.calls = calls
         }
 
-        /// Everything that a sandbox takes.
+        /// All restrictions of a sandbox.
         public static let all = Restrictions(files: true, calls: true)
-        /// Nothing.
+        /// No restrictions.
         public static let none = Restrictions(files: false, calls: false)
 
-        /// The restrictions without which this process starts no program that is not trusted: all for
-        /// root, whose files are those of the system.
+        /// The restrictions without which this process does not start an untrusted program: all of them for
+        /// root.
         public static var required: Restrictions { geteuid() == 0 ? .all : .none }
 
-        /// Whether these restrictions include the others.
+        /// Returns whether these restrictions include the others.
         public func include(_ others: Restrictions) -> Bool {
             (files || !others.files) && (calls || !others.calls)
         }
     }
 
-    /// A Landlock ruleset of a sandbox, closed when its owner goes.
+    /// A Landlock ruleset, closed when its owner releases it.
     struct Ruleset: ~Copyable {
         /// The open ruleset, -1 where the kernel has no Landlock.
         let descriptor: CInt
-        /// Whether signals do not leave the sandbox.
+        /// Indicates whether signals to processes outside the sandbox are blocked.
         let confinesSignals: Bool
-        /// The rights to files that it handles.
+        /// The file access rights that the ruleset handles.
         let files: UInt64
 
         deinit {
@@ -89,19 +88,19 @@ public struct Sandbox: Equatable, Sendable {
         }
     }
 
-    /// Makes the ruleset of the sandbox.
+    /// Creates the Landlock ruleset of the sandbox.
     ///
-    /// - Parameter allowsConnections: Whether TCP connections may be made; ports are never bound.
+    /// - Parameter allowsConnections: Whether TCP connections are allowed; binding a port never is.
     /// - Returns: The ruleset.
-    /// - Throws: ``FileError`` if a directory of ``writable`` cannot be opened, or the kernel has
-    ///   Landlock and refuses.
+    /// - Throws: ``FileError`` if a directory of ``writable`` cannot be opened, or the kernel has Landlock
+    ///   and refuses.
     func ruleset(allowsConnections: Bool = false) throws(FileError) -> Ruleset {
         let version = Int(stage_landlock_version())
         guard version >= 1 else {
             return Ruleset(descriptor: -1, confinesSignals: false, files: 0)
         }
         var handled = Confinement.handled(version)
-        // LANDLOCK_ACCESS_NET_BIND_TCP alone.
+        // Only LANDLOCK_ACCESS_NET_BIND_TCP.
         if allowsConnections { handled.network &= 1 }
         let size = MemoryLayout<UInt64>.size * (version < 4 ? 1 : version < 6 ? 2 : 3)
         let ruleset = Ruleset(
@@ -128,14 +127,14 @@ public struct Sandbox: Equatable, Sendable {
         return ruleset
     }
 
-    /// Devices without effect on anything, which programs expect to be there.
+    /// Harmless devices that programs expect.
     private static let streams: [FilePath] = [
         "/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom",
     ]
 }
 
 extension Sandbox.Ruleset {
-    /// Allows `access`, as far as it is handled and what is at `path` can have it.
+    /// Allows `access` at `path`, reduced to the handled rights and to those that its file type can have.
     fileprivate borrowing func allow(
         _ access: UInt64,
         _ path: FilePath,
@@ -144,7 +143,7 @@ extension Sandbox.Ruleset {
         let file = unsafe path.withPlatformString { unsafe stage_open_path($0) }
         guard file >= 0 else {
             let error = Errno(rawValue: errno)
-            // One that cannot be reached needs no right.
+            // An inaccessible path needs no rule.
             guard isRequired || !Self.absences.contains(error) else {
                 return
             }
@@ -160,12 +159,12 @@ extension Sandbox.Ruleset {
         }
     }
 
-    /// The errors of a path at which there is nothing for this user.
+    /// Errors of a path that does not exist for this user.
     private static let absences: [Errno] = [
         .noSuchFileOrDirectory, .permissionDenied, .notDirectory, .tooManySymbolicLinkLevels,
     ]
 
-    /// The rights that something other than a directory can have.
+    /// The rights that apply to files other than directories.
     private static let rightsOfFiles =
         UInt64(LANDLOCK_ACCESS_FS_EXECUTE) | UInt64(LANDLOCK_ACCESS_FS_READ_FILE)
         | UInt64(LANDLOCK_ACCESS_FS_WRITE_FILE) | UInt64(LANDLOCK_ACCESS_FS_TRUNCATE)

@@ -2,25 +2,25 @@ import CLinux
 import Glibc
 public import SystemPackage
 
-/// A program that is started in a ``Sandbox``, given its input, and not trusted to end by itself.
+/// An untrusted program that runs in a ``Sandbox``, with given input, a deadline and limits.
 public struct SandboxedProgram: Sendable {
     /// The absolute path of the executable.
     public var path: FilePath
     /// Its arguments, without its name.
     public var arguments: [String]
-    /// Its environment, all of it.
+    /// Its complete environment.
     public var environment: [String: String]
-    /// The directory it starts in.
+    /// Its working directory.
     public var directory: FilePath
-    /// What it may touch and use.
+    /// The files that it may access, and its resource limits.
     public var sandbox: Sandbox
     /// The restrictions without which it is not started.
     public var required: Sandbox.Restrictions
-    /// How long it may run.
+    /// The longest run time.
     public var deadline: Duration
-    /// The most bytes that it may write to standard output.
+    /// The most bytes of its standard output.
     public var outputLimit: Int
-    /// How many of the last bytes that it writes to standard error are kept.
+    /// The number of bytes that are kept from the end of its standard error.
     public var errorLimit: Int
 
     /// Creates a program with its limits.
@@ -46,39 +46,39 @@ public struct SandboxedProgram: Sendable {
         self.errorLimit = errorLimit
     }
 
-    /// Why a program does not run any more.
+    /// The reason why a program ended.
     public enum Ending: Hashable, Sendable {
-        /// It ended by itself, or was killed by somebody else.
+        /// The program ended by itself, or another process killed it.
         case ended(ChildProcess.Ending)
-        /// It was killed when its time was up.
+        /// The program was killed at its deadline.
         case deadlineExceeded
-        /// It was killed when it had written more than it may.
+        /// The program was killed because it wrote more than ``outputLimit``.
         case tooMuchOutput
         /// The ``KillSwitch`` was pulled.
         case killed
-        /// It was killed, or not started, since nearly nothing is left of a file system that it writes to.
+        /// The program was killed, or not started, because a file system that it writes to is nearly full.
         case diskNearlyFull
-        /// It was not started: the kernel takes less from it than is required.
+        /// The program was not started: the kernel lacks a required restriction.
         case notConfined
     }
 
-    /// What became of a program.
+    /// The result of running a program.
     public struct Outcome: Hashable, Sendable {
-        /// Why it does not run any more.
+        /// The reason why the program ended.
         public var ending: Ending
-        /// What it wrote to standard output.
+        /// Its standard output.
         public var output: [UInt8]
-        /// The last of what it wrote to standard error.
+        /// The end of its standard error.
         public var errorTail: [UInt8]
-        /// What the kernel took from it.
+        /// The restrictions that the kernel applied.
         public var restrictions: Sandbox.Restrictions
 
-        /// The outcome of a program that was not started for what the kernel cannot take.
+        /// The outcome of a program that was not started because the kernel lacks a required restriction.
         static func notConfined(_ restrictions: Sandbox.Restrictions) -> Outcome {
             Outcome(ending: .notConfined, output: [], errorTail: [], restrictions: restrictions)
         }
 
-        /// The outcome of a program that was not started since it would have nowhere to write.
+        /// The outcome of a program that was not started because its file system is nearly full.
         static let diskNearlyFull = Outcome(
             ending: .diskNearlyFull,
             output: [],
@@ -89,12 +89,12 @@ public struct SandboxedProgram: Sendable {
 
     /// Starts the program with `input` as its standard input, and waits until it has ended.
     ///
-    /// Blocks the calling thread. Whatever the program started ends before this returns, and when the
-    /// calling process dies: a supervisor, a process between the two, kills the program's group, which
-    /// processes cannot leave where the filter of system calls is in force.
+    /// Blocks the calling thread. All processes of the program end before this returns, and when the calling
+    /// process dies: a supervisor process kills the program's process group, which its processes cannot leave
+    /// while the system call filter is in force.
     ///
-    /// A tenth of a second after less than its ``SpaceReserve`` is free of a file system that the program
-    /// may write to, it is killed. No file of it can be larger than what was free when it started.
+    /// Kills the program within a tenth of a second after free space falls below the ``SpaceReserve`` of a
+    /// file system that it may write to. Its files cannot exceed the space that was free when it started.
     ///
     /// - Throws: ``FileError`` if it could not be started.
     public func run(
@@ -117,7 +117,7 @@ public struct SandboxedProgram: Sendable {
             report: report
         )
         killSwitch.arm(supervisor)
-        // Ends of pipes that only the child writes to: else they would never end.
+        // Only the child writes to these pipes: they would never end with the ends open here.
         output.closeWriting()
         errors.closeWriting()
         report.closeWriting()
@@ -143,13 +143,13 @@ public struct SandboxedProgram: Sendable {
         )
     }
 
-    /// The time that a supervisor may take to kill the processes of its program: longer than it waits for
-    /// processes that do not die (`stage_end_group`).
+    /// The time that a supervisor may take to kill the processes of its program: longer than
+    /// `stage_end_group` waits for processes that do not die.
     private static let patience = Duration.seconds(10)
 
-    /// Has the supervisor kill what is left of the program, and reaps it.
+    /// Asks the supervisor to kill the rest of the program, waits for it, and reaps it.
     private static func end(_ supervisor: pid_t, _ killSwitch: KillSwitch) {
-        // Until it is reaped its number is taken, so no other process gets the signal.
+        // An unreaped process keeps its process id, so the signal cannot reach another process.
         _ = kill(supervisor, SIGTERM)
         killSwitch.disarm()
         let end = stage_open_process(supervisor)
@@ -160,14 +160,15 @@ public struct SandboxedProgram: Sendable {
             let pause: Duration = end >= 0 ? deadline - .now : .milliseconds(1)
             unsafe _ = poll(&wish, 1, pause.milliseconds)
         }
-        // One that does not answer was stopped; its child dies with it.
+        // A supervisor that does not answer was stopped; its child dies with it.
         _ = kill(supervisor, SIGKILL)
         var status: CInt = 0
         while unsafe waitpid(supervisor, &status, 0) < 0, errno == EINTR {}
     }
 
-    /// Makes a file without a name that nothing can be written to: a program that does not read it keeps
-    /// no process waiting, one that closes it breaks no pipe, and none can execute what it put there.
+    /// Creates a sealed file in memory as standard input: unlike a pipe, it blocks no process if the program
+    /// does not read it and breaks none if the program closes it, and the program cannot write and execute
+    /// it.
     private static func memoryFile(holding bytes: [UInt8]) throws(FileError) -> File {
         let file = File(
             adopting: FileDescriptor(
@@ -181,7 +182,7 @@ public struct SandboxedProgram: Sendable {
         return file
     }
 
-    /// Starts the child; its own steps are told by the report.
+    /// Starts the child process; `report` receives the results of its setup.
     private func start(
         streams: (input: CInt, output: CInt, errors: CInt),
         ruleset: borrowing Sandbox.Ruleset,
@@ -218,8 +219,8 @@ public struct SandboxedProgram: Sendable {
         }
     }
 
-    /// Waits until the child has become the program or given up, and returns what it said; `nil` if
-    /// it was killed before or did neither in time, as on a file system that does not answer.
+    /// Waits until the child executes the program or fails, and returns the restrictions that it reports;
+    /// `nil` if it was killed before or did neither in time, for example on a file system that hangs.
     private func restrictions(
         from report: Pipe,
         until deadline: ContinuousClock.Instant
@@ -240,7 +241,7 @@ public struct SandboxedProgram: Sendable {
                 break
             }
         }
-        // Killed before it could say anything.
+        // Killed before it sent a report.
         guard let value else { return nil }
         guard value.step == 0 || value.step == STAGE_STEP_CALLS.rawValue else {
             throw FileError(Self.operation(value.step), path, Errno(rawValue: value.error))
@@ -251,7 +252,7 @@ public struct SandboxedProgram: Sendable {
         )
     }
 
-    /// What the child was doing, as a verb.
+    /// Returns the failed setup step, as a verb.
     private static func operation(_ step: Int32) -> String {
         switch UInt32(bitPattern: step) {
         case STAGE_STEP_STREAMS.rawValue: "connect the streams of"

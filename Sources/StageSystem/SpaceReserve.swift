@@ -1,12 +1,12 @@
 import SystemPackage
 
-/// The space that stays free of a file system that an untrusted program writes to: a twentieth of its
-/// bytes, 1 GiB at most, and a twentieth of its files, 65,536 at most.
+/// Space that is kept free on a file system that an untrusted program writes to: a twentieth of its bytes, at
+/// most 1 GiB, and a twentieth of its files, at most 65,536.
 struct SpaceReserve {
     private let directory: Directory
     private let kept: FreeSpace
 
-    /// Creates the reserve of the file system that a directory is on.
+    /// Creates the reserve of the file system that contains a directory.
     init(at path: FilePath) throws(FileError) {
         directory = try Directory.open(path)
         let total = try directory.totalSpace()
@@ -16,7 +16,7 @@ struct SpaceReserve {
         )
     }
 
-    /// Returns the bytes that may be written until the reserve is reached; 0 where it is.
+    /// Returns the bytes that can be written before the reserve is reached.
     func room() throws(FileError) -> Int64 {
         let free = try directory.freeSpace()
         if let files = free.files, let kept = kept.files, files < kept { return 0 }
@@ -25,14 +25,14 @@ struct SpaceReserve {
 }
 
 extension [SpaceReserve] {
-    /// Returns the bytes that may be written to all of them until the first reserve is reached.
+    /// Returns the bytes that can be written before the first reserve is reached.
     func room() throws(FileError) -> Int64 {
         var room = Int64.max
         for reserve in self { room = Swift.min(room, try reserve.room()) }
         return room
     }
 
-    /// Whether a reserve is reached, or cannot be looked at any more.
+    /// Indicates whether a reserve is reached, or its free space cannot be read.
     var areReached: Bool {
         do throws(FileError) {
             return try room() == 0

@@ -2,9 +2,9 @@ import CLinux
 
 /// The three standard streams of a process.
 public enum StandardStreams {
-    /// Puts `/dev/null` in the place of those that whoever started the process has closed, so that no file
-    /// becomes one of them: what is printed would be written into it.
+    /// Opens `/dev/null` for each standard stream that is closed, so that no file gets descriptor 0, 1 or 2:
+    /// printed text would be written into it.
     ///
-    /// For programs, before anything else. Reading and writing such a stream fails as on a closed one.
+    /// For programs, before all else. Reads and writes of such a stream fail as on a closed one.
     public static func fill() { stage_fill_streams() }
 }

@@ -1,18 +1,20 @@
 import Glibc
 
-/// The arguments and variables that a program was started with, as far as they name paths.
+/// Checks that the program's arguments, and the variables that hold paths, are UTF-8.
 ///
-/// Swift's strings are UTF-8: bytes that are not come mended, and name another file or directory than was meant.
+/// Swift's strings are UTF-8: invalid bytes are replaced, and the string names another file than the user
+/// meant.
 public enum StartText {
     /// An argument or a variable that is not UTF-8.
     public enum Fault: Equatable, Sendable {
-        /// The argument of this number, the first one behind the program's name being 1, mended.
+        /// The number and repaired text of an argument; 1 is the first argument after the program's name.
         case argument(Int, String)
-        /// The variable of this name, and its value, mended.
+        /// The name and repaired value of a variable.
         case variable(String, String)
     }
 
-    /// Returns the first argument that is not UTF-8, or the first such variable that may name a path.
+    /// Returns the first argument that is not UTF-8, or else the first variable with a path that is not
+    /// UTF-8.
     public static func fault() -> Fault? {
         // The first one is the program's name.
         for number in 0..<Int(CommandLine.argc) {
@@ -32,7 +34,7 @@ public enum StartText {
 }
 
 extension StartText.Fault: CustomStringConvertible {
-    /// The reason, as a sentence fragment a person can read.
+    /// A lower-case sentence fragment for people.
     public var description: String {
         switch self {
         case .argument(let number, let text):
@@ -42,7 +44,7 @@ extension StartText.Fault: CustomStringConvertible {
         }
     }
 
-    /// The one thing to do.
+    /// The remedy, as a sentence fragment.
     public var hint: String {
         "rename the file or directory, or name it by a symbolic link whose path is UTF-8"
     }

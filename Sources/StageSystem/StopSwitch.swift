@@ -1,19 +1,19 @@
 import Synchronization
 
-/// Ends work from outside of the task that it runs in.
+/// Cancels asynchronous work from outside of its task.
 public final class StopSwitch: Sendable {
     private let stream: AsyncStream<Void>
     private let signal: AsyncStream<Void>.Continuation
 
-    /// Creates a switch of work that goes on.
+    /// Creates a switch that has not been used.
     public init() {
         (stream, signal) = AsyncStream.makeStream(bufferingPolicy: .bufferingNewest(1))
     }
 
-    /// Ends what ``run(_:)`` runs, or will run.
+    /// Cancels the work that ``run(_:)`` runs, now or later.
     public func stop() { signal.yield() }
 
-    /// Runs `body`, whose task is cancelled when ``stop()`` is called.
+    /// Runs `body` in a task that ``stop()`` cancels.
     public func run<Value: Sendable>(
         _ body: @escaping @Sendable () async -> Value
     ) async -> Value {

@@ -2,7 +2,7 @@ import CLinux
 import Glibc
 import SystemPackage
 
-/// A thread of its own, outside the cooperative pool, for work that blocks or that confines itself.
+/// A thread outside the cooperative pool, for work that blocks or that confines itself.
 @safe public struct SystemThread: ~Copyable {
     private let thread: pthread_t
 
@@ -20,7 +20,7 @@ import SystemPackage
     ///
     /// Tools show at most 15 bytes of its name.
     ///
-    /// - Throws: ``FileError`` if the process may have no more threads.
+    /// - Throws: ``FileError`` if the system refuses a thread.
     public init(name: String, _ body: @escaping @Sendable () -> Void) throws(FileError) {
         let start = unsafe Unmanaged.passRetained(Start(name: name, body: body))
         var thread = pthread_t()
@@ -30,7 +30,7 @@ import SystemPackage
             { argument in
                 guard let argument = unsafe argument else { return nil }
                 let start = unsafe Unmanaged<Start>.fromOpaque(argument).takeRetainedValue()
-                // A name is a service to the reader of a process list; nothing depends on it.
+                // The name helps readers of process lists; an error is ignored.
                 unsafe _ = stage_name_thread(start.name)
                 start.body()
                 return nil
@@ -50,16 +50,16 @@ import SystemPackage
         precondition(status == 0, "a thread was joined twice")
     }
 
-    /// Lets the thread end by itself.
+    /// Releases the thread, which then ends by itself.
     public consuming func detach() {
         let status = pthread_detach(thread)
         precondition(status == 0, "a thread was detached twice")
     }
 
-    /// Gives the calling thread, and those it starts, a umask of their own that takes no bits away;
-    /// returns whether the system allowed that.
+    /// Gives the calling thread, and the threads that it creates, a umask of their own that is zero; returns
+    /// whether the system allowed it.
     ///
-    /// The umask of the process stays what it was.
+    /// The umask of the process does not change.
     public static func clearOwnMask() -> Bool {
         guard stage_unshare_fs() == 0 else { return false }
         umask(0)

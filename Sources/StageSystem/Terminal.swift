@@ -1,12 +1,12 @@
 import Glibc
 import SystemPackage
 
-/// The terminal that controls this process.
+/// The controlling terminal of this process.
 public enum Terminal {
-    /// Asks for a line that is not shown while it is typed, such as a passphrase.
+    /// Reads a line without echo, such as a passphrase.
     ///
-    /// Returns `nil` if the person cancels, with Ctrl-C or Ctrl-D, or if more than 1,024 bytes are typed. The
-    /// terminal is as before on return.
+    /// Returns `nil` if the user cancels with Ctrl-C or Ctrl-D, or types more than 1,024 bytes. Restores the
+    /// terminal attributes before it returns.
     ///
     /// - Throws: ``FileError`` if the process has no terminal.
     public static func readSecret(prompt: String) throws(FileError) -> [UInt8]? {
@@ -17,14 +17,14 @@ public enum Terminal {
         } catch {
             throw FileError("open", path, (error as? Errno) ?? .noSuchAddressOrDevice)
         }
-        // A terminal has nothing to lose.
+        // Errors of closing a terminal are ignored: it buffers no data.
         defer { _ = try? file.close() }
         var before = termios()
         guard unsafe tcgetattr(file.rawValue, &before) == 0 else {
             throw FileError("read", path, Errno(rawValue: errno))
         }
         var quiet = before
-        // Keys that end a process would leave the terminal without echo.
+        // Signal keys are disabled: a killed process would leave the terminal without echo.
         quiet.c_lflag &= ~tcflag_t(ECHO | ICANON | ISIG | IEXTEN)
         quiet.c_cc.5 = 0
         quiet.c_cc.6 = 1
@@ -37,14 +37,14 @@ public enum Terminal {
         return line(from: file)
     }
 
-    /// The attributes of the terminal, to give it back as it was.
+    /// Saved terminal attributes, to restore them later.
     ///
-    /// A program that is killed while it asks for a passphrase leaves the terminal without echo.
+    /// A program that is killed while it reads a passphrase leaves the terminal without echo.
     public final class Attributes {
         private let file: FileDescriptor
         private var attributes = termios()
 
-        /// Takes the attributes as they are; `nil` if the process has no terminal.
+        /// Saves the current attributes; `nil` if the process has no terminal.
         public init?() {
             let path: FilePath = "/dev/tty"
             guard
@@ -59,9 +59,9 @@ public enum Terminal {
 
         deinit { _ = try? file.close() }
 
-        /// Gives the terminal these attributes, unless this process is in the background.
+        /// Restores the attributes, unless this process is in the background.
         public func restore() {
-            // In the background the call would stop this process.
+            // In the background, tcsetattr(3) would stop this process.
             guard tcgetpgrp(file.rawValue) == getpgrp() else { return }
             var attributes = attributes
             unsafe _ = tcsetattr(file.rawValue, TCSANOW, &attributes)
@@ -69,7 +69,7 @@ public enum Terminal {
     }
 
     private static func write(_ text: String, to file: FileDescriptor) {
-        // A prompt that cannot be shown is no reason not to read.
+        // A prompt that cannot be shown does not prevent reading.
         _ = try? file.writeAll(text.utf8)
     }
 
@@ -98,7 +98,7 @@ public enum Terminal {
 }
 
 extension [UInt8] {
-    /// Removes the last character of text in UTF-8.
+    /// Removes the last character of UTF-8 text.
     fileprivate mutating func removeLastCharacter() {
         while let byte = popLast(), byte & 0xC0 == 0x80 {}
     }

@@ -2,9 +2,9 @@ import CLinux
 import Glibc
 public import SystemPackage
 
-/// A stream to another process of this machine, by a socket that has a path (unix(7)).
+/// A stream socket to another process on this machine (unix(7)).
 ///
-/// One thread reads and one writes at a time; any thread may end the stream.
+/// One thread may read and one may write at a time; any thread may shut it down.
 public final class UnixSocket: Sendable {
     /// The path of the socket; for messages.
     public let path: FilePath
@@ -16,14 +16,14 @@ public final class UnixSocket: Sendable {
     }
 
     deinit {
-        // Nothing is buffered on this side that close(2) could lose.
+        // close(2) cannot lose data: nothing is buffered on this side.
         try? descriptor.close()
     }
 
     /// Connects to the process that listens at `path`.
     ///
-    /// With `patience`, given in seconds, the connection and each call on it fail with `EAGAIN` after so
-    /// long without progress.
+    /// With a `patience` in seconds, the connection and each call on it fail with `EAGAIN` after that time
+    /// without progress.
     ///
     /// - Throws: ``FileError`` with `ENOENT` or `ECONNREFUSED` if no process listens, and with
     ///   `ENAMETOOLONG` if the path has more than the 107 bytes that the kernel takes.
@@ -37,8 +37,8 @@ public final class UnixSocket: Sendable {
         return UnixSocket(adopting: FileDescriptor(rawValue: descriptor), path: path)
     }
 
-    /// Returns the user whose process listens at the other end, as the kernel recorded it when that
-    /// process began to listen (`SO_PEERCRED`, unix(7)).
+    /// Returns the user id of the listening process, as of the time when it began to listen (`SO_PEERCRED`,
+    /// unix(7)).
     public func peer() throws(FileError) -> UInt32 {
         var user: uid_t = 0
         try Directory.attempt("look at the other end of", path) {
@@ -47,12 +47,12 @@ public final class UnixSocket: Sendable {
         return user
     }
 
-    /// Has each call fail with `EAGAIN` after `seconds` without a byte; 0 stands for never.
+    /// Sets the time in seconds after which a call without progress fails with `EAGAIN`; 0 for no limit.
     public func setPatience(seconds: Int) throws(FileError) {
         try Directory.attempt("set up", path) { stage_set_patience(descriptor.rawValue, seconds) }
     }
 
-    /// Sends all of the bytes, and waits while the other side has no room for them.
+    /// Sends all bytes, and waits while the receiver's buffer is full.
     public func send(_ bytes: [UInt8]) throws(FileError) {
         var sent = 0
         while sent < bytes.count {
@@ -75,7 +75,7 @@ public final class UnixSocket: Sendable {
         }
     }
 
-    /// Waits for bytes and returns them, at most `limit`; none once the stream has ended.
+    /// Waits for bytes and returns at most `limit` of them; none at the end of the stream.
     public func receive(upTo limit: Int = 64 << 10) throws(FileError) -> [UInt8] {
         var bytes = [UInt8](repeating: 0, count: limit)
         let count = try Directory.attempt("read from", path) {
@@ -85,9 +85,9 @@ public final class UnixSocket: Sendable {
         return bytes
     }
 
-    /// Ends the stream in both directions: whoever waits in ``receive(upTo:)`` sees its end at once.
+    /// Shuts the stream down in both directions; a waiting ``receive(upTo:)`` returns at once.
     public func shutDown() {
-        // It fails where the other side has ended the stream already, which is as good.
+        // Fails if the other side has closed the stream already, which has the same effect.
         _ = shutdown(descriptor.rawValue, CInt(SHUT_RDWR))
     }
 }

@@ -3,28 +3,28 @@ import Glibc
 import Synchronization
 public import SystemPackage
 
-/// A user with the groups that the group database gives them.
+/// A user id with its groups from the group database.
 public struct UserIdentity: Hashable, Sendable {
-    /// The number of the user.
+    /// The user id.
     public var user: UInt32
-    /// The number of the user's first group.
+    /// The id of the user's primary group.
     public var group: UInt32
-    /// The numbers of all groups that the user is a member of.
+    /// The ids of all groups of the user.
     public var groups: [UInt32]
 
-    /// Creates an identity from its numbers.
+    /// Creates an identity from ids.
     public init(user: UInt32, group: UInt32, groups: [UInt32]) {
         self.user = user
         self.group = group
         self.groups = groups
     }
 
-    /// The user that this process acts as.
+    /// The effective user of this process.
     public static var current: UserIdentity {
         UserIdentity(user: geteuid(), group: getegid(), groups: [getegid()])
     }
 
-    /// Looks a user up; one that the database does not know is in `group` alone.
+    /// Looks up the groups of a user; a user that the database does not know is only in `group`.
     public init(user: UInt32, group: UInt32) {
         self.init(user: user, group: group, groups: [group])
         guard let account = Account(user: user) else { return }
@@ -37,22 +37,22 @@ public struct UserIdentity: Hashable, Sendable {
                 groups = Array(numbers.prefix(Int(count)))
                 return
             }
-            // The count is what is needed now; the database may change meanwhile.
+            // The call has set the needed count; the database may change meanwhile.
             guard count > capacity, count < 1 << 16 else { return }
         }
     }
 }
 
-/// A user as the user database knows them (passwd(5)).
+/// An account of the user database (passwd(5)).
 public struct Account: Hashable, Sendable {
     /// The login name.
     public var name: String
-    /// The number of the first group.
+    /// The id of the primary group.
     public var group: UInt32
     /// The home directory.
     public var home: String
 
-    /// Looks a user up, or returns `nil` if the database has none of that number.
+    /// Looks up a user id, or returns `nil` if the database does not contain it.
     public init?(user: UInt32) {
         var entry = unsafe passwd()
         var found: UnsafeMutablePointer<passwd>?
@@ -68,7 +68,7 @@ public struct Account: Hashable, Sendable {
 }
 
 extension UInt32 {
-    /// The number of a group by its name or number, or `nil` if the database has none.
+    /// Returns the id of a group given by name or number, or `nil` if the database does not contain it.
     public static func group(named name: String) -> UInt32? {
         if let number = UInt32(name) { return number }
         var entry = unsafe Glibc.group()
@@ -82,10 +82,10 @@ extension UInt32 {
 extension File {
     /// Opens the regular file at `path` for reading if `user` may read it, following symbolic links.
     ///
-    /// The rights are those of the user, not of this process: a thread of its own takes them on for
-    /// the length of the call (setfsuid(2)). A path that names an open file of this process
-    /// (`/proc/self/fd/…`) is refused, and so is content that the kernel makes up for whoever reads it
-    /// (procfs, sysfs): for both, this process would count instead of the user.
+    /// Checks the rights of the user, not of this process: a separate thread assumes the user's identity for
+    /// the call (setfsuid(2)). Refuses paths of open files of this process (`/proc/self/fd/…`) and files that
+    /// the kernel generates for the reader (procfs, sysfs), because for both the kernel checks this process
+    /// instead of the user.
     public static func open(
         readingRegular path: FilePath,
         as user: UserIdentity
@@ -97,8 +97,8 @@ extension File {
         return File(adopting: file, path: path)
     }
 
-    /// Opens a regular file that is stored on a file system, and touches nothing else on the way: what
-    /// the path leads to is looked at before it is opened.
+    /// Opens a regular file that is stored on a file system; checks its type before it opens it, so that
+    /// nothing else is opened on the way.
     private static func open(readingStored path: FilePath) throws(FileError) -> File {
         let found = File(
             adopting: FileDescriptor(
@@ -119,7 +119,7 @@ extension File {
         return File(adopting: FileDescriptor(rawValue: opened), path: path)
     }
 
-    /// Gives the descriptor to the caller, who closes it.
+    /// Returns a duplicate of the descriptor, which the caller closes.
     private consuming func release() throws(FileError) -> FileDescriptor {
         FileDescriptor(
             rawValue: try Directory.attempt("open", path) { stage_duplicate(descriptor.rawValue) }
@@ -128,7 +128,7 @@ extension File {
 }
 
 extension Directory {
-    /// Gives the file or directory `name` to a user, links not followed.
+    /// Changes the owner and group of the file or directory `name`, without following links.
     public func changeOwner(
         of name: FilePath.Component,
         to user: UserIdentity
@@ -146,7 +146,7 @@ extension Directory {
         }
     }
 
-    /// Sets the permission bits of the file or directory `name`, which is no link.
+    /// Sets the permission bits of the file or directory `name`, which is not a link.
     public func changeMode(
         of name: FilePath.Component,
         to mode: FilePermissions
@@ -160,7 +160,7 @@ extension Directory {
 }
 
 extension UserIdentity {
-    /// Returns the text of a symbolic link, if the user may read it.
+    /// Returns the target of a symbolic link, with the rights of the user.
     public func link(at path: FilePath) throws(FileError) -> String {
         @Sendable func read() throws(FileError) -> String {
             guard let name = path.lastComponent,
@@ -171,7 +171,7 @@ extension UserIdentity {
         return try user == geteuid() ? read() : act("read", path, read)
     }
 
-    /// Runs `body` with the user's rights to files, in a thread that has them for good.
+    /// Runs `body` with the user's file access rights, in a thread that exists only for this.
     fileprivate func act<Value: Sendable>(
         _ operation: String,
         _ path: FilePath,

@@ -2,20 +2,20 @@ import CLinux
 import Glibc
 public import SystemPackage
 
-/// A program that is started for a user, in a session of its own, with nothing of this process's open
-/// but a socket, where it is given one; its other streams are at `/dev/null`.
+/// A program that is started for a user in a session of its own; of this process's open files it inherits at
+/// most a socket, and its other streams are `/dev/null`.
 ///
-/// It goes on when this process ends.
+/// It keeps running when this process ends.
 public struct UserProgram: Sendable {
     /// The absolute path of the executable.
     public var path: FilePath
     /// Its arguments, without its name.
     public var arguments: [String]
-    /// Its environment, all of it.
+    /// Its complete environment.
     public var environment: [String: String]
-    /// The directory it starts in, which the user has to be allowed to enter.
+    /// Its working directory, which the user must be allowed to enter.
     public var directory: FilePath
-    /// Whom it runs as, `nil` for the user of this process; another one takes the capabilities to
+    /// The user that it runs as, `nil` for the user of this process; another user needs the capabilities to
     /// change users and groups.
     public var user: UserIdentity?
     /// The control group that it joins before it starts, `nil` for that of this process.
@@ -40,12 +40,12 @@ public struct UserProgram: Sendable {
         self.controlGroup = controlGroup
     }
 
-    /// Starts the program and waits for its end.
+    /// Starts the program and waits until it ends.
     ///
-    /// When the task is cancelled the program's process group gets SIGTERM, and SIGKILL after `grace`;
-    /// what the program has started and left in the group is killed with its end then.
+    /// When the task is cancelled, the program's process group gets SIGTERM, and SIGKILL after `grace`. After
+    /// the program has ended then, the rest of the group is killed.
     ///
-    /// - Throws: ``FileError`` if it could not be started.
+    /// - Throws: ``FileError`` if the program could not be started.
     public func run(grace: Duration) async throws(FileError) -> ChildProcess.Ending {
         let request = try WakeSignal()
         let result = await withTaskCancellationHandler {
@@ -58,7 +58,7 @@ public struct UserProgram: Sendable {
         return try result.get()
     }
 
-    /// Blocks until the program has ended; `request` is raised to have it ended.
+    /// Blocks until the program has ended; raising `request` asks it to end.
     private func run(
         grace: Duration,
         request: WakeSignal
@@ -67,7 +67,7 @@ public struct UserProgram: Sendable {
         let process = try start(report)
         report.closeWriting()
         let wasEnded = wait(for: process, grace: grace, request: request)
-        // Before the leader is reaped its number is taken, so the group is the program's.
+        // The leader is not reaped yet, so its process id still denotes the program's group.
         if wasEnded { _ = kill(-process, SIGKILL) }
         let ending = ChildProcess.Ending(of: process)
         var status: CInt = 0
@@ -84,7 +84,7 @@ public struct UserProgram: Sendable {
         let groups = user?.groups ?? []
         let pipe = report.writing
         let joined = try controlGroup?.openProcesses()
-        // A file of the kernel's, through which this process wrote nothing.
+        // Closing loses no data: this process has not written to it.
         defer { try? joined?.close() }
         return try Directory.attempt("start", path) {
             unsafe path.withPlatformString { program in
@@ -110,7 +110,7 @@ public struct UserProgram: Sendable {
         }
     }
 
-    /// Waits until the program has ended, and returns whether it was asked to.
+    /// Waits until the program has ended, and returns whether it was asked to end.
     private func wait(for process: pid_t, grace: Duration, request: WakeSignal) -> Bool {
         let end = stage_open_process(process)
         defer { if end >= 0 { close(end) } }
@@ -126,12 +126,12 @@ public struct UserProgram: Sendable {
                     revents: 0
                 ),
             ]
-            // Where the kernel cannot tell of the end it is looked for.
+            // Polls for the end where the kernel has no pidfd.
             let pause = left.map { max($0, .milliseconds(1)).milliseconds }
             let interval: CInt = 20
             unsafe _ = poll(&wishes, 2, end >= 0 ? pause ?? -1 : min(pause ?? interval, interval))
             if deadline == nil, wishes[1].revents != 0 {
-                // One that has only just begun has no group of its own yet.
+                // A process that has just started may not have its own group yet.
                 if kill(-process, SIGTERM) != 0 { _ = kill(process, SIGTERM) }
                 deadline = .now + grace
             }
@@ -139,7 +139,7 @@ public struct UserProgram: Sendable {
         return deadline != nil
     }
 
-    /// What the child was doing, as a verb.
+    /// Returns the failed setup step, as a verb.
     private static func operation(_ step: Int32) -> String {
         switch UInt32(bitPattern: step) {
         case STAGE_USER_STEP_STREAMS.rawValue: "connect the streams of"

@@ -2,36 +2,36 @@ import CLinux
 import Glibc
 public import SystemPackage
 
-/// What gets a thread out of poll(2), from whatever thread.
+/// An event that wakes a thread from poll(2), from any thread (eventfd(2)).
 ///
-/// Raised any number of times before the thread looks, it wakes the thread once.
+/// Raised several times before the thread polls, it wakes the thread once.
 public final class WakeSignal: Sendable {
-    /// What poll(2) has to look at: readable while the signal is raised.
+    /// The descriptor for poll(2): readable while the signal is raised.
     public let descriptor: FileDescriptor
 
-    /// Makes a signal that is not raised.
+    /// Creates a signal that is not raised.
     ///
-    /// - Throws: ``FileError`` if the process may have no more open files.
+    /// - Throws: ``FileError`` if the process has reached its limit of open files.
     public init() throws(FileError) {
         let file = try Directory.attempt("open", "eventfd") { stage_counter() }
         descriptor = FileDescriptor(rawValue: file)
     }
 
     deinit {
-        // A counter has nothing that close(2) could lose.
+        // close(2) cannot lose data: it is a counter.
         try? descriptor.close()
     }
 
-    /// Raises the signal, and waits for nobody.
+    /// Raises the signal without blocking.
     public func raise() {
-        // It fails only when the counter is full, and then the signal is raised already.
+        // Fails only if the counter is full: then the signal is raised already.
         _ = eventfd_write(descriptor.rawValue, 1)
     }
 
-    /// Takes the signal back.
+    /// Clears the signal.
     public func lower() {
         var count: eventfd_t = 0
-        // It fails when the signal is not raised.
+        // Fails if the signal is not raised.
         unsafe _ = eventfd_read(descriptor.rawValue, &count)
     }
 }
