@@ -1,54 +1,54 @@
 public import StageModel
 public import StageSystem
 
-/// Why an archive was not unpacked.
+/// The reason why an archive was not unpacked.
 ///
-/// `entry` is the name as the archive has it, in Unicode as far as it is.
+/// `entry` is the name from the archive, decoded as UTF-8 with invalid bytes replaced.
 @nonexhaustive
 public indirect enum ArchiveError: Error, Equatable, Sendable, Codable {
-    /// The bytes are not an archive of the declared format; in the words of libarchive.
+    /// The bytes are not an archive of the declared format; with the message of libarchive.
     case wrongFormat(expected: ArchiveFormat, String)
-    /// The archive is damaged or cut short; in the words of libarchive, after the last entry whose
-    /// header was read, or `nil` if there was none.
+    /// The archive is damaged or truncated; with the message of libarchive and the last entry whose header was
+    /// read, or `nil` if there was none.
     case damaged(entry: String?, String)
-    /// An entry has a name, a kind, a mode or a target that a pack may not hold.
+    /// An entry has a name, a type, a mode or a link target that packs must not contain.
     case notAllowed(entry: String, ValueError)
-    /// Another entry has taken the name.
+    /// Two entries have conflicting names.
     case collision(entry: String, Collision)
-    /// There are more entries than declared; in order, this is the first one too many.
+    /// The archive has more entries than declared; names the first one beyond the limit.
     case tooManyEntries(entry: String, limit: Int)
-    /// The content is larger than declared; this is the entry that passes the limit.
+    /// The content is larger than declared; names the entry that exceeds the limit.
     case tooLarge(entry: String, limit: ByteCount)
-    /// The file system refused.
+    /// A file system call failed.
     case fileSystem(FileError)
-    /// The process that unpacked was ended by a signal, or exited with a status, on its own.
+    /// The unpacking process was killed by a signal, or exited, by itself.
     case interrupted(ChildProcess.Ending)
-    /// The process has root's rights, and decoding cannot be confined for want of this.
+    /// The process has root's rights, and decoding cannot be confined because this is missing.
     case notConfined(Missing)
-    /// The caller gave up.
+    /// The caller cancelled.
     case cancelled
 
-    /// The reason that two entries come to one name.
+    /// The reason why two entries conflict.
     public enum Collision: String, Sendable, Codable {
-        /// Both have it, or names that the file system takes for the same.
+        /// Both have the same name, or names that the file system treats as equal.
         case sameName
-        /// It is a file or a link for one, and a directory for the other.
+        /// The name is a file or a link in one entry and a directory in another.
         case fileAndDirectory
     }
 
-    /// A kernel feature without which root decodes nothing.
+    /// A requirement without which root decodes no archive.
     public enum Missing: String, Sendable, Codable {
-        /// Landlock, of the kernel.
+        /// Landlock in the kernel.
         case landlock
-        /// Filters of system calls (seccomp(2)), of the kernel.
+        /// System call filters (seccomp(2)) in the kernel.
         case callFilter
-        /// A process for the decoder alone: ``Unpacker/Mode/process(executable:arguments:)``.
+        /// A separate process for the decoder: ``Unpacker/Mode/process(executable:arguments:)``.
         case ownProcess
     }
 }
 
 extension ArchiveError: CustomStringConvertible {
-    /// The reason, as a sentence fragment a person can read.
+    /// A lower-case sentence fragment for people.
     public var description: String {
         switch self {
         case .wrongFormat(let expected, let words):
@@ -60,7 +60,7 @@ extension ArchiveError: CustomStringConvertible {
         case .notAllowed(let entry, let fault):
             "entry '\(entry.forDisplay())' is not allowed: \(fault)"
         case .collision(let entry, .sameName):
-            "entry '\(entry.forDisplay())' is there twice"
+            "entry '\(entry.forDisplay())' occurs twice"
         case .collision(let entry, .fileAndDirectory):
             "entry '\(entry.forDisplay())' is both a file and a directory"
         case .tooManyEntries(let entry, let limit):
@@ -86,7 +86,7 @@ extension ArchiveError: CustomStringConvertible {
 }
 
 extension ArchiveError {
-    /// Calls `body`, and wraps the error of a file system call.
+    /// Calls `body`, and wraps its ``FileError``.
     static func wrapping<Result: ~Copyable>(
         _ body: () throws(FileError) -> Result
     ) throws(ArchiveError) -> Result {
@@ -99,7 +99,7 @@ extension ArchiveError {
 }
 
 extension String {
-    /// The text cut to a length that an error carries, whatever an archive has for a name.
+    /// The text, truncated to 2,048 bytes for errors, because an archive may contain names of any length.
     var clipped: String {
         utf8.count <= 2048 ? self : String(decoding: utf8.prefix(2048), as: UTF8.self) + "…"
     }

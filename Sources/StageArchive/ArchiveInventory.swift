@@ -2,25 +2,25 @@ public import StageModel
 import StageSystem
 public import SystemPackage
 
-/// What an archive holds, in figures: what a manifest has to say of it.
+/// Totals of an archive's content, as a manifest declares them.
 public struct ArchiveInventory: Hashable, Sendable, Codable {
-    /// How many files and symbolic links there are.
+    /// The number of files and symbolic links.
     public var fileCount = 0
-    /// The sum of the sizes of the files.
+    /// The sum of the file sizes.
     public var installedSize = ByteCount.zero
 
-    /// Creates an inventory from its figures.
+    /// Creates an inventory from its totals.
     public init(fileCount: Int = 0, installedSize: ByteCount = .zero) {
         self.fileCount = fileCount
         self.installedSize = installedSize
     }
 
-    /// Reads an archive from its first byte to its last, and judges every entry as unpacking does.
+    /// Reads a whole archive, and checks each entry as unpacking does.
     ///
-    /// The decoder is confined as it is for unpacking, and opens no file at all. Duplicates are not looked
-    /// for.
+    /// Confines the decoder as for unpacking, and lets it open no file at all. Does not detect duplicate
+    /// names.
     ///
-    /// - Throws: ``ArchiveError``, for an archive that would not be unpacked.
+    /// - Throws: ``ArchiveError`` for an archive that cannot be unpacked.
     public init(
         of path: FilePath,
         format: ArchiveFormat,
@@ -53,13 +53,13 @@ public struct ArchiveInventory: Hashable, Sendable, Codable {
         }
     }
 
-    /// The most that an archive is read for: what the largest pack has.
+    /// The limits for reading: those of the largest allowed pack.
     static let limits = UnpackLimits(
         entries: ManifestLimits.fileCount,
         bytes: ManifestLimits.installedSize
     )
 
-    /// Reads an archive on the calling thread, which it confines for good.
+    /// Reads an archive on the calling thread, which it confines permanently.
     init(
         confinedTo file: borrowing File,
         format: ArchiveFormat,

@@ -5,29 +5,29 @@ import SystemPackage
 
 /// Reads the entries of a tar or zip archive, in order, from an open file.
 ///
-/// Owns the libarchive handles and reads each byte of the file once. Belongs to one thread, whose
-/// locale it sets for as long as it lives: libarchive converts names by it.
+/// Owns the libarchive handles and reads each byte of the file once. Must stay on one thread, whose locale it
+/// sets during its lifetime: libarchive converts names according to the locale.
 @safe struct ArchiveReader: ~Copyable {
     private let handle: OpaquePointer
     private let format: ArchiveFormat
     private let decoded: DecodedSource?
     private let file: FileSource
-    /// The locale that the thread had before.
+    /// The previous locale of the thread.
     private let previousLocale: locale_t?
     private var lastName: String?
     private var isAtStart = true
 
-    /// What the header of an entry says.
+    /// The header of an entry.
     struct Header {
-        /// The name, in which what is not UTF-8 is replaced.
+        /// The name, with invalid UTF-8 replaced.
         var name: String
         var claim: ContentEntry.Claim
         var mode: UInt32
-        /// How many bytes follow, `nil` if the archive does not say before they end.
+        /// The size of the content, `nil` if the archive does not state it before the content.
         var size: Int64?
     }
 
-    /// Opens the archive in `descriptor`, which has to be in `format`, and in no other.
+    /// Opens the archive in `descriptor`, which must have the format `format`.
     static func open(
         _ descriptor: FileDescriptor,
         format: ArchiveFormat
@@ -53,10 +53,9 @@ import SystemPackage
         unsafe UTF8Locale.leave(to: previousLocale)
     }
 
-    /// Advances to the next entry and returns its header, or `nil` at the end of an archive that is
-    /// whole.
+    /// Reads the next entry's header, or returns `nil` at the end of a complete archive.
     mutating func nextEntry() throws(ArchiveError) -> Header? {
-        // The data of an entry is skipped here, so that the position is the one where it ends.
+        // Skips the rest of the previous entry's data, so that the position is its end.
         if !isAtStart {
             guard unsafe archive_read_data_skip(handle) == ARCHIVE_OK else { throw damaged }
         }
@@ -85,8 +84,7 @@ import SystemPackage
         }
     }
 
-    /// Calls `body` with the content of the current entry, piece by piece; a piece lives only for one
-    /// call.
+    /// Calls `body` with each piece of the current entry's content; a piece is valid only during the call.
     mutating func readData(
         _ body: (UnsafeRawBufferPointer) throws(ArchiveError) -> Void
     ) throws(ArchiveError) {
@@ -162,7 +160,7 @@ import SystemPackage
         if let target = unsafe archive_entry_hardlink(entry) {
             return .hardLink(target: try unsafe text(target, of: name))
         }
-        // The constants of archive_entry.h are casts, which are not importable: they are those of
+        // The constants of archive_entry.h are casts, which Swift cannot import; their values are those of
         // stat(2).
         switch unsafe UInt32(archive_entry_filetype(entry)) {
         case 0o100000: return .file
@@ -213,7 +211,7 @@ import SystemPackage
 extension ArchiveReader.Header {
     /// Returns the entry that the header describes, or `nil` for the root of the archive.
     ///
-    /// - Throws: ``ArchiveError/notAllowed(entry:_:)`` for an entry that no pack may have.
+    /// - Throws: ``ArchiveError/notAllowed(entry:_:)`` for an entry that packs must not contain.
     func judge() throws(ArchiveError) -> ContentEntry? {
         do {
             return try ContentEntry.judge(name: name, claim: claim, mode: mode)

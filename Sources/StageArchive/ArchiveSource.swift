@@ -4,12 +4,12 @@ import StageModel
 import StageSystem
 import SystemPackage
 
-/// The bytes of an archive file, as libarchive asks for them.
+/// Reads an archive file for libarchive's callbacks.
 ///
-/// Reads by position, so the descriptor may be shared.
+/// Reads at explicit offsets, so the descriptor may be shared.
 @safe final class FileSource {
     let descriptor: CInt
-    /// The size of the file when it was opened.
+    /// The size of the file at opening.
     let size: Int64
     private var position: Int64 = 0
     private let buffer: UnsafeMutableRawBufferPointer
@@ -26,8 +26,8 @@ import SystemPackage
         unsafe buffer.deallocate()
     }
 
-    /// Points `bytes` at the next bytes, which stay until the next call, and returns how many there
-    /// are: 0 at the end, -1 and a reason in errno(3) if they cannot be read.
+    /// Sets `bytes` to the next bytes, valid until the next call, and returns their number: 0 at the end, -1
+    /// with errno set on an error.
     func next(_ bytes: inout UnsafeRawPointer?) -> Int {
         while true {
             let count = unsafe pread(descriptor, buffer.baseAddress, buffer.count, Int(position))
@@ -58,19 +58,19 @@ import SystemPackage
     }
 }
 
-/// The bytes of a tar archive, decompressed.
+/// The decompressed bytes of a tar archive.
 ///
-/// libarchive is used in two layers: this one removes the one filter that the format names, and hands
-/// its blocks on as they are; another one reads the tar archive from them. So it can be told what
-/// libarchive alone does not tell: whether the archive has its end marker, whether something follows
-/// it, and whether the compressed stream is whole up to its last checksum.
+/// Uses libarchive in two layers: this one decompresses with the filter of the format and passes the blocks
+/// on unchanged; the other one reads the tar archive from them. This detects what libarchive alone does not
+/// report: a missing end marker, bytes after it, and a compressed stream that is not complete up to its last
+/// checksum.
 @safe final class DecodedSource {
     private let handle: OpaquePointer
     private let file: FileSource
     private let format: ArchiveFormat
-    /// How many bytes have been handed on.
+    /// The number of bytes passed on.
     private(set) var position: Int64 = 0
-    /// Where the last byte that is not zero ends.
+    /// The end of the last byte that is not zero.
     private(set) var contentEnd: Int64 = 0
     private(set) var failure: ArchiveError?
     private var headers = TarHeaders()
@@ -93,8 +93,8 @@ import SystemPackage
         unsafe _ = archive_read_free(handle)
     }
 
-    /// Points `bytes` at the next bytes, which stay until the next call, and returns how many there
-    /// are: 0 at the end, -1 if they cannot be read, in which case ``failure`` says why.
+    /// Sets `bytes` to the next bytes, valid until the next call, and returns their number: 0 at the end, -1
+    /// on an error, which ``failure`` describes.
     func next(_ bytes: inout UnsafeRawPointer?) -> Int {
         var count = 0
         var offset: Int64 = 0
@@ -112,23 +112,23 @@ import SystemPackage
 
     /// Checks the headers of the entry that libarchive found at `start`.
     ///
-    /// - Throws: ``ArchiveError`` for one that a pack may not hold, and for one that begins elsewhere.
+    /// - Throws: ``ArchiveError`` if packs must not contain the entry, or the headers place it elsewhere.
     func checkEntry(at start: Int64, name: String?) throws(ArchiveError) {
         try checkHeaders(upTo: start)
         guard headers.takeEntry(at: start) else {
-            throw .damaged(entry: name, "its headers can be read in two ways")
+            throw .damaged(entry: name, "its headers are ambiguous")
         }
     }
 
-    /// Throws what is wrong with the headers of an entry that begins at `position` or before.
+    /// Throws the fault of the first invalid entry if its headers start at `position` or before.
     func checkHeaders(upTo position: Int64) throws(ArchiveError) {
         if let (start, error) = headers.fault, start <= position { throw error }
     }
 
-    /// Reads on to the end of the file.
+    /// Reads to the end of the file.
     ///
-    /// - Throws: ``ArchiveError/damaged(entry:_:)`` unless there is nothing but zeros after `end`, at
-    ///   least two blocks of them, and nothing after the compressed stream.
+    /// - Throws: ``ArchiveError/damaged(entry:_:)`` unless only zeros follow `end`, at least two blocks of
+    ///   them, and nothing follows the compressed stream.
     func finish(after end: Int64) throws(ArchiveError) {
         var bytes: UnsafeRawPointer?
         while case let count = unsafe next(&bytes), count != 0 {
@@ -138,17 +138,17 @@ import SystemPackage
             }
         }
         guard contentEnd <= end else {
-            throw .damaged(entry: nil, "something follows the end of the archive")
+            throw .damaged(entry: nil, "extra bytes follow the end of the archive")
         }
         guard position - end >= 1024 else {
             throw .damaged(entry: nil, "the end of the archive is missing")
         }
         guard unsafe archive_filter_bytes(handle, -1) == file.size else {
-            throw .damaged(entry: nil, "something follows the compressed data")
+            throw .damaged(entry: nil, "extra bytes follow the compressed data")
         }
     }
 
-    /// More than any blocking factor in use pads an archive with.
+    /// More than the padding of any blocking factor in use.
     private static let maximumPadding: Int64 = 16 << 20
 
     private func note(_ bytes: UnsafeRawBufferPointer) {
@@ -164,8 +164,8 @@ import SystemPackage
         position += Int64(bytes.count)
     }
 
-    /// Asks libarchive for the filter of the format; one that it would run another program for
-    /// (`ARCHIVE_WARN`) is not wanted.
+    /// Enables the decompression filter of the format; throws if libarchive would run an external program for
+    /// it (`ARCHIVE_WARN`).
     private func supportFilter() throws(ArchiveError) {
         switch format {
         case .tarGzip: try unsafe require(archive_read_support_filter_gzip(handle))
@@ -202,13 +202,13 @@ import SystemPackage
     }
 }
 
-/// What libarchive says of its last failure.
+/// Returns the message of libarchive's last error.
 func words(of handle: OpaquePointer) -> String {
     guard let words = unsafe archive_error_string(handle) else { return "no reason given" }
     return unsafe String(cString: words).clipped
 }
 
-/// An `archive_read_callback` over a ``FileSource``.
+/// The `archive_read_callback` of a ``FileSource``.
 func readFile(
     _ archive: OpaquePointer?,
     _ context: UnsafeMutableRawPointer?,
@@ -221,7 +221,7 @@ func readFile(
     return count
 }
 
-/// An `archive_skip_callback` over a ``FileSource``.
+/// The `archive_skip_callback` of a ``FileSource``.
 func skipFile(
     _ archive: OpaquePointer?,
     _ context: UnsafeMutableRawPointer?,
@@ -231,7 +231,7 @@ func skipFile(
     return unsafe Unmanaged<FileSource>.fromOpaque(context).takeUnretainedValue().skip(count)
 }
 
-/// An `archive_seek_callback` over a ``FileSource``.
+/// The `archive_seek_callback` of a ``FileSource``.
 func seekFile(
     _ archive: OpaquePointer?,
     _ context: UnsafeMutableRawPointer?,
@@ -243,7 +243,7 @@ func seekFile(
     return source.seek(offset, whence) ?? Int64(ARCHIVE_FATAL)
 }
 
-/// An `archive_read_callback` over a ``DecodedSource``.
+/// The `archive_read_callback` of a ``DecodedSource``.
 func readDecoded(
     _ archive: OpaquePointer?,
     _ context: UnsafeMutableRawPointer?,

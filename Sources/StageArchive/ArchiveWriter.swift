@@ -3,34 +3,33 @@ import Glibc
 public import StageModel
 public import StageSystem
 
-/// Why an archive was not written.
+/// The reason why an archive could not be written.
 @nonexhaustive
 public indirect enum ArchiveWritingError: Error, Equatable, Sendable {
-    /// The bytes could not be put where they belong.
+    /// The archive's bytes could not be written to their destination.
     case output(FileError)
-    /// libarchive refused, in its own words.
+    /// The error message of libarchive.
     case library(String)
 }
 
-/// Writes a tar archive, entry by entry, whose bytes depend on nothing but the entries and the
-/// settings.
+/// Writes a reproducible tar archive: its bytes depend only on the entries and the settings.
 ///
-/// Entries have no times, owners or groups, and the mode 0644 or 0755; only names that a plain tar
-/// header cannot hold get an extended one (pax). Belongs to one thread, whose locale it sets for as
-/// long as it lives: libarchive converts names by it.
+/// Entries have no times, owners or groups, and the mode 0644 or 0755; only names that do not fit a plain tar
+/// header get an extended one (pax). Must stay on one thread, whose locale it sets during its lifetime:
+/// libarchive converts names according to the locale.
 @safe public struct ArchiveWriter: ~Copyable {
     private let handle: OpaquePointer
     private let output: Output
-    /// The locale that the thread had before.
+    /// The previous locale of the thread.
     private let previousLocale: locale_t?
 
-    /// Whether archives of the format can be written.
+    /// Returns whether archives of the format can be written.
     public static func canWrite(_ format: ArchiveFormat) -> Bool { levels(of: format) != nil }
 
-    /// The levels of compression of a format that can be written, `0...0` if it has none; `nil` if it
-    /// cannot.
+    /// Returns the compression levels of a format, `0...0` if it has none; `nil` if the format cannot be
+    /// written.
     ///
-    /// Zstandard's ends where a reader would need more than 8 MiB for its window.
+    /// Zstandard's range ends where a reader would need more than 8 MiB for its window.
     public static func levels(of format: ArchiveFormat) -> ClosedRange<Int>? {
         switch format {
         case .tar: 0...0
@@ -41,9 +40,10 @@ public indirect enum ArchiveWritingError: Error, Equatable, Sendable {
         }
     }
 
-    /// Begins an archive in a format that ``canWrite(_:)``; `sink` takes its bytes, in order.
+    /// Starts an archive in a format that ``canWrite(_:)`` supports; `sink` receives its bytes in order.
     ///
-    /// Compresses with `threads` threads where the format can; the bytes are the same for any number.
+    /// Compresses with `threads` threads if the format supports them; the bytes do not depend on their
+    /// number.
     public init(
         _ format: ArchiveFormat,
         level: Int,
@@ -57,22 +57,22 @@ public indirect enum ArchiveWritingError: Error, Equatable, Sendable {
         try unsafe require(archive_write_set_format_pax_restricted(handle))
         try addFilter(format, level: level, threads: threads)
         try unsafe require(archive_write_set_bytes_per_block(handle, 1 << 18))
-        // The last block is as long as it is, instead of filled with zeros.
+        // The last block is not padded with zeros.
         try unsafe require(archive_write_set_bytes_in_last_block(handle, 1))
         let context = unsafe Unmanaged.passUnretained(output).toOpaque()
         try unsafe require(archive_write_open(handle, context, nil, writeOutput, nil))
     }
 
     deinit {
-        // What is not finished is not wanted: freeing would write the end of an archive.
+        // An unfinished archive is discarded: freeing alone would write the end of an archive.
         unsafe _ = archive_write_fail(handle)
         unsafe _ = archive_write_free(handle)
         unsafe UTF8Locale.leave(to: previousLocale)
     }
 
-    /// Begins an entry; `size` bytes have to follow if it is a file.
+    /// Starts an entry; for a file, `size` bytes of content must follow.
     ///
-    /// - Precondition: The entry is no copy.
+    /// - Precondition: The entry is not a copy.
     public mutating func add(
         _ entry: ContentEntry,
         size: ByteCount
@@ -82,7 +82,7 @@ public indirect enum ArchiveWritingError: Error, Equatable, Sendable {
         unsafe archive_entry_set_pathname_utf8(header, entry.path.text)
         unsafe archive_entry_set_mtime(header, 0, 0)
         unsafe archive_entry_set_size(header, size.rawValue)
-        // The constants of archive_entry.h are casts, which are not importable: they are those of
+        // The constants of archive_entry.h are casts, which Swift cannot import; their values are those of
         // stat(2).
         switch entry.kind {
         case .file(let isExecutable):
@@ -101,7 +101,7 @@ public indirect enum ArchiveWritingError: Error, Equatable, Sendable {
         try unsafe require(archive_write_header(handle, header))
     }
 
-    /// Writes the next bytes of the entry's content.
+    /// Writes the next bytes of the current entry's content.
     public mutating func write(_ bytes: Span<UInt8>) throws(ArchiveWritingError) {
         var written = 0
         while written < bytes.count {
@@ -112,7 +112,7 @@ public indirect enum ArchiveWritingError: Error, Equatable, Sendable {
                     buffer.count - written
                 )
             }
-            // None are taken where the entry is full already.
+            // libarchive accepts no bytes beyond the declared size.
             guard count > 0 else { throw failure }
             written += count
         }
@@ -135,17 +135,17 @@ public indirect enum ArchiveWritingError: Error, Equatable, Sendable {
         case .tarGzip:
             filter = "gzip"
             try unsafe require(archive_write_add_filter_gzip(handle))
-            // No time in the header.
+            // No timestamp in the header.
             try unsafe require(archive_write_set_filter_option(handle, filter, "timestamp", nil))
         case .tarXZ:
             filter = "xz"
             try unsafe require(archive_write_add_filter_xz(handle))
-            // One thread alone would write one block, and other bytes than two.
+            // A single thread would write a single block, and so other bytes than two threads.
             try set("threads", of: filter, max(threads, 2))
         case .tarZstandard:
             filter = "zstd"
             try unsafe require(archive_write_add_filter_zstd(handle))
-            // None would compress in this thread, to other bytes than one of its own.
+            // Zero threads would compress on this thread, and produce other bytes than one worker thread.
             try set("threads", of: filter, max(threads, 1))
         case .tarBzip2, .tarLZ4, .zip, .file:
             preconditionFailure("the format '\(format.rawValue)' is not written")
@@ -170,15 +170,15 @@ public indirect enum ArchiveWritingError: Error, Equatable, Sendable {
     }
 }
 
-/// Where the bytes of an archive go.
+/// The destination of an archive's bytes.
 private final class Output {
     private let sink: (Span<UInt8>) throws(FileError) -> Void
-    /// Why bytes were not taken.
+    /// The first error of the sink.
     private(set) var failure: FileError?
 
     init(_ sink: @escaping (Span<UInt8>) throws(FileError) -> Void) { self.sink = sink }
 
-    /// Takes all of the bytes, or returns `false`.
+    /// Passes all bytes to the sink; returns `false` after an error.
     func take(_ bytes: UnsafeBufferPointer<UInt8>) -> Bool {
         guard failure == nil else { return false }
         do {

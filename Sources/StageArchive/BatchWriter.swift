@@ -4,10 +4,9 @@ import StageSystem
 import Synchronization
 import SystemPackage
 
-/// The reading thread's side of writing: gathers what it reads into batches.
+/// The reading thread's side of the writer: collects entries into batches.
 ///
-/// A pack that fits one batch is written by the reading thread alone; the first full batch starts the
-/// threads that share the work.
+/// The reading thread alone writes a pack that fits into one batch; the first full batch starts the worker threads.
 struct BatchWriter: ~Copyable {
     private let pool = WritePool()
     private let root: Directory
@@ -16,7 +15,7 @@ struct BatchWriter: ~Copyable {
     private var batch = WriteBatch()
     private var threads = Threads()
 
-    /// Threads that are waited for when their owner goes.
+    /// Threads that are joined when their owner is released.
     private struct Threads: ~Copyable {
         private var first: SystemThread?
         private var second: SystemThread?
@@ -56,16 +55,16 @@ struct BatchWriter: ~Copyable {
         writer = TreeWriter(root: root, counts: counts)
     }
 
-    /// How many directories were made.
+    /// The number of directories created.
     var directories: Int { counts.directories.load(ordering: .relaxed) }
 
-    /// Ends the writing threads; what they have not written stays unwritten.
+    /// Stops the worker threads; batches that are not written yet are discarded.
     consuming func close() {
         pool.close()
         threads.join()
     }
 
-    /// Begins a file, a directory or a link whose content of `content` bytes is appended next.
+    /// Starts a file, a directory or a link; `content` bytes are appended next.
     mutating func begin(
         _ kind: WriteBatch.Job.Kind,
         _ path: String,
@@ -75,7 +74,7 @@ struct BatchWriter: ~Copyable {
         batch.begin(kind, path)
     }
 
-    /// Appends to the content of what was begun.
+    /// Appends to the content of the entry started last.
     mutating func append(_ bytes: UnsafeRawBufferPointer) {
         unsafe batch.append(content: bytes)
     }
@@ -86,7 +85,7 @@ struct BatchWriter: ~Copyable {
         batch.append(target: target)
     }
 
-    /// Appends at `offset` of an open file.
+    /// Appends bytes at `offset` of an open file.
     mutating func append(
         _ bytes: UnsafeRawBufferPointer,
         of file: OpenFile,
@@ -113,13 +112,13 @@ struct BatchWriter: ~Copyable {
         return OpenFile(file, path: path, startsWriting: startsWriting)
     }
 
-    /// Opens a file that this pack has brought, or says why that cannot be.
+    /// Opens a file that was unpacked before, or returns the error.
     func open(_ path: String) throws(ArchiveError) -> Result<OpenFile, Errno> {
         let result = try withPath(path) { writer.openFile($0) }
         return result.map { OpenFile($0, path: path, startsWriting: false) }
     }
 
-    /// Waits until everything that was added is written, and helps.
+    /// Waits until everything added is written, and writes batches meanwhile.
     mutating func finish() throws(ArchiveError) {
         if threads.areStarted {
             if !batch.isEmpty { try handOver() }
@@ -130,7 +129,7 @@ struct BatchWriter: ~Copyable {
         }
     }
 
-    /// Hands the batch over and takes another one.
+    /// Submits the batch and obtains an empty one.
     private mutating func handOver() throws(ArchiveError) {
         if !threads.areStarted {
             do throws(FileError) {

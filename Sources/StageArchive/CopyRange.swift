@@ -2,8 +2,9 @@ import CLinux
 import Glibc
 import SystemPackage
 
-/// Copies `count` bytes at `offset` from one file to the same place of another, inside the kernel where
-/// the file system can, and returns how many were copied: 0 at the end, `nil` for a reason in errno(3).
+/// Copies up to `count` bytes at `offset` from one file to the same offset of another, in the kernel where
+/// the file system supports it, and returns the number copied: 0 at the end, `nil` on an error, which
+/// errno(3) holds.
 func copyRange(of source: CInt, to file: CInt, _ offset: Int64, _ count: Int) -> Int? {
     while true {
         let moved = stage_copy_range(source, file, offset, count)
@@ -37,6 +38,6 @@ private func copyThroughMemory(
 }
 
 extension Errno {
-    /// What errno(3) says now.
+    /// The current value of errno(3).
     static var current: Errno { Errno(rawValue: errno) }
 }

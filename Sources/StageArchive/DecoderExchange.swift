@@ -4,7 +4,7 @@ import StageSystem
 import Synchronization
 import SystemPackage
 
-/// One request to a decoder process, and its answer.
+/// A request to a decoder process, and its answer.
 final class DecoderExchange: Sendable {
     private struct State {
         var process: DecoderProcess?
@@ -17,7 +17,7 @@ final class DecoderExchange: Sendable {
     private let progress: @Sendable (ByteCount) -> Void
     private let state = Mutex(State())
 
-    /// Creates an exchange; the archive's descriptor stays open until it is over.
+    /// Creates an exchange; the archive's descriptor must stay open until it has ended.
     init(
         _ request: ServiceRequest,
         archive: FileDescriptor,
@@ -30,7 +30,7 @@ final class DecoderExchange: Sendable {
         self.progress = progress
     }
 
-    /// Kills the process that works on the request, or keeps it from being sent.
+    /// Kills the process that works on the request, or prevents the request from being sent.
     func cancel() {
         state.withLock { state in
             state.isCancelled = true
@@ -38,7 +38,7 @@ final class DecoderExchange: Sendable {
         }
     }
 
-    /// Has the request done by a process of its own, and waits for the answer.
+    /// Sends the request to a new decoder process, and waits for the answer.
     func run(with launcher: DecoderLauncher) throws(ArchiveError) -> ServiceAnswer {
         let process = try launcher.start()
         guard begin(with: process) else { throw .cancelled }
@@ -47,13 +47,13 @@ final class DecoderExchange: Sendable {
             try send(to: process)
         } catch {
             if state.withLock({ $0.isCancelled }) { throw .cancelled }
-            // A process that ended says more with its status than the socket does.
+            // After EPIPE, the exit status of the process is more informative than the error.
             guard error.errno == .brokenPipe else { throw .fileSystem(error) }
-            // One that has not ended waits for a request no longer.
+            // A process that still runs stops waiting for a request.
             process.socket.finish()
         }
         let answer = try answer(of: process)
-        // It was killed, perhaps with its answer sent.
+        // The process was killed, perhaps after it sent its answer.
         if state.withLock({ $0.isCancelled }) { throw .cancelled }
         return answer
     }
@@ -69,8 +69,8 @@ final class DecoderExchange: Sendable {
         state.withLock { $0.process = nil }
     }
 
-    /// Sends the request, with the archive opened once more for reading alone: the decoder cannot change
-    /// it, whatever the caller may.
+    /// Sends the request, with the archive reopened read-only: the decoder cannot modify it even if the
+    /// caller may.
     private func send(to process: DecoderProcess) throws(FileError) {
         let copy = stage_reopen_file(archive.rawValue)
         guard copy >= 0 else { throw FileError("open", "/proc/self/fd", .current) }
@@ -89,7 +89,7 @@ final class DecoderExchange: Sendable {
             case nil: process.child.kill()
             }
         }
-        // The socket is closed by the end of the process alone: it cannot make another one.
+        // Only the end of the process closes the socket: it cannot start another process.
         let ending = process.child.waitForEnd()
         throw state.withLock { $0.isCancelled } ? .cancelled : .interrupted(ending)
     }
@@ -104,7 +104,7 @@ final class DecoderExchange: Sendable {
             }
             return message
         } catch {
-            // Whatever broke the connection, the process is of no more use.
+            // After a connection error, the process is of no use.
             process.child.kill()
             return nil
         }

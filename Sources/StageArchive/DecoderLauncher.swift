@@ -2,7 +2,7 @@ import StageSystem
 import Synchronization
 import SystemPackage
 
-/// A process that decodes one archive, with the socket to it.
+/// A process that decodes one archive, and the socket to it.
 final class DecoderProcess: Sendable {
     let child: ChildProcess
     let socket: MessageSocket
@@ -13,10 +13,10 @@ final class DecoderProcess: Sendable {
     }
 }
 
-/// Starts a decoder process for each archive: copies of the unpacking service, which is started with
-/// the first one and never reads a byte of an archive itself.
+/// Starts a decoder process for each archive, as a fork of the unpacking service.
 ///
-/// Copying a process takes a third of the processor time of starting the program again.
+/// The service starts with the first archive and never reads a byte of an archive itself. Forking takes a
+/// third of the processor time of starting the program again.
 final class DecoderLauncher: Sendable {
     private struct Service {
         let child: ChildProcess
@@ -41,7 +41,7 @@ final class DecoderLauncher: Sendable {
                 }) {
                     return process
                 }
-                // A service that ended while it waited is not the fault of this request.
+                // The service ended while idle; this request starts a new one.
                 service = nil
             }
             return try ArchiveError.wrapping { () throws(FileError) in
@@ -55,7 +55,7 @@ final class DecoderLauncher: Sendable {
         }
     }
 
-    /// Starts the service, which alone has the other end of the socket when this returns.
+    /// Starts the service, which holds the only other end of the socket on return.
     private func startService() throws(FileError) -> Service {
         let (ours, theirs) = try MessageSocket.pair()
         let child = try ChildProcess(
@@ -89,10 +89,10 @@ final class DecoderLauncher: Sendable {
         }
     }
 
-    /// Sends the service one end of a socket, and returns the other.
+    /// Sends the service one end of a socket pair, and returns the other.
     private static func sendChannel(to service: Service) throws(FileError) -> MessageSocket {
         let (ours, theirs) = try MessageSocket.pair()
-        // A message without a byte would be taken for the end.
+        // An empty message would mean the end of the connection.
         try service.socket.send([0], files: [theirs.descriptor])
         return ours
     }

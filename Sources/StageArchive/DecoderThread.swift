@@ -1,11 +1,10 @@
 import StageModel
 import StageSystem
 
-/// A confined thread of this process that does one piece of work, and passes on what it says.
+/// A confined thread of this process that decodes one archive; the calling thread makes its callbacks.
 ///
-/// What runs on a confined thread must not call back: a callback may wake a pool of threads, and a
-/// thread that the pool then makes would be confined as well, for as long as the process lives. So the
-/// calling thread waits, and does the callbacks.
+/// A confined thread must not make callbacks: one may wake a thread pool, and a thread that the pool creates
+/// then would be confined too, for the lifetime of the process.
 final class DecoderThread<Value: Sendable>: Sendable {
     private struct State {
         var progress: ByteCount?
@@ -21,7 +20,7 @@ final class DecoderThread<Value: Sendable>: Sendable {
     private let isCancelled: @Sendable () -> Bool
     private let progress: @Sendable (ByteCount) -> Void
 
-    /// Creates a thread that is not started; `progress` is called by the thread that waits for it.
+    /// Creates a thread that is not started yet; the waiting thread calls `progress`.
     init(
         isCancelled: @escaping @Sendable () -> Bool,
         progress: @escaping @Sendable (ByteCount) -> Void = { _ in }
@@ -30,10 +29,10 @@ final class DecoderThread<Value: Sendable>: Sendable {
         self.progress = progress
     }
 
-    /// Does `work` on a thread that ends with it, and waits for its result.
+    /// Runs `work` on a new thread, and waits for its result.
     ///
-    /// - Throws: ``ArchiveError/notConfined(_:)`` in a process of root or one with capabilities: a
-    ///   thread that a decoder was tricked on could make the others act for it.
+    /// - Throws: ``ArchiveError/notConfined(_:)`` in a privileged process: an exploited decoder could make
+    ///   the other, unconfined threads act for it.
     func run(
         _ work: @escaping @Sendable (UnpackEvents) throws(ArchiveError) -> Value
     ) throws(ArchiveError) -> Value {

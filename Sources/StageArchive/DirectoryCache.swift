@@ -1,12 +1,12 @@
 import Glibc
 
-/// The path of an entry as bytes that a zero byte follows, in a buffer that may be changed.
+/// The path of an entry as a zero-terminated string in a mutable buffer.
 @safe struct PathBytes {
     private let bytes: UnsafeMutableRawBufferPointer
-    /// How many bytes the path has, the zero byte not counted.
+    /// The number of bytes without the terminator.
     let count: Int
 
-    /// Looks at the path of `count` bytes at the beginning of `bytes`.
+    /// Refers to the path of `count` bytes at the start of `bytes`.
     init(_ bytes: UnsafeMutableRawBufferPointer, count: Int) {
         unsafe self.bytes = unsafe bytes
         self.count = count
@@ -24,10 +24,10 @@ import Glibc
         return unsafe start + (above == 0 ? 0 : above + 1)
     }
 
-    /// How many bytes the path of the parent directory has.
+    /// The number of bytes of the parent directory's path.
     var parentLength: Int { parentLength(of: count) }
 
-    /// How many bytes the parent of the first `count` bytes has.
+    /// Returns the number of bytes of the parent of the first `count` bytes.
     func parentLength(of count: Int) -> Int {
         var index = count
         while index > 0 {
@@ -37,7 +37,7 @@ import Glibc
         return 0
     }
 
-    /// Whether the byte at `index` ends a component.
+    /// Returns whether the byte at `index` ends a component.
     func isSeparator(at index: Int) -> Bool { unsafe bytes[index] == UInt8(ascii: "/") }
 
     func prefix(_ count: Int) -> UnsafeRawBufferPointer {
@@ -60,7 +60,7 @@ import Glibc
     }
 }
 
-/// A few open directories, by their path.
+/// A small cache of open directories, by path.
 struct DirectoryCache: ~Copyable {
     private struct Entry {
         var path: [UInt8]
@@ -77,7 +77,7 @@ struct DirectoryCache: ~Copyable {
         for entry in entries { close(entry.descriptor) }
     }
 
-    /// Returns the open directory at `path`, if it is one of the few.
+    /// Returns the open directory at `path` if it is cached.
     mutating func find(_ path: UnsafeRawBufferPointer) -> CInt? {
         clock += 1
         for index in entries.indices.reversed() {
@@ -91,7 +91,8 @@ struct DirectoryCache: ~Copyable {
         return nil
     }
 
-    /// Takes over an open directory, and closes the one that was used longest ago if there are many.
+    /// Adds an open directory, which the cache closes; evicts the least recently used one if the cache is
+    /// full.
     mutating func add(_ path: UnsafeRawBufferPointer, _ descriptor: CInt) {
         if entries.count == Self.capacity,
             let oldest = entries.indices.min(by: { entries[$0].lastUse < entries[$1].lastUse })

@@ -3,20 +3,20 @@ import StageModel
 import StageSystem
 import SystemPackage
 
-/// The decoder process that the service has made for a request, or why there is none.
+/// The service's answer to a start request: a decoder process, or the reason why there is none.
 enum ServiceStart {
-    /// The number of the process, a child of the one that asked.
+    /// The process id of a child of the requesting process.
     case process(CInt)
     case failure(FileError)
 }
 
-/// A request to a decoder process; the archive and the destination travel as open files.
+/// A request to a decoder process; the archive and the destination are sent as file descriptors.
 struct ServiceRequest {
     /// The task of a decoder.
     enum Task {
-        /// Unpacks into the destination, which was opened at this path; for messages.
+        /// Unpacks into the destination, whose path is for messages.
         case unpack(destination: String, fileName: String?, UnpackLimits)
-        /// Reads the archive to its end, and counts what it holds.
+        /// Reads the archive to its end, and computes its totals.
         case count
     }
 
@@ -24,7 +24,7 @@ struct ServiceRequest {
     var format: ArchiveFormat
 }
 
-/// An answer of a decoder process: any number of times how far it is, and once how it ended.
+/// An answer of a decoder process: any number of progress reports, then one result.
 enum ServiceAnswer {
     case progress(ByteCount)
     case report(UnpackReport)
@@ -34,12 +34,12 @@ enum ServiceAnswer {
 
 /// A message between the command, the service and its decoders.
 ///
-/// A byte says which case it is, and its fields follow. Only errors are JSON: Foundation's coders take ten million instructions
-/// at their first use, and each decoder would be a process that uses them first.
+/// A byte identifies the case; its fields follow. Only errors are JSON: the first use of Foundation's coders
+/// takes ten million instructions, and each decoder would be a new process.
 protocol ServiceMessage {
     /// Writes the fields of the message.
     func write(to message: inout MessageFields)
-    /// Reads a message, or returns `nil` if it is none.
+    /// Reads a message, or returns `nil` if it is invalid.
     init?(reading message: inout MessageFields)
 }
 
@@ -177,17 +177,17 @@ extension UnpackReport {
     }
 }
 
-/// The fields of a message, which are read in the order in which they were written: numbers of eight bytes, and texts after their
-/// lengths.
+/// The fields of a message, read in the order in which they were written: 8-byte numbers, and texts preceded
+/// by their lengths.
 struct MessageFields {
     /// The bytes of the message.
     private(set) var bytes: [UInt8]
     private var offset = 0
 
-    /// Creates the fields of a message that was received, or of one to be sent.
+    /// Creates the fields of a received message, or of an empty one to send.
     init(_ bytes: [UInt8] = []) { self.bytes = bytes }
 
-    /// Whether all fields were read.
+    /// Indicates whether all fields were read.
     var isAtEnd: Bool { offset == bytes.count }
 
     mutating func add(_ number: Int) {
@@ -204,10 +204,10 @@ struct MessageFields {
     /// Adds a value as JSON.
     mutating func add(_ value: some Encodable) {
         let encoder = JSONEncoder()
-        // The same bytes for the same value.
+        // Equal values have equal bytes.
         encoder.outputFormatting = .sortedKeys
         guard let data = try? encoder.encode(value) else {
-            // Every value that is sent is made of strings and whole numbers.
+            // All values that are sent consist of strings and integers.
             preconditionFailure("a message cannot be encoded")
         }
         add(data.count)
@@ -220,7 +220,7 @@ struct MessageFields {
         return bytes[offset..<offset + 8].reversed().reduce(0) { $0 << 8 | Int($1) }
     }
 
-    /// Takes the size of content: a decoder that was taken over may send any number.
+    /// Reads the size of content, which must be in range: a compromised decoder may send any number.
     mutating func takeSize() -> ByteCount? {
         guard let number = takeNumber(), 0...ManifestLimits.installedSize.rawValue ~= Int64(number)
         else { return nil }
@@ -231,16 +231,16 @@ struct MessageFields {
         takeBytes().flatMap { String(validating: $0, as: UTF8.self) }
     }
 
-    /// Takes a value that was added as JSON.
+    /// Reads a value that was added as JSON.
     mutating func takeValue<Value: Decodable>(_ type: Value.Type) -> Value? {
-        // Any other value is treated as a broken connection.
+        // An invalid value is treated as a broken connection.
         takeBytes().flatMap { try? JSONDecoder().decode(type, from: Data($0)) }
     }
 
     private mutating func takeBytes() -> ArraySlice<UInt8>? {
         let start = offset
         guard let count = takeNumber(), 0...(bytes.count - offset) ~= count else {
-            // A field that is cut off is not passed over: the message does not end with the one before it.
+            // A truncated field is not skipped: the message must not seem to end before it.
             offset = start
             return nil
         }
@@ -250,7 +250,7 @@ struct MessageFields {
 }
 
 extension MessageSocket {
-    /// Sends a message with open files.
+    /// Sends a message with file descriptors.
     func send(
         value: some ServiceMessage,
         files: [FileDescriptor] = []
@@ -262,17 +262,17 @@ extension MessageSocket {
 }
 
 extension MessageSocket.Message {
-    /// The value that the message carries, or `nil` if it is none.
+    /// Returns the decoded message, or `nil` if it is invalid.
     func value<Value: ServiceMessage>(as type: Value.Type) -> Value? {
-        // Both sides are the same program; what is not a message is treated as a broken connection.
+        // Both sides run the same program; an invalid message is treated as a broken connection.
         var message = MessageFields(bytes)
         guard let value = Value(reading: &message), message.isAtEnd else { return nil }
         return value
     }
 
-    /// Closes the open files of a message that has no right to bring any.
+    /// Closes the file descriptors of a message that should carry none.
     func closeFiles() {
-        // What cannot be closed was not open.
+        // Closing fails only for a descriptor that is not open.
         for file in files { try? file.close() }
     }
 }

@@ -1,38 +1,38 @@
 import StageModel
 
-/// The extended headers of one entry of a tar archive, and what they change.
+/// The extended headers of one tar entry, and their effects on it.
 struct TarHeaderGroup {
-    /// The most bytes of an extended header, as for libarchive.
+    /// The largest extended header in bytes, the same as libarchive's limit.
     static let maximumLength: Int64 = 1 << 20
 
-    /// Offset of the first header of the entry.
+    /// The offset of the entry's first header.
     var start: Int64?
     private var kinds: [TarHeader.Kind] = []
     private var longName: [UInt8]?
     private var longTarget: [UInt8]?
     private var size: Int64?
-    /// The fault of an entry whose name comes later.
+    /// A fault of the entry, kept until its name is known.
     private var broken: ValueError?
 
-    /// Attributes without a say in what a pack holds: who made a file, when, and on which system.
+    /// Attributes that do not affect a pack's content: the owner, times and the system of origin.
     private static let ignored: Set<String> = [
         "uid", "gid", "uname", "gname", "atime", "mtime", "ctime", "comment", "charset",
         "hdrcharset", "path", "linkpath", "size", "LIBARCHIVE.creationtime",
         "LIBARCHIVE.symlinktype", "SCHILY.dev", "SCHILY.ino", "SCHILY.nlink", "SCHILY.fflags",
         "RHT.security.selinux",
     ]
-    /// Extended attributes that systems give files by themselves: labels and signatures that hold for
-    /// the place where a file was.
+    /// Extended attributes that systems add to files: labels and signatures that apply only to the original
+    /// location.
     private static let ignoredAttributes = [
         "security.selinux", "security.ima", "security.evm", "com.apple.",
     ]
-    /// Of shared attributes libarchive takes none: those that would change an entry are refused.
+    /// Global attributes that would change an entry; libarchive ignores them, so they are refused.
     private static let neverShared: Set<String> = ["path", "linkpath", "size", "hdrcharset"]
 
-    /// The kind of a header that belongs to the group.
+    /// Returns the kind of a header of this group.
     ///
-    /// - Throws: ``ArchiveError`` for a kind that a pack may not hold, for a name with a zero in it, and
-    ///   for what was wrong with an extended header.
+    /// - Throws: ``ArchiveError`` for a kind that packs must not contain, for a name with a zero byte, and
+    ///   for a fault of an extended header.
     mutating func kind(of header: TarHeader) throws(ArchiveError) -> TarHeader.Kind {
         let name = name(of: header)
         guard let kind = header.kind else {
@@ -55,19 +55,19 @@ struct TarHeaderGroup {
         return kind
     }
 
-    /// The name of the entry, as far as it is known.
+    /// Returns the name of the entry, as far as it is known.
     func name(of header: TarHeader) -> String {
         String(decoding: longName ?? header.name, as: UTF8.self)
     }
 
-    /// The number of content bytes that follow the header of an entry.
+    /// Returns the number of content bytes that follow an entry's header.
     func length(
         of header: TarHeader,
         _ kind: TarHeader.Kind,
         size: Int64
     ) throws(ArchiveError) -> Int64 {
         if kind == .file { return self.size ?? size }
-        // Readers differ in whether content follows: there may be none.
+        // Implementations differ in whether content follows such a header, so there must be none.
         guard self.size ?? 0 == 0, kind != .hardLink || size == 0 else {
             throw .notAllowed(
                 entry: name(of: header).clipped,
@@ -77,12 +77,13 @@ struct TarHeaderGroup {
         return 0
     }
 
-    /// Takes over the content of an extended header.
+    /// Adds the content of an extended header.
     ///
-    /// - Throws: ``ArchiveError/damaged(entry:_:)`` for one that is none, or the second of its kind.
+    /// - Throws: ``ArchiveError/damaged(entry:_:)`` for an invalid header, and for a second one of the same
+    ///   kind.
     mutating func add(_ bytes: [UInt8], of kind: TarHeader.Kind) throws(ArchiveError) {
         guard !kinds.contains(kind) || kind == .sharedAttributes else {
-            throw .damaged(entry: nil, "an extended header is there twice")
+            throw .damaged(entry: nil, "an extended header occurs twice")
         }
         kinds.append(kind)
         switch kind {
@@ -157,7 +158,7 @@ struct TarHeaderGroup {
         return false
     }
 
-    /// Notes a name with a zero in it.
+    /// Records a fault if a name contains a zero byte.
     private mutating func note(_ name: [UInt8]) {
         if name.contains(0) { note(Self.zero(in: name)) }
     }

@@ -1,13 +1,12 @@
 import StageModel
 
-/// The headers of a tar archive (POSIX.1-2017, and GNU tar's manual), read beside libarchive for what
-/// it does not tell: bytes behind a zero in a name, kinds of entries that it takes for files, and
-/// attributes that it leaves out.
+/// A second parser of tar headers (POSIX.1-2017 and the GNU tar manual), for what libarchive does not report:
+/// bytes after a zero in a name, entry types that it treats as files, and attributes that it ignores.
 ///
-/// It decides nothing about content. The reader compares where each of them sees an entry, so that the
-/// two never look at different ones.
+/// Decides nothing about content. ``ArchiveReader`` compares the entry offsets of both parsers, so that they
+/// never disagree about the entries.
 struct TarHeaders {
-    /// The first entry that a pack may not hold, and where its headers begin.
+    /// The first entry that packs must not contain, and the offset of its headers.
     private(set) var fault: (start: Int64, error: ArchiveError)?
 
     private enum Phase {
@@ -18,18 +17,18 @@ struct TarHeaders {
 
     private var phase = Phase.header
     private var position: Int64 = 0
-    /// The bytes of the header or the extended header so far.
+    /// The bytes of the current header or extended header so far.
     private var gathered: [UInt8] = []
     private var missing = TarHeader.length
-    /// The number of bytes to pass over.
+    /// The number of content bytes to skip.
     private var skipped: Int64 = 0
-    /// Offsets of the entries that the reader has not come to.
+    /// Offsets of entries that libarchive has not reached yet.
     private var starts: [Int64] = []
     private var nextStart = 0
-    /// Extended headers for the entry that comes next.
+    /// Extended headers of the next entry.
     private var group = TarHeaderGroup()
 
-    /// Whether the next entry begins at this byte.
+    /// Returns whether the next entry starts at this offset, and advances to the entry after it.
     mutating func takeEntry(at start: Int64) -> Bool {
         guard nextStart < starts.count, starts[nextStart] == start else { return false }
         nextStart += 1
@@ -40,7 +39,7 @@ struct TarHeaders {
         return true
     }
 
-    /// Reads the next bytes of the archive.
+    /// Parses the next bytes of the archive.
     mutating func read(_ bytes: UnsafeRawBufferPointer) {
         var rest = unsafe bytes[...]
         while unsafe !rest.isEmpty {
@@ -82,7 +81,7 @@ struct TarHeaders {
     }
 
     private mutating func read(_ header: TarHeader) throws(ArchiveError) {
-        // Behind the first block of zeros libarchive reads nothing.
+        // libarchive reads nothing after the first block of zeros.
         guard !header.isEmpty else {
             phase = .ended
             return
@@ -114,41 +113,41 @@ struct TarHeaders {
         if length == 0 { finishPhase() }
     }
 
-    /// A number of bytes, up to the end of the block.
+    /// Rounds a number of bytes up to whole blocks.
     private static func padded(_ count: Int64) -> Int64 {
         (count &+ 511) & ~511
     }
 }
 
-/// One block of a tar archive that describes an entry, or that announces an extended header.
+/// A tar block that describes an entry or announces an extended header.
 struct TarHeader {
     static let length = 512
 
-    /// The meaning of a type flag, as far as its content matters.
+    /// The meaning of a type flag, as far as it matters for content.
     enum Kind: Equatable {
-        /// A regular file: its content follows.
+        /// A regular file, followed by its content.
         case file
         case hardLink
-        /// A directory, a link or a device: nothing follows.
+        /// A directory, a link or a device, without content.
         case other
-        /// Attributes of the entry that comes next, or of all.
+        /// Attributes of the next entry, or of all entries.
         case attributes
         case sharedAttributes
-        /// GNU's names of any length.
+        /// GNU's long names.
         case longName
         case longTarget
     }
 
     private let block: [UInt8]
 
-    /// Looks at a block of ``length`` bytes.
+    /// Wraps a block of ``length`` bytes.
     init(_ block: [UInt8]) { self.block = block }
 
     var isEmpty: Bool { block.allSatisfy { $0 == 0 } }
 
     var flag: UInt8 { block[156] }
 
-    /// The kind, or `nil` for one that a pack may not hold.
+    /// The kind, or `nil` if packs must not contain it.
     var kind: Kind? {
         switch flag {
         case 0, UInt8(ascii: "0"), UInt8(ascii: "7"): .file
@@ -162,8 +161,8 @@ struct TarHeader {
         }
     }
 
-    /// The size, in octal digits or as GNU's binary number; `nil` if it is neither, below zero, or 4 EiB
-    /// and more, which in whole blocks would not fit.
+    /// The size, from octal digits or GNU's binary format; `nil` if it is neither, negative, or at least 4
+    /// EiB, whose padded size would overflow.
     var size: Int64? {
         let field = block[124..<136]
         if let first = field.first, first & 0x80 != 0 {
@@ -179,7 +178,7 @@ struct TarHeader {
         return digits.reduce(0) { $0 << 3 | Int64($1 - 0x30) }
     }
 
-    /// The name as the block has it, what is behind a zero included.
+    /// The name in the block, including bytes after a zero.
     var name: [UInt8] {
         let name = Self.text(block[0..<100])
         let prefix = prefix
@@ -190,12 +189,12 @@ struct TarHeader {
 
     private var prefix: [UInt8] {
         guard block[257..<263].elementsEqual("ustar\u{0}".utf8) else { return [] }
-        // Of star's format the field is shorter, and times follow.
+        // In star's format the prefix field is shorter, and times follow.
         let isStar = block[508..<511].elementsEqual("tar".utf8)
         return Self.text(block[345..<(isStar ? 476 : 500)])
     }
 
-    /// A field without the zeros at its end.
+    /// Returns a field without its trailing zeros.
     static func text(_ field: some BidirectionalCollection<UInt8>) -> [UInt8] {
         var bytes = Array(field)
         while bytes.last == 0 { bytes.removeLast() }

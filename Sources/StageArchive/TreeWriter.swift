@@ -5,7 +5,7 @@ import StageSystem
 import Synchronization
 import SystemPackage
 
-/// What the threads that write one pack share.
+/// The directory count of a pack, shared by the threads that write it.
 final class TreeCounts: Sendable {
     let directories = Atomic<Int>(0)
     let maximumDirectories: Int
@@ -13,16 +13,16 @@ final class TreeCounts: Sendable {
     init(maximumDirectories: Int) { self.maximumDirectories = maximumDirectories }
 }
 
-/// Makes files, directories and links below one directory, on one thread.
+/// Creates files, directories and links below a directory, on one thread.
 ///
-/// Nothing is ever opened through a symbolic link or a name that exists already, so the kernel is the
-/// set of names. The directories used last stay open: a file in one of them costs three system calls.
+/// Never opens a file through a symbolic link or an existing name, so the kernel detects name collisions. The
+/// most recently used directories stay open: a file in one of them takes three system calls.
 @safe final class TreeWriter {
     private let root: Directory
     private let counts: TreeCounts
     private var cache = DirectoryCache()
-    /// Whether a mode that was asked for is the one that a file gets, by what was asked for; `nil`
-    /// before the first.
+    /// Indicates, for each requested mode, whether new files get exactly that mode; `nil` before the first
+    /// file.
     private var fileModeIsExact: Bool?
     private var executableModeIsExact: Bool?
     private var directoryModeIsExact: Bool?
@@ -32,7 +32,7 @@ final class TreeCounts: Sendable {
         self.counts = counts
     }
 
-    /// Does everything in `batch`.
+    /// Writes all jobs of `batch`.
     func write(_ batch: WriteBatch) throws(ArchiveError) {
         let base = unsafe batch.buffer
         for job in batch.jobs {
@@ -58,7 +58,7 @@ final class TreeCounts: Sendable {
         }
     }
 
-    /// Creates the file at `path`, and the directories above it where they are missing.
+    /// Creates the file at `path` and its missing parent directories.
     func createFile(_ path: PathBytes, isExecutable: Bool) throws(ArchiveError) -> CInt {
         let parent = try directory(path, path.parentLength)
         let mode: mode_t = isExecutable ? 0o755 : 0o644
@@ -77,7 +77,7 @@ final class TreeCounts: Sendable {
         }
     }
 
-    /// Opens the file at `path`, which this pack has brought, for reading.
+    /// Opens the file at `path`, which was unpacked before, for reading.
     func openFile(_ path: PathBytes) -> Result<CInt, Errno> {
         let flags = O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK
         let above = path.parentLength
@@ -91,7 +91,7 @@ final class TreeCounts: Sendable {
         }
     }
 
-    /// Opens a name without a separator, which may be no link.
+    /// Opens a single path component, which must not be a link.
     private func open(
         _ name: UnsafePointer<CChar>,
         in parent: CInt,
@@ -104,7 +104,7 @@ final class TreeCounts: Sendable {
         }
     }
 
-    /// Writes all of `bytes`: at the end of what was written before, or at `offset`.
+    /// Writes all of `bytes`, at `offset` or, for `nil`, at the file position.
     private func write(
         _ bytes: UnsafeRawBufferPointer,
         to file: CInt,
@@ -127,7 +127,7 @@ final class TreeCounts: Sendable {
     private func makeDirectory(_ path: PathBytes) throws(ArchiveError) {
         let parent = try directory(path, path.parentLength)
         guard try !makeDirectory(path, path.count, in: parent) else { return }
-        // It exists: made for an entry below it, or for the same one. Anything else is no directory.
+        // It exists, created for this entry or one below it. A file or a link is a collision.
         _ = try directory(path, path.count)
     }
 
@@ -143,7 +143,7 @@ final class TreeCounts: Sendable {
         throw refusal("create", path, Errno(rawValue: errno))
     }
 
-    /// Returns the open directory of the first `count` bytes of `path`, making it where it is missing.
+    /// Returns the open directory of the first `count` bytes of `path`, and creates it if it does not exist.
     private func directory(_ path: PathBytes, _ count: Int) throws(ArchiveError) -> CInt {
         if count == 0 { return root.descriptor.rawValue }
         if let open = unsafe cache.find(path.prefix(count)) { return open }
@@ -169,7 +169,7 @@ final class TreeCounts: Sendable {
         }
     }
 
-    /// Opens the directory of the first `count` bytes in its open parent.
+    /// Opens the directory of the first `count` bytes of `path` in its open parent.
     private func openDirectory(
         _ path: PathBytes,
         _ count: Int,
@@ -186,7 +186,8 @@ final class TreeCounts: Sendable {
         }
     }
 
-    /// Opens the directory of the first `count` bytes, one component after the other, without making any.
+    /// Opens the directory of the first `count` bytes of `path` one component at a time, without creating
+    /// any.
     private func openDirectory(_ path: PathBytes, _ count: Int) -> Result<CInt, Errno> {
         var open: CInt?
         for end in 1...count where end == count || path.isSeparator(at: end) {
@@ -198,8 +199,8 @@ final class TreeCounts: Sendable {
         return open.map { .success($0) } ?? .failure(.invalidArgument)
     }
 
-    /// Makes the directory of the first `count` bytes in its open parent, and returns whether it was
-    /// missing.
+    /// Creates the directory of the first `count` bytes of `path` in its open parent, and returns whether it
+    /// did not exist before.
     private func makeDirectory(
         _ path: PathBytes,
         _ count: Int,
@@ -223,8 +224,10 @@ final class TreeCounts: Sendable {
         return true
     }
 
-    /// The umask, or an inherited access list of the destination, may take bits away or add some: the
-    /// first file of each mode tells, and only then each is set.
+    /// Sets the mode of a new file if the destination needs it.
+    ///
+    /// The umask or an inherited ACL of the destination may change modes: the first file of each mode shows
+    /// whether they do, and only then each file's mode is set.
     private func setMode(
         of file: CInt,
         _ mode: mode_t,
@@ -264,7 +267,7 @@ final class TreeCounts: Sendable {
         throw .fileSystem(FileError("change", root.path.appending(path.text(count)), reason))
     }
 
-    /// What a refusal of the kernel to make the entry at `path` means.
+    /// Returns the error for a failed creation at `path`: a collision if the name exists.
     private func refusal(
         _ operation: String,
         _ path: PathBytes,
@@ -281,7 +284,7 @@ final class TreeCounts: Sendable {
     }
 }
 
-/// Writes all of `bytes` and returns the reason if they cannot be.
+/// Writes all of `bytes`, and returns the error if this fails.
 func writeAll(
     _ bytes: UnsafeRawBufferPointer,
     to file: CInt,
@@ -305,8 +308,8 @@ func writeAll(
     return nil
 }
 
-/// Starts writing a file's pages to disk, so that less is left when all of them have to be there.
+/// Starts writing a file's pages to disk, so that a later sync takes less time.
 func startWriteback(_ file: CInt) {
-    // A hint: whoever needs the bytes on disk synchronizes and learns of failures there.
+    // A hint to the kernel; a later sync reports errors.
     _ = stage_start_writeback(file)
 }

@@ -2,21 +2,21 @@ public import StageModel
 public import StageSystem
 public import SystemPackage
 
-/// One archive to unpack, where to, and how much it may be.
+/// An archive to unpack, its destination, and limits.
 ///
-/// The archive is taken for verified: its digest was compared before. The request does not own the
-/// archive's descriptor; it stays open until the request is done. It is read by position, so it may be
-/// shared, and not moved.
+/// The archive must be verified: its digest was compared before. The request does not own the archive's
+/// descriptor, which must stay open until the request has ended. The archive is read at explicit offsets, so
+/// the descriptor may be shared.
 public struct UnpackRequest: Sendable {
     /// The archive, a regular file open for reading.
     public var archive: FileDescriptor
-    /// The directory that the content goes to: empty, and nobody else's.
+    /// The destination directory: empty, and not used by other code.
     public var destination: Directory
-    /// How the content is wrapped.
+    /// The archive format.
     public var format: ArchiveFormat
-    /// The name that the content of a ``ArchiveFormat/file`` gets; other formats bring their names.
+    /// The file name for the format ``ArchiveFormat/file``; other formats contain names.
     public var fileName: String?
-    /// What the archive may expand to.
+    /// The limits of the unpacked content.
     public var limits: UnpackLimits
 
     /// Creates a request from its parts.
@@ -35,16 +35,16 @@ public struct UnpackRequest: Sendable {
     }
 }
 
-/// What an archive may expand to, not one entry or byte more.
+/// Limits of the unpacked content; the first entry or byte beyond them is an error.
 public struct UnpackLimits: Hashable, Sendable, Codable {
-    /// How many files and links; a hard link counts as the file it becomes.
+    /// The number of files and links; a hard link counts as the file that it becomes.
     public var entries: Int
-    /// The sum of the sizes of the files.
+    /// The sum of the file sizes.
     public var bytes: ByteCount
-    /// The most bytes of content that a decoder keeps in memory.
+    /// The largest decoder window in bytes.
     public var window: ByteCount
 
-    /// Creates limits from the number of files and links, the sum of the sizes, and what a decoder may keep.
+    /// Creates limits from the number of files and links, the sum of the sizes, and the decoder's window.
     public init(
         entries: Int,
         bytes: ByteCount,
@@ -55,24 +55,24 @@ public struct UnpackLimits: Hashable, Sendable, Codable {
         self.window = window
     }
 
-    /// The number of directories, named or implied.
+    /// The number of directories, including implied parents.
     public var directories: Int { ManifestLimits.directories(fileCount: entries) }
 }
 
-/// What an archive held: exact counts of what was made.
+/// Exact totals of an unpacked archive.
 public struct UnpackReport: Hashable, Sendable, Codable {
-    /// How many regular files, copies that stand for hard links included.
+    /// The number of regular files, including copies made for hard links.
     public var files: Int
-    /// How many directories, those included that only the paths of other entries name.
+    /// The number of directories, including implied parents.
     public var directories: Int
-    /// How many symbolic links.
+    /// The number of symbolic links.
     public var links: Int
-    /// The sum of the sizes of the files.
+    /// The sum of the file sizes.
     public var bytes: ByteCount
-    /// What the unpacking thread was confined to.
+    /// The confinement of the decoder.
     public var confinement: Confinement
 
-    /// Creates a report from its counts.
+    /// Creates a report from its totals.
     public init(
         files: Int,
         directories: Int,

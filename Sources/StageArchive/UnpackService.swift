@@ -4,23 +4,22 @@ import StageModel
 import StageSystem
 public import SystemPackage
 
-/// The unpacking process's side of ``Unpacker/Mode/process(executable:arguments:)``.
+/// The service process of ``Unpacker/Mode/process(executable:arguments:)``.
 public enum UnpackService {
-    /// Makes a process for each archive, until the other side closes the socket, and returns the exit
+    /// Forks a decoder process for each archive until the other side closes the socket, and returns the exit
     /// status.
     ///
-    /// Each is a copy of this one, which confines itself as a whole before it reads a byte of its archive:
-    /// no capabilities, no files but those below its destination, few system calls, limits on memory,
-    /// files and processor time. A copy has one thread, the one that copies, so this process must have no
-    /// other: call this before anything else.
+    /// Each decoder confines itself before it reads a byte of its archive: no capabilities, no files except
+    /// below its destination, few system calls, limits of memory, files and processor time. A fork has only
+    /// the forking thread, so this process must be single-threaded: call this first.
     ///
     /// - Parameter descriptor: The socket; an ``Unpacker`` passes it as descriptor 3.
-    /// - Returns: 0, or 1 where the system refused, or the process has other threads.
+    /// - Returns: 0, or 1 if the system refused or the process has other threads.
     public static func run(
         _ descriptor: FileDescriptor = FileDescriptor(rawValue: 3)
     ) -> CInt {
         let socket = MessageSocket(adopting: descriptor)
-        // A file that grows too large is an error of write(2) then, not a signal.
+        // With SIGXFSZ ignored, a file that grows too large is an error of write(2).
         _ = signal(SIGXFSZ, SIG_IGN)
         UTF8Locale.prepare()
         do {
@@ -30,12 +29,12 @@ public enum UnpackService {
             }
             return 0
         } catch {
-            // The other side has gone, or the system refused: it learns from the status.
+            // The other side has closed the socket, or the system refused; the exit status reports it.
             return 1
         }
     }
 
-    /// Makes the process that serves the socket of a message.
+    /// Forks the process that serves the socket in a message.
     private static func start(
         _ message: MessageSocket.Message,
         _ service: MessageSocket
@@ -54,12 +53,12 @@ public enum UnpackService {
             : .failure(FileError("start", FilePath("unpack-service"), .current))
     }
 
-    /// Serves one request, in a process of its own.
+    /// Serves one request, in its own process.
     private static func serve(_ socket: MessageSocket) -> Never {
-        // Nothing that a decoder writes is for a terminal.
+        // A decoder must not write to the terminal.
         dup2(STDOUT_FILENO, STDERR_FILENO)
         do throws(FileError) {
-            // The other side may have given up meanwhile.
+            // The other side may have cancelled meanwhile.
             guard let message = try socket.receive() else { _exit(0) }
             try socket.send(value: answer(to: message, on: socket))
             _exit(0)
@@ -81,7 +80,7 @@ public enum UnpackService {
                 do {
                     try socket.send(value: ServiceAnswer.progress(bytes))
                 } catch {
-                    // No other process waits for the result any more.
+                    // The requesting process has ended, so the result is not needed.
                     cancellation.request()
                 }
             },
@@ -116,7 +115,7 @@ public enum UnpackService {
         }
     }
 
-    /// Decoders of the formats at hand do more than 4 MiB a second on any machine in use.
+    /// Sets resource limits; decoders of all formats exceed 4 MiB a second on any machine in use.
     private static func apply(_ limits: UnpackLimits) throws(ArchiveError) {
         let bytes = UInt64(clamping: limits.bytes.rawValue)
         let resources = ResourceLimits(fileSize: bytes, processorSeconds: 120 + (bytes >> 22))

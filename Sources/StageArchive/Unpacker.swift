@@ -4,23 +4,21 @@ import StageSystem
 import Synchronization
 public import SystemPackage
 
-/// Unpacks archives where they can do no harm: in a process, or on a thread, that is able to write
-/// nowhere but beneath the destination.
+/// Unpacks archives in a confined process or thread, which can write only below the destination.
 ///
-/// Any number of requests may be under way at a time.
+/// Any number of requests may run at the same time.
 public final class Unpacker: Sendable {
-    /// Where archives are decoded.
+    /// The place where archives are decoded.
     public enum Mode: Hashable, Sendable {
-        /// On a fresh thread of this process for each archive; not for root.
+        /// On a new thread of this process for each archive; not available to root.
         ///
-        /// The thread is confined, its process is not: code that a decoder was tricked into running
-        /// could make other threads act for it. So a process of root, or one with capabilities, gets
-        /// ``ArchiveError/notConfined(_:)``.
+        /// Only the thread is confined, not the process: an exploited decoder could make other threads act for it.
+        /// Therefore a privileged process gets ``ArchiveError/notConfined(_:)``.
         case thread
-        /// In a process for each archive, confined as a whole.
+        /// In a separate process for each archive, confined as a whole.
         ///
-        /// `executable` is started with `arguments`, the first of which is its name, and has to call
-        /// ``UnpackService/run(_:)``, which makes the processes.
+        /// Starts `executable` with `arguments`, the first of which is its name; the program must call
+        /// ``UnpackService/run(_:)``, which forks the decoders.
         case process(executable: FilePath, arguments: [String])
     }
 
@@ -28,8 +26,7 @@ public final class Unpacker: Sendable {
     private let logger: Logger
     private let hasWarned = Atomic<Bool>(false)
 
-    /// Creates an unpacker; the process that makes the others starts with the first
-    /// request.
+    /// Creates an unpacker; the service process starts with the first request.
     public init(_ mode: Mode = .thread, logger: Logger) {
         launcher =
             switch mode {
@@ -40,16 +37,15 @@ public final class Unpacker: Sendable {
         self.logger = logger
     }
 
-    /// Unpacks an archive into its destination, and returns what it held.
+    /// Unpacks an archive into its destination, and returns the totals.
     ///
-    /// Nothing is waited for on the cooperative pool. What was written is not synchronized: the caller
-    /// does that, once for all. After an error the destination holds whatever was written by then.
+    /// Does not block the cooperative pool. Does not sync the written files: the caller syncs once for all.
+    /// After an error, the destination contains the files written so far.
     ///
-    /// `progress` is told how many bytes have been unpacked so far, about every MiB, on some other
-    /// thread.
+    /// Calls `progress` with the bytes unpacked so far, about once a MiB, on another thread.
     ///
-    /// - Throws: ``ArchiveError/cancelled`` when the task is cancelled; other cases when the archive
-    ///   is damaged, holds what a pack may not hold, or cannot be written.
+    /// - Throws: ``ArchiveError/cancelled`` when the task is cancelled; other cases if the archive is
+    ///   damaged, contains entries that packs must not contain, or cannot be written.
     public func unpack(
         _ request: UnpackRequest,
         progress: @escaping @Sendable (ByteCount) -> Void = { _ in }
@@ -76,7 +72,7 @@ public final class Unpacker: Sendable {
         return try await onThread {
             Result { () throws(ArchiveError) in
                 try thread.run { (events) throws(ArchiveError) in
-                    // Where the system does not allow it, the mode of each file is set instead.
+                    // If the system does not allow it, each file's mode is set instead.
                     _ = SystemThread.clearOwnMask()
                     return try request.unpackConfined(events, answeringOn: nil)
                 }
@@ -141,7 +137,7 @@ public final class Unpacker: Sendable {
 }
 
 extension UnpackRequest {
-    /// Unpacks the archive on the calling thread, which it confines to the destination for good.
+    /// Unpacks the archive on the calling thread, which it confines to the destination permanently.
     func unpackConfined(
         _ events: UnpackEvents,
         answeringOn channel: FileDescriptor?
@@ -154,13 +150,13 @@ extension UnpackRequest {
 }
 
 extension Confinement {
-    /// Whether files and system calls are restricted: what root asks for before it decodes.
+    /// Indicates whether both files and system calls are restricted, as root requires for decoding.
     var isWhole: Bool { restrictsFiles && filtersCalls }
 
-    /// Confines the calling thread to decoding, for good.
+    /// Confines the calling thread to decoding, permanently.
     ///
-    /// - Throws: ``ArchiveError/notConfined(_:)`` where the thread is privileged and the kernel cannot
-    ///   confine it.
+    /// - Throws: ``ArchiveError/notConfined(_:)`` if the thread is privileged and the kernel cannot confine
+    ///   it.
     static func forDecoding(
         beneath directory: Directory?,
         answeringOn channel: FileDescriptor?

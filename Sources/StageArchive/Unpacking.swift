@@ -4,19 +4,19 @@ import StageModel
 import StageSystem
 import SystemPackage
 
-/// What a caller may hear and say while an archive is unpacked.
+/// Callbacks during unpacking.
 struct UnpackEvents {
-    /// Told how much has been read so far, about every MiB.
+    /// Called with the bytes read so far, about once a MiB.
     var progress: (ByteCount) -> Void = { _ in }
-    /// Asked between pieces of at most a buffer's size.
+    /// Polled after each buffer; return `true` to cancel.
     var isCancelled: () -> Bool = { false }
 }
 
 extension UnpackRequest {
-    /// Unpacks the archive on the calling thread, and one or two more that are gone when it returns.
+    /// Unpacks the archive on the calling thread and one or two worker threads, which end before it returns.
     ///
-    /// What a pack may not hold is an error that names the entry, never skipped. After an error the
-    /// destination holds whatever was written by then: it is for the caller to remove.
+    /// An entry that packs must not contain is an error that names it, never skipped. After an error the
+    /// destination contains the files written so far, which the caller removes.
     func unpack(_ events: UnpackEvents = UnpackEvents()) throws(ArchiveError) -> UnpackReport {
         var unpacking = Unpacking(self, events)
         do {
@@ -30,7 +30,7 @@ extension UnpackRequest {
     }
 }
 
-/// One archive on its way to its directory.
+/// The state of unpacking one archive.
 private struct Unpacking: ~Copyable {
     private let request: UnpackRequest
     private let events: UnpackEvents
@@ -145,7 +145,7 @@ private struct Unpacking: ~Copyable {
         .damaged(entry: path, "the size is not the one declared")
     }
 
-    /// Copies a file that the pack has brought: what a hard link becomes.
+    /// Copies a file that was unpacked before, in place of a hard link.
     private mutating func copy(_ original: String, to path: String) throws(ArchiveError) {
         try writer.finish()
         let fault = ArchiveError.notAllowed(
@@ -207,7 +207,7 @@ private struct Unpacking: ~Copyable {
             throw .notAllowed(entry: path, fault)
         }
         guard !links.isEmpty else { return }
-        // A link is never in the way of a file: whatever has its name exists by now.
+        // Links are created last: a link never precedes a file of the same name.
         try writer.finish()
         for index in 0..<links.count {
             let (path, target) = links[index]

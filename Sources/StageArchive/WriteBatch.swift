@@ -1,14 +1,14 @@
 import Glibc
 import StageSystem
 
-/// Work for one thread that writes: files with their content, pieces of larger files, directories and
-/// links, in one buffer that is used again.
+/// A batch of work for a writing thread: whole files, pieces of larger files, directories and links, in one
+/// reusable buffer.
 ///
-/// Batches do not depend on each other, so any thread may take any of them at any time.
+/// Batches are independent of each other: any thread may write any of them at any time.
 @safe final class WriteBatch {
-    /// One thing to make.
+    /// A file, directory, link or piece to write.
     ///
-    /// Numbers are places in the buffer.
+    /// `path` and `content` are offsets in the buffer.
     struct Job {
         enum Kind {
             case file(isExecutable: Bool)
@@ -19,16 +19,16 @@ import StageSystem
         }
 
         var kind: Kind
-        /// Where the path begins; a zero byte ends it.
+        /// The offset of the zero-terminated path.
         var path = 0
         var pathLength = 0
-        /// Where the content or the target of a link begins.
+        /// The offset of the content, or of the target of a link.
         var content = 0
         var contentLength = 0
     }
 
     static let capacity = 512 << 10
-    /// Files up to this size go into a batch whole, larger ones in pieces.
+    /// Files up to this size are added whole, larger ones in pieces.
     static let wholeFileLimit = 256 << 10
     private static let maximumJobs = 4096
 
@@ -46,7 +46,7 @@ import StageSystem
 
     var isEmpty: Bool { jobs.isEmpty }
 
-    /// How many bytes may still be added.
+    /// The number of bytes that can be added.
     var room: Int { jobs.count < Self.maximumJobs ? Self.capacity - used : 0 }
 
     func clear() {
@@ -54,12 +54,12 @@ import StageSystem
         jobs.removeAll(keepingCapacity: true)
     }
 
-    /// Whether an entry with such a path and content fits.
+    /// Returns whether an entry with such a path and content fits.
     func fits(_ path: String, content: Int) -> Bool {
         path.utf8.count + 1 + content <= room
     }
 
-    /// Adds a file, a directory or a link; its content is added after it.
+    /// Adds a file, a directory or a link, whose content is appended next.
     func begin(_ kind: Job.Kind, _ path: String) {
         var job = Job(kind: kind, path: used, pathLength: path.utf8.count)
         append(path)
@@ -69,13 +69,13 @@ import StageSystem
         jobs.append(job)
     }
 
-    /// Adds bytes to the content of the last job.
+    /// Appends to the content of the last job.
     func append(content bytes: UnsafeRawBufferPointer) {
         unsafe copy(bytes)
         jobs[jobs.count - 1].contentLength += bytes.count
     }
 
-    /// Adds the target of the link that was begun.
+    /// Appends the target of the link that was added last.
     func append(target: String) {
         append(target)
         jobs[jobs.count - 1].contentLength = target.utf8.count
@@ -83,8 +83,7 @@ import StageSystem
         used += 1
     }
 
-    /// Adds as many of the bytes at `offset` of an open file as there is room for, and returns how
-    /// many.
+    /// Appends as many of the bytes at `offset` of an open file as fit, and returns their number.
     func append(_ bytes: UnsafeRawBufferPointer, of file: OpenFile, at offset: Int64) -> Int {
         let count = min(bytes.count, room)
         guard count > 0 else { return 0 }
@@ -113,13 +112,14 @@ import StageSystem
     }
 }
 
-/// A file that is written in pieces, closed when the last piece is done with.
+/// A file that is written in pieces, closed after its last piece.
 final class OpenFile: Sendable {
     let descriptor: CInt
     let path: String
     private let startsWriting: Bool
 
-    /// Takes over an open file; `startsWriting` asks for its pages to go to disk once it is closed.
+    /// Takes ownership of an open file; with `startsWriting`, writeback of its pages starts when it is
+    /// closed.
     init(_ descriptor: CInt, path: String, startsWriting: Bool) {
         self.descriptor = descriptor
         self.path = path

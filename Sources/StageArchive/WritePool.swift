@@ -1,23 +1,23 @@
 import Glibc
 import StageSystem
 
-/// Batches on their way between the thread that reads an archive and the threads that write.
+/// The queue of batches between the thread that reads an archive and the threads that write.
 ///
-/// The reader hands over full batches and takes empty ones. When there is none it writes one itself
-/// instead of waiting, so no processor idles whichever side is the slower one.
+/// The reader submits full batches and takes empty ones. If none is empty it writes one itself instead of
+/// waiting, so all processors stay busy.
 final class WritePool: Sendable {
     private struct State {
         var ready: [WriteBatch] = []
         var free: [WriteBatch] = []
-        /// How many batches exist, wherever they are.
+        /// The number of existing batches.
         var made = 0
-        /// How many batches a thread is writing.
+        /// The number of batches that are being written.
         var busy = 0
         var isClosed = false
         var failure: ArchiveError?
     }
 
-    /// What the reader does next.
+    /// The reader's next step.
     enum Supply {
         case empty(WriteBatch)
         case toWrite(WriteBatch)
@@ -26,15 +26,15 @@ final class WritePool: Sendable {
 
     private let monitor = Monitor(State())
 
-    /// Batches in all: 8 MiB.
+    /// The most batches: 8 MiB.
     private static let maximumBatches = (8 << 20) / WriteBatch.capacity
 
-    /// Hands over a full batch.
+    /// Submits a full batch.
     func submit(_ batch: WriteBatch) {
         monitor.change { $0.ready.append(batch) }
     }
 
-    /// Returns an empty batch, or one that the caller has to write because there is no empty one.
+    /// Returns an empty batch, or a full one to write if there is none.
     func supply() -> Supply {
         monitor.wait { state in
             if let failure = state.failure { return .failed(failure) }
@@ -49,7 +49,7 @@ final class WritePool: Sendable {
         }
     }
 
-    /// Returns a batch that waits to be written, or `nil` when all of them have been.
+    /// Returns a batch that is not written yet, or `nil` when all are written.
     func remaining() throws(ArchiveError) -> WriteBatch? {
         let result: Result<WriteBatch?, ArchiveError> = monitor.wait { state in
             if let failure = state.failure { return .failure(failure) }
@@ -62,7 +62,7 @@ final class WritePool: Sendable {
         return try result.get()
     }
 
-    /// Gives a batch back that was written, with what went wrong.
+    /// Returns a written batch to the pool, with its error.
     func done(_ batch: WriteBatch, _ failure: ArchiveError?) {
         batch.clear()
         monitor.change { state in
@@ -72,13 +72,13 @@ final class WritePool: Sendable {
         }
     }
 
-    /// Gives a batch back that was not used.
+    /// Returns an unused batch to the pool.
     func giveBack(_ batch: WriteBatch) {
         batch.clear()
         monitor.change { $0.free.append(batch) }
     }
 
-    /// Lets the writing threads end; what is still ready stays unwritten.
+    /// Stops the worker threads; batches that are not written yet are discarded.
     func close() {
         monitor.change { $0.isClosed = true }
     }

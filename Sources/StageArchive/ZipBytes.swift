@@ -3,8 +3,8 @@ import StageModel
 import StageSystem
 import SystemPackage
 
-/// The bytes of a file at any place, through two buffers: headers come in two ascending sequences,
-/// the local ones and those of the central directory.
+/// Random access to a file through two buffers: headers form two ascending sequences, the local ones and
+/// those of the central directory.
 final class ZipBytes {
     private struct Window {
         var start: Int64 = 0
@@ -23,8 +23,8 @@ final class ZipBytes {
         size = FileStatus(of: file)?.size ?? 0
     }
 
-    /// The unsigned little-endian number of up to eight bytes at `position`; one that does not fit is
-    /// negative.
+    /// Returns the unsigned little-endian number of up to eight bytes at `position`; a number above
+    /// `Int64.max` becomes negative.
     func number(at position: Int64, _ count: Int) throws(ArchiveError) -> Int64 {
         let (window, index) = try window(at: position, count)
         var number: Int64 = 0
@@ -34,7 +34,7 @@ final class ZipBytes {
         return number
     }
 
-    /// The `count` bytes at `position`.
+    /// Returns the `count` bytes at `position`.
     func bytes(at position: Int64, _ count: Int) throws(ArchiveError) -> [UInt8] {
         guard count <= Self.windowSize else {
             let first = try bytes(at: position, Self.windowSize)

@@ -1,15 +1,15 @@
 import StageModel
 import SystemPackage
 
-/// The central directory of a zip archive (PKWARE's APPNOTE 6.3.10), held against the local headers.
+/// The central directory of a zip archive (PKWARE's APPNOTE 6.3.10), checked against the local headers.
 ///
-/// A zip archive says everything twice, and readers differ in whom they believe; here both have to say
-/// the same, entries may not share bytes, and nothing is encrypted. What remains to judge is the same
-/// whoever reads.
+/// A zip archive stores each header twice, and implementations differ in which one they use. Both must agree
+/// here, entries must not overlap, and no entry may be encrypted, so that all implementations read the same
+/// content.
 enum ZipDirectory {
     /// Checks the archive.
     ///
-    /// - Throws: ``ArchiveError`` that names the first entry whose headers disagree.
+    /// - Throws: ``ArchiveError`` for the first entry whose headers disagree.
     static func check(
         _ file: FileDescriptor,
         limits: UnpackLimits
@@ -20,7 +20,7 @@ enum ZipDirectory {
         guard overflows || directory.count <= maximum else {
             throw .tooManyEntries(entry: "", limit: limits.entries)
         }
-        // An entry of the directory has 46 bytes at least: this bounds what is allocated.
+        // A directory entry has at least 46 bytes, which bounds the allocation.
         guard directory.count <= (directory.end - directory.start) / 46 else {
             throw .damaged(entry: nil, "the central directory is too short")
         }
@@ -47,17 +47,17 @@ enum ZipDirectory {
     }
 }
 
-/// Where the central directory is.
+/// The location of the central directory.
 struct ZipEnd {
     var start: Int64
     var end: Int64
     var count: Int64
 
     private static let recordLength: Int64 = 22
-    /// How far from the end libarchive looks for the record.
+    /// The distance from the end within which libarchive searches for the record.
     private static let window: Int64 = 16 << 10
 
-    /// Finds the end record, the last one that the file has; it has to end with the file.
+    /// Finds the last end record, which must end with the file.
     static func find(in bytes: ZipBytes) throws(ArchiveError) -> ZipEnd {
         let lowest = max(0, bytes.size - window)
         let tail = try bytes.bytes(at: lowest, Int(bytes.size - lowest))
@@ -71,7 +71,7 @@ struct ZipEnd {
         let position = lowest + Int64(place)
         let comment = try bytes.number(at: position + 20, 2)
         guard position + recordLength + comment == bytes.size else {
-            throw .damaged(entry: nil, "something follows the end of the archive")
+            throw .damaged(entry: nil, "extra bytes follow the end of the archive")
         }
         let small = ZipEnd(
             start: try bytes.number(at: position + 16, 4),
@@ -90,7 +90,7 @@ struct ZipEnd {
         return found
     }
 
-    /// The record of zip64, if there is one; it has to agree with the small one where that is used.
+    /// Finds the zip64 end record, if any; it must agree with the fields that the small record sets.
     private static func findLarge(
         in bytes: ZipBytes,
         before position: Int64

@@ -4,7 +4,7 @@ import StageModel
 struct ZipEntry {
     private var name: String
     private var nameBytes: [UInt8]
-    /// The name as the Unicode extra field has it, if there is one.
+    /// The name from the Unicode extra field, if any.
     private var unicodeName: [UInt8]?
     private var flags: Int64
     private var method: Int64
@@ -13,7 +13,7 @@ struct ZipEntry {
     private var size: Int64
     private var offset: Int64
     private var isLink: Bool
-    /// How many bytes the entry has in the directory.
+    /// The length of the entry's header in the directory.
     private(set) var headerLength: Int64 = 0
 
     private static let encryption: Int64 = 1 << 0 | 1 << 6 | 1 << 13
@@ -48,9 +48,9 @@ struct ZipEntry {
         try checkKind(mode)
     }
 
-    /// Reads the local header, and returns which bytes of the file belong to the entry.
+    /// Reads the local header, and returns the byte range of the entry in the file.
     ///
-    /// - Throws: ``ArchiveError`` if it does not say the same.
+    /// - Throws: ``ArchiveError`` if the local header differs.
     func extent(in bytes: ZipBytes, limit: Int64) throws(ArchiveError) -> Range<Int64> {
         guard offset >= 0, offset <= limit - 30, try bytes.number(at: offset, 4) == 0x0403_4B50
         else { throw disagreement("place") }
@@ -75,7 +75,7 @@ struct ZipEntry {
         return offset..<start + compressedSize
     }
 
-    /// Judges the target of a link as it stands here: libarchive ends it at a zero byte.
+    /// Checks the raw target of a link: libarchive truncates it at a zero byte.
     private func checkTarget(in bytes: ZipBytes, at start: Int64) throws(ArchiveError) {
         let fault: String
         if method != 0 {
@@ -99,7 +99,7 @@ struct ZipEntry {
         }
         guard local.method == method else { throw disagreement("compression") }
         guard local.flags == flags else { throw disagreement("flags") }
-        // With a data descriptor the numbers follow the data, and are 0 here or the true ones.
+        // With a data descriptor these numbers follow the data; here they are 0 or equal.
         let mayBeUnset = flags & Self.hasDescriptor != 0
         let pairs = [
             (local.checksum, checksum, "checksum"),
@@ -112,7 +112,7 @@ struct ZipEntry {
         }
     }
 
-    /// Takes over what the extra fields say, the numbers that do not fit 32 bits in this order.
+    /// Applies the extra fields; `numbers` lists the fields that zip64 may extend, in its order.
     private mutating func apply(
         _ extra: ZipExtra,
         _ numbers: [WritableKeyPath<ZipEntry, Int64>]
@@ -141,7 +141,7 @@ struct ZipEntry {
         guard method != 0 || size == compressedSize else { throw disagreement("size") }
     }
 
-    /// Judges the name as it stands here: libarchive changes some, and ends them at a zero byte.
+    /// Checks the raw name: libarchive changes some names, and truncates them at a zero byte.
     private func checkName() throws(ArchiveError) {
         guard nameBytes.elementsEqual(name.utf8) else {
             throw .notAllowed(
@@ -156,7 +156,7 @@ struct ZipEntry {
         }
     }
 
-    /// Judges the type that the mode has, as of stat(2): libarchive takes some for files.
+    /// Checks the file type of the mode (stat(2)): libarchive treats some types as files.
     private func checkKind(_ mode: Int64) throws(ArchiveError) {
         guard [0, 0o040000, 0o100000, 0o120000].contains(mode & 0o170000) else {
             throw .notAllowed(
@@ -177,11 +177,11 @@ struct ZipEntry {
     }
 }
 
-/// What the extra fields of a header say that matters here.
+/// The relevant extra fields of a header.
 struct ZipExtra {
-    /// The 64-bit numbers of field 0x0001.
+    /// The 64-bit numbers of field 0x0001 (zip64).
     private(set) var largeNumbers: [Int64] = []
-    /// The whole of field 0x7075.
+    /// The raw content of field 0x7075 (Unicode path).
     private(set) var unicodeName: [UInt8]?
 
     init(_ bytes: [UInt8], of name: String) throws(ArchiveError) {
@@ -203,7 +203,7 @@ struct ZipExtra {
             case 0x7075 where unicodeName == nil:
                 unicodeName = Array(field)
             case 0x0001, 0x7075:
-                throw .damaged(entry: name.clipped, "an extra field is there twice")
+                throw .damaged(entry: name.clipped, "an extra field occurs twice")
             default:
                 break
             }

@@ -1,16 +1,15 @@
 import StageModel
 import SystemPackage
 
-/// The header of a frame of Zstandard (RFC 8878, section 3.1.1.1), as far as it says how much memory a decoder
-/// takes.
+/// The header of a Zstandard frame (RFC 8878, section 3.1.1.1), as far as it determines the decoder's memory.
 public struct ZstandardHeader: Equatable, Sendable {
     /// The bytes of content that the decoder keeps.
     public let windowSize: UInt64
 
-    /// The most bytes of a header, its magic number included.
+    /// The most bytes of a header, including its magic number.
     public static let maximumLength = 18
 
-    /// Reads the first bytes of a frame; `nil` for anything else.
+    /// Parses the first bytes of a frame; `nil` if they are not a frame.
     public init?(_ bytes: [UInt8]) {
         guard bytes.starts(with: [0x28, 0xB5, 0x2F, 0xFD]), bytes.count > 5 else { return nil }
         let descriptor = bytes[4]
@@ -20,7 +19,7 @@ public struct ZstandardHeader: Equatable, Sendable {
             windowSize = base + base / 8 * mantissa
             return
         }
-        // Without a window all of the content is kept, whose size is behind the number of a dictionary.
+        // A frame without a window keeps the whole content; its size follows the dictionary id.
         let start = 5 + [0, 1, 2, 4][Int(descriptor & 3)]
         let count = [1, 2, 4, 8][Int(descriptor >> 6)]
         guard bytes.count >= start + count else { return nil }
@@ -31,16 +30,16 @@ public struct ZstandardHeader: Equatable, Sendable {
 }
 
 extension UnpackRequest {
-    /// Refuses a compressed archive whose decoder would take more memory than the limits allow.
+    /// Throws if the decoder of a compressed archive would need more memory than the limits allow.
     ///
-    /// Of the first frame: libzstd refuses what takes more than 128 MiB in any.
+    /// Checks the first frame; libzstd refuses frames that need more than 128 MiB.
     func checkWindow() throws(ArchiveError) {
         guard format == .tarZstandard else { return }
         var bytes = [UInt8](repeating: 0, count: ZstandardHeader.maximumLength)
         let count = try? unsafe bytes.withUnsafeMutableBytes { buffer in
             unsafe try archive.read(fromAbsoluteOffset: 0, into: buffer)
         }
-        // What is no frame, or cannot be read, the decoder refuses in its own words.
+        // If the bytes are not a frame or cannot be read, the decoder reports it.
         guard let count, let header = ZstandardHeader(Array(bytes[..<count])) else { return }
         guard header.windowSize <= UInt64(clamping: limits.window.rawValue) else {
             throw .damaged(

@@ -193,7 +193,7 @@ import Testing
     func twoExtendedHeadersForOneEntryAreRefused(archive: [UInt8]) async throws {
         var bench = try Bench()
         let error = try await bench.refusal(archive, .tar)
-        #expect(error == .damaged(entry: nil, "an extended header is there twice"))
+        #expect(error == .damaged(entry: nil, "an extended header occurs twice"))
     }
 
     /// In blocks the largest numbers have more bytes than a number holds: what follows would be read as

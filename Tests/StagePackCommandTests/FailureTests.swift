@@ -246,7 +246,7 @@ struct FailureTests {
             "a name that comes twice",
             .init("a", content: [2]),
             """
-            stagepack: error: pack 'aurora': entry 'a' is there twice
+            stagepack: error: pack 'aurora': entry 'a' occurs twice
             hint: tell the publisher to package the pack again
 
             """
