@@ -1,4 +1,4 @@
-/// How the content of a pack is wrapped on the wire.
+/// The container format of a pack's content for download.
 public enum ArchiveFormat: String, Hashable, Sendable, Codable, CaseIterable {
     /// A tar archive, not compressed.
     case tar
@@ -14,6 +14,6 @@ public enum ArchiveFormat: String, Hashable, Sendable, Codable, CaseIterable {
     case tarLZ4 = "tar.lz4"
     /// A zip archive.
     case zip
-    /// One file, as it is.
+    /// A single file without a container.
     case file
 }

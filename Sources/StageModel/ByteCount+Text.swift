@@ -1,6 +1,5 @@
 extension ByteCount: CustomStringConvertible {
-    /// The count in decimal units as people read them, rounded to one decimal place: `812 B`, `40.2 kB`,
-    /// `18.4 MB`.
+    /// The count in decimal units, rounded to one decimal place: `812 B`, `40.2 kB`, `18.4 MB`.
     public var description: String {
         let magnitude = rawValue.magnitude
         guard magnitude >= 1000 else { return "\(rawValue) B" }
@@ -17,11 +16,11 @@ extension ByteCount: CustomStringConvertible {
 }
 
 extension ByteCount {
-    /// Creates the count that a person wrote: a number, with or without decimal places, and a unit.
+    /// Parses a size written by a user: a number with or without decimal places, and a unit.
     ///
-    /// `10`, `10B`, `1.5k`, `10 kB`, `10GB` are decimal, like ``description``; `10Ki`, `10GiB` are binary. Upper and
-    /// lower case are the same. Returns `nil` for everything else: no number, a negative one, an unknown unit, a
-    /// fraction of a byte without a unit, and 2^62 bytes or more.
+    /// `10`, `10B`, `1.5k`, `10 kB`, `10GB` are decimal, like ``description``; `10Ki`, `10GiB` are binary.
+    /// Case does not matter. Returns `nil` for all other text: no number, a negative number, an unknown unit,
+    /// a fraction without a unit, and 2^62 bytes or more.
     public init?(parsing text: String) {
         let number = text.prefix { $0.isASCII && ($0.isNumber || $0 == ".") }
         var unit = text.dropFirst(number.count)
@@ -42,7 +41,7 @@ extension ByteCount {
         guard rawValue < 1 << 62 else { return nil }
     }
 
-    /// The bytes of a unit in lower case; `nil` if there is no such unit.
+    /// Returns the bytes of a unit in lower case; `nil` for an unknown unit.
     private static func scale(of unit: String) -> Int64? {
         switch unit {
         case "", "b": 1

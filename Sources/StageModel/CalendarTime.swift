@@ -1,13 +1,14 @@
-/// A date and a time of day in UTC by the Gregorian calendar, in whole seconds: the arithmetic of every format of dates.
+/// A date and time of day in UTC (Gregorian calendar), in whole seconds; converts to and from seconds since
+/// 1970.
 struct CalendarTime: Equatable {
     var year: Int
-    /// The month from 1, and the day of it from 1.
+    /// The month, and the day of the month, both from 1.
     var (month, day): (Int, Int)
     var (hour, minute, second): (Int, Int, Int)
 
-    /// Creates a time from its parts, or returns `nil` for a day or a time of day that does not exist.
+    /// Creates a time from its parts, or returns `nil` if the date or the time of day does not exist.
     ///
-    /// A second may be 60: ``secondsSince1970`` takes a leap second for the one after it.
+    /// A second may be 60: ``secondsSince1970`` counts a leap second as the second after it.
     init?(_ date: (year: Int, month: Int, day: Int), _ time: (hour: Int, minute: Int, second: Int))
     {
         guard (1...12).contains(date.month),
@@ -19,7 +20,7 @@ struct CalendarTime: Equatable {
         (hour, minute, second) = time
     }
 
-    /// Creates the time that is so many seconds after the start of 1970, without leap seconds.
+    /// Creates a time from seconds since 1970, without leap seconds.
     init(secondsSince1970 seconds: Int64) {
         let days = Int(seconds).floorDivided(by: 86400)
         (year, month, day) = Self.date(ofDay: days)
@@ -28,7 +29,7 @@ struct CalendarTime: Equatable {
         (hour, minute, second) = (time / 3600, time / 60 % 60, time % 60)
     }
 
-    /// The seconds since the start of 1970, without leap seconds.
+    /// The seconds since 1970, without leap seconds.
     var secondsSince1970: Int64 {
         Int64(dayNumber * 86400 + hour * 3600 + minute * 60 + second)
     }
@@ -62,14 +63,14 @@ struct CalendarTime: Equatable {
 
     /// Days from 1970-01-01 (Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms").
     private var dayNumber: Int {
-        // Years begin in March here, so that the leap day is the last of its year.
+        // Years start in March here, so that the leap day is the last day of its year.
         let (year, month) = month > 2 ? (year, month - 3) : (year - 1, month + 9)
         let leapDays =
             year.floorDivided(by: 4) - year.floorDivided(by: 100) + year.floorDivided(by: 400)
         return 365 * year + leapDays + (153 * month + 2) / 5 - 719_468 + day - 1
     }
 
-    /// The date of a day counted from 1970-01-01.
+    /// Returns the date of a day counted from 1970-01-01.
     private static func date(ofDay days: Int) -> (year: Int, month: Int, day: Int) {
         // The Gregorian calendar repeats after 400 years.
         let shifted = days + 719_468
@@ -88,13 +89,13 @@ struct CalendarTime: Equatable {
 }
 
 extension Int {
-    /// The number with zeros before it, of at least `width` characters.
+    /// Returns the number with leading zeros, at least `width` characters long.
     func padded(to width: Int) -> String {
         let digits = String(self)
         return String(repeating: "0", count: Swift.max(0, width - digits.count)) + digits
     }
 
-    /// The quotient rounded down, also for negative numbers.
+    /// Returns the quotient rounded down, also for negative numbers.
     fileprivate func floorDivided(by divisor: Int) -> Int {
         let (quotient, remainder) = quotientAndRemainder(dividingBy: divisor)
         return remainder < 0 ? quotient - 1 : quotient

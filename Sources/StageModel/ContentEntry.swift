@@ -1,6 +1,6 @@
-/// One thing that a pack holds, judged by the rules for names and kinds.
+/// An entry of a pack whose path and type obey the rules for packs.
 public struct ContentEntry: Hashable, Sendable {
-    /// What a pack may hold.
+    /// The type of an entry.
     public enum Kind: Hashable, Sendable {
         /// A regular file: mode `0755` if it is executable, else `0644`.
         case file(isExecutable: Bool)
@@ -8,35 +8,35 @@ public struct ContentEntry: Hashable, Sendable {
         case directory
         /// A symbolic link.
         case link(to: LinkTarget)
-        /// Another name for a regular file that the pack brought before: becomes a copy.
+        /// A hard link to a regular file that precedes it in the pack; installed as a copy.
         case copy(of: ContentPath)
     }
 
-    /// What an archive or an index says that an entry is.
+    /// The type of an entry as an archive or an index states it, before validation.
     public enum Claim: Hashable, Sendable {
         case file
         case directory
         case symbolicLink(target: String)
         case hardLink(target: String)
-        /// A device, a fifo, a socket or whatever else; `noun` names it with its article.
+        /// A device, a FIFO, a socket or another type; `noun` names it with its article.
         case other(noun: String)
     }
 
-    /// Where it is.
+    /// The path within the pack.
     public var path: ContentPath
-    /// What it is.
+    /// The type.
     public var kind: Kind
 
-    /// Creates an entry from parts that keep the rules.
+    /// Creates an entry from valid parts.
     public init(path: ContentPath, kind: Kind) {
         self.path = path
         self.kind = kind
     }
 
-    /// Judges an entry by its name, the kind and the mode it claims; returns `nil` for the root
-    /// directory itself, which archives may list.
+    /// Validates an entry's name, type and mode, and returns the entry.
     ///
-    /// - Throws: ``ValueError`` that says which rule it breaks.
+    /// - Returns: The entry, or `nil` for the root directory itself, which archives may list.
+    /// - Throws: ``ValueError`` with the violated rule.
     public static func judge(
         name: String,
         claim: Claim,
@@ -81,22 +81,22 @@ public struct ContentEntry: Hashable, Sendable {
     }
 }
 
-/// What a symbolic link of a pack says: a relative path that stays inside the pack.
+/// The target of a symbolic link in a pack: a relative path that stays inside the pack.
 ///
-/// It stays inside when it is resolved as text; that it also does through the other links of the pack
-/// is for ``ContentLinks`` to find out.
+/// Only its text is checked here; ``ContentLinks`` checks that it also stays inside when it leads through
+/// other links of the pack.
 public struct LinkTarget: Hashable, Sendable {
-    /// The most bytes that a target has.
+    /// The most bytes of a target.
     public static let maximumLength = 1024
-    /// The most components that a target has.
+    /// The most components of a target.
     public static let maximumDepth = 64
 
-    /// The text of the link, as it is.
+    /// The unmodified text of the link.
     public let text: String
 
     /// Creates the target of the link at `path`.
     ///
-    /// - Throws: ``ValueError`` that says which rule the text breaks.
+    /// - Throws: ``ValueError`` with the violated rule.
     public init(_ text: String, of path: ContentPath) throws(ValueError) {
         guard !text.isEmpty else { throw ValueError(expected: "a link to a path", text: text) }
         guard text.utf8.first != UInt8(ascii: "/") else {

@@ -1,13 +1,13 @@
-/// The symbolic links of one pack, as data: whether each, followed through the others, stays inside.
+/// The symbolic links of one pack; detects links that leave the pack through other links.
 ///
-/// A link that is harmless by itself can lead out through another one: with `b` pointing to `c/d`,
-/// `a → b/../..` leaves the pack although its text does not. Nothing on disk is looked at, and
-/// targets need not exist. Memory is about the length of the paths and targets.
+/// With `b` pointing to `c/d`, `a → b/../..` leaves the pack although its own text does not. Works on the
+/// paths only: nothing on disk is read, and targets need not exist. Uses memory of about the total length of
+/// the paths and targets.
 public struct ContentLinks: Sendable {
-    /// Path and target of each link, one after the other, without separators.
+    /// The path and target of each link, concatenated.
     private var bytes: [UInt8] = []
     private var links: [Link] = []
-    /// The links by the hash of their path; links whose hashes collide are chained.
+    /// The first link for each hash of a path; colliding links form a chain.
     private var heads: [UInt64: Int32] = [:]
 
     private struct Link {
@@ -17,19 +17,21 @@ public struct ContentLinks: Sendable {
         var next: Int32
     }
 
-    /// How often a walk may pass from one link to another, as in Linux.
+    /// The most links that a path may lead through, as in Linux.
     private static let maximumHops = 40
 
     /// Creates an empty set.
     public init() {}
 
-    /// How many links there are.
+    /// The number of links.
     public var count: Int { links.count }
 
-    /// Whether there are none.
+    /// Indicates whether there are no links.
     public var isEmpty: Bool { links.isEmpty }
 
-    /// Adds a link; a path that is added twice is for the file system to refuse.
+    /// Adds a link.
+    ///
+    /// Duplicate paths are not detected here; the file system refuses them.
     public mutating func add(_ path: ContentPath, to target: LinkTarget) {
         let start = bytes.count
         bytes.append(contentsOf: path.text.utf8)
@@ -48,15 +50,15 @@ public struct ContentLinks: Sendable {
         heads[hash.value] = Int32(links.count - 1)
     }
 
-    /// The path and the target of the link at `index`, in the order they were added.
+    /// Returns the path and target of the link at `index`, in insertion order.
     public subscript(index: Int) -> (path: ArraySlice<UInt8>, target: ArraySlice<UInt8>) {
         let link = links[index]
         let middle = link.start + Int(link.pathLength)
         return (bytes[link.start..<middle], bytes[middle..<middle + Int(link.targetLength)])
     }
 
-    /// Returns the first link that leads out of the pack or goes round in circles, with the broken
-    /// rule, or `nil` if there is none.
+    /// Returns the first link that leaves the pack or is part of a loop, with the violated rule; `nil` if
+    /// there is none.
     public func firstFault() -> (path: String, fault: ValueError)? {
         for index in links.indices {
             guard let fault = fault(at: index) else { continue }
@@ -69,7 +71,7 @@ public struct ContentLinks: Sendable {
         return nil
     }
 
-    /// The rule that the link breaks.
+    /// Returns the rule that the link violates.
     private func fault(at index: Int) -> String? {
         let (path, target) = self[index]
         var walk = Walk(startingIn: path, following: target)
@@ -100,7 +102,7 @@ public struct ContentLinks: Sendable {
     }
 }
 
-/// A walk along the components of a link's target, and of the targets it leads to.
+/// Follows the components of a link's target, and of the targets of links on the way.
 private struct Walk {
     enum Step {
         case entered
@@ -108,9 +110,9 @@ private struct Walk {
         case left
     }
 
-    /// Where the walk is: a path without `.` and `..`; empty at the root.
+    /// The current path, without `.` and `..`; empty at the root.
     private(set) var place: ArraySlice<UInt8>
-    /// The bytes still to walk.
+    /// The remaining components.
     private var rest: ArraySlice<UInt8>
 
     init(startingIn link: ArraySlice<UInt8>, following target: ArraySlice<UInt8>) {
@@ -119,7 +121,7 @@ private struct Walk {
         leave()
     }
 
-    /// Continues with the target of the link that the walk has entered.
+    /// Continues with the target of the link at the current path.
     mutating func follow(_ target: ArraySlice<UInt8>) {
         leave()
         rest = rest.isEmpty ? target : target + [UInt8(ascii: "/")] + rest
@@ -143,15 +145,15 @@ private struct Walk {
         }
     }
 
-    /// Goes to the directory above.
+    /// Moves to the parent directory.
     private mutating func leave() {
         place = place[..<(place.lastIndex(of: UInt8(ascii: "/")) ?? place.startIndex)]
     }
 }
 
-/// FNV-1a, 64 bits, keyed: a hash that is cheap for bytes that come one by one.
+/// Keyed 64-bit FNV-1a, a hash that is cheap to update byte by byte.
 ///
-/// The key is per process, so that nobody can prepare paths that collide.
+/// The key is random for each process, so that colliding paths cannot be prepared.
 private struct PathHash {
     private(set) var value: UInt64 = Self.key
 

@@ -1,34 +1,34 @@
-/// The path of a file, directory or link within a pack: relative, `/` between components.
+/// The path of a file, directory or link within a pack: relative, with `/` between components.
 ///
-/// Every path keeps the same rules, whether an archive or an index brought it: valid Unicode; no
-/// empty, `.` or `..` component; no control or bidirectional characters and no backslash; components
-/// of at most 255 bytes, 1,024 bytes in all, 32 components. So a path leads nowhere but below the
-/// directory it is resolved in, is the same on every system, and is safe to show.
+/// The same rules apply to paths from archives and from indexes: valid Unicode; no empty, `.` or `..`
+/// component; no control or bidirectional characters and no backslash; components of at most 255 bytes; at
+/// most 1,024 bytes and 32 components in all. Therefore a path stays below the directory in which it is
+/// resolved, is the same on every system, and is safe to print.
 public struct ContentPath: Hashable, Sendable {
-    /// The most bytes that a component has.
+    /// The most bytes of a component.
     public static let maximumComponentLength = 255
-    /// The most bytes that a path has.
+    /// The most bytes of a path.
     public static let maximumLength = 1024
-    /// The most components that a path has.
+    /// The most components of a path.
     public static let maximumDepth = 32
 
     /// The path as text.
     public let text: String
 
-    /// Creates a path from text that keeps the rules as it is.
+    /// Creates a path from text that obeys the rules, without changing it.
     ///
-    /// - Throws: ``ValueError`` that says which rule the text breaks.
+    /// - Throws: ``ValueError`` with the violated rule.
     public init(_ text: String) throws(ValueError) {
         try Self.check(text)
         self.text = text
     }
 
-    /// Creates a path from the name of an archive's entry, or returns `nil` for the root itself.
+    /// Creates a path from the name of an archive entry, or returns `nil` for the root itself.
     ///
-    /// Archives write `./a` for `a`, and `a/` for a directory: one leading `./` and one trailing `/`
-    /// are taken off.
+    /// Removes one leading `./` and one trailing `/`: archives contain `./a` for `a`, and `a/` for a
+    /// directory.
     ///
-    /// - Throws: ``ValueError`` that says which rule the name breaks.
+    /// - Throws: ``ValueError`` with the violated rule.
     public static func normalizing(_ name: String) throws(ValueError) -> ContentPath? {
         if name == "." || name == "./" { return nil }
         guard name.utf8.first == UInt8(ascii: ".") || name.utf8.last == UInt8(ascii: "/") else {
@@ -44,18 +44,18 @@ public struct ContentPath: Hashable, Sendable {
         }
     }
 
-    /// The components of the path, of which there is at least one.
+    /// The components of the path, at least one.
     public var components: [Substring] {
         text.utf8.split(separator: UInt8(ascii: "/")).map { Substring($0) }
     }
 
-    /// The path of the directory that holds this one, or `nil` if that is the root.
+    /// The path of the parent directory, or `nil` if that is the root.
     public var parent: ContentPath? {
         guard let slash = text.utf8.lastIndex(of: UInt8(ascii: "/")) else { return nil }
         return ContentPath(unchecked: String(text[..<slash]))
     }
 
-    /// Creates a path from text that is known to keep the rules.
+    /// Creates a path from text that is known to obey the rules.
     package init(unchecked text: String) { self.text = text }
 
     private static func check(_ text: String) throws(ValueError) {
@@ -101,7 +101,7 @@ public struct ContentPath: Hashable, Sendable {
         }
     }
 
-    /// Checks the rules that paths and the targets of links share.
+    /// Checks the rules that paths and link targets share.
     static func checkCharacters(_ text: String, maximumLength: Int) throws(ValueError) {
         guard text.utf8.count <= maximumLength else {
             throw ValueError(
@@ -132,7 +132,7 @@ extension ContentPath: Comparable {
 }
 
 extension ContentPath: CustomStringConvertible {
-    /// The path itself: it holds nothing that is unsafe to show.
+    /// The path, which is safe to print.
     public var description: String { text }
 }
 

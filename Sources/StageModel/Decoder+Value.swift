@@ -1,5 +1,5 @@
 extension Decoder {
-    /// Decodes one string and makes a value of it, so that a broken rule names the member it is in.
+    /// Decodes a string and converts it with `make`, so that an error names its member.
     func value<Value>(
         _ make: (String) throws(ValueError) -> Value
     ) throws -> Value {

@@ -1,10 +1,10 @@
-/// A SHA-256 digest (FIPS 180-4): the identity of an archive, whoever serves it.
+/// A SHA-256 digest (FIPS 180-4), which identifies an archive on any server.
 public struct Digest: Hashable, Sendable {
     /// The number of bytes in a digest.
     public static let byteCount = 32
 
-    // No SIMD4: it is aligned to 32 bytes, which frames of asynchronous functions are not in Swift 6.3, so that such
-    // a function writes behind its frame.
+    // Not SIMD4: it is aligned to 32 bytes, but Swift 6.3 does not align frames of asynchronous functions so,
+    // and these would write beyond their frames.
     private var words: InlineArray<4, UInt64>
 
     /// Creates a digest from its bytes, of which there must be ``byteCount``.
@@ -43,7 +43,7 @@ public struct Digest: Hashable, Sendable {
 
     private static let digits = Array("0123456789abcdef".utf8)
 
-    /// Whether two digests are of the same content.
+    /// Compares two digests.
     public static func == (left: Digest, right: Digest) -> Bool {
         left.words.indices.allSatisfy { left.words[$0] == right.words[$0] }
     }

@@ -1,12 +1,12 @@
-/// When a pack is fetched without the application asking for it.
+/// The condition under which a pack is downloaded without a request of the application.
 ///
-/// The policies and the names of the events are those of Apple's Managed Background Assets.
+/// The policies and event names are those of Apple's Managed Background Assets.
 public enum DownloadPolicy: Hashable, Sendable {
-    /// Staged before the first launch after the named events.
+    /// Staged at the named events, before the application's first launch after them.
     case essential(Set<InstallationEvent>)
-    /// Started at the named events; may end later.
+    /// Download starts at the named events and may end later.
     case prefetch(Set<InstallationEvent>)
-    /// Fetched when the application asks for it.
+    /// Downloaded when the application requests it.
     case onDemand
 }
 
@@ -18,12 +18,12 @@ public enum InstallationEvent: String, Hashable, Sendable, Codable, CaseIterable
     case subsequentUpdate
 }
 
-/// Why content is asked for (Apple's `BAContentRequest`).
+/// The occasion of a content request (Apple's `BAContentRequest`).
 public enum ContentRequest: String, Hashable, Sendable, Codable, CaseIterable {
     /// The application was installed.
     case install
     /// The application was updated.
     case update
-    /// A check at a time of the system's choosing.
+    /// A periodic check at a time that the system chooses.
     case periodic
 }

@@ -1,5 +1,5 @@
 extension Duration {
-    /// The duration as people write it, in one unit and rounded up: `1 second`, `90 seconds`, `2 hours`.
+    /// The duration in one unit, rounded up: `1 second`, `90 seconds`, `2 hours`.
     public var inWords: String {
         let seconds = max(self / .seconds(1), 0)
         let (value, unit) =

@@ -1,15 +1,17 @@
-/// A moment in HTTP, which counts whole seconds (RFC 9110, section 5.6.7): the one reader and writer of such dates.
+/// An HTTP date, which counts whole seconds (RFC 9110, section 5.6.7).
+///
+/// All HTTP dates are parsed and written here.
 package struct HTTPDate: Hashable, Comparable, Sendable {
-    /// Seconds since 1970, leap seconds not counted.
+    /// Seconds since 1970, without leap seconds.
     package let seconds: Int64
 
-    /// Creates the moment `seconds` after the start of 1970.
+    /// Creates a date from seconds since 1970.
     package init(seconds: Int64) { self.seconds = seconds }
 
-    /// Reads a date in any of the three forms of RFC 9110, section 5.6.7, or returns `nil` for other text and for a
-    /// date that no calendar has.
+    /// Parses a date in any of the three formats of RFC 9110, section 5.6.7; returns `nil` for other text and
+    /// for dates that do not exist.
     ///
-    /// The name of the weekday is not compared with the date.
+    /// Does not check the weekday.
     package init?(_ text: String) {
         let words = text.split { $0 == " " || $0 == "," || $0 == "-" }
         guard let date = words.count == 5 ? Self.reordered(words) : words, date.count == 6,
@@ -22,10 +24,10 @@ package struct HTTPDate: Hashable, Comparable, Sendable {
         seconds = moment.secondsSince1970
     }
 
-    /// Orders moments by time.
+    /// Orders dates by time.
     package static func < (left: Self, right: Self) -> Bool { left.seconds < right.seconds }
 
-    /// Turns the words of asctime(3) into the order of the other forms.
+    /// Reorders the words of asctime(3) like those of the other formats.
     private static func reordered(_ words: [Substring]) -> [Substring]? {
         [words[0], words[2], words[1], words[4], words[3], "GMT"]
     }
@@ -37,7 +39,7 @@ package struct HTTPDate: Hashable, Comparable, Sendable {
         return (hour, minute, second)
     }
 
-    /// The year that digits stand for: RFC 850 has two.
+    /// Returns the full year for the two digits of RFC 850.
     private static func fullYear(_ year: Int, of digits: Substring) -> Int {
         digits.utf8.count == 2 ? year + (year < 70 ? 2000 : 1900) : year
     }
@@ -53,7 +55,7 @@ package struct HTTPDate: Hashable, Comparable, Sendable {
 }
 
 extension HTTPDate: CustomStringConvertible {
-    /// The moment as a field has it: `Sun, 06 Nov 1994 08:49:37 GMT`.
+    /// The date as in a header field: `Sun, 06 Nov 1994 08:49:37 GMT`.
     package var description: String {
         let time = CalendarTime(secondsSince1970: seconds)
         let (weekday, month) = (Self.weekdays[time.weekday], Self.months[time.month - 1])
@@ -61,7 +63,7 @@ extension HTTPDate: CustomStringConvertible {
             "\(weekday), \(time.day.padded(to: 2)) \(month) \(time.year.padded(to: 4)) \(time.timeText) GMT"
     }
 
-    /// The moment as a person reads it in a table: `1994-11-06 08:49`.
+    /// The date for a table: `1994-11-06 08:49`.
     package var forTable: String {
         let time = CalendarTime(secondsSince1970: seconds)
         return "\(time.dateText) \(time.timeText.dropLast(3))"

@@ -1,16 +1,16 @@
-/// A numeric address of a machine.
+/// A numeric IP address.
 package struct IPAddress: Hashable, Sendable {
-    /// The eight words of an IPv6 address; an IPv4 address has its own in the last two, after `::ffff` (RFC 4291,
-    /// section 2.5.5.2).
+    /// The eight words of an IPv6 address; an IPv4 address is mapped to `::ffff:0:0/96` (RFC 4291, section
+    /// 2.5.5.2).
     private let words: [UInt16]
 
-    /// Reads an IPv4 address of four plain decimal numbers.
+    /// Parses an IPv4 address of four plain decimal numbers.
     package init?(ipv4 text: String) {
         guard let numbers = Self.numbers(ofIPv4: text[...]) else { return nil }
         words = [0, 0, 0, 0, 0, 0xFFFF] + Self.words(of: numbers)
     }
 
-    /// Reads an IPv6 address (RFC 4291, section 2.2), without brackets and a zone.
+    /// Parses an IPv6 address (RFC 4291, section 2.2), without brackets and zone.
     package init?(ipv6 text: String) {
         let halves = text.split(separator: "::", omittingEmptySubsequences: false)
         var read: [[UInt16]] = []
@@ -29,7 +29,7 @@ package struct IPAddress: Hashable, Sendable {
         }
     }
 
-    /// Whether the address is this machine's: one of 127.0.0.0/8, also as an IPv6 address, or ::1.
+    /// Indicates whether the address is a loopback address: 127.0.0.0/8, also mapped to IPv6, or ::1.
     var isLoopback: Bool {
         if words == [0, 0, 0, 0, 0, 0, 0, 1] { return true }
         return words.prefix(6) == [0, 0, 0, 0, 0, 0xFFFF] && words[6] >> 8 == 127
@@ -45,13 +45,13 @@ package struct IPAddress: Hashable, Sendable {
     private static func numbers(ofIPv4 text: Substring) -> [UInt8]? {
         let parts = text.split(separator: ".", omittingEmptySubsequences: false)
         let numbers = parts.compactMap { part -> UInt8? in
-            // 'UInt8' reads a sign and leading zeros, which some resolvers take for octal.
+            // 'UInt8' also accepts a sign and leading zeros, which some resolvers read as octal.
             UInt8(part).flatMap { String($0) == part ? $0 : nil }
         }
         return parts.count == 4 && numbers.count == 4 ? numbers : nil
     }
 
-    /// Reads words between colons; the last two may be an IPv4 address.
+    /// Parses words between colons; the last two may be an IPv4 address.
     private static func words(ofHalf text: Substring, isLast: Bool) -> [UInt16]? {
         guard !text.isEmpty else { return [] }
         let parts = text.split(separator: ":", omittingEmptySubsequences: false)
@@ -73,7 +73,8 @@ package struct IPAddress: Hashable, Sendable {
 }
 
 extension IPAddress: CustomStringConvertible {
-    /// The address in the form of RFC 5952, section 4, without decimal numbers: the longest run of zeros is `::`.
+    /// The address in the format of RFC 5952, section 4, without dotted decimals: the longest run of zeros is
+    /// `::`.
     package var description: String {
         var zeros = 0..<0
         var start = 0

@@ -1,12 +1,12 @@
 /// A name that is also a file name: of packs, applications and application groups.
 ///
-/// 1 to 128 ASCII letters, digits, `.`, `-` and `_`, the first of them a letter or digit. So a name is
-/// never `..`, never hidden, never an option of a command, and needs no quoting in a shell or a URL.
+/// 1 to 128 ASCII letters, digits, `.`, `-` and `_`, starting with a letter or digit. Therefore a name is
+/// never `..`, a hidden file or a command-line option, and needs no quoting in a shell or a URL.
 public protocol Identifier: Hashable, Sendable, Codable, Comparable, CustomStringConvertible {
     /// The text of the identifier.
     var text: String { get }
 
-    /// Creates an identifier from text that is known to keep the rules.
+    /// Creates an identifier from text that is known to obey the rules.
     init(unchecked text: String)
 }
 
@@ -49,35 +49,35 @@ extension Identifier {
     }
 }
 
-/// Names an asset pack, uniquely within its application group.
+/// The name of an asset pack, unique within its application group.
 public struct PackID: Identifier {
     /// The text of the name.
     public let text: String
 
-    /// Creates a name from text that is known to keep the rules of ``Identifier``.
+    /// Creates a name from text that is known to obey the rules of ``Identifier``.
     public init(unchecked text: String) { self.text = text }
 }
 
-/// Names an application, by convention in reverse domain order.
+/// The name of an application, by convention in reverse domain order.
 public struct ApplicationID: Identifier {
     /// The text of the name.
     public let text: String
 
-    /// Creates a name from text that is known to keep the rules of ``Identifier``.
+    /// Creates a name from text that is known to obey the rules of ``Identifier``.
     public init(unchecked text: String) { self.text = text }
 }
 
-/// Names an application group: the applications and processes that share one container.
+/// The name of an application group: applications and processes that share a container.
 public struct ApplicationGroupID: Identifier {
     /// The text of the name.
     public let text: String
 
-    /// Creates a name from text that is known to keep the rules of ``Identifier``.
+    /// Creates a name from text that is known to obey the rules of ``Identifier``.
     public init(unchecked text: String) { self.text = text }
 }
 
 extension UInt8 {
-    /// Whether this is one of `.`, `-` and `_`.
+    /// Indicates whether this is `.`, `-` or `_`.
     fileprivate var isJoiner: Bool {
         self == UInt8(ascii: ".") || self == UInt8(ascii: "-") || self == UInt8(ascii: "_")
     }

@@ -1,6 +1,8 @@
 package import FoundationEssentials
 
-/// A point in time as RFC 3339 writes it: the one reader and the one writer of such dates.
+/// A point in time in RFC 3339 format.
+///
+/// All such dates are parsed and written here.
 package struct InternetTime: Hashable, Comparable, Sendable {
     /// The whole seconds since 1970-01-01T00:00:00Z, rounded down, without leap seconds.
     package let secondsSince1970: Int64
@@ -14,12 +16,12 @@ package struct InternetTime: Hashable, Comparable, Sendable {
         self.nanoseconds = nanoseconds
     }
 
-    /// Reads a date of RFC 3339, section 5.6, of the years 0000 to 9999, with any offset and any number of digits of a
-    /// second, of which nine count.
+    /// Parses an RFC 3339 date (section 5.6) of the years 0000 to 9999, with any offset and any number of
+    /// decimals, of which nine count.
     ///
-    /// A leap second is the last of a day in UTC; it counts as the second after it.
+    /// A leap second must be the last second of a day in UTC; it counts as the second after it.
     ///
-    /// - Throws: ``ValueError`` for other text, and for a date that no calendar has.
+    /// - Throws: ``ValueError`` for other text and for dates that do not exist.
     package init(_ text: String) throws(ValueError) {
         guard let time = Self(reading: text) else {
             throw ValueError(expected: "a time such as '2030-12-31T23:59:59Z'", text: text)
@@ -57,12 +59,12 @@ package struct InternetTime: Hashable, Comparable, Sendable {
         }
         guard rest.isEmpty else { return nil }
         let seconds = local.secondsSince1970 - Int64(offset)
-        // A leap second ends a day, and the second that it counts as begins the next.
+        // A leap second is the last of a day; it counts as the first second of the next day.
         guard second < 60 || seconds.isMultiple(of: 86400) else { return nil }
         self.init(secondsSince1970: seconds, nanoseconds: nanoseconds)
     }
 
-    /// Reads the digits of a second after a point; 0 where there is none.
+    /// Parses the decimals of a second; 0 if there are none.
     private static func fraction(in rest: inout Substring.UTF8View) -> Int? {
         guard rest.first == UInt8(ascii: ".") else { return 0 }
         let digits = rest.dropFirst().prefix(while: \.isASCIIDigit)
@@ -72,7 +74,7 @@ package struct InternetTime: Hashable, Comparable, Sendable {
         return Int(counted + String(repeating: "0", count: 9 - counted.utf8.count))
     }
 
-    /// Orders points in time, the earlier one first.
+    /// Orders points in time, earlier ones first.
     package static func < (left: Self, right: Self) -> Bool {
         (left.secondsSince1970, left.nanoseconds) < (right.secondsSince1970, right.nanoseconds)
     }
@@ -86,8 +88,8 @@ package struct InternetTime: Hashable, Comparable, Sendable {
 extension InternetTime: CustomStringConvertible {
     /// The time in UTC as `YYYY-MM-DDTHH:MM:SSZ`, rounded down to seconds.
     ///
-    /// A year after 9999 has more than four digits, which RFC 3339 does not allow: ``init(_:)-(Date)`` never
-    /// makes one.
+    /// A year after 9999 has more than four digits, which RFC 3339 does not allow; ``init(_:)-(Date)`` never
+    /// creates one.
     package var description: String {
         let time = CalendarTime(secondsSince1970: secondsSince1970)
         return "\(time.dateText)T\(time.timeText)Z"
@@ -95,11 +97,11 @@ extension InternetTime: CustomStringConvertible {
 }
 
 extension InternetTime {
-    /// The first and last seconds that RFC 3339 can write: the years 0000 to 9999.
+    /// The range of seconds that RFC 3339 can represent: the years 0000 to 9999.
     private static let seconds = -62_167_219_200.0...253_402_300_799.0
 
-    /// Creates a point in time from Foundation's, to the nearest millisecond; one that RFC 3339 cannot write is the first
-    /// or last that it can.
+    /// Creates a point in time from a Foundation date, rounded to milliseconds and clamped to the range of
+    /// RFC 3339.
     package init(_ date: Date) {
         let seconds = date.timeIntervalSince1970
         let clamped =
@@ -112,7 +114,7 @@ extension InternetTime {
         )
     }
 
-    /// The point in time as Foundation's.
+    /// The point in time as a Foundation date.
     package var date: Date {
         Date(timeIntervalSince1970: Double(secondsSince1970) + Double(nanoseconds) / 1e9)
     }

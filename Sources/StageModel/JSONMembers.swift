@@ -1,4 +1,4 @@
-/// The members of a JSON object, whose faults are reported with the path of the member.
+/// The members of a JSON object; errors name the path of the member.
 package struct JSONMembers<Key: CodingKey> {
     private let members: [JSONTree.Member]
     private let node: JSONNode
@@ -17,7 +17,7 @@ package struct JSONMembers<Key: CodingKey> {
     /// The names of the members.
     package var names: [String] { members.map(\.name) }
 
-    /// Whether there is such a member, and it is not null.
+    /// Returns whether the member exists and is not null.
     package func has(_ key: Key) -> Bool {
         guard let value = value(key) else { return false }
         if case .null = value { return false }
@@ -29,7 +29,7 @@ package struct JSONMembers<Key: CodingKey> {
         return members.first { $0.name == name }?.value
     }
 
-    /// Returns a member and where it is; `expected` names its type for the message.
+    /// Returns a member and its path; errors name `expected` as its type.
     package func node(_ key: Key, expected: String) throws(ManifestError) -> JSONNode {
         guard let value = value(key) else {
             throw fault(key, ValueError(expected: expected, found: "nothing"))
@@ -37,7 +37,7 @@ package struct JSONMembers<Key: CodingKey> {
         return JSONNode(value: value, path: node.path + [.member(key.stringValue)])
     }
 
-    /// Returns what is made of an object.
+    /// Decodes a member.
     package func value<Value: JSONReadable>(
         _ type: Value.Type,
         _ key: Key,
@@ -46,7 +46,7 @@ package struct JSONMembers<Key: CodingKey> {
         try Value(reading: try node(key, expected: expected))
     }
 
-    /// Returns what is made of the elements of an array.
+    /// Decodes a member that is an array.
     package func values<Value: JSONReadable>(
         _ type: Value.Type,
         _ key: Key,
@@ -72,7 +72,7 @@ package struct JSONMembers<Key: CodingKey> {
         return values
     }
 
-    /// Returns a string.
+    /// Returns a string member.
     package func string(_ key: Key) throws(ManifestError) -> String {
         guard case .string(let text)? = value(key) else {
             throw fault(key, ValueError(expected: "a string", found: found(key)))
@@ -80,7 +80,7 @@ package struct JSONMembers<Key: CodingKey> {
         return text
     }
 
-    /// Returns an array of strings, empty if there is no such member.
+    /// Returns a member that is an array of strings, empty if it is missing.
     package func strings(_ key: Key, atMost limit: Int) throws(ManifestError) -> [String] {
         guard has(key) else { return [] }
         return try values(
@@ -91,7 +91,7 @@ package struct JSONMembers<Key: CodingKey> {
         ).map(\.text)
     }
 
-    /// Returns `true` or `false`.
+    /// Returns a boolean member.
     package func boolean(_ key: Key) throws(ManifestError) -> Bool {
         guard case .boolean(let value) = try node(key, expected: "a boolean").value else {
             throw fault(key, ValueError(expected: "a boolean", found: found(key)))
@@ -99,7 +99,7 @@ package struct JSONMembers<Key: CodingKey> {
         return value
     }
 
-    /// Returns a whole number within `range`.
+    /// Returns a member that is a whole number within `range`.
     package func number(_ key: Key, in range: ClosedRange<Int>) throws(ManifestError) -> Int {
         guard case .integer(let value)? = value(key), let number = Int(exactly: value) else {
             throw fault(key, ValueError(expected: "a whole number", found: found(key)))
@@ -114,12 +114,12 @@ package struct JSONMembers<Key: CodingKey> {
         return number
     }
 
-    /// Returns a number of bytes of at most `limit`.
+    /// Returns a member that is a number of bytes, at most `limit`.
     package func byteCount(_ key: Key, atMost limit: ByteCount) throws(ManifestError) -> ByteCount {
         ByteCount(try number(key, in: 0...Int(limit.rawValue)))
     }
 
-    /// Returns what `make` makes of a string.
+    /// Returns a string member converted with `make`.
     package func text<Value>(
         _ key: Key,
         _ make: (String) throws(ValueError) -> Value
@@ -132,7 +132,7 @@ package struct JSONMembers<Key: CodingKey> {
         }
     }
 
-    /// Returns the compact JSON of an application's own value for a pack, or `nil` if there is none.
+    /// Returns a pack's `userInfo` as compact JSON, or `nil` if it is missing.
     package func userInfo(_ key: Key) throws(ManifestError) -> String? {
         guard has(key) else { return nil }
         let text = try node(key, expected: "a value").value.text
@@ -143,7 +143,7 @@ package struct JSONMembers<Key: CodingKey> {
         return text
     }
 
-    /// Checks each of some strings, and reports the path of the element.
+    /// Checks each element; errors name the path of the element.
     package func check<Elements: Sequence>(
         _ elements: Elements,
         of key: Key,
@@ -158,22 +158,22 @@ package struct JSONMembers<Key: CodingKey> {
         }
     }
 
-    /// The path of a member.
+    /// Returns the path of a member.
     package func path(_ key: Key) -> String {
         ManifestError.path(node.path + [.member(key.stringValue)])
     }
 
-    /// The error for a member.
+    /// Returns the error for a member.
     package func fault(_ key: Key, _ error: ValueError) -> ManifestError {
         .invalid(member: path(key), error)
     }
 
-    /// What there is instead, in words.
+    /// Returns the type of the member's actual value, for messages.
     package func found(_ key: Key) -> String { value(key)?.noun ?? "nothing" }
 }
 
 extension JSONMembers where Key: CaseIterable {
-    /// Refuses members that have none of the known names.
+    /// Throws if the object has a member with an unknown name.
     package func refuseOthers() throws(ManifestError) {
         let known = Key.allCases.map(\.stringValue)
         for name in names where !known.contains(name) {
@@ -186,7 +186,7 @@ extension JSONMembers where Key: CaseIterable {
     }
 }
 
-/// A string in an array, whose faults name the element.
+/// A string in an array; errors name the element.
 package struct JSONString: JSONReadable {
     package var text: String
 
@@ -199,7 +199,7 @@ package struct JSONString: JSONReadable {
 }
 
 extension ManifestError {
-    /// The path of a member as people write it; the whole document has one too.
+    /// Returns a path for messages, such as `packs[3].archive`; the root is 'the document'.
     package static func path(_ steps: [JSONNode.Step]) -> String {
         var path = ""
         for step in steps {
@@ -211,7 +211,7 @@ extension ManifestError {
         return path.isEmpty ? "the document" : path
     }
 
-    /// Reads a document of at most `limit` bytes.
+    /// Decodes a document of at most `limit` bytes.
     package static func decode<Value: JSONReadable>(
         _ type: Value.Type,
         from json: [UInt8],
@@ -220,13 +220,13 @@ extension ManifestError {
         guard json.count <= limit else {
             throw .tooLarge(limit: ByteCount(limit), found: ByteCount(json.count))
         }
-        // JSON of other encodings than UTF-8 has them; valid JSON in UTF-8 has none.
+        // Zero bytes occur in other encodings than UTF-8; valid JSON in UTF-8 has none.
         guard !json.contains(0) else { throw .notJSON("expected UTF-8, found a zero byte") }
         var parser = JSONParser(json)
         return try Value(reading: JSONNode(value: try parser.document(), path: []))
     }
 
-    /// Refuses a document of another major version.
+    /// Throws for a document of another major version.
     package static func check(version found: Int, known: Int) throws(ManifestError) {
         guard found == known else { throw .unknownVersion(found: found, known: known) }
     }

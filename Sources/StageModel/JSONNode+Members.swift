@@ -1,5 +1,5 @@
 extension JSONNode {
-    /// The members of an object whose names are data, in their order.
+    /// Returns the members, in order, of an object whose names are data.
     ///
     /// - Throws: ``ManifestError/invalid(member:_:)`` if the value is not an object.
     package func members() throws(ManifestError) -> [(name: String, node: JSONNode)] {
@@ -11,7 +11,7 @@ extension JSONNode {
         }
     }
 
-    /// Reads the one value of a JSON text, without a limit on its length.
+    /// Parses a JSON text, without a limit of its length.
     ///
     /// - Throws: ``ManifestError/notJSON(_:)`` if the text is not JSON.
     package init(json: [UInt8]) throws(ManifestError) {

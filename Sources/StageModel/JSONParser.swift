@@ -1,8 +1,8 @@
-/// Reads JSON text (RFC 8259) strictly, and says of the first fault where it is.
+/// A strict JSON parser (RFC 8259) that reports the position of the first error.
 ///
-/// Foundation's decoder on Linux accepts trailing commas, control characters in strings and the same
-/// name twice, and does not say where a fault is. What is signed by one program and read by another
-/// must mean one thing.
+/// Foundation's decoder on Linux accepts trailing commas, control characters in strings and duplicate names,
+/// and does not report positions. Signed documents must have the same meaning for all programs that read
+/// them.
 package struct JSONParser {
     private let bytes: [UInt8]
     private var position = 0
@@ -10,7 +10,7 @@ package struct JSONParser {
 
     package init(_ bytes: [UInt8]) { self.bytes = bytes }
 
-    /// Reads the one value that the text holds; a byte order mark before it is passed over.
+    /// Parses the whole text, which must contain one value; skips a byte order mark.
     package mutating func document() throws(ManifestError) -> JSONTree {
         if bytes.starts(with: [0xEF, 0xBB, 0xBF]) { position = 3 }
         skipSpace()
@@ -65,7 +65,7 @@ package struct JSONParser {
             let start = position
             guard current == UInt8(ascii: "\"") else { throw unexpected("a member's name") }
             let name = try string()
-            // A set pays from some members on; most objects are small.
+            // Small objects are searched linearly; from 16 members on a set is faster.
             if members.count == 16 { names = Set(members.map(\.name)) }
             let isKnown =
                 members.count < 16
@@ -134,7 +134,7 @@ package struct JSONParser {
                 at: start
             )
         }
-        // The same number whether it is written 1.0 or 1e0, as in JSON Schema.
+        // Equal numbers have one representation whether written 1.0 or 1e0, as in JSON Schema.
         return Int64(exactly: value).map { .integer($0) } ?? .number(value)
     }
 
@@ -165,9 +165,9 @@ package struct JSONParser {
         throw fault(ValueError(expected: "a '\"' that ends the string", found: "none"), at: open)
     }
 
-    /// Reads the rest of a string in which an escape has been found.
+    /// Parses the rest of a string that contains an escape.
     private mutating func escapedString(from start: Int) throws(ManifestError) -> String {
-        // One text is made of the whole: a stored manifest has tens of thousands of escapes.
+        // The bytes are collected and decoded once: a stored manifest has tens of thousands of escapes.
         var content = Array(bytes[start..<position])
         var plain = position
         while let byte = current {
@@ -246,7 +246,7 @@ package struct JSONParser {
         try text(bytes.span.extracting(range), at: range.lowerBound)
     }
 
-    /// Makes a string of bytes that are read at an offset.
+    /// Decodes bytes as UTF-8; errors name `offset`.
     private func text(_ bytes: Span<UInt8>, at offset: Int) throws(ManifestError) -> String {
         do {
             return String(copying: try UTF8Span(validating: bytes))
@@ -289,14 +289,14 @@ package struct JSONParser {
         let before = bytes[..<offset]
         let line = before.count { $0 == UInt8(ascii: "\n") } + 1
         let start = before.lastIndex(of: UInt8(ascii: "\n")).map { $0 + 1 } ?? 0
-        // Bytes that continue a character of UTF-8 are not columns of their own.
+        // Continuation bytes of UTF-8 do not count as columns.
         let column = bytes[start..<offset].count { $0 & 0xC0 != 0x80 } + 1
         return .notJSON("line \(line), column \(column): \(fault)")
     }
 }
 
 extension UInt8 {
-    /// Whether this is an ASCII digit.
+    /// Indicates whether this is an ASCII digit.
     fileprivate var isDigit: Bool { (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(self) }
 
     /// The value of an ASCII hexadecimal digit of either case, or `nil`.

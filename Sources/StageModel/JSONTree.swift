@@ -1,4 +1,4 @@
-/// A JSON value as it was read: members in their order, each name once.
+/// A parsed JSON value; members keep their order, and their names are unique.
 package enum JSONTree {
     case null
     case boolean(Bool)
@@ -19,7 +19,7 @@ package enum JSONTree {
         }
     }
 
-    /// The value's type with its article, for messages; the value itself where it is a number.
+    /// The value's type with its article, for messages; numbers are named by their value.
     package var noun: String {
         switch self {
         case .null: "null"
@@ -39,7 +39,7 @@ package enum JSONTree {
         return String(decoding: bytes, as: UTF8.self)
     }
 
-    /// The value as the bytes of one line.
+    /// The value as compact JSON with a newline.
     package var line: [UInt8] {
         var bytes: [UInt8] = []
         write(to: &bytes)
@@ -104,29 +104,29 @@ package enum JSONTree {
     }
 }
 
-/// A JSON value and where it is.
+/// A JSON value and its path in the document.
 package struct JSONNode {
     package let value: JSONTree
     package let path: [Step]
 
-    /// Creates the node of a value, which is a document of its own unless `path` leads to it.
+    /// Creates a node; without a `path`, the value is the root of a document.
     package init(value: JSONTree, path: [Step] = []) {
         self.value = value
         self.path = path
     }
 
-    /// What leads from a value to one within it.
+    /// A step from a value to one within it.
     package enum Step {
         case member(String)
         case element(Int)
     }
 
-    /// The error for the value.
+    /// Returns the error for this value.
     package func fault(_ error: ValueError) -> ManifestError {
         .invalid(member: ManifestError.path(path), error)
     }
 
-    /// The elements of an array, or `nil` if this is none.
+    /// The elements of an array, or `nil` for other values.
     package var elements: [JSONNode]? {
         guard case .array(let values) = value else { return nil }
         return values.enumerated().map { index, value in
@@ -134,23 +134,23 @@ package struct JSONNode {
         }
     }
 
-    /// The text, or `nil` if this is no string.
+    /// The text of a string, or `nil` for other values.
     package var string: String? {
         guard case .string(let text) = value else { return nil }
         return text
     }
 }
 
-/// What is made of a JSON value.
+/// A type that is decoded from a JSON value.
 package protocol JSONReadable {
-    /// Reads the value.
+    /// Decodes the value.
     ///
-    /// - Throws: ``ManifestError/invalid(member:_:)`` for the first member that is wrong.
+    /// - Throws: ``ManifestError/invalid(member:_:)`` for the first invalid member.
     init(reading node: JSONNode) throws(ManifestError)
 }
 
 extension Array: JSONReadable where Element: JSONReadable {
-    /// Reads the elements of an array.
+    /// Decodes the elements of an array.
     package init(reading node: JSONNode) throws(ManifestError) {
         guard let nodes = node.elements else {
             throw node.fault(ValueError(expected: "an array", found: node.value.noun))

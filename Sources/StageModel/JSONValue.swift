@@ -1,6 +1,6 @@
 import FoundationEssentials
 
-/// Any JSON value, for writing what a publisher has as text.
+/// A JSON value, for re-encoding JSON that a publisher supplied as text.
 enum JSONValue: Hashable {
     case null
     case boolean(Bool)
@@ -10,9 +10,9 @@ enum JSONValue: Hashable {
     case array([JSONValue])
     case object([String: JSONValue])
 
-    /// Reads a JSON text, or returns `nil` if it is none.
+    /// Parses a JSON text, or returns `nil` if it is invalid.
     init?(text: String) {
-        // The reason is not of interest: the text is a publisher's own.
+        // The error is not needed: the text comes from the publisher.
         guard let value = try? JSONDecoder().decode(JSONValue.self, from: Data(text.utf8)) else {
             return nil
         }
@@ -23,7 +23,7 @@ enum JSONValue: Hashable {
 extension JSONValue: Codable {
     init(from decoder: any Decoder) throws {
         let container = try decoder.singleValueContainer()
-        // Each type is tried in turn, the usual ones first: a decoder does not tell what there is.
+        // A decoder does not report the type, so each type is tried, the most common ones first.
         if container.decodeNil() {
             self = .null
         } else if let object = try? container.decode([String: JSONValue].self) {

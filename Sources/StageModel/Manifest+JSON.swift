@@ -1,12 +1,12 @@
 import FoundationEssentials
 
 extension Manifest {
-    /// Reads a manifest.
+    /// Parses a manifest.
     ///
-    /// Members that the format does not know are ignored, and optional ones may be `null`.
+    /// Ignores unknown members; optional members may be `null`.
     ///
-    /// - Throws: ``ManifestError`` that names the first member that breaks a rule of the format or one
-    ///   of ``ManifestLimits``.
+    /// - Throws: ``ManifestError`` for the first member that violates a rule of the format or of
+    ///   ``ManifestLimits``.
     public init(json: [UInt8]) throws(ManifestError) {
         let document = try ManifestError.decode(
             Document.self,
@@ -49,7 +49,7 @@ extension Manifest {
         try checkUniqueness()
     }
 
-    /// Refuses a manifest in which two packs have one id.
+    /// Throws if two packs have the same id.
     private func checkUniqueness() throws(ManifestError) {
         var indexes: [PackID: Int] = [:]
         for (index, pack) in packs.enumerated() {
@@ -95,7 +95,7 @@ struct RequirementsDocument: JSONReadable, Encodable {
 }
 
 extension Manifest {
-    /// The manifest as JSON: indented, members sorted by name, equal bytes for equal manifests.
+    /// Returns the manifest as JSON: indented, members sorted by name, equal bytes for equal manifests.
     ///
     /// A ``Pack/userInfo`` that is not JSON is written as a string.
     public func json() -> [UInt8] { ManifestError.encode(Encoded(manifest: self)) }

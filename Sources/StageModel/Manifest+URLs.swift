@@ -1,9 +1,9 @@
 extension Manifest {
-    /// Returns where something that the manifest names is, in the order in which to ask.
+    /// Returns the URLs of a resource that the manifest names, in the order in which to try them.
     ///
-    /// An absolute URL stands for itself. A relative one is resolved (RFC 3986, section 5) against each
-    /// of ``baseURLs`` in turn or, where there are none, against `manifestURL`: the URL that answered
-    /// when the manifest was fetched. URLs that mean the same place are listed once.
+    /// An absolute URL is returned as it is. A relative one is resolved (RFC 3986, section 5) against each of
+    /// ``baseURLs`` or, without these, against `manifestURL`: the URL from which the manifest was downloaded.
+    /// Equal URLs are listed once.
     public func urls(for url: String, manifestURL: String) -> [String] {
         let reference = URLReference(url)
         if reference.scheme != nil { return [url] }
@@ -15,13 +15,13 @@ extension Manifest {
         return urls
     }
 
-    /// Returns where a bundle of an indexed pack is, in the order in which to ask.
+    /// Returns the URLs of a bundle of an indexed pack, in the order in which to try them.
     public func urls(forBundle digest: Digest, of index: PackIndex, manifestURL: String) -> [String]
     {
         urls(of: "../b/\(digest)", beside: index, manifestURL: manifestURL)
     }
 
-    /// Returns where a delta set of an indexed pack is, in the order in which to ask.
+    /// Returns the URLs of a delta set of an indexed pack, in the order in which to try them.
     public func urls(
         forDeltaSet digest: Digest,
         of index: PackIndex,

@@ -1,19 +1,17 @@
-/// What a publisher offers to one application: its packs, their policies and where they are.
+/// A publisher's offer to one application: packs with their policies and URLs.
 public struct Manifest: Hashable, Sendable {
     /// The major version of the format that this code reads.
     public static let formatVersion = 1
 
     /// The application that the packs are for.
     public var application: ApplicationID
-    /// Counts the publisher's changes; never goes back.
+    /// The revision, which increases with each change of the publisher.
     public var revision: Int
-    /// Which versions of the application the manifest holds for.
-    ///
-    /// `nil` stands for every version.
+    /// The versions of the application that the manifest applies to; `nil` for all.
     public var applicationVersion: VersionRequirement?
     /// The mirrors, in order of preference.
     ///
-    /// Where there are none, URLs are relative to the manifest's own.
+    /// Without mirrors, URLs are relative to the manifest's own URL.
     public var baseURLs: [String]
     /// The packs, in the order of the manifest.
     public var packs: [Pack]
@@ -33,43 +31,43 @@ public struct Manifest: Hashable, Sendable {
         self.packs = packs
     }
 
-    /// The pack with this id.
+    /// Returns the pack with this id.
     public subscript(id: PackID) -> Pack? { packs.first { $0.id == id } }
 }
 
-/// One asset pack as the manifest offers it.
+/// An asset pack as a manifest describes it.
 public struct Pack: Hashable, Sendable {
     /// The name of the pack.
     public var id: PackID
-    /// The publisher's version; a higher one is newer.
+    /// The publisher's version; a higher number is newer.
     public var version: Int
-    /// When the pack is fetched.
+    /// The condition under which the pack is downloaded.
     public var policy: DownloadPolicy
-    /// The pack as one archive; `nil` for a pack that has an index alone.
+    /// The pack as one archive; `nil` for a pack that has only an index.
     ///
-    /// Beside an index it is another way to the same files, which takes fewer bytes where most of them are
-    /// missing; what it unpacks to is compared with the index.
+    /// Beside an index it is an alternative download of the same files, smaller if most of them are missing;
+    /// the unpacked files are verified against the index.
     public var archive: PackArchive?
-    /// The pack as an index with bundles; `nil` for a pack that is an archive alone.
+    /// The pack as an index with bundles; `nil` for a pack that has only an archive.
     public var index: PackIndex?
-    /// The sum of the sizes of the pack's files.
+    /// The sum of the file sizes.
     public var installedSize: ByteCount
-    /// How many regular files and symbolic links the pack has; directories are not counted.
+    /// The number of regular files and symbolic links, without directories.
     public var fileCount: Int
-    /// Orders packs of one policy: higher comes first.
+    /// The order among packs of the same policy: higher first.
     public var priority: Int
-    /// Which versions of the application the pack is for; `nil` stands for every version.
+    /// The versions of the application that the pack is for; `nil` for all.
     public var applicationVersion: VersionRequirement?
-    /// Whatever the publisher wants to tell the application, as JSON text; `nil` for nothing.
+    /// The publisher's data for the application, as JSON text; `nil` for none.
     public var userInfo: String?
 
-    /// Whether the pack is for this version of the application; where that is not known, it is.
+    /// Returns whether the pack is for this version of the application; `true` if the version is unknown.
     public func isFor(applicationVersion version: String?) -> Bool {
         guard let version, let applicationVersion else { return true }
         return applicationVersion.isMet(by: version)
     }
 
-    /// Creates a pack from its parts; it has to have an archive or an index.
+    /// Creates a pack from its parts; it must have an archive or an index.
     public init(
         id: PackID,
         version: Int,
@@ -79,7 +77,7 @@ public struct Pack: Hashable, Sendable {
         installedSize: ByteCount,
         fileCount: Int
     ) {
-        precondition(archive != nil || index != nil, "a pack is fetched from somewhere")
+        precondition(archive != nil || index != nil, "a pack has an archive or an index")
         self.id = id
         self.version = version
         self.policy = policy
@@ -94,62 +92,61 @@ public struct Pack: Hashable, Sendable {
 }
 
 extension Pack {
-    /// What identifies the content of the pack, whoever serves it: the digest of the archive, or that of
-    /// the index, which names every byte.
+    /// The identity of the pack's content on all servers: the digest of the archive, or of the uncompressed
+    /// index, which covers every byte.
     public var contentDigest: Digest {
         guard let digest = index?.contentDigest ?? archive?.digest else {
-            preconditionFailure("a pack is fetched from somewhere")
+            preconditionFailure("a pack has an archive or an index")
         }
         return digest
     }
 
-    /// The bytes that staging the pack transfers where nothing of it is here: of an indexed pack the index,
-    /// and its bundles or its archive, whichever is less.
+    /// The bytes to transfer if nothing is installed: of an indexed pack, the index and the smaller of
+    /// bundles and archive.
     public var downloadSize: ByteCount {
         guard let index else { return archive?.size ?? .zero }
         return index.size + min(index.bundleSize, archive?.size ?? index.bundleSize)
     }
 
-    /// The digests by which what was received of the pack is known: that of its content, and that of its
+    /// The digests by which partial downloads of the pack are identified: its content digest, and that of its
     /// archive.
     public var downloads: [Digest] {
         guard index != nil, let archive else { return [contentDigest] }
         return [contentDigest, archive.digest]
     }
 
-    /// The URLs of the manifest that the pack is fetched from.
+    /// The URLs in the manifest from which the pack is downloaded.
     public var urls: [String] { [index?.url, archive?.url].compactMap(\.self) }
 }
 
-/// The index that tells what a pack holds, and where each byte of it is.
+/// A reference to a pack's index, which lists its files and the location of each byte.
 public struct PackIndex: Hashable, Sendable {
-    /// Where it is: absolute, or relative to each mirror in turn; its bundles are `../b/<SHA-256>` from
-    /// there.
+    /// The index's URL: absolute, or relative to each mirror; bundles are at `../b/<SHA-256>` from it.
     public var url: String
-    /// Its exact size on the wire.
+    /// Its exact size for download, in bytes.
     public var size: ByteCount
-    /// The digest of its bytes on the wire.
+    /// The digest of its bytes as downloaded.
     public var digest: Digest
-    /// Its size when it is decompressed.
+    /// Its decompressed size.
     public var contentSize: ByteCount
-    /// The digest of what it decompresses to.
+    /// The digest of its decompressed bytes.
     public var contentDigest: Digest
-    /// The bytes of bundles that a first installation transfers.
+    /// The bytes of bundles that a first installation downloads.
     public var bundleSize: ByteCount
-    /// The same index as differences from older ones.
+    /// The same index as deltas from older ones.
     public var deltas: [Delta]
 
-    /// An index as what changed since an older one.
+    /// An index as a delta from an older one.
     public struct Delta: Hashable, Sendable {
-        /// The ``PackIndex/contentDigest`` of the older one.
+        /// The ``PackIndex/contentDigest`` of the older index.
         public var base: Digest
-        /// Where it is.
+        /// The delta's URL.
         public var url: String
-        /// Its exact size on the wire.
+        /// Its exact size for download, in bytes.
         public var size: ByteCount
-        /// The digest of its bytes on the wire.
+        /// The digest of its bytes as downloaded.
         public var digest: Digest
-        /// Frames of the pack, shorter for whoever has the older version; `nil` for none.
+        /// The delta set with smaller frames for clients that have the older version; `nil` for none.
         public var frames: DeltaFrames?
 
         /// Creates a delta from its parts.
@@ -168,15 +165,15 @@ public struct PackIndex: Hashable, Sendable {
         }
     }
 
-    /// A delta set: an object with a table, and frames that refer to bytes of an older version's files.
+    /// A delta set: an object with a table, and frames compressed against the files of an older version.
     ///
-    /// It is at `../d/<SHA-256>` from the index.
+    /// Its URL is `../d/<SHA-256>` from the index.
     public struct DeltaFrames: Hashable, Sendable {
         /// Its exact size.
         public var size: ByteCount
-        /// The digest of its bytes, which is its name.
+        /// The digest of its bytes, which is also its name.
         public var digest: Digest
-        /// The size of the table that it begins with.
+        /// The size of the table at its start.
         public var tableSize: ByteCount
         /// The digest of the table.
         public var tableDigest: Digest
@@ -210,22 +207,21 @@ public struct PackIndex: Hashable, Sendable {
     }
 }
 
-/// The archive that carries a pack.
+/// A reference to the archive of a pack.
 public struct PackArchive: Hashable, Sendable {
-    /// Where it is: absolute, or relative to each mirror in turn.
+    /// The archive's URL: absolute, or relative to each mirror.
     public var url: String
-    /// How the content is wrapped.
+    /// The container format.
     public var format: ArchiveFormat
-    /// Its exact size on the wire.
+    /// Its exact size for download, in bytes.
     public var size: ByteCount
-    /// The digest of its bytes on the wire.
+    /// The digest of its bytes as downloaded.
     public var digest: Digest
-    /// The name that the content of a ``ArchiveFormat/file`` gets; `nil` stands for the last
-    /// component of ``url``.
+    /// The file name for the format ``ArchiveFormat/file``; `nil` for the last component of ``url``.
     public var fileName: String?
-    /// The bytes of content that a decoder keeps in memory at most; `nil` where the publisher does not say.
+    /// The most bytes of content that a decoder keeps in memory; `nil` if the publisher does not state it.
     ///
-    /// Of ``ArchiveFormat/tarZstandard`` alone, and at most ``ManifestLimits/windowSize``.
+    /// Only for ``ArchiveFormat/tarZstandard``, and at most ``ManifestLimits/windowSize``.
     public var windowSize: ByteCount?
 
     /// Creates an archive from its parts.

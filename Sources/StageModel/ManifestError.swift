@@ -1,21 +1,21 @@
-/// Why bytes are not a manifest, a registration or a recipe.
+/// The reason why bytes are not a valid manifest, registration or recipe.
 @nonexhaustive
 public indirect enum ManifestError: Error, Equatable, Sendable {
-    /// The bytes are not JSON; the text says why and, where that is known, in which line and column.
+    /// The bytes are not JSON; the text says why and, if known, names line and column.
     case notJSON(String)
-    /// The format is of a major version that this code does not read.
+    /// The format has a major version that this code does not support.
     case unknownVersion(found: Int, known: Int)
-    /// A member is missing, of another type, or has a value that is not allowed; `member` is its path,
-    /// such as `packs[3].archive.sha256`.
+    /// A member is missing, has another type, or has an invalid value; `member` is its path, such as
+    /// `packs[3].archive.sha256`.
     case invalid(member: String, ValueError)
-    /// There are more bytes than are read.
+    /// The document exceeds the size limit.
     case tooLarge(limit: ByteCount, found: ByteCount)
-    /// A value that has to be unique was used before: `member` repeats what `first` has.
+    /// The value of `member`, which must be unique, equals that of `first`.
     case duplicate(member: String, first: String, value: String)
 }
 
 extension ManifestError: CustomStringConvertible {
-    /// The reason, as a sentence fragment a person can read.
+    /// A lower-case sentence fragment for people.
     public var description: String {
         switch self {
         case .notJSON(let detail):

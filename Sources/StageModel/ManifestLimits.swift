@@ -1,15 +1,14 @@
-/// The limits on what a manifest and a registration may say.
+/// Limits of manifests and registrations.
 ///
-/// They are far above what publishers need, and low enough that a hostile manifest costs neither
-/// memory nor time to speak of.
+/// They far exceed the needs of publishers, and bound the memory and time that a hostile manifest can cost.
 public enum ManifestLimits {
     /// The most bytes of a manifest: 16 MiB.
     public static let byteCount = 16 << 20
     /// The most bytes of a registration: 1 MiB.
     public static let registrationByteCount = 1 << 20
-    /// The most levels of arrays and objects within each other.
+    /// The most levels of nested arrays and objects.
     public static let nesting = 64
-    /// The most bytes that a number is written with.
+    /// The most characters of a number.
     public static let numberLength = 64
     /// The most events that a policy names.
     public static let events = 16
@@ -23,27 +22,27 @@ public enum ManifestLimits {
     public static let userInfoLength = 64 << 10
     /// The largest archive: 1 TiB.
     public static let archiveSize = ByteCount.mebibytes(1 << 20)
-    /// The most bytes of content that the decoder of an archive keeps in memory: 128 MiB.
+    /// The largest decoder window of an archive: 128 MiB.
     public static let windowSize = ByteCount.mebibytes(128)
-    /// The largest index of a pack, as it is transferred and as it is: 256 MiB.
+    /// The largest index of a pack, compressed and decompressed: 256 MiB.
     public static let indexSize = ByteCount.mebibytes(256)
     /// The largest delta set between two versions of a pack: 256 MiB.
     public static let deltaSetSize = ByteCount.mebibytes(256)
     /// The largest table of a delta set: 16 MiB.
     public static let deltaTableSize = ByteCount.mebibytes(16)
-    /// The most deltas that lead to an index.
+    /// The most deltas of an index.
     public static let deltas = 16
-    /// The most bytes that a pack's files may have in all: 4 TiB.
+    /// The largest sum of a pack's file sizes: 4 TiB.
     public static let installedSize = ByteCount.mebibytes(4 << 20)
     /// The most files and symbolic links of a pack.
     public static let fileCount = 1_000_000
-    /// The most directories of a pack with so many files and links, implied ones included: 4,096, and 32
-    /// for each, the deepest path.
+    /// Returns the most directories, including implied parents, of a pack with this number of files and
+    /// links: 4,096, and 32, the largest depth, for each.
     public static func directories(fileCount: Int) -> Int {
         let (product, overflows) = fileCount.multipliedReportingOverflow(by: 32)
         return overflows ? .max : product.addingReportingOverflow(4096).partialValue
     }
-    /// The most URLs that a registration gives for its manifest.
+    /// The most manifest URLs of a registration.
     public static let manifestURLs = 8
     /// The most bytes of an application's version.
     public static let versionLength = 128

@@ -1,4 +1,4 @@
-/// A pack as a manifest writes it.
+/// A pack in the JSON of a manifest.
 struct PackDocument: JSONReadable, Encodable {
     var pack: Pack
 
@@ -55,13 +55,13 @@ struct PackDocument: JSONReadable, Encodable {
     }
 }
 
-/// A policy as a manifest writes it: an object of one member, named after the policy.
+/// A policy in the JSON of a manifest: an object with one member, named after the policy.
 package struct PolicyDocument: JSONReadable, Encodable {
     package var policy: DownloadPolicy
 
     init(_ policy: DownloadPolicy) { self.policy = policy }
 
-    /// A policy's name, which may be any.
+    /// A coding key of any name, for the name of the policy.
     private struct Name: CodingKey {
         var stringValue: String
         var intValue: Int? { nil }
@@ -107,7 +107,7 @@ package struct PolicyDocument: JSONReadable, Encodable {
     }
 }
 
-/// An object none of whose members matters.
+/// An object without known members.
 private struct EmptyDocument: JSONReadable, Encodable {
     private enum Key: CodingKey {}
 
@@ -157,7 +157,7 @@ private struct EventsDocument: JSONReadable, Encodable {
     }
 }
 
-/// An archive as a manifest writes it.
+/// An archive in the JSON of a manifest.
 private struct ArchiveDocument: JSONReadable, Encodable {
     var archive: PackArchive
 

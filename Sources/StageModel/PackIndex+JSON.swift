@@ -1,4 +1,4 @@
-/// An index as a manifest writes it.
+/// An index in the JSON of a manifest.
 struct IndexDocument: JSONReadable, Encodable {
     var index: PackIndex
 
@@ -41,7 +41,7 @@ struct IndexDocument: JSONReadable, Encodable {
     }
 }
 
-/// A delta of an index as a manifest writes it.
+/// A delta of an index in the JSON of a manifest.
 private struct DeltaDocument: JSONReadable, Encodable {
     var delta: PackIndex.Delta
 
@@ -74,7 +74,7 @@ private struct DeltaDocument: JSONReadable, Encodable {
     }
 }
 
-/// A delta set as a manifest writes it.
+/// A delta set in the JSON of a manifest.
 private struct DeltaFramesDocument: JSONReadable, Encodable {
     var frames: PackIndex.DeltaFrames
 
@@ -102,7 +102,7 @@ private struct DeltaFramesDocument: JSONReadable, Encodable {
 }
 
 extension JSONMembers {
-    /// A URL, absolute or relative.
+    /// Returns a URL member, absolute or relative.
     func reference(_ key: Key) throws(ManifestError) -> String {
         try text(key) { text throws(ValueError) in
             try URLReference.check(text, .absoluteOrRelative)
@@ -110,7 +110,7 @@ extension JSONMembers {
         }
     }
 
-    /// A digest in hexadecimal.
+    /// Returns a digest member in hexadecimal.
     package func digest(_ key: Key) throws(ManifestError) -> Digest {
         try text(key) { text throws(ValueError) in try Digest(hexadecimal: text) }
     }

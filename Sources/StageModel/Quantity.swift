@@ -1,8 +1,8 @@
 extension BinaryInteger {
-    /// Returns the number with its noun, which is in the plural unless the number is 1: `1 file`, `0 files`.
+    /// Returns the number with its noun, in the plural unless the number is 1: `1 file`, `0 files`.
     ///
-    /// `plural` is for nouns whose plural does not end in a mere `s`. Every message that counts something takes its words from here,
-    /// which `.ci/check-house` checks.
+    /// Pass `plural` for nouns whose plural is not formed with `s`. All messages with counts use this
+    /// function; `.ci/check-house` checks that.
     package func quantity(of noun: String, plural: String? = nil) -> String {
         "\(self) \(self == 1 ? noun : plural ?? "\(noun)s")"
     }

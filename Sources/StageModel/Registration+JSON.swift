@@ -1,11 +1,10 @@
 extension Registration {
-    /// Reads a registration.
+    /// Parses a registration.
     ///
-    /// Members that the format does not know are ignored, and optional ones may be `null`.
+    /// Ignores unknown members; optional members may be `null`.
     ///
-    /// - Throws: ``ManifestError`` that names the first member that breaks a rule of the format or one
-    ///   of ``ManifestLimits``. A plain http URL that is not this machine's is such a rule where
-    ///   transport is all the trust there is.
+    /// - Throws: ``ManifestError`` for the first member that violates a rule of the format or of
+    ///   ``ManifestLimits``. With transport trust, a plain http URL of another host violates a rule.
     public init(json: [UInt8]) throws(ManifestError) {
         let document = try ManifestError.decode(
             Document.self,
@@ -15,7 +14,7 @@ extension Registration {
         self = document.registration
     }
 
-    /// The registration as JSON: indented, members sorted by name.
+    /// Returns the registration as JSON: indented, members sorted by name.
     public func json() -> [UInt8] { ManifestError.encode(Document(registration: self)) }
 
     private struct Document: JSONReadable, Encodable {
@@ -146,7 +145,7 @@ extension Registration {
         }
     }
 
-    /// Checks the path of a file, absolute or relative to the registration's directory.
+    /// Checks a file path, absolute or relative to the registration's directory.
     fileprivate static func checkFile(_ text: String) throws(ValueError) {
         guard !text.isEmpty, text.utf8.last != UInt8(ascii: "/"),
             text.utf8.count <= ManifestLimits.pathLength,
@@ -159,7 +158,7 @@ extension Registration {
         }
     }
 
-    /// Checks the absolute path of a file of this machine.
+    /// Checks an absolute file path.
     fileprivate static func checkPath(_ text: String) throws(ValueError) {
         guard text.utf8.first == UInt8(ascii: "/"), text.utf8.count <= ManifestLimits.pathLength,
             !text.unicodeScalars.contains(where: \.isUnsafeForDisplay)

@@ -1,33 +1,33 @@
-/// What a package or an administrator says about an installed application: where its manifest is, how
-/// far that is believed, and what may be spent on its packs.
+/// The registration of an installed application by its package or an administrator: manifest URLs, trust, and
+/// limits for its packs.
 public struct Registration: Hashable, Sendable {
     /// The major version of the format that this code reads.
     public static let formatVersion = 1
 
-    /// The application that is registered.
+    /// The registered application.
     public var application: ApplicationID
-    /// The version of the application that is installed.
+    /// The installed version of the application.
     public var version: String
-    /// The group whose container the packs are staged in.
+    /// The group whose container holds the packs.
     public var group: ApplicationGroupID
-    /// Where the manifest is, in order of preference; at least one.
+    /// The URLs of the manifest, in order of preference; at least one.
     public var manifestURLs: [String]
-    /// Why the manifest is believed.
+    /// The basis on which the manifest is trusted.
     public var trust: Trust
-    /// What may be spent, and where content may come from; `nil` for no restriction.
+    /// Limits of transfers, sizes and hosts; `nil` for none.
     public var restrictions: Restrictions?
-    /// The most bytes that the group's container may hold in packs; `nil` for no limit.
+    /// The most bytes of packs in the group's container; `nil` for no limit.
     ///
-    /// Where several applications of a group have one, the smallest counts.
+    /// If several applications of a group have a quota, the smallest applies.
     public var quota: ByteCount?
     /// The format of the manifest.
     public var manifestFormat: ManifestFormat
-    /// The program that decides about downloads; `nil` for none.
+    /// The downloader extension, which decides about downloads; `nil` for none.
     public var downloaderExtension: Program?
-    /// The program that the daemon launches when the transfers of the application's background sessions have ended and
-    /// the application does not run; `nil` for the executable that made the session.
+    /// The program that the daemon launches when the transfers of a background session have ended and the
+    /// application is not running; `nil` for the executable that created the session.
     public var backgroundEventsHandler: Program?
-    /// The conditions of network and power under which periodic runs download packs that are not essential.
+    /// The network and power conditions under which periodic runs download packs that are not essential.
     public var updateConditions: UpdateConditions
 
     /// Creates a registration from its parts.
@@ -51,49 +51,48 @@ public struct Registration: Hashable, Sendable {
         updateConditions = UpdateConditions()
     }
 
-    /// A format of manifests.
+    /// The format of a manifest.
     public enum ManifestFormat: String, Hashable, Sendable, CaseIterable {
         /// The format of ``Manifest``.
         case stagepack
-        /// A format of the application's own, which its downloader extension reads; such a manifest offers no packs.
+        /// A format of the application's own, which its downloader extension reads; such a manifest lists no
+        /// packs.
         case application
     }
 
-    /// Why a manifest is believed.
+    /// The basis on which a manifest is trusted.
     public enum Trust: Hashable, Sendable {
-        /// Because of the transport alone: TLS, or the machine itself.
+        /// The transport: TLS, or a local file or server.
         case transport
-        /// Because keys that the root metadata in the file at `path` names have signed it
-        /// (The Update Framework).
+        /// Signatures by keys of the root metadata in the file at `path` (The Update Framework).
         ///
-        /// In a registration the path may be relative to the registration's directory; of one that was
-        /// read from a file it is absolute.
+        /// In a registration the path may be relative to the registration's directory; after reading the file
+        /// it is absolute.
         case root(path: String)
-        /// Because keys that root metadata in the registration itself names have signed it.
+        /// Signatures by keys of root metadata within the registration.
         ///
         /// `json` is the signed metadata as compact JSON, members sorted by name. It is not verified yet.
         case inlineRoot(json: String)
     }
 
-    /// What may be spent on an application's packs, under the names of Apple's property list.
+    /// Limits of an application's packs, named as in Apple's property list.
     public struct Restrictions: Hashable, Sendable {
         /// The most bytes to transfer for packs that are not essential.
         public var downloadAllowance: ByteCount?
         /// The most bytes to transfer for essential packs.
         public var essentialDownloadAllowance: ByteCount?
-        /// The most bytes that packs that are not essential may have when installed.
+        /// The largest installed size, in bytes, of the packs that are not essential.
         public var maxInstallSize: ByteCount?
-        /// The most bytes that essential packs may have when installed.
+        /// The largest installed size, in bytes, of the essential packs.
         public var essentialMaxInstallSize: ByteCount?
-        /// The hosts that content may come from: names, each exact or, with `*.` before it, standing
-        /// for every name below it.
+        /// The hosts that content may come from: exact names, or `*.` and a domain for all of its subdomains.
         public var downloadDomainAllowList: [String]?
 
-        /// Creates restrictions that restrict nothing yet.
+        /// Creates restrictions without limits.
         public init() {}
     }
 
-    /// A program to start.
+    /// An executable with arguments.
     public struct Program: Hashable, Sendable {
         /// The absolute path of the executable.
         public var path: String

@@ -1,10 +1,10 @@
-/// Value of a `Retry-After` field (RFC 9110, section 10.2.3).
+/// The value of a `Retry-After` field (RFC 9110, section 10.2.3).
 package enum RetryAfter {
-    /// Reads the delay that a server asks for; `nil` if the value has neither of the two forms.
+    /// Parses the delay that a server requests; `nil` if the value is neither a number nor a date.
     ///
     /// - Parameters:
     ///   - value: A number of seconds, or a date.
-    ///   - date: Value of the `Date` field of the same answer, from which a date is measured.
+    ///   - date: The `Date` field of the same response, to which a date is relative.
     /// - Returns: The delay, 0 to 24 hours.
     package static func delay(in value: String, answeredAt date: String?) -> Duration? {
         let day: Int64 = 24 * 60 * 60

@@ -1,6 +1,6 @@
 extension String {
-    /// The text with every byte percent-encoded that is not unreserved in URLs (RFC 3986, section 2.3)
-    /// and not one of `kept`.
+    /// Returns the text with all bytes percent-encoded except unreserved ones (RFC 3986, section 2.3) and
+    /// those in `kept`.
     package func percentEncoded(keeping kept: Set<UInt8> = []) -> String {
         let digits = Array("0123456789ABCDEF".utf8)
         var encoded: [UInt8] = []
@@ -19,7 +19,7 @@ extension String {
 }
 
 extension StringProtocol {
-    /// The text with percent-encoded bytes decoded once (RFC 3986, section 2.1), or `nil` if a percent sign begins none,
+    /// The text with percent-encoding decoded once (RFC 3986, section 2.1), or `nil` if an escape is invalid
     /// or the result is not UTF-8.
     package var percentDecoded: String? {
         var bytes: [UInt8] = []
@@ -39,7 +39,7 @@ extension StringProtocol {
 }
 
 extension UInt8 {
-    /// The value of an ASCII digit of base 16.
+    /// The value of a hexadecimal digit.
     fileprivate var hexDigitValue: UInt8? {
         Character(Unicode.Scalar(self)).hexDigitValue.map { UInt8($0) }
     }

@@ -1,23 +1,24 @@
-/// Scheme, host and port of an http or https URL (RFC 6454, section 4): the parts that decide which server is asked.
+/// The scheme, host and port of an http or https URL (RFC 6454, section 4), which determine the server.
 ///
-/// Every decision about a server reads URLs by this type: lists of domains, credentials, limits of connections. A
-/// host that programs read in different ways has no origin, so that no decision is made of another server than the
-/// one that is asked.
+/// All decisions about servers use this type: domain lists, credentials, connection limits. A host that
+/// programs interpret differently has no origin, so that no decision is made for another server than the one
+/// that receives the request.
 package struct URLOrigin: Hashable, Sendable {
     /// `http` or `https`.
     package let scheme: String
-    /// The host in lower case; an IPv6 address in brackets, in the form of RFC 5952 without decimal numbers.
+    /// The host in lower case; an IPv6 address in brackets, in the format of RFC 5952 without dotted
+    /// decimals.
     package let host: String
-    /// The port, the scheme's own where the URL names none.
+    /// The port; the scheme's default port if the URL has none.
     package let port: UInt16
 
     /// The host and port.
     package var authority: String { "\(host):\(port)" }
 
-    /// Whether the port is the scheme's own.
+    /// Indicates whether the port is the scheme's default.
     package var hasDefaultPort: Bool { port == Self.defaultPort(of: scheme) }
 
-    /// Creates an origin from parts that another parser read; `nil` for one that no URL has.
+    /// Creates an origin from separate parts; `nil` if they are invalid.
     package init?(scheme: String, host: String, port: String) {
         guard let port = UInt16(port), let host = Self.canonicalHost(host) else { return nil }
         self.init(scheme: scheme, host: host, port: port)
@@ -31,17 +32,18 @@ package struct URLOrigin: Hashable, Sendable {
 
     private static func defaultPort(of scheme: String) -> UInt16 { scheme == "http" ? 80 : 443 }
 
-    /// Returns the one form of a host that decisions compare, or `nil` for a host that programs read differently.
+    /// Returns the canonical form of a host, or `nil` for a host that programs interpret differently.
     ///
-    /// A name has labels of ASCII letters, digits, `-` and `_`, and a dot at its end or none: no percent-encoding, and
-    /// a name of another script as `xn--`. An IPv4 address has four decimal numbers, since libcurl and resolvers take
-    /// `0x7f.1` and `2130706433` for addresses, too. An IPv6 address is in brackets and has no zone.
+    /// A name consists of labels of ASCII letters, digits, `-` and `_`, with or without a final dot; it has
+    /// no percent-encoding, and names in other scripts use `xn--`. An IPv4 address has four decimal numbers,
+    /// because libcurl and resolvers also accept `0x7f.1` and `2130706433` as addresses. An IPv6 address is
+    /// in brackets and has no zone.
     package static func canonicalHost(_ host: String) -> String? {
         if host.utf8.first == UInt8(ascii: "[") {
             guard host.utf8.last == UInt8(ascii: "]") else { return nil }
             return IPAddress(ipv6: String(host.dropFirst().dropLast())).map { "[\($0)]" }
         }
-        // Some letters of other scripts have an ASCII letter as their lower case.
+        // Some non-ASCII letters become ASCII letters in lower case.
         guard host.utf8.allSatisfy({ $0 < 0x80 }) else { return nil }
         var labels = host.lowercased().split(separator: ".", omittingEmptySubsequences: false)
         let isRooted = labels.count > 1 && labels.last?.isEmpty == true
@@ -61,13 +63,14 @@ extension URLReference {
     /// The scheme in lower case, or `nil` for a relative reference.
     package var schemeName: String? { scheme?.lowercased() }
 
-    /// The server that an http or https URL names; `nil` for another URL, and for one that ``checkOrigin()`` refuses.
+    /// The origin of an http or https URL; `nil` for other URLs, and for those that ``checkOrigin()``
+    /// refuses.
     package var origin: URLOrigin? { try? checkOrigin() }
 
-    /// Whether the URL names a user, with a password or without.
+    /// Indicates whether the URL contains a user name.
     package var hasUser: Bool { authority?.utf8.contains(UInt8(ascii: "@")) ?? false }
 
-    /// The URL without a user's name and password.
+    /// The URL without user name and password.
     package var withoutUser: URLReference {
         var url = self
         if let authority, let at = authority.utf8.lastIndex(of: UInt8(ascii: "@")) {
@@ -76,7 +79,7 @@ extension URLReference {
         return url
     }
 
-    /// Whether the URL is an http or https URL with a host that programs read in different ways.
+    /// Indicates whether this is an http or https URL with a host that programs interpret differently.
     package var hasAmbiguousHost: Bool {
         guard ["http", "https"].contains(schemeName),
             let host = authority.flatMap({ URLAuthority($0)?.host }), !host.isEmpty
@@ -84,9 +87,10 @@ extension URLReference {
         return URLOrigin.canonicalHost(host) == nil
     }
 
-    /// Returns the server that an http or https URL names.
+    /// Returns the origin of an http or https URL.
     ///
-    /// - Throws: ``ValueError`` if the URL has another scheme, no host, or parts that programs read in different ways.
+    /// - Throws: ``ValueError`` if the URL has another scheme, no host, or parts that programs interpret
+    ///   differently.
     package func checkOrigin() throws(ValueError) -> URLOrigin {
         guard let scheme = schemeName, ["http", "https"].contains(scheme) else {
             throw ValueError(expected: "an http or https URL", text: withoutUser.text)
@@ -112,8 +116,8 @@ extension URLReference {
         return URLOrigin(scheme: scheme, host: host, port: parts.port)
     }
 
-    /// The absolute path that a file URL of this machine names, percent-decoded and without `.` and `..`; `nil` for
-    /// another URL, and for a path that programs read in different ways.
+    /// The absolute path of a local file URL, percent-decoded and without `.` and `..`; `nil` for other URLs,
+    /// and for paths that programs interpret differently.
     package var filePath: String? {
         let isHere = authority.map { ["", "localhost"].contains($0.lowercased()) } ?? true
         guard schemeName == "file", isHere, path.utf8.first == UInt8(ascii: "/"),
@@ -125,13 +129,13 @@ extension URLReference {
     }
 }
 
-/// A user, a host and a port as an authority has them (RFC 3986, section 3.2).
+/// The user, host and port of an authority (RFC 3986, section 3.2).
 private struct URLAuthority {
-    /// The host as it is written.
+    /// The host as written.
     var host: String
     var port: UInt16?
 
-    /// Takes an authority apart, or returns `nil` for one that breaks the syntax.
+    /// Parses an authority, or returns `nil` if its syntax is invalid.
     init?(_ text: Substring) {
         var rest = text
         if let at = text.utf8.firstIndex(of: UInt8(ascii: "@")) {
@@ -147,7 +151,7 @@ private struct URLAuthority {
         guard let end else { return nil }
         host = String(rest[..<end])
         rest = rest[end...]
-        // A colon without a port is one without a colon (RFC 3986, section 3.2.3).
+        // A colon without a port means the default port (RFC 3986, section 3.2.3).
         guard !rest.isEmpty, rest != ":" else { return }
         let digits = Substring(rest.utf8.dropFirst())
         guard rest.utf8.first == UInt8(ascii: ":"), digits.utf8.allSatisfy(\.isASCIIDigit),
@@ -158,13 +162,14 @@ private struct URLAuthority {
 }
 
 extension Substring {
-    /// Whether a name of a host may have this between dots.
+    /// Indicates whether this is a valid label of a host name.
     fileprivate var isHostLabel: Bool {
         !isEmpty
             && utf8.allSatisfy { $0.isASCIILetter || $0.isASCIIDigit || $0 == 0x2D || $0 == 0x5F }
     }
 
-    /// Whether resolvers take a label for a number: decimal or octal digits, or `0x` and hexadecimal digits.
+    /// Indicates whether resolvers read the label as a number: decimal or octal digits, or `0x` and
+    /// hexadecimal digits.
     fileprivate var isNumber: Bool {
         utf8.allSatisfy(\.isASCIIDigit)
             || hasPrefix("0x") && utf8.dropFirst(2).allSatisfy(\.isASCIIHexDigit)
@@ -176,7 +181,7 @@ extension UInt8 {
     var isASCIIDigit: Bool { (0x30...0x39).contains(self) }
     var isASCIIHexDigit: Bool { isASCIIDigit || (0x61...0x66).contains(self | 0x20) }
 
-    /// Whether a user's name and password in a URL may have the byte (RFC 3986, section 3.2.1).
+    /// Indicates whether the byte is allowed in the user part of a URL (RFC 3986, section 3.2.1).
     fileprivate var isAllowedInUser: Bool {
         isASCIILetter || isASCIIDigit || "-._~%!$&'()*+,;=:".utf8.contains(self)
     }

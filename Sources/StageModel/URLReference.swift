@@ -1,4 +1,4 @@
-/// A URL or relative reference in the five parts of RFC 3986, appendix B; every text has them.
+/// A URL or relative reference, split into the five parts of RFC 3986, appendix B; any text can be split.
 package struct URLReference: Equatable {
     var scheme: Substring?
     var authority: Substring?
@@ -6,7 +6,7 @@ package struct URLReference: Equatable {
     var query: Substring?
     var fragment: Substring?
 
-    /// Takes a text apart.
+    /// Splits a text.
     package init(_ text: String) {
         var rest = Substring(text)
         if let hash = rest.utf8.firstIndex(of: UInt8(ascii: "#")) {
@@ -31,7 +31,7 @@ package struct URLReference: Equatable {
         path = rest
     }
 
-    /// The parts put together again (RFC 3986, section 5.3).
+    /// The recombined text (RFC 3986, section 5.3).
     package var text: String {
         var text = ""
         if let scheme { text += "\(scheme):" }
@@ -42,7 +42,7 @@ package struct URLReference: Equatable {
         return text
     }
 
-    /// Returns what `reference` means here (RFC 3986, section 5.2.2).
+    /// Resolves `reference` against this base URL (RFC 3986, section 5.2.2).
     func resolving(_ reference: URLReference) -> URLReference {
         var target = reference
         if reference.scheme == nil {
@@ -63,15 +63,14 @@ package struct URLReference: Equatable {
         return target
     }
 
-    /// The path that stands beside the last component of this one (RFC 3986, section 5.2.3).
+    /// Replaces the last component of this path with `relative` (RFC 3986, section 5.2.3).
     private func merging(_ relative: Substring) -> Substring {
         if authority != nil, path.isEmpty { return "/" + relative }
         guard let slash = path.utf8.lastIndex(of: UInt8(ascii: "/")) else { return relative }
         return path[...slash] + relative
     }
 
-    /// The path without `.` and `..` components, never leading above its root (RFC 3986, section
-    /// 5.2.4).
+    /// Removes `.` and `..` components without going above the root (RFC 3986, section 5.2.4).
     static func removingDotSegments(_ path: Substring) -> Substring {
         let isAbsolute = path.utf8.first == UInt8(ascii: "/")
         let parts = path.utf8.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)
@@ -101,13 +100,13 @@ package struct URLReference: Equatable {
 }
 
 extension URLReference {
-    /// What a URL of a manifest or registration may be.
+    /// The forms of a URL that a manifest or registration may use.
     package enum Form {
         case absolute, absoluteOrRelative
     }
 
-    /// Checks a URL: http, https, file or, if `form` allows it, relative to such a one; without a
-    /// user's name and password, control characters, spaces and whatever else no URL may hold.
+    /// Checks a URL: http, https, file or, if `form` allows it, relative; without user name, password,
+    /// control characters, spaces and other characters that URLs must not contain.
     package static func check(_ text: String, _ form: Form) throws(ValueError) {
         guard text.utf8.count <= ManifestLimits.urlLength else {
             throw ValueError(
@@ -145,7 +144,7 @@ extension URLReference {
 }
 
 extension String {
-    /// The URL with dots in place of a user's name and password, which no message may show.
+    /// The URL with dots in place of the user name and password, which must not appear in messages.
     package var withoutUser: String {
         guard let scheme = firstRange(of: "://") else { return self }
         let rest = self[scheme.upperBound...]
@@ -156,10 +155,10 @@ extension String {
 }
 
 extension Unicode.Scalar {
-    /// Whether a URL may hold the scalar.
+    /// Indicates whether a URL may contain the scalar.
     ///
-    /// Not those that RFC 3986 leaves out of ASCII, and none that is unsafe to show. Other scripts are
-    /// let pass, since local paths have them.
+    /// Excludes ASCII characters that RFC 3986 does not allow, and scalars that are unsafe to print. Allows
+    /// other scripts, which occur in local paths.
     fileprivate var isAllowedInURL: Bool {
         switch self {
         case "\"", "<", ">", "\\", "^", "`", "{", "|", "}": false

@@ -1,12 +1,12 @@
-/// The conditions of network and power under which content is downloaded that no person waits for.
+/// The network and power conditions for downloads that no user is waiting for.
 ///
 /// The names are those of Apple's `URLSessionConfiguration` and `BGProcessingTaskRequest`.
 public struct UpdateConditions: Hashable, Codable, Sendable {
-    /// Whether downloads wait for mains power, and for the end of the power saver mode.
+    /// Indicates whether downloads wait for mains power and the end of power saver mode.
     public var requiresExternalPower: Bool
-    /// Whether downloads run on metered networks.
+    /// Indicates whether downloads run on metered networks.
     public var allowsExpensiveNetworkAccess: Bool
-    /// Whether downloads run on networks that are to be spared (NetworkManager, "guess-yes").
+    /// Indicates whether downloads run on networks that are probably metered (NetworkManager, "guess-yes").
     public var allowsConstrainedNetworkAccess: Bool
 
     /// Creates conditions; by default downloads wait for mains power and an unmetered network.
@@ -20,14 +20,14 @@ public struct UpdateConditions: Hashable, Codable, Sendable {
         self.allowsConstrainedNetworkAccess = allowsConstrainedNetworkAccess
     }
 
-    /// The names of the members in JSON.
+    /// The names of the JSON members.
     package static let members = CodingKeys.allCases.map(\.rawValue)
 
     private enum CodingKeys: String, CodingKey, CaseIterable {
         case requiresExternalPower, allowsExpensiveNetworkAccess, allowsConstrainedNetworkAccess
     }
 
-    /// Decodes conditions; a missing member has its default.
+    /// Decodes conditions; missing members have their defaults.
     public init(from decoder: any Decoder) throws {
         let members = try decoder.container(keyedBy: CodingKeys.self)
         func read(_ key: CodingKeys, or value: Bool) throws -> Bool {

@@ -1,12 +1,12 @@
-/// Requests that an application has signed in advance to upload one file in parts, as the multipart uploads of S3.
+/// Presigned requests to upload a file in parts, as in S3 multipart uploads.
 ///
-/// Every URL is a capability: to know it is enough to use it. Parts are numbered from 1, in their order.
+/// Each URL is a capability: knowing it is enough to use it. Parts are numbered from 1, in order.
 public struct UploadParts: Hashable, Codable, Sendable {
     /// A part of the file.
     public struct Part: Hashable, Codable, Sendable {
-        /// The URL that takes the part by `PUT` and answers with its `ETag`.
+        /// The URL that accepts the part by `PUT` and returns its `ETag`.
         public var url: String
-        /// The bytes of the part.
+        /// The size of the part in bytes.
         public var size: ByteCount
 
         /// Creates a part.
@@ -15,11 +15,11 @@ public struct UploadParts: Hashable, Codable, Sendable {
         }
     }
 
-    /// The parts, which together are the file.
+    /// The parts of the file, in order.
     public var parts: [Part]
-    /// The URL that makes one object of the parts: it gets the list of their numbers and entity tags by `POST`.
+    /// The URL that combines the parts: it receives the list of part numbers and entity tags by `POST`.
     public var completionURL: String
-    /// The URL that forgets the parts by `DELETE`, which is used when the upload is cancelled; `nil` for none.
+    /// The URL that discards the parts by `DELETE`, used when the upload is cancelled; `nil` for none.
     public var abortURL: String?
 
     /// Creates the requests of an upload.
@@ -27,7 +27,7 @@ public struct UploadParts: Hashable, Codable, Sendable {
         (self.parts, self.completionURL, self.abortURL) = (parts, completionURL, abortURL)
     }
 
-    /// The bytes of all parts; `nil` where that is no number of 64 bits, or a part has none.
+    /// The bytes of all parts; `nil` if the sum overflows 64 bits or a part is empty.
     public var size: ByteCount? {
         var sum: Int64 = 0
         for part in parts {

@@ -1,35 +1,34 @@
-/// Why a piece of text or a number is not a value of the model.
+/// An error for text or a number that is not a valid value.
 ///
-/// `expected` and `found` are fragments in the reader's terms: `expected 64 hexadecimal digits,
-/// found 'abc'`.
+/// `expected` and `found` are sentence fragments: `expected 64 hexadecimal digits, found 'abc'`.
 public struct ValueError: Error, Equatable, Sendable, Codable {
-    /// What would have been accepted.
+    /// A description of valid values.
     public var expected: String
-    /// What was there instead, quoted where it is text.
+    /// The actual value, quoted if it is text.
     public var found: String
 
-    /// Creates the error from what was expected and what was there.
+    /// Creates an error from the expected and the actual value.
     public init(expected: String, found: String) {
         self.expected = expected
         self.found = found
     }
 
-    /// Creates the error for a piece of text, quoted and cut to a length that fits a line.
+    /// Creates an error for a text, which is quoted and shortened to fit a line.
     public init(expected: String, text: String) {
         self.init(expected: expected, found: "'\(text.forDisplay(atMost: 60))'")
     }
 }
 
 extension ValueError: CustomStringConvertible {
-    /// The reason, as a sentence fragment a person can read.
+    /// A lower-case sentence fragment for people.
     public var description: String {
         "expected \(expected), found \(found)"
     }
 }
 
 extension String {
-    /// The text with control and bidirectional characters made visible, cut to `limit` characters:
-    /// safe to show on a terminal whoever wrote it.
+    /// Returns the text, shortened to `limit` characters, with control and bidirectional characters escaped:
+    /// safe to print on a terminal.
     public func forDisplay(atMost limit: Int = 200) -> String {
         var shown = ""
         for scalar in prefix(limit).unicodeScalars {
@@ -44,8 +43,8 @@ extension String {
 }
 
 extension Unicode.Scalar {
-    /// Whether the scalar can move the cursor, hide text or reorder it: C0 and C1 controls, and the
-    /// bidirectional controls of Unicode's UAX #9.
+    /// Indicates whether the scalar can move the cursor, hide text or reorder it: C0 and C1 controls, and the
+    /// bidirectional controls of UAX #9.
     public var isUnsafeForDisplay: Bool {
         switch value {
         case 0..<0x20, 0x7F..<0xA0: true

@@ -1,8 +1,8 @@
 /// A set of application versions, written as comparisons that must all hold: `>=2.3 <3`.
 ///
-/// Versions are compared number by number, missing numbers counting as 0.
+/// Versions are compared number by number; missing numbers count as 0.
 public struct VersionRequirement: Hashable, Sendable {
-    /// The requirement as it was written.
+    /// The requirement as written.
     public let text: String
     private let comparisons: [Comparison]
 
@@ -11,10 +11,10 @@ public struct VersionRequirement: Hashable, Sendable {
         var version: [Int]
     }
 
-    /// Reads a requirement.
+    /// Parses a requirement.
     ///
-    /// - Throws: ``ValueError`` unless every word is one of `<`, `<=`, `=`, `>=` and `>` directly
-    ///   followed by a version.
+    /// - Throws: ``ValueError`` unless every word is one of `<`, `<=`, `=`, `>=` and `>`, directly followed
+    ///   by a version.
     public init(_ text: String) throws(ValueError) {
         var comparisons: [Comparison] = []
         for word in text.split(separator: " ") {
@@ -33,9 +33,9 @@ public struct VersionRequirement: Hashable, Sendable {
         self.comparisons = comparisons
     }
 
-    /// Whether `version`, such as `2.4.1`, meets the requirement.
+    /// Returns whether `version`, such as `2.4.1`, meets the requirement.
     ///
-    /// A version that is not numbers joined by dots meets none.
+    /// A version that does not consist of numbers separated by dots never meets it.
     public func isMet(by version: String) -> Bool {
         guard let version = Self.numbers(version[...]) else { return false }
         return comparisons.allSatisfy { comparison in
