@@ -1,18 +1,18 @@
 import CZstd
 
-/// Compresses byte strings, each to one independent Zstandard frame (RFC 8878) that says its length and
-/// has no checksum.
+/// Compresses byte strings to independent Zstandard frames (RFC 8878) with a content size and without a
+/// checksum.
 ///
-/// Owns one context of libzstd; used by one thread at a time.
+/// Owns one libzstd context; must be used by one thread at a time.
 @safe public struct FrameCompressor: ~Copyable {
     private let context: OpaquePointer
 
     /// Creates a compressor of a level, 1 to 22.
     ///
     /// - Parameters:
-    ///   - level: What the search for repeats may cost.
-    ///   - findsDistantRepeats: Searches for repeats of a few hundred bytes also where the level would
-    ///     skip positions because it has found nothing for long.
+    ///   - level: The compression level.
+    ///   - findsDistantRepeats: Indicates whether to find distant matches of a few hundred bytes even where
+    ///     the level would skip positions after a long search without matches.
     public init(level: Int, findsDistantRepeats: Bool = false) {
         guard let context = unsafe ZSTD_createCCtx() else { fatalError("out of memory") }
         unsafe self.context = context
@@ -24,15 +24,15 @@ import CZstd
 
     deinit { unsafe _ = ZSTD_freeCCtx(context) }
 
-    /// Returns the frame of `bytes`: the same for the same bytes, level and release of libzstd.
+    /// Returns the frame of `bytes`; equal bytes, levels and libzstd versions give equal frames.
     public mutating func compress(_ bytes: Span<UInt8>) -> [UInt8] {
         set(ZSTD_c_windowLog, 0)
         return frame(of: bytes)
     }
 
-    /// Returns the frame of `bytes` that refers to `prefix`, without which it cannot be decompressed.
+    /// Returns a frame of `bytes` that refers to `prefix`, which decompression needs too.
     ///
-    /// Matches are found within 128 MiB.
+    /// Finds matches within 128 MiB.
     public mutating func compress(
         _ bytes: Span<UInt8>,
         after prefix: Span<UInt8>
@@ -48,12 +48,12 @@ import CZstd
         }
     }
 
-    /// Has all further frames of ``compress(_:)`` refer to `prefix`, of which a copy is kept; to nothing,
-    /// if it is empty.
+    /// Makes all later frames of ``compress(_:)`` refer to a copy of `prefix`, or to no prefix if it is
+    /// empty.
     ///
-    /// That takes longer than one frame after a prefix, and each frame much less. Nothing is referred to
-    /// where `prefix` begins as a dictionary of Zstandard does: such a frame decompresses with the
-    /// prefix, too.
+    /// Loading takes longer than one frame with a prefix, but each frame takes much less. A prefix that
+    /// starts like a Zstandard dictionary is not used: frames then refer to no prefix, and still decompress
+    /// with it.
     public mutating func load(prefix: Span<UInt8>) {
         let mark: [UInt8] = [0x37, 0xA4, 0x30, 0xEC]
         let isDictionary = prefix.count >= 4 && (0..<4).allSatisfy { prefix[$0] == mark[$0] }
@@ -85,7 +85,7 @@ import CZstd
     }
 }
 
-/// Stops the process if a call of libzstd that cannot fail on valid arguments did.
+/// Traps if a libzstd call failed that cannot fail with valid arguments.
 @discardableResult
 func require(_ result: Int) -> Int {
     precondition(ZSTD_isError(result) == 0, "libzstd refused to compress")

@@ -1,15 +1,15 @@
 import CZstd
 
-/// Why bytes are not the frame that they ought to be.
+/// The reason why bytes are not the expected frame.
 public indirect enum FrameError: Error, Hashable, Sendable {
-    /// libzstd cannot decompress them; `detail` is in its words.
+    /// libzstd cannot decompress them; `detail` is its message.
     case damaged(detail: String)
-    /// They decompress to another number of bytes.
+    /// The decompressed length differs.
     case wrongLength(expected: Int, actual: Int)
 }
 
 extension FrameError: CustomStringConvertible {
-    /// The reason, as a sentence fragment.
+    /// A lower-case sentence fragment for people.
     public var description: String {
         switch self {
         case .damaged(let detail): "not a frame of Zstandard: \(detail)"
@@ -19,9 +19,9 @@ extension FrameError: CustomStringConvertible {
     }
 }
 
-/// Decompresses Zstandard frames (RFC 8878) whose length is known before.
+/// Decompresses Zstandard frames (RFC 8878) of known length.
 ///
-/// Owns one context of libzstd; used by one thread at a time.
+/// Owns one libzstd context; must be used by one thread at a time.
 @safe public struct FrameDecompressor: ~Copyable {
     private let context: OpaquePointer
 
@@ -33,19 +33,19 @@ extension FrameError: CustomStringConvertible {
 
     deinit { unsafe _ = ZSTD_freeDCtx(context) }
 
-    /// Returns how many bytes a frame says that it stands for.
+    /// Returns the content size that a frame states.
     public static func contentSize(of frame: Span<UInt8>) throws(FrameError) -> Int {
         let size = unsafe frame.withUnsafeBufferPointer {
             unsafe ZSTD_getFrameContentSize($0.baseAddress, $0.count)
         }
-        // The two highest numbers stand for 'unknown' and 'not a frame'.
+        // The two highest values mean 'unknown' and 'not a frame'.
         guard size < UInt64.max - 1, let count = Int(exactly: size) else {
             throw .damaged(detail: "it does not say its length")
         }
         return count
     }
 
-    /// Returns the `count` bytes that `frame` stands for; never takes memory for more.
+    /// Returns the `count` bytes of content of `frame`; never allocates more.
     public mutating func decompress(
         _ frame: Span<UInt8>,
         to count: Int
@@ -70,7 +70,7 @@ extension FrameError: CustomStringConvertible {
         return bytes
     }
 
-    /// Returns the `count` bytes that `frame` stands for, which was made with the same `prefix`.
+    /// Returns the `count` bytes of content of `frame`, which was compressed with the same `prefix`.
     public mutating func decompress(
         _ frame: Span<UInt8>,
         after prefix: Span<UInt8>,

@@ -1,17 +1,17 @@
 import CZstd
 
-/// Compresses a stream, piece by piece, to one Zstandard frame (RFC 8878) with a checksum, finding repetitions
-/// within a window of a chosen size however far they are apart.
+/// Compresses a stream to one Zstandard frame (RFC 8878) with a checksum; finds matches at any distance
+/// within its window.
 ///
-/// Owns one context of libzstd; used by one thread at a time.
+/// Owns one libzstd context; must be used by one thread at a time.
 @safe public struct StreamCompressor: ~Copyable {
     private let context: OpaquePointer
     private var buffer: [UInt8]
 
-    /// The largest window: 128 MiB, what decoders take without being asked to.
+    /// The largest window: 128 MiB, which decoders accept by default.
     public static let largestWindow = 1 << 27
 
-    /// Returns the window for `count` bytes: the power of two that has them all, of at most
+    /// Returns the window for `count` bytes: the smallest power of two that covers them, at most
     /// ``largestWindow``.
     public static func window(for count: Int64) -> Int {
         let least = 1 << 10
@@ -23,9 +23,9 @@ import CZstd
     /// Creates a compressor.
     ///
     /// - Parameters:
-    ///   - level: How hard it tries, 1 to 22.
-    ///   - window: A power of two, as ``window(for:)`` returns: the bytes that a decoder keeps.
-    ///   - width: How many threads compress; the bytes are the same for any number.
+    ///   - level: The compression level, 1 to 22.
+    ///   - window: The decoder's window in bytes, a power of two as ``window(for:)`` returns.
+    ///   - width: The number of threads; the output does not depend on it.
     public init(level: Int, window: Int, width: Int) {
         guard let context = unsafe ZSTD_createCCtx() else { fatalError("out of memory") }
         unsafe self.context = context
@@ -34,13 +34,13 @@ import CZstd
         set(ZSTD_c_windowLog, CInt(window.trailingZeroBitCount))
         set(ZSTD_c_enableLongDistanceMatching, 1)
         set(ZSTD_c_checksumFlag, 1)
-        // None would compress in this thread, to other bytes than one of its own.
+        // Zero workers would compress on this thread, and produce other bytes than one worker.
         set(ZSTD_c_nbWorkers, CInt(max(width, 1)))
     }
 
     deinit { unsafe _ = ZSTD_freeCCtx(context) }
 
-    /// Compresses the next bytes; `sink` takes what comes of it, in order.
+    /// Compresses the next bytes; `sink` receives the output, in order.
     public mutating func write<Failure: Error>(
         _ bytes: Span<UInt8>,
         to sink: (Span<UInt8>) throws(Failure) -> Void

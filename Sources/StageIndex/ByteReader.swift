@@ -1,18 +1,18 @@
 import StageModel
 
-/// Takes numbers and byte strings from the front of an index, and refuses what is cut off.
+/// Reads numbers and byte strings from an encoded index; throws if they are truncated.
 struct ByteReader: ~Copyable {
     private let bytes: [UInt8]
     private(set) var offset = 0
 
     init(_ bytes: [UInt8]) { self.bytes = bytes }
 
-    /// How many bytes are left.
+    /// The number of remaining bytes.
     var left: Int { bytes.count - offset }
 
     func fault(_ reason: String) -> IndexError { IndexError(offset: offset, reason: reason) }
 
-    /// Takes a number of the format LEB128, in its shortest form.
+    /// Reads a LEB128 number, which must have its shortest form.
     mutating func number(_ what: String, in range: ClosedRange<UInt64>) throws(IndexError) -> UInt64
     {
         var value: UInt64 = 0
@@ -44,7 +44,7 @@ struct ByteReader: ~Copyable {
         Int(try number(what, in: UInt64(range.lowerBound)...UInt64(range.upperBound)))
     }
 
-    /// Takes a number that may be below zero, written as zigzag does.
+    /// Reads a signed number in zigzag encoding.
     mutating func difference(_ what: String) throws(IndexError) -> Int64 {
         let value = try number(what, in: 0...UInt64.max)
         return Int64(bitPattern: value >> 1) ^ -Int64(bitPattern: value & 1)
@@ -62,7 +62,7 @@ struct ByteReader: ~Copyable {
 }
 
 extension [UInt8] {
-    /// Appends a number in the format LEB128.
+    /// Appends a LEB128 number.
     mutating func append(number: UInt64) {
         var rest = number
         while rest >= 0x80 {
@@ -74,7 +74,7 @@ extension [UInt8] {
 
     mutating func append(number: Int) { append(number: UInt64(number)) }
 
-    /// Appends a number that may be below zero, as zigzag.
+    /// Appends a signed number in zigzag encoding.
     mutating func append(difference: Int64) {
         append(number: UInt64(bitPattern: difference << 1 ^ difference >> 63))
     }

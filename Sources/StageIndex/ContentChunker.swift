@@ -1,21 +1,23 @@
-/// Cuts content where the content itself says so, so that an insertion moves no cut but the next ones:
-/// FastCDC (Xia et al., USENIX ATC 2016) with a gear hash and normalised chunking.
+/// Content-defined chunking with FastCDC (Xia et al., USENIX ATC 2016): a gear hash with normalised chunking.
 ///
-/// Chunks have 16 to 256 KiB, about 64 KiB on average. The parameters are part of the format, in that
-/// other ones would find fewer of the chunks that were published before.
+/// The content determines the boundaries, so that an insertion changes only nearby ones. Chunks have 16 to
+/// 256 KiB, about 64 KiB on average. The parameters are part of the format: with others, fewer published
+/// chunks would be found again.
 public enum ContentChunker {
-    /// The fewest bytes of a chunk that is not the last.
+    /// The smallest chunk in bytes, except for the last one.
     public static let minimum = 16 << 10
-    /// The bytes from which on cuts become more likely.
+    /// The number of bytes after which boundaries become more likely.
     public static let normal = 64 << 10
-    /// The most bytes of a chunk.
+    /// The largest chunk in bytes.
     public static let maximum = 256 << 10
 
-    /// Cuts are made where so many upper bits of the hash are zero: before, and after `normal`.
+    /// The number of upper hash bits that are zero at a boundary: before and after `normal`.
     private static let bits = (before: UInt64(18), after: UInt64(14))
 
-    /// Returns the length of the first chunk of `bytes`, which are all that is left of the content or at
-    /// least ``maximum``.
+    /// Returns the length of the first chunk of `bytes`.
+    ///
+    /// - Parameter bytes: The rest of the content, or at least its next ``maximum`` bytes.
+    /// - Returns: The length in bytes.
     public static func firstChunk(of bytes: Span<UInt8>) -> Int {
         let end = min(bytes.count, maximum)
         guard end > minimum else { return end }

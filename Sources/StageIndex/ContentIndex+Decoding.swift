@@ -1,11 +1,12 @@
 import StageModel
 
 extension ContentIndex {
-    /// Reads an index that ``encoded()`` wrote, of which nothing is believed: each number is checked
-    /// before anything is made of it, names and links are judged as those of archives are.
+    /// Decodes an untrusted index that ``encoded()`` wrote.
     ///
-    /// - Throws: ``IndexError`` for anything that is not an index of this version of the format, and for
-    ///   one with more than `bounds` say.
+    /// Checks each number before it is used, and names and links by the rules for archives.
+    ///
+    /// - Throws: ``IndexError`` for bytes that are not an index of this format version, and for an index that
+    ///   exceeds `bounds`.
     public init(
         decoding bytes: [UInt8],
         within bounds: IndexBounds = .largest
@@ -22,7 +23,7 @@ extension ContentIndex {
         }
         var reader = ByteReader(bytes)
         _ = try reader.slice("the magic number", Self.magic.count)
-        // What each takes at least bounds how many there can be.
+        // The smallest encoding of each item bounds the number of items.
         let counts = (
             bundles: try reader.number("the number of bundles", in: 0...reader.left / 33),
             frames: try reader.number("the number of frames", in: 0...reader.left / 36),
@@ -114,13 +115,13 @@ extension ContentIndex {
         return frames
     }
 
-    /// Reads the paths of so many entries, each of which is a directory so far.
+    /// Decodes the paths of `count` entries, which are created as directories.
     private static func paths(
         _ count: Int,
         from reader: inout ByteReader
     ) throws(IndexError) -> EntryList {
         let most = ContentPath.maximumLength
-        // Beside the entries these are what there is most of.
+        // Besides the entries, these take the most memory.
         let shared = try list(count) { () throws(IndexError) in
             UInt16(try reader.number("the shared length of a path", in: 0...most))
         }
@@ -128,7 +129,7 @@ extension ContentIndex {
             UInt16(try reader.number("the length of a path", in: 0...most))
         }
         let length = zip(shared, rests).reduce(0) { $0 + Int($1.0) + Int($1.1) }
-        // Few bytes stand for many where paths share most of theirs.
+        // Few encoded bytes can expand to many where paths share long prefixes.
         guard length <= IndexLimits.pathByteCount else {
             throw reader.fault("the paths have more than \(IndexLimits.pathByteCount) bytes")
         }
@@ -160,7 +161,7 @@ extension ContentIndex {
         return entries
     }
 
-    /// Reads what the entries are, whose paths are known.
+    /// Decodes the kinds of the entries, whose paths are decoded already.
     private mutating func readKinds(
         within bounds: IndexBounds,
         from reader: inout ByteReader
@@ -263,8 +264,8 @@ extension ContentIndex {
         return .frames(list)
     }
 
-    /// Checks what concerns entries together: nothing lies below what is no directory with content, links
-    /// stay inside, and there are not too many directories.
+    /// Checks rules across entries: only directories have entries below them and are not listed then, links
+    /// stay inside the pack, and the number of directories is within bounds.
     private func checkTree(within bounds: IndexBounds) throws(IndexError) {
         var links = ContentLinks()
         var last: ArraySlice<UInt8> = []
@@ -286,7 +287,7 @@ extension ContentIndex {
                 links.add(entries.path(at: position), to: target)
             }
             var above = Self.parent(of: bytes)
-            // What lies beside the entry before has the same directories above it.
+            // An entry beside the previous one has the same parent directories.
             if above == last { continue }
             last = above
             while !above.isEmpty {
@@ -302,13 +303,13 @@ extension ContentIndex {
         }
     }
 
-    /// The directory that holds a path, empty for the root.
+    /// Returns the parent directory of a path, empty for the root.
     private static func parent(of path: ArraySlice<UInt8>) -> ArraySlice<UInt8> {
         path.lastIndex(of: UInt8(ascii: "/")).map { path[..<$0] } ?? []
     }
 
-    /// Counts the directories that hold a path, and hold none before it: in the order of bytes, the paths below one
-    /// directory follow each other.
+    /// Counts the parent directories of a path that are not parents of the path before it: in byte order, the
+    /// paths below a directory are consecutive.
     private static func newDirectories(
         above path: ArraySlice<UInt8>,
         after previous: ArraySlice<UInt8>

@@ -1,10 +1,10 @@
 import StageModel
 
 extension ContentIndex {
-    /// What an index begins with: a name, what text transfers spoil, and the version of the format.
+    /// The first bytes of an index: a name, bytes that text-mode transfers corrupt, and the format version.
     static let magic: [UInt8] = Array("SPIX".utf8) + [0x0D, 0x0A, 0x1A, 0x01]
 
-    /// The digest of no bytes, which is not written.
+    /// The digest of empty content, which is not encoded.
     static let emptyDigest = Digest(
         bytes: [
             0xE3, 0xB0, 0xC4, 0x42, 0x98, 0xFC, 0x1C, 0x14, 0x9A, 0xFB, 0xF4, 0xC8, 0x99, 0x6F,
@@ -15,7 +15,7 @@ extension ContentIndex {
         ]
     )
 
-    /// The index as bytes: the same for equal indexes.
+    /// Returns the encoded index; equal indexes have equal bytes.
     public func encoded() -> [UInt8] {
         var bytes = Self.magic
         bytes.append(number: bundles.count)
@@ -93,12 +93,12 @@ extension ContentIndex {
     }
 }
 
-/// Where the frame before ends, and so where the next one is expected.
+/// The end of the previous frame, where the next frame is expected.
 struct FramePosition {
     var bundle = 0
     var end: Int64 = 0
 
-    /// Expects the next frame in a bundle: at its beginning, if it is another one.
+    /// Moves to the bundle of the next frame, to its start if it is another bundle.
     mutating func enter(_ bundle: Int) {
         if bundle != self.bundle { end = 0 }
         self.bundle = bundle
@@ -106,7 +106,7 @@ struct FramePosition {
 }
 
 extension ContentIndex.Kind {
-    /// The kind as it is written.
+    /// The encoded kind.
     fileprivate var code: UInt8 {
         switch self {
         case .file(let file): file.isExecutable ? 1 : 0
@@ -117,8 +117,8 @@ extension ContentIndex.Kind {
 }
 
 extension ContentIndex.File {
-    /// Whether the digest is one that the index has in any case: that of no bytes, or of the one frame
-    /// that is the file.
+    /// Indicates whether the index contains the file's digest elsewhere: the digest of empty content, or of
+    /// the file's only frame.
     var hasDigestOfFrame: Bool {
         if size == 0 { return true }
         if case .frames(let list) = content { return list.count == 1 }

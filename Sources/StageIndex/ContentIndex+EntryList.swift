@@ -1,29 +1,30 @@
 public import StageModel
 
 extension ContentIndex {
-    /// The entries of an index, packed, since an index may have a million.
+    /// The entries of an index in packed form, because an index may have a million of them.
     ///
-    /// Each takes 56 bytes beside those of its path; in an array of ``ContentIndex/Entry`` it would be three times as many.
-    /// An entry is made when it is asked for, with a string for its path: what needs only the file or only the path asks for
-    /// that.
+    /// An entry takes 56 bytes plus its path, a third of its size in an array of ``ContentIndex/Entry``. The
+    /// subscript creates an entry with a string for its path; code that needs only the file or the path uses
+    /// ``file(at:)`` or ``pathBytes(at:)``.
     public struct EntryList: RandomAccessCollection, Equatable, Sendable {
-        /// The paths, one after the other.
+        /// The concatenated paths.
         private var text: [UInt8] = []
         private var records: [Record] = []
-        /// The frames of files that are made of whole ones, file by file.
+        /// The frames of files that consist of whole frames, file by file.
         private var lists: [Int32] = []
         /// The targets of links.
         private var targets: [LinkTarget] = []
 
-        /// An entry; what its fields mean depends on its form.
+        /// A packed entry; the meaning of its fields depends on its form.
         private struct Record: Equatable {
             var digest = ContentIndex.emptyDigest
             var size: Int64 = 0
-            /// The frame that a file is part of, or the place of its first frame in `lists`, or that of a target.
+            /// The frame of a file, or the index of its first frame in `lists`, or the index of a link's
+            /// target.
             var first: Int32 = 0
-            /// The place in its frame at which a file begins, or the number of its frames.
+            /// The offset of a file in its frame, or the number of its frames.
             var second: Int32 = 0
-            /// The place in `text` at which the path ends.
+            /// The end of the path in `text`.
             var end: UInt32
             var form = Form.directory
             var isExecutable = false
@@ -52,18 +53,18 @@ extension ContentIndex {
             Entry(path: path(at: position), kind: kind(at: position))
         }
 
-        /// The path of an entry.
+        /// Returns the path of an entry.
         public func path(at position: Int) -> ContentPath {
             ContentPath(unchecked: String(decoding: pathBytes(at: position), as: UTF8.self))
         }
 
-        /// The bytes of the path of an entry, without a string made of them.
+        /// Returns the bytes of an entry's path, without creating a string.
         public func pathBytes(at position: Int) -> ArraySlice<UInt8> {
             let start = position == 0 ? 0 : Int(records[position - 1].end)
             return text[start..<Int(records[position].end)]
         }
 
-        /// The kind of an entry, without its path.
+        /// Returns the kind of an entry, without its path.
         public func kind(at position: Int) -> Kind {
             switch records[position].form {
             case .directory: .directory
@@ -72,7 +73,7 @@ extension ContentIndex {
             }
         }
 
-        /// The file at a position, without its path; `nil` if the entry is none.
+        /// Returns the file at a position, without its path; `nil` if the entry is not a file.
         public func file(at position: Int) -> File? {
             switch records[position].form {
             case .directory, .link: nil
@@ -80,7 +81,7 @@ extension ContentIndex {
             }
         }
 
-        /// Whether the entry at a position is a directory.
+        /// Returns whether the entry at a position is a directory.
         public func isDirectory(at position: Int) -> Bool { records[position].form == .directory }
 
         private func file(of record: Record) -> File {
@@ -95,7 +96,7 @@ extension ContentIndex {
             )
         }
 
-        /// Adds an entry behind the others.
+        /// Appends an entry.
         public mutating func append(_ entry: Entry) {
             append(path: entry.path.text.utf8)
             let last = records.count - 1
@@ -112,13 +113,13 @@ extension ContentIndex {
 }
 
 extension ContentIndex.EntryList {
-    /// Makes room for so many entries, whose paths have so many bytes.
+    /// Reserves memory for a number of entries whose paths have `pathBytes` bytes in all.
     mutating func reserveCapacity(_ count: Int, pathBytes: Int) {
         records.reserveCapacity(count)
         text.reserveCapacity(pathBytes)
     }
 
-    /// Adds a directory, which the other functions make a file or a link of.
+    /// Appends a directory, which other functions change to a file or a link.
     mutating func append(path: some Collection<UInt8>) {
         text += path
         records.append(Record(end: UInt32(text.count)))
@@ -130,7 +131,7 @@ extension ContentIndex.EntryList {
         targets.append(target)
     }
 
-    /// Makes an entry a file, without frames so far, whose digest is that of no bytes.
+    /// Changes an entry to a file without frames, with the digest of empty content.
     mutating func setFile(_ position: Int, isExecutable: Bool, size: Int64) {
         records[position].form = .part
         records[position].isExecutable = isExecutable
@@ -154,11 +155,11 @@ extension ContentIndex.EntryList {
         records[position].digest = digest
     }
 
-    /// The size of the file at a position.
+    /// Returns the size of the file at a position.
     func size(at position: Int) -> Int64 { records[position].size }
 
-    /// Whether the digest of the file at a position is one that the index has in any case: that of no bytes, or of the
-    /// one frame that is the file.
+    /// Returns whether the index contains the digest of the file at a position elsewhere: the digest of empty
+    /// content, or of the file's only frame.
     func hasDigestOfFrame(at position: Int) -> Bool {
         let record = records[position]
         return record.size == 0 || record.form == .frames && record.second == 1

@@ -1,19 +1,19 @@
 public import StageModel
 
 extension ContentIndex {
-    /// What a path leads to in the tree that the index describes.
+    /// The result of resolving a path in the tree that the index describes.
     public struct Resolution: Equatable, Sendable {
-        /// What is there.
+        /// The file or directory that a path resolves to.
         public enum Place: Equatable, Sendable {
-            /// The file at a position among the entries.
+            /// The file at a position of the entries.
             case file(Int)
             /// A directory.
             case directory
         }
 
-        /// What is there.
+        /// The file or directory that the path resolves to.
         public var place: Place
-        /// The links that the path leads through, by their positions, in the order of the way.
+        /// The positions of the links that the path leads through, in order.
         public var links: [Int]
 
         /// Creates a resolution from its parts.
@@ -23,20 +23,20 @@ extension ContentIndex {
         }
     }
 
-    /// How many links a path leads through at most, as in Linux.
+    /// The most links that a path may lead through, as in Linux.
     private static let maximumLinks = 40
 
-    /// Follows a path as the kernel follows it in the staged tree, links included; `nil` if nothing is
-    /// there.
+    /// Resolves a path as the kernel does in the staged tree, following links; returns `nil` if there is
+    /// nothing.
     ///
-    /// Costs a binary search for each component.
+    /// Takes a binary search for each component.
     public func resolve(_ path: ContentPath) -> Resolution? {
         var rest = Self.components(path.text)[...]
         var way: [[UInt8]] = []
         var links: [Int] = []
         var found = Resolution.Place.directory
         while let next = rest.popFirst() {
-            // Below a file is nothing.
+            // A file has nothing below it.
             guard found == .directory else { return nil }
             if next == [UInt8(ascii: ".")] { continue }
             if next == Array("..".utf8) {
@@ -66,7 +66,7 @@ extension ContentIndex {
         text.utf8.split(separator: UInt8(ascii: "/")).map { Array($0) }
     }
 
-    /// The position of the entry with this path.
+    /// Returns the position of the entry with this path.
     func position(of path: some Collection<UInt8>) -> Int? {
         let position = firstEntry(from: path)
         guard position < entries.count, entries.pathBytes(at: position).elementsEqual(path) else {
@@ -75,7 +75,7 @@ extension ContentIndex {
         return position
     }
 
-    /// The position of the first entry whose path is not before `bytes`.
+    /// Returns the position of the first entry whose path is not less than `bytes`.
     private func firstEntry(from bytes: some Collection<UInt8>) -> Int {
         var range = entries.startIndex..<entries.endIndex
         while !range.isEmpty {

@@ -1,20 +1,20 @@
 public import StageModel
 
-/// What one version of an indexed pack holds, and where each byte of it can be fetched: files, the
-/// frames that they are made of, and the bundles that the frames lie in.
+/// The content of one version of an indexed pack: files, the frames that they consist of, and the bundles
+/// that contain the frames.
 ///
-/// `Manifests/indexed-packs.md` specifies how it is written.
+/// `Manifests/indexed-packs.md` specifies the encoding.
 public struct ContentIndex: Equatable, Sendable {
-    /// The objects that frames are fetched from.
+    /// The objects from which frames are downloaded.
     public var bundles: [Bundle]
     /// The frames, in the order of their first use.
     public var frames: [Frame]
-    /// What the pack holds, ordered by the bytes of the paths; of directories those that are empty.
+    /// The entries of the pack, ordered by the bytes of their paths; only empty directories are listed.
     public var entries: EntryList
 
-    /// One object with frames, one after the other.
+    /// An object that contains frames, one after the other.
     public struct Bundle: Hashable, Sendable {
-        /// The digest of the whole object, which is its name.
+        /// The digest of the whole object, which is also its name.
         public var digest: Digest
         /// Its size in bytes.
         public var size: Int64
@@ -26,18 +26,17 @@ public struct ContentIndex: Equatable, Sendable {
         }
     }
 
-    /// A piece of content that is fetched and verified as a whole.
+    /// A piece of content that is downloaded and verified as a unit.
     public struct Frame: Hashable, Sendable {
         /// The digest of the content.
         public var digest: Digest
-        /// The bytes of the content: 1 to ``IndexLimits/frameLength``.
+        /// The number of bytes of the content: 1 to ``IndexLimits/frameLength``.
         public var length: Int
-        /// How it is stored where that is not as it is: the digest and the bytes of its Zstandard
-        /// frame.
+        /// The digest and length of its Zstandard frame; `nil` if it is stored uncompressed.
         public var compressed: Compressed?
-        /// The bundle, by its position in the index.
+        /// The position of its bundle in the index.
         public var bundle: Int
-        /// Where it begins in the bundle.
+        /// The offset in the bundle.
         public var offset: Int64
 
         /// Creates a frame from its parts.
@@ -55,19 +54,19 @@ public struct ContentIndex: Equatable, Sendable {
             self.offset = offset
         }
 
-        /// How many bytes it has in the bundle.
+        /// The number of bytes in the bundle.
         public var storedLength: Int { compressed?.length ?? length }
         /// The digest of the bytes in the bundle.
         public var storedDigest: Digest { compressed?.digest ?? digest }
-        /// Where it is in the bundle.
+        /// The range of its bytes in the bundle.
         public var range: Range<Int64> { offset..<offset + Int64(storedLength) }
     }
 
     /// The compressed form of a frame.
     public struct Compressed: Hashable, Sendable {
-        /// Its digest.
+        /// The digest of the compressed bytes.
         public var digest: Digest
-        /// Its bytes.
+        /// The number of compressed bytes.
         public var length: Int
 
         /// Creates the form from its parts.
@@ -77,11 +76,11 @@ public struct ContentIndex: Equatable, Sendable {
         }
     }
 
-    /// Something that a pack holds.
+    /// An entry of a pack.
     public struct Entry: Hashable, Sendable {
-        /// Where it is.
+        /// The path within the pack.
         public var path: ContentPath
-        /// What it is.
+        /// The kind and its content.
         public var kind: Kind
 
         /// Creates an entry from its parts.
@@ -91,11 +90,11 @@ public struct ContentIndex: Equatable, Sendable {
         }
     }
 
-    /// What an entry is.
+    /// The kind of an entry.
     public enum Kind: Hashable, Sendable {
         /// A regular file.
         case file(File)
-        /// A directory without anything in it.
+        /// An empty directory.
         case directory
         /// A symbolic link.
         case link(to: LinkTarget)
@@ -103,13 +102,13 @@ public struct ContentIndex: Equatable, Sendable {
 
     /// A regular file.
     public struct File: Hashable, Sendable {
-        /// Whether its mode is 0755 instead of 0644.
+        /// Indicates whether its mode is 0755 instead of 0644.
         public var isExecutable: Bool
-        /// Its bytes.
+        /// The size in bytes.
         public var size: Int64
         /// The digest of its content.
         public var digest: Digest
-        /// What it is made of.
+        /// The frames that contain the content.
         public var content: Content
 
         /// Creates a file from its parts.
@@ -121,12 +120,12 @@ public struct ContentIndex: Equatable, Sendable {
         }
     }
 
-    /// What a file is made of.
+    /// The frames that contain a file's content.
     public enum Content: Hashable, Sendable {
-        /// Part of one frame, from `offset` on, that holds other files as well; or nothing, for a file
-        /// without bytes.
+        /// A part of one frame, starting at `offset`, that contains other files as well; also used for an
+        /// empty file.
         case part(frame: Int, offset: Int)
-        /// These frames, one after the other, whole.
+        /// Whole frames, one after the other.
         case frames([Int])
     }
 
@@ -141,7 +140,7 @@ public struct ContentIndex: Equatable, Sendable {
         self.entries = EntryList(entries)
     }
 
-    /// Forgets bundles that no frame is in.
+    /// Removes bundles that contain no frame.
     public mutating func dropUnusedBundles() {
         let used = Set(frames.map(\.bundle)).sorted()
         let positions = Dictionary(uniqueKeysWithValues: zip(used, 0...))
@@ -154,13 +153,13 @@ public struct ContentIndex: Equatable, Sendable {
         ByteCount(entries.indices.reduce(Int64(0)) { $0 + entries.size(at: $1) })
     }
 
-    /// How many files and symbolic links there are.
+    /// The number of files and symbolic links.
     public var fileCount: Int { entries.indices.count { !entries.isDirectory(at: $0) } }
 
-    /// The bytes of all frames as they are stored: what a first installation transfers.
+    /// The stored bytes of all frames, which a first installation downloads.
     public var storedSize: ByteCount { storedLength(of: frames.indices) }
 
-    /// The bytes of some frames as they are stored.
+    /// Returns the stored bytes of frames.
     public func storedLength(of positions: some Sequence<Int>) -> ByteCount {
         ByteCount(positions.reduce(Int64(0)) { $0 + Int64(frames[$1].storedLength) })
     }

@@ -1,24 +1,24 @@
 public import StageModel
 
 extension DeltaSet {
-    /// What a table begins with: a name, what text transfers spoil, and the version of the format.
+    /// The first bytes of a table: a name, bytes that text-mode transfers corrupt, and the format version.
     static let magic: [UInt8] = Array("SPDS".utf8) + [0x0D, 0x0A, 0x1A, 0x01]
 
-    /// The bytes of a table's head at most, which ``Head`` reads.
+    /// The most bytes that ``Head`` reads.
     public static let headLength = magic.count + 2 * Digest.byteCount + 5
 
-    /// What the first bytes of a delta set tell.
+    /// The first fields of a delta set.
     public struct Head: Equatable, Sendable {
-        /// The ``PackIndex/contentDigest`` of the version that is made.
+        /// The ``PackIndex/contentDigest`` of the newer version, which the delta frames restore.
         public var new: Digest
-        /// The ``PackIndex/contentDigest`` of the version that has the windows.
+        /// The ``PackIndex/contentDigest`` of the older version, which the windows refer to.
         public var old: Digest
-        /// The bytes of the whole table, the head's among them.
+        /// The size of the whole table in bytes, including the head.
         public var tableSize: Int
 
-        /// Reads the head of an object, or of the first bytes of one.
+        /// Decodes the head of a delta set from its first bytes.
         ///
-        /// - Throws: ``IndexError`` for anything that is no delta set of this version of the format.
+        /// - Throws: ``IndexError`` for bytes that are not a delta set of this format version.
         public init(decoding bytes: [UInt8]) throws(IndexError) {
             var reader = ByteReader(bytes)
             self = try Self(from: &reader)
@@ -47,12 +47,11 @@ extension DeltaSet {
     /// The most bytes of a table.
     static let tableLimit = Int(ManifestLimits.deltaTableSize.rawValue)
 
-    /// Reads a table that ``encodedTable()`` wrote, of which nothing is believed.
+    /// Decodes an untrusted table that ``encodedTable()`` wrote.
     ///
-    /// Whether the indexes have what it names, ``check(from:to:)`` tells.
+    /// Does not check whether the indexes contain what it refers to; ``check(from:to:)`` does.
     ///
-    /// - Throws: ``IndexError`` for anything that is not the table of a delta set of this version of the
-    ///   format.
+    /// - Throws: ``IndexError`` for bytes that are not the table of a delta set of this format version.
     public init(decodingTable bytes: [UInt8]) throws(IndexError) {
         var reader = ByteReader(bytes)
         let head = try Head(from: &reader)
@@ -62,7 +61,7 @@ extension DeltaSet {
             )
         }
         self.init(new: head.new, old: head.old)
-        // What each takes at least bounds how many there can be.
+        // The smallest encoding of each item bounds the number of items.
         let counts = (
             windows: try reader.number("the number of windows", in: 0...reader.left / 4),
             frames: try reader.number("the number of delta frames", in: 0...reader.left / 35)
@@ -81,7 +80,7 @@ extension DeltaSet {
         _ next: inout Int64,
         from reader: inout ByteReader
     ) throws(IndexError) -> Window {
-        // Where too little is left, the parts are cut off.
+        // With too few bytes left, decoding the parts fails as truncated.
         let parts = max(1, reader.left / 3)
         let count = try reader.number("the number of parts of a window", in: 1...parts)
         var segments: [Segment] = []
@@ -155,7 +154,7 @@ extension DeltaSet {
         }
     }
 
-    /// The table as bytes: the same for equal sets.
+    /// Returns the encoded table; equal sets have equal bytes.
     public func encodedTable() -> [UInt8] {
         var rest: [UInt8] = []
         rest.append(number: windows.count)

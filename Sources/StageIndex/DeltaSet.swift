@@ -1,40 +1,39 @@
 public import StageModel
 
-/// Which frames of one version a client that has another one can make of shorter bytes and of what is
-/// in its files: the table of a delta set.
+/// The table of a delta set: the frames of a new version that can be restored from fewer bytes and the files
+/// of an older version.
 ///
-/// A delta frame is a Zstandard frame that refers to a window: bytes of the older version's files. Its
-/// bytes come after the table, in the same object. `Manifests/indexed-packs.md` specifies how it is
-/// written.
+/// A delta frame is a Zstandard frame that refers to a window of bytes of the older version's files. Its
+/// bytes follow the table in the same object. `Manifests/indexed-packs.md` specifies the encoding.
 public struct DeltaSet: Equatable, Sendable {
-    /// The ``PackIndex/contentDigest`` of the version that is made.
+    /// The ``PackIndex/contentDigest`` of the newer version, which the delta frames restore.
     public var new: Digest
-    /// The ``PackIndex/contentDigest`` of the version that has the windows.
+    /// The ``PackIndex/contentDigest`` of the older version, which the windows refer to.
     public var old: Digest
     /// The windows, in the order of their first use.
     public var windows: [Window]
     /// The delta frames, in the order of their bytes.
     public var frames: [Frame]
 
-    /// Bytes of the older version that delta frames refer to: those of its segments, one after the other.
+    /// Bytes of the older version that delta frames refer to: its segments, one after the other.
     public struct Window: Hashable, Sendable {
-        /// What it is made of; at least one.
+        /// The segments, at least one.
         public var segments: [Segment]
 
         /// Creates a window from its parts.
         public init(segments: [Segment]) { self.segments = segments }
 
-        /// Its bytes: 1 to ``IndexLimits/windowLength``.
+        /// The length in bytes: 1 to ``IndexLimits/windowLength``.
         public var length: Int { segments.reduce(0) { $0 + $1.length } }
     }
 
     /// Part of a file of the older version.
     public struct Segment: Hashable, Sendable {
-        /// The file, by its position among the entries of the older index.
+        /// The position of the file among the entries of the older index.
         public var entry: Int
-        /// Where the part begins in the file.
+        /// The offset of the part in the file.
         public var offset: Int64
-        /// The bytes of the part: at least 1.
+        /// The length of the part in bytes, at least 1.
         public var length: Int
 
         /// Creates a segment from its parts.
@@ -45,13 +44,13 @@ public struct DeltaSet: Equatable, Sendable {
         }
     }
 
-    /// The shorter form of a frame.
+    /// A frame in its shorter form.
     public struct Frame: Hashable, Sendable {
-        /// The frame that it makes, by its position in the newer index.
+        /// The position in the newer index of the frame that it restores.
         public var position: Int
-        /// The window that it refers to, by its position in the set.
+        /// The position in the set of the window that it refers to.
         public var window: Int
-        /// Its bytes: 1 to ``IndexLimits/frameLength``.
+        /// The length in bytes: 1 to ``IndexLimits/frameLength``.
         public var length: Int
         /// The digest of its bytes.
         public var digest: Digest
@@ -73,7 +72,7 @@ public struct DeltaSet: Equatable, Sendable {
         self.frames = frames
     }
 
-    /// Where each delta frame is in an object whose table has so many bytes.
+    /// Returns the ranges of the delta frames in an object whose table has `size` bytes.
     public func ranges(afterTable size: Int) -> [Range<Int64>] {
         var end = Int64(size)
         return frames.map { frame in
@@ -82,23 +81,23 @@ public struct DeltaSet: Equatable, Sendable {
         }
     }
 
-    /// The bytes of the delta frames, without the table.
+    /// The length of all delta frames in bytes, without the table.
     public var byteCount: Int64 { frames.reduce(0) { $0 + Int64($1.length) } }
 
-    /// Checks that the set is about these two indexes: that there are the frames that it makes, and the
-    /// bytes that its windows are made of.
+    /// Checks the set against two indexes: they must contain the frames that it restores and the bytes of its
+    /// windows.
     ///
-    /// - Throws: ``IndexError`` for the first thing that there is not.
+    /// - Throws: ``IndexError`` for the first missing item.
     public func check(from old: ContentIndex, to new: ContentIndex) throws(IndexError) {
         try check(to: new) { entry in
             old.entries.indices.contains(entry) ? old.entries.file(at: entry)?.size : nil
         }
     }
 
-    /// Checks that the set is about these two versions, where of the older one the sizes of its files are
-    /// known by their positions among the entries.
+    /// Checks the set against two versions, where only the file sizes of the older one are known, by position
+    /// among its entries.
     ///
-    /// - Throws: ``IndexError`` for the first thing that there is not.
+    /// - Throws: ``IndexError`` for the first missing item.
     public func check(
         to new: ContentIndex,
         sizeOfFile: (_ entry: Int) -> Int64?
@@ -120,6 +119,6 @@ public struct DeltaSet: Equatable, Sendable {
 }
 
 extension IndexLimits {
-    /// The most bytes of an older version that a delta frame refers to: 4.7 MiB, in round figures.
+    /// The most bytes of an older version that a delta frame refers to: about 4.7 MiB.
     public static let windowLength = 4_915_200
 }

@@ -1,7 +1,9 @@
-/// The numbers of a gear hash (Xia et al., "Ddelta", 2014): shifted by one bit and increased by the number of
-/// the next byte, a sum of 64 bits depends on the last 64 bytes and on nothing before.
+/// The table of a gear hash (Xia et al., "Ddelta", 2014).
+///
+/// For each byte the hash is shifted left by one bit and the byte's table value is added, so that its 64 bits
+/// depend on the last 64 bytes only.
 package enum GearHash {
-    /// A number for each byte: splitmix64 (Steele et al., OOPSLA 2014), from the seed 0.
+    /// A value for each byte: splitmix64 (Steele et al., OOPSLA 2014) with the seed 0.
     package static let table: [UInt64] = {
         var state: UInt64 = 0
         return (0..<256).map { _ in

@@ -1,8 +1,8 @@
-/// Why bytes are not an index.
+/// The reason why bytes are not a valid index.
 public struct IndexError: Error, Equatable, Sendable {
-    /// Where in the decompressed index the fault was found, in bytes.
+    /// The offset of the fault in the decompressed index, in bytes.
     public var offset: Int
-    /// What is wrong, as a sentence fragment.
+    /// The fault, as a sentence fragment.
     public var reason: String
 
     /// Creates the error from its parts.
@@ -13,6 +13,6 @@ public struct IndexError: Error, Equatable, Sendable {
 }
 
 extension IndexError: CustomStringConvertible {
-    /// The fault and its place.
+    /// The fault and its offset.
     public var description: String { "\(reason), at byte \(offset)" }
 }

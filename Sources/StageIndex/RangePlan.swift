@@ -1,36 +1,35 @@
-/// Which ranges of which objects are asked for to get a set of frames.
+/// The byte ranges to request for a set of frames.
 public struct RangePlan: Equatable, Sendable {
-    /// What is asked for at once.
+    /// A single request.
     public struct Request: Equatable, Sendable {
-        /// The bundle, by its position in the index; 0 for a delta set.
+        /// The position of the bundle in the index; 0 for a delta set.
         public var bundle: Int
-        /// The bytes of it.
+        /// The byte range.
         public var range: Range<Int64>
-        /// The frames in it that are wanted, by their positions in the index or the delta set, in the
-        /// order of their places.
+        /// The positions of the needed frames in the range, in the index or the delta set, ordered by offset.
         public var frames: [Int]
     }
 
-    /// The requests, by bundle and place.
+    /// The requests, by bundle and offset.
     public var requests: [Request]
 
-    /// The most bytes between frames that are asked for and not wanted: gaps that cost less than another
-    /// request.
+    /// The largest gap between needed frames, in bytes, that is requested along with them because that costs
+    /// less than another request.
     public static let gap = Int64(64 << 10)
-    /// The most bytes of a request: large transfers have larger ones, so that there are few.
+    /// The range of a request's maximum length; larger transfers use longer requests to need fewer of them.
     public static let length = Int64(4 << 20)...Int64(16 << 20)
-    /// How many requests there are at most before they become larger, and wider gaps are read over.
+    /// The number of requests up to which they keep the shortest maximum length and the smallest gap.
     public static let count = 8
-    /// Which part of the bytes that are asked for wider gaps may be: one in so many.
+    /// The share of the requested bytes that wider gaps may add, as a divisor.
     public static let waste = Int64(16)
 
-    /// Plans the requests for `frames`, positions in `index`.
+    /// Plans the requests for frames, given by their positions in `index`.
     public init(_ frames: some Collection<Int>, of index: ContentIndex) {
         self.init(frames.map { (index.frames[$0].bundle, index.frames[$0].range, $0) })
     }
 
-    /// Plans the requests for those delta frames that make one of `frames`, positions in the newer
-    /// index; the object begins with a table of `tableSize` bytes.
+    /// Plans the requests for the delta frames that restore `frames`, positions in the newer index; the
+    /// object starts with a table of `tableSize` bytes.
     public init(_ frames: some Collection<Int>, of deltas: DeltaSet, tableSize: Int) {
         let wanted = Set(frames)
         let ranges = deltas.ranges(afterTable: tableSize)
@@ -48,7 +47,7 @@ public struct RangePlan: Equatable, Sendable {
         requests = Self.requests(order, most: most, gap: Self.gap)
         let gaps = zip(requests, requests.dropFirst()).filter { $0.bundle == $1.bundle }
             .map { $1.range.lowerBound - $0.range.upperBound }
-        // The narrowest first.
+        // Adds up the narrowest gaps first.
         let budget = byteCount / Self.waste
         var (widest, sum) = (Self.gap, Int64(0))
         for gap in gaps.sorted().prefix(max(0, requests.count - Self.count)) {
@@ -58,7 +57,7 @@ public struct RangePlan: Equatable, Sendable {
         }
         let asked = byteCount
         let wider = Self.requests(order, most: most, gap: widest)
-        // As wide ones may be many.
+        // There may be many gaps of the same width.
         if wider.reduce(-asked, { $0 + Int64($1.range.count) }) <= budget { requests = wider }
     }
 
@@ -83,6 +82,6 @@ public struct RangePlan: Equatable, Sendable {
         return requests
     }
 
-    /// The bytes that are asked for.
+    /// The number of requested bytes.
     public var byteCount: Int64 { requests.reduce(0) { $0 + Int64($1.range.count) } }
 }

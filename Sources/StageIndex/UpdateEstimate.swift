@@ -1,22 +1,22 @@
 public import StageModel
 
-/// What an update from one version to another transfers, as far as the indexes tell: with everything
-/// of the old version in place, from servers that give ranges.
+/// An estimate of the transfer for an update between two versions, from their indexes: assumes that all files
+/// of the old version are present and that servers support ranges.
 public struct UpdateEstimate: Equatable, Sendable {
-    /// The bytes of bundles that are asked for, gaps included.
+    /// The bytes requested from bundles, gaps included.
     public var bundleBytes: ByteCount
-    /// The bytes of a delta set that are asked for, its table and gaps included.
+    /// The bytes requested from a delta set, table and gaps included.
     public var deltaBytes: ByteCount
-    /// How many requests ask for them.
+    /// The number of requests.
     public var requests: Int
-    /// How many files are taken over whole.
+    /// The number of files that are reused as they are.
     public var reusedFiles: Int
-    /// How many files are made of what is fetched, or of parts of old ones.
+    /// The number of files that need downloaded frames or parts of old files.
     public var changedFiles: Int
-    /// How many files of the old version the new one does not have at their places.
+    /// The number of files of the old version whose paths do not exist in the new one.
     public var removedFiles: Int
 
-    /// Compares two versions; `deltas` is the set that leads from the one to the other, if there is one.
+    /// Compares two versions; `deltas` is the delta set between them, if any.
     public init(from old: ContentIndex, to new: ContentIndex, using deltas: DeltaSet? = nil) {
         let difference = IndexDifference(from: old, to: new)
         reusedFiles = difference.reusedFiles
@@ -41,13 +41,13 @@ public struct UpdateEstimate: Equatable, Sendable {
     }
 }
 
-/// What one version has that another one has not.
+/// The frames of a new version that an old version does not contain.
 public struct IndexDifference: Equatable, Sendable {
     /// The frames that are missing, by their positions in the newer index, in their order.
     public var frames: [Int]
-    /// How many files are taken over whole.
+    /// The number of files that are reused as they are.
     public var reusedFiles = 0
-    /// How many files are not.
+    /// The number of files that are not reused.
     public var changedFiles = 0
 
     /// Compares two versions.
