@@ -161,8 +161,8 @@ struct TarHeader {
         }
     }
 
-    /// The size, from octal digits or GNU's binary format; `nil` if it is neither, negative, or at least 4
-    /// EiB, whose padded size would overflow.
+    /// The size, from leading octal digits or GNU's binary format; `nil` for a binary number that is negative or at
+    /// least 4 EiB, whose padded size would overflow.
     var size: Int64? {
         let field = block[124..<136]
         if let first = field.first, first & 0x80 != 0 {

@@ -16,15 +16,15 @@ extension Digest {
         try self.init(of: file, using: &buffer)
     }
 
-    /// Computes the digest of a file's content, reading it once, a buffer at a time.
+    /// Computes the digest of a file's content, reading it once with the caller's buffer.
     ///
-    /// For many files: making a buffer for each costs more than a small file does.
+    /// For many files: allocating a buffer for each costs more than hashing a small file.
     public init(of file: borrowing File, using buffer: inout [UInt8]) throws(FileError) {
         try self.init(of: file, size: .max, using: &buffer)
     }
 
-    /// Computes the digest of the first `size` bytes of a file, or of all where it has fewer: a file whose
-    /// size is known is not asked for more at its end.
+    /// Computes the digest of the first `size` bytes of a file, or of the whole file if it is shorter; saves
+    /// the read at the end of a file of known size.
     public init(
         of file: borrowing File,
         size: Int64,

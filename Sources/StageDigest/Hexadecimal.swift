@@ -1,5 +1,5 @@
 extension [UInt8] {
-    /// Reads pairs of hexadecimal digits of either case, or returns `nil` for any other text.
+    /// Parses pairs of hexadecimal digits of either case; returns `nil` for other text.
     package init?(hexadecimal text: String) {
         let digits = Array(text.utf8)
         guard digits.count.isMultiple(of: 2) else { return nil }

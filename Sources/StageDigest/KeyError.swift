@@ -5,28 +5,28 @@ import StageModel
 public indirect enum KeyError: Error, Equatable, Sendable {
     /// The key type and scheme are not supported together.
     case unsupported(keyType: String, scheme: String)
-    /// The text is not a key in the encoding that the scheme needs, named by `expected`.
+    /// The text is not a key in the encoding `expected`, which the scheme needs.
     case unreadable(expected: String)
     /// The key is of another type than its scheme needs.
     case wrongType(expected: String)
-    /// An RSA key is too short or too long.
+    /// An RSA key has an unsupported size.
     case rsaSize(bits: Int)
     /// The private key is encrypted, and its passphrase is missing or wrong.
     case locked
-    /// OpenSSL has no provider for keys in PKCS #11 tokens, or cannot load it for this reason.
+    /// OpenSSL has no PKCS #11 provider, or cannot load it for this reason.
     case noTokenProvider(reason: String)
-    /// The URI of a key in a token (RFC 7512) is not as `expected`.
+    /// The URI of a key in a token (RFC 7512) is not `expected`.
     case tokenURI(expected: String)
     /// OpenSSL found no private key in a token, for this reason.
     case token(reason: String)
-    /// The URI of a key in a token fits more than one private key.
+    /// The URI of a key in a token matches more than one private key.
     case ambiguousToken(count: Int)
-    /// OpenSSL could not make a key or a signature.
+    /// OpenSSL could not create a key or a signature.
     case failed
 }
 
 extension KeyError: CustomStringConvertible {
-    /// The reason, as a sentence fragment a person can read.
+    /// A lower-case sentence fragment for people.
     public var description: String {
         switch self {
         case .unsupported(let keyType, let scheme):

@@ -1,11 +1,11 @@
 import CCrypto
 
-/// Bytes in memory as OpenSSL's PEM functions read and write them.
+/// A memory buffer for OpenSSL's PEM functions.
 @safe struct MemoryBIO: ~Copyable {
-    /// The stream, valid as long as the value.
+    /// The BIO, valid for the lifetime of the value.
     let bio: OpaquePointer
 
-    /// Creates a stream that holds `bytes`.
+    /// Creates a buffer with the content `bytes`.
     init(holding bytes: [UInt8] = []) {
         guard let bio = unsafe BIO_new(BIO_s_mem()) else { fatalError("out of memory") }
         unsafe self.bio = bio
@@ -18,7 +18,7 @@ import CCrypto
         unsafe BIO_free(bio)
     }
 
-    /// Reads everything that has been written.
+    /// Reads all bytes that were written.
     func contents() -> [UInt8] {
         var contents: [UInt8] = []
         var buffer = [UInt8](repeating: 0, count: 4096)

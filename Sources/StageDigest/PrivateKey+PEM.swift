@@ -1,8 +1,10 @@
 import CCrypto
 
 extension PrivateKey {
-    /// The key in PEM (PKCS #8), encrypted under `passphrase`: PBES2 with AES-256 in CBC mode, and scrypt
-    /// (RFC 7914) with N = 2^14, r = 8, p = 5, which takes 16 MiB and a fraction of a second.
+    /// Returns the key as encrypted PEM (PKCS #8).
+    ///
+    /// Uses PBES2 with AES-256-CBC and scrypt (RFC 7914) with N = 2^14, r = 8, p = 5, which takes 16 MiB and
+    /// a fraction of a second.
     ///
     /// - Throws: ``KeyError/failed`` for an empty passphrase, or if OpenSSL cannot write the key.
     public func pem(encryptedWith passphrase: [UInt8]) throws(KeyError) -> String {
@@ -33,14 +35,14 @@ extension PrivateKey {
             unsafe X509_ALGOR_free(algorithm)
             throw .failed
         }
-        // The algorithm belongs to the encrypted key now.
+        // The encrypted key owns the algorithm now.
         defer { unsafe X509_SIG_free(encrypted) }
         let output = MemoryBIO()
         guard unsafe PEM_write_bio_PKCS8(output.bio, encrypted) == 1 else { throw .failed }
         return String(decoding: output.contents(), as: UTF8.self)
     }
 
-    /// The key in PEM (PKCS #8), not encrypted.
+    /// Returns the key as unencrypted PEM (PKCS #8).
     ///
     /// - Throws: ``KeyError/failed`` if OpenSSL cannot write the key.
     public func unencryptedPEM() throws(KeyError) -> String {

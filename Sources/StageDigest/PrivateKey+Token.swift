@@ -5,25 +5,26 @@ extension PrivateKey {
     /// The prefix of the URI of an object in a PKCS #11 token (RFC 7512).
     public static let tokenScheme = "pkcs11:"
 
-    /// Finds a private key in a PKCS #11 token, which signs with it: the key does not leave the token.
+    /// Finds a private key in a PKCS #11 token, which makes the signatures: the key never leaves the token.
     ///
-    /// OpenSSL's provider named `pkcs11` speaks to the token; OpenSSL's configuration says by which module.
-    /// The kind of key determines the scheme, as for keys in files. The provider stays loaded until the
-    /// process ends.
+    /// Uses OpenSSL's `pkcs11` provider; OpenSSL's configuration names its module. The key type determines
+    /// the scheme, as for keys in files. The provider stays loaded until the process ends.
     ///
     /// - Parameters:
-    ///   - uri: The URI of the key (RFC 7512), such as `pkcs11:token=publisher;object=targets`, without a PIN.
-    ///   - pin: Called when the token wants its PIN; returns `nil` where there is none. The bytes are
+    ///   - uri: The URI of the key (RFC 7512), such as `pkcs11:token=publisher;object=targets`, without a
+    ///     PIN.
+    ///   - pin: Called when the token needs its PIN; returns `nil` if there is none. The bytes are
     ///     overwritten after use.
-    /// - Throws: ``KeyError`` if the URI has a PIN or is none, if there is no provider, if no private key or
-    ///   more than one fits, or if the key is of a kind that is not supported.
+    /// - Throws: ``KeyError`` if the URI is invalid or contains a PIN, if there is no provider, if it does
+    ///   not match exactly one private key, or if the key type is not supported.
     public init(tokenURI uri: String, pin: @escaping () -> [UInt8]?) throws(KeyError) {
         try self.init(tokenURI: uri, fetching: "provider=pkcs11", pin: pin)
     }
 
-    /// Finds a key as ``init(tokenURI:pin:)`` does, in the stores that have `properties` (property(7) of OpenSSL).
+    /// Finds a key like ``init(tokenURI:pin:)``, in OpenSSL stores with these `properties` (property(7)).
     ///
-    /// Without properties a file in the current directory, whose name is the URI, would come before the token.
+    /// Without properties, OpenSSL would first look for a file in the current directory whose name is the
+    /// URI.
     package init(
         tokenURI uri: String,
         fetching properties: String?,
@@ -51,7 +52,7 @@ extension PrivateKey {
         guard uri.hasPrefix(tokenScheme), !uri.utf8.contains(0) else {
             throw .tokenURI(expected: "a URI that begins with '\(tokenScheme)' (RFC 7512)")
         }
-        // All users of the machine can read the arguments of a process.
+        // All users of a machine can read the arguments of a process.
         guard !uri.lowercased().contains("pin-value") else {
             throw .tokenURI(
                 expected:
@@ -60,7 +61,7 @@ extension PrivateKey {
         }
     }
 
-    /// Returns the private keys that a URI fits; their owner is the caller.
+    /// Returns the private keys that a URI matches; the caller owns them.
     private static func privateKeys(
         at uri: String,
         fetching properties: String?,
@@ -82,7 +83,7 @@ extension PrivateKey {
             throw .token(reason: lastReason() ?? "no reason is known")
         }
         defer { unsafe OSSL_STORE_close(store) }
-        // Certificates and public keys that the URI fits, too, are passed over.
+        // Certificates and public keys that also match are skipped.
         unsafe OSSL_STORE_expect(store, OSSL_STORE_INFO_PKEY)
         var keys: [OpaquePointer] = unsafe []
         while unsafe OSSL_STORE_eof(store) == 0 {
@@ -98,23 +99,24 @@ extension PrivateKey {
     }
 }
 
-/// Access to keys in tokens, and the answers when a token asks for its PIN.
+/// Access to keys in tokens, which answers a token's request for its PIN.
 ///
-/// A token may ask when a key is looked for, and again for each signature (`CKA_ALWAYS_AUTHENTICATE`). OpenSSL
-/// does not say for which key it asks then: keys in tokens are to be used by one thread at a time.
+/// A token may request the PIN when a key is looked up, and again for each signature
+/// (`CKA_ALWAYS_AUTHENTICATE`). OpenSSL does not say for which key: use keys in tokens from one thread at a
+/// time.
 @safe final class TokenAccess: @unchecked Sendable {
-    /// The library context that has the provider of tokens.
+    /// The library context with the PKCS #11 provider.
     ///
-    /// It is not the default one: SoftHSM calculates with OpenSSL, too, in the default context, and waits for
-    /// itself where that has algorithms of the token.
+    /// Not the default context: SoftHSM itself uses OpenSSL with the default context, and would deadlock if
+    /// that used the token's algorithms.
     let context: OpaquePointer
     private let pin: () -> [UInt8]?
-    /// Whether there was a PIN when the token asked for it.
+    /// Indicates whether a PIN was supplied when the token requested it.
     private(set) var isPINGiven = false
-    /// Whether there was none.
+    /// Indicates whether no PIN was supplied.
     private(set) var isPINRefused = false
 
-    /// The one whose key is used; the questions of its token are answered.
+    /// The instance whose key is in use; it answers the requests of its token.
     private static let current = Mutex<TokenAccess?>(nil)
 
     /// - Throws: ``KeyError/noTokenProvider(reason:)`` if OpenSSL cannot load the provider.
@@ -127,12 +129,12 @@ extension PrivateKey {
         self.pin = pin
     }
 
-    /// Lets this one answer the questions of tokens from now on.
+    /// Makes this instance answer PIN requests from now on.
     func answersQuestions() {
         Self.current.withLock { $0 = self }
     }
 
-    /// Writes the PIN to a buffer, and returns its length, or -1 if there is none.
+    /// Writes the PIN to a buffer and returns its length, or -1 if there is none.
     static func answer(_ buffer: UnsafeMutableBufferPointer<CChar>) -> CInt {
         guard let access = current.withLock(\.self) else { return -1 }
         guard var secret = access.pin(), secret.count <= buffer.count else {
@@ -150,11 +152,12 @@ extension PrivateKey {
 
 /// Library contexts of OpenSSL, which live as long as the process.
 package enum LibraryContext {
-    /// A context with OpenSSL's configuration and its default provider; `nil` if there is no memory.
+    /// A context with OpenSSL's configuration and its default provider; `nil` if memory is exhausted.
     ///
-    /// OpenSSL asks nothing at the terminal by itself any more: a provider would do that for a PIN.
+    /// Also replaces OpenSSL's default user interface, through which a provider would ask for a PIN on the
+    /// terminal.
     nonisolated(unsafe) package static let forTokens: OpaquePointer? = {
-        // Loads the words of its errors, too.
+        // Also loads the texts of OpenSSL's errors.
         _ = OPENSSL_init_crypto(UInt64(OPENSSL_INIT_LOAD_CRYPTO_STRINGS), nil)
         let method = unsafe UI_UTIL_wrap_read_pem_callback(
             { buffer, size, _, _ in
@@ -169,7 +172,7 @@ package enum LibraryContext {
         }
         unsafe UI_set_default_method(method)
         if let file = unsafe CONF_get1_default_config_file() {
-            // It may name the module of the token. Without it, the provider looks for one itself.
+            // The file may name the token's module; otherwise the provider finds one itself.
             _ = unsafe OSSL_LIB_CTX_load_config(context, file)
             unsafe CRYPTO_free(file, nil, 0)
         }
@@ -179,7 +182,7 @@ package enum LibraryContext {
     }()
 }
 
-/// The last error that OpenSSL noted in this thread, in its own words.
+/// Returns the message of the last OpenSSL error of this thread.
 private func lastReason() -> String? {
     var text: UnsafePointer<CChar>?
     var flags: CInt = 0

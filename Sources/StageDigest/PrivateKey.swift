@@ -1,19 +1,19 @@
 import CCrypto
 
-/// A private key that makes signatures of one scheme.
+/// A private key that signs with one scheme.
 ///
-/// Owns one OpenSSL key, whose memory OpenSSL overwrites when it is freed.
+/// Owns one OpenSSL key; OpenSSL overwrites its memory when it is freed.
 @safe public struct PrivateKey: ~Copyable {
     let key: OpaquePointer
-    /// The access to the token that has the key; `nil` for a key in memory.
+    /// The token that contains the key; `nil` for a key in memory.
     private let token: TokenAccess?
-    /// The scheme of the signatures that the key makes.
+    /// The scheme of the key's signatures.
     public let scheme: SignatureScheme
 
-    /// Generates a key; one for RSA-PSS has `rsaBits` bits.
+    /// Generates a key; `rsaBits` is the size of an RSA-PSS key.
     ///
-    /// - Throws: ``KeyError/rsaSize(bits:)`` for a size that is not accepted; ``KeyError/failed`` if
-    ///   OpenSSL has no randomness or no memory.
+    /// - Throws: ``KeyError/rsaSize(bits:)`` for an unsupported size; ``KeyError/failed`` if OpenSSL has no
+    ///   randomness or memory.
     public init(
         generating scheme: SignatureScheme,
         rsaBits: Int = 3072
@@ -27,19 +27,20 @@ import CCrypto
 
     /// Reads a private key from PEM (PKCS #8, encrypted or not).
     ///
-    /// The kind of key determines the scheme; an RSA key signs with RSA-PSS.
+    /// The key type determines the scheme; an RSA key signs with RSA-PSS.
     ///
     /// - Parameters:
-    ///   - pem: The text, beginning with `-----BEGIN PRIVATE KEY-----` or
-    ///     `-----BEGIN ENCRYPTED PRIVATE KEY-----`.
-    ///   - passphrase: Called once for an encrypted key; returns `nil` where there is none.
-    /// - Throws: ``KeyError`` if the text is no such key, is of another kind, or is locked.
+    ///   - pem: The text, starting with `-----BEGIN PRIVATE KEY-----` or `-----BEGIN ENCRYPTED PRIVATE
+    ///     KEY-----`.
+    ///   - passphrase: Called once for an encrypted key; returns `nil` if there is none.
+    /// - Throws: ``KeyError`` if the text is not such a key, the key type is not supported, or the passphrase
+    ///   is missing or wrong.
     public init(pem: String, passphrase: () -> [UInt8]?) throws(KeyError) {
         let key = unsafe try Self.read(pem, passphrase: passphrase)
         unsafe try self.init(taking: key)
     }
 
-    /// Takes ownership of an OpenSSL key whose kind determines the scheme, also when it throws.
+    /// Takes ownership of an OpenSSL key, even if it throws; the key type determines the scheme.
     init(taking key: OpaquePointer, in token: TokenAccess? = nil) throws(KeyError) {
         guard let scheme = unsafe SignatureScheme(of: key) else {
             unsafe EVP_PKEY_free(key)
@@ -48,7 +49,7 @@ import CCrypto
         unsafe try self.init(taking: key, in: token, scheme: scheme)
     }
 
-    /// Takes ownership of an OpenSSL key, also when it throws.
+    /// Takes ownership of an OpenSSL key, even if it throws.
     private init(
         taking key: OpaquePointer,
         in token: TokenAccess? = nil,
@@ -64,9 +65,9 @@ import CCrypto
         unsafe EVP_PKEY_free(key)
     }
 
-    /// The public half of the key.
+    /// Returns the public key.
     ///
-    /// - Throws: ``KeyError/failed`` if OpenSSL has no memory.
+    /// - Throws: ``KeyError/failed`` if OpenSSL is out of memory.
     public func publicKey() throws(KeyError) -> PublicKey {
         let count = unsafe i2d_PUBKEY(key, nil)
         guard count > 0 else { throw .failed }
@@ -119,7 +120,7 @@ import CCrypto
         return Array(signature.prefix(count))
     }
 
-    /// Reads a key, asking for its passphrase if it is encrypted.
+    /// Decodes a key, and calls `passphrase` if it is encrypted.
     private static func read(
         _ pem: String,
         passphrase: () -> [UInt8]?
@@ -145,7 +146,7 @@ import CCrypto
         return unsafe key
     }
 
-    /// Decodes a key; OpenSSL asks the callback for the passphrase of an encrypted one.
+    /// Decodes a key; OpenSSL calls the callback for the passphrase of an encrypted key.
     private static func decode(_ pem: String, secret: inout [UInt8]) -> OpaquePointer? {
         let input = MemoryBIO(holding: Array(pem.utf8))
         return unsafe withUnsafeMutablePointer(to: &secret) { secret in
@@ -153,7 +154,7 @@ import CCrypto
                 input.bio,
                 nil,
                 { buffer, size, _, context in
-                    // Without this callback OpenSSL would ask at the terminal.
+                    // Without this callback OpenSSL would ask on the terminal.
                     guard let buffer = unsafe buffer, let context = unsafe context else {
                         return -1
                     }
@@ -199,7 +200,7 @@ import CCrypto
 }
 
 extension [UInt8] {
-    /// Overwrites the bytes, in a way that the compiler does not remove.
+    /// Overwrites the bytes in a way that the compiler does not optimize away.
     package mutating func wipe() {
         unsafe withUnsafeMutableBytes { buffer in
             unsafe OPENSSL_cleanse(buffer.baseAddress, buffer.count)

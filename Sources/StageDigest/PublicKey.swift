@@ -2,17 +2,16 @@ import CCrypto
 
 /// A public key that verifies signatures of one scheme.
 ///
-/// Owns one OpenSSL key, which is checked when the value is created: its type, its curve, and the size
-/// of an RSA key.
+/// Owns one OpenSSL key, whose type, curve and RSA size the initializer checks.
 @safe public struct PublicKey: ~Copyable {
     private let key: OpaquePointer
-    /// The scheme of the signatures that the key verifies.
+    /// The scheme of the signatures that it verifies.
     public let scheme: SignatureScheme
 
-    /// Reads a key as metadata has it: hexadecimal digits for Ed25519, otherwise a PEM text of a
-    /// SubjectPublicKeyInfo (RFC 7468, section 13).
+    /// Reads a key in the format of TUF metadata: hexadecimal digits for Ed25519, otherwise PEM
+    /// (SubjectPublicKeyInfo; RFC 7468, section 13).
     ///
-    /// - Throws: ``KeyError`` if the text is no such key, or not one for the scheme.
+    /// - Throws: ``KeyError`` if the text is not a key of the scheme.
     public init(_ text: String, scheme: SignatureScheme) throws(KeyError) {
         let key =
             switch scheme {
@@ -22,10 +21,10 @@ import CCrypto
         unsafe try self.init(taking: key, scheme: scheme)
     }
 
-    /// Reads a key from PEM (SubjectPublicKeyInfo; RFC 7468, section 13); the kind of key determines the
-    /// scheme, as for private keys.
+    /// Reads a key from PEM (SubjectPublicKeyInfo; RFC 7468, section 13); the key type determines the scheme,
+    /// as for private keys.
     ///
-    /// - Throws: ``KeyError`` if the text is no such key, or one of another kind.
+    /// - Throws: ``KeyError`` if the text is not a key, or the key type is not supported.
     public init(pem text: String) throws(KeyError) {
         let key = unsafe try Self.pem(text)
         guard let scheme = unsafe SignatureScheme(of: key) else {
@@ -35,7 +34,7 @@ import CCrypto
         unsafe try self.init(taking: key, scheme: scheme)
     }
 
-    /// Takes ownership of an OpenSSL key, also when it throws.
+    /// Takes ownership of an OpenSSL key, even if it throws.
     init(taking key: OpaquePointer, scheme: SignatureScheme) throws(KeyError) {
         unsafe self.key = key
         self.scheme = scheme
@@ -63,7 +62,7 @@ import CCrypto
         )
         guard started == 1, unsafe scheme.configure(parameters, saltLength: RSA_PSS_SALTLEN_AUTO)
         else { return false }
-        // Anything but 1 is no valid signature: 0 for a wrong one, less for one that cannot be read.
+        // Only 1 means a valid signature: 0 is a wrong one, a negative result one that cannot be parsed.
         return unsafe EVP_DigestVerify(
             context,
             signature,
@@ -73,8 +72,8 @@ import CCrypto
         ) == 1
     }
 
-    /// The key as a DER-encoded SubjectPublicKeyInfo (RFC 5280, section 4.1): two keys are the same
-    /// if and only if these bytes are.
+    /// The key as DER (SubjectPublicKeyInfo; RFC 5280, section 4.1); two keys are equal if and only if these
+    /// bytes are.
     public var encoded: [UInt8] {
         let count = unsafe i2d_PUBKEY(key, nil)
         precondition(count > 0, "OpenSSL could not encode a public key")
@@ -87,7 +86,7 @@ import CCrypto
         return bytes
     }
 
-    /// The key as metadata has it: the form that ``init(_:scheme:)`` reads.
+    /// The key in the format of TUF metadata, which ``init(_:scheme:)`` reads.
     public var text: String {
         switch scheme {
         case .ed25519:
@@ -128,7 +127,7 @@ import CCrypto
 
     private static func pem(_ text: String) throws(KeyError) -> OpaquePointer {
         let expected = "a public key in PEM, beginning with '-----BEGIN PUBLIC KEY-----'"
-        // OpenSSL reads other encodings too, among them private keys.
+        // OpenSSL also reads other encodings, such as private keys.
         guard text.drop(while: \.isWhitespace).hasPrefix("-----BEGIN PUBLIC KEY-----") else {
             throw .unreadable(expected: expected)
         }
@@ -142,7 +141,7 @@ import CCrypto
 }
 
 extension SignatureScheme {
-    /// The scheme of a key, or `nil` for other kinds of keys; ``check(_:)`` judges the size of RSA keys.
+    /// Returns the scheme of a key, or `nil` for other key types; ``check(_:)`` checks the size of RSA keys.
     init?(of key: OpaquePointer) {
         if unsafe EVP_PKEY_is_a(key, "RSA") == 1 {
             self = .rsaPSS
@@ -155,7 +154,7 @@ extension SignatureScheme {
         self = scheme
     }
 
-    /// OpenSSL's name of the digest that is signed; `nil` for Ed25519, which signs messages.
+    /// OpenSSL's name of the message digest; `nil` for Ed25519, which signs the message itself.
     var messageDigestName: String? {
         switch self {
         case .ed25519: nil
@@ -164,7 +163,7 @@ extension SignatureScheme {
         }
     }
 
-    /// Sets the padding of RSA-PSS; does nothing for other schemes.
+    /// Sets the RSA-PSS padding; does nothing for other schemes.
     func configure(_ parameters: OpaquePointer?, saltLength: CInt) -> Bool {
         guard self == .rsaPSS else { return true }
         return unsafe EVP_PKEY_CTX_set_rsa_padding(parameters, RSA_PKCS1_PSS_PADDING) == 1
@@ -172,7 +171,7 @@ extension SignatureScheme {
             && EVP_PKEY_CTX_set_rsa_mgf1_md(parameters, EVP_sha256()) == 1
     }
 
-    /// Refuses a key that is not of the scheme.
+    /// Throws if the key does not belong to the scheme.
     func check(_ key: OpaquePointer) throws(KeyError) {
         switch self {
         case .ed25519:

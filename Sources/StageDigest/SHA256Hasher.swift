@@ -1,14 +1,14 @@
 import CCrypto
 public import StageModel
 
-/// Computes the SHA-256 digest of bytes as they arrive.
+/// Computes the SHA-256 digest of a stream of bytes.
 ///
-/// A hasher owns one OpenSSL context. It cannot be copied, and ``finish()`` consumes it, so feeding
-/// bytes to a finished digest does not compile.
+/// Owns one OpenSSL context. ``finish()`` consumes the noncopyable hasher, so that adding bytes after the end
+/// does not compile.
 @safe public struct SHA256Hasher: ~Copyable {
     private let context: OpaquePointer
 
-    /// Creates a hasher that has been fed no bytes.
+    /// Creates a hasher without input.
     public init() {
         guard let context = unsafe EVP_MD_CTX_new() else { fatalError("out of memory") }
         unsafe self.context = context
@@ -19,14 +19,14 @@ public import StageModel
         unsafe EVP_MD_CTX_free(context)
     }
 
-    /// Feeds `bytes` to the digest.
+    /// Adds `bytes` to the digest.
     public mutating func update(_ bytes: Span<UInt8>) {
         unsafe bytes.withUnsafeBufferPointer { buffer in
             require(unsafe EVP_DigestUpdate(context, buffer.baseAddress, buffer.count))
         }
     }
 
-    /// Returns the digest of every byte fed so far, and ends the hasher.
+    /// Returns the digest of all bytes added, and ends the hasher.
     public consuming func finish() -> Digest {
         var bytes = [UInt8](repeating: 0, count: Digest.byteCount)
         require(unsafe EVP_DigestFinal_ex(context, &bytes, nil))
@@ -34,7 +34,7 @@ public import StageModel
     }
 }
 
-/// Stops the process if an OpenSSL call that cannot fail on valid arguments did.
+/// Traps if an OpenSSL call failed that cannot fail with valid arguments.
 private func require(_ status: CInt) {
     precondition(status == 1, "OpenSSL rejected a SHA-256 operation")
 }

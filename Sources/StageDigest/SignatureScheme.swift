@@ -1,4 +1,4 @@
-/// A signature scheme, by its name in metadata of The Update Framework.
+/// A signature scheme, named as in TUF metadata.
 public enum SignatureScheme: String, CaseIterable, Hashable, Sendable {
     /// Ed25519 (RFC 8032).
     case ed25519
@@ -9,7 +9,7 @@ public enum SignatureScheme: String, CaseIterable, Hashable, Sendable {
     /// RSA-PSS with SHA-256 (RFC 8017), for keys of 2,048 to 8,192 bits.
     case rsaPSS = "rsassa-pss-sha256"
 
-    /// The key type that metadata names for the scheme.
+    /// The key type of the scheme in TUF metadata.
     public var keyType: String {
         switch self {
         case .ed25519: "ed25519"
@@ -18,8 +18,8 @@ public enum SignatureScheme: String, CaseIterable, Hashable, Sendable {
         }
     }
 
-    /// The RSA key sizes that are accepted, in bits.
+    /// The supported RSA key sizes, in bits.
     ///
-    /// Shorter keys can be broken; longer ones make verification slow enough to be an attack.
+    /// Shorter keys can be broken; longer ones make verification slow enough for a denial-of-service attack.
     public static let rsaBits = 2048...8192
 }

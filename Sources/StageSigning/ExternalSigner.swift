@@ -4,9 +4,10 @@ import StageModel
 import StageSystem
 public import SystemPackage
 
-/// A private key in the hands of a program: a hardware token, a key management service, an agent.
+/// A private key that is accessible through a program: of a hardware token, a key management service or an
+/// agent.
 ///
-/// The protocol is that of `Manifests/signing-program.md`: a JSON object a line, on the program's standard
+/// `Manifests/signing-program.md` specifies the protocol: one JSON object a line on the program's standard
 /// input and output.
 public final class ExternalSigner: MetadataSigner {
     /// The public half of the key.
@@ -14,8 +15,7 @@ public final class ExternalSigner: MetadataSigner {
     private let exchange: Exchange
     private let publicKey: PublicKey
 
-    /// The time that a program has for an answer, unless the caller says otherwise: enough for a person to
-    /// enter a PIN.
+    /// The default time limit of an answer: long enough for a person to enter a PIN.
     public static let answerLimit = Duration.seconds(120)
 
     fileprivate struct Request: Encodable {
@@ -33,13 +33,14 @@ public final class ExternalSigner: MetadataSigner {
         var error: String?
     }
 
-    /// Starts the program and asks for its public key.
+    /// Starts the program and requests its public key.
     ///
     /// - Parameters:
     ///   - path: The program.
     ///   - environment: Its environment.
-    ///   - limit: The time that it has for each answer; longer than zero.
-    /// - Throws: ``SigningError`` if the program cannot be started, or breaks the protocol; then it has ended.
+    ///   - limit: The time limit of each answer; greater than zero.
+    /// - Throws: ``SigningError`` if the program cannot be started or violates the protocol; the program has
+    ///   ended then.
     public init(
         _ path: FilePath,
         environment: [String: String],
@@ -67,11 +68,11 @@ public final class ExternalSigner: MetadataSigner {
         key = RepositoryKey(publicKey)
     }
 
-    /// Returns the signature of the bytes.
+    /// Returns the signature of `message`.
     ///
     /// - Parameters:
-    ///   - message: The bytes.
-    ///   - subject: Names the metadata in messages.
+    ///   - message: The bytes to sign.
+    ///   - subject: The name of the metadata in messages.
     /// - Returns: The signature.
     /// - Throws: ``SigningError`` if the key cannot be used.
     public func signature(
@@ -95,12 +96,12 @@ public final class ExternalSigner: MetadataSigner {
         return Array(signature)
     }
 
-    /// Ends the standard input of the program, and waits for its end; kills it after
+    /// Closes the program's standard input and waits until it ends; kills it after
     /// `ConversationProgram.endLimit`.
     ///
-    /// No signatures can be made afterwards.
+    /// The signer cannot be used afterwards.
     ///
-    /// - Returns: What to tell if it was killed: ``SigningError/signer(program:_:_:)``.
+    /// - Returns: ``SigningError/signer(program:_:_:)`` if the program was killed, otherwise `nil`.
     public func finish() -> SigningError? {
         let limit = ConversationProgram.endLimit
         guard exchange.conversation.finish(within: limit) == nil else { return nil }
@@ -108,7 +109,7 @@ public final class ExternalSigner: MetadataSigner {
     }
 }
 
-/// Requests to a program, and its answers.
+/// The conversation with a signing program.
 private struct Exchange {
     let program: String
     let conversation: ConversationProgram
@@ -123,7 +124,7 @@ private struct Exchange {
     ) throws(SigningError) -> ExternalSigner.Answer {
         let encoder = JSONEncoder()
         encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
-        // A request is always JSON.
+        // Encoding a request cannot fail.
         guard let line = try? encoder.encode(request) else {
             throw .signer(program: program, asked, .ended)
         }

@@ -3,11 +3,11 @@ import StageModel
 import StageSystem
 public import SystemPackage
 
-/// A file with a key in PEM.
+/// A PEM file with a key.
 public enum KeyFile {
     /// The content of a key file.
     public enum Content {
-        /// A private key, which signs.
+        /// A private key, which can sign.
         case signer(PrivateKeySigner)
         /// A public key, for roles whose private key is elsewhere.
         case publicKey(RepositoryKey)
@@ -20,10 +20,10 @@ public enum KeyFile {
     ///
     /// - Parameters:
     ///   - path: The file.
-    ///   - passphrase: Called for an encrypted key; returns `nil` where there is none.
+    ///   - passphrase: Called for an encrypted key; returns `nil` if there is none.
     /// - Returns: The key.
-    /// - Throws: ``SigningError/exposed(path:_:)`` for a private key that others than its
-    ///   owner may read, and ``SigningError/key(source:_:)`` for a file that is no such key.
+    /// - Throws: ``SigningError/exposed(path:_:)`` for a private key that other users can read, and
+    ///   ``SigningError/key(source:_:)`` for a file that is not a valid key.
     public static func read(
         _ path: FilePath,
         passphrase: () -> [UInt8]?
@@ -53,17 +53,17 @@ public enum KeyFile {
         return .signer(try PrivateKeySigner(key, source: path.string))
     }
 
-    /// Whether a file looks like a key in PEM; what cannot be read does not.
+    /// Returns whether a file looks like a PEM key; `false` for an unreadable file.
     public static func isKey(_ path: FilePath) -> Bool {
         guard let file = try? File.open(readingRegular: path) else { return false }
         var start = [UInt8](repeating: 0, count: 11)
         return (try? file.read(into: &start, at: 0)) == 11 && start == Array("-----BEGIN ".utf8)
     }
 
-    /// Generates a key and writes it to a new file with mode 0600, encrypted under `passphrase`, or not
-    /// encrypted for `nil`.
+    /// Generates a key and writes it to a new file with mode 0600, encrypted with `passphrase`, or
+    /// unencrypted for `nil`.
     ///
-    /// - Throws: ``SigningError/file(_:)`` with `EEXIST` if there is a file.
+    /// - Throws: ``SigningError/file(_:)`` with `EEXIST` if the file exists.
     public static func generate(
         _ scheme: SignatureScheme,
         at path: FilePath,
@@ -87,7 +87,7 @@ public enum KeyFile {
             guard let name = path.lastComponent else {
                 throw FileError("create", path, .isDirectory)
             }
-            // Not by a temporary name: two commands must not both believe that theirs is the key.
+            // Created exclusively, not renamed into place: of two concurrent commands, only one may succeed.
             let file = try directory.file(creating: FilePath(name), permissions: .privateFile)
             do throws(FileError) {
                 try file.settle(.privateFile)
@@ -95,7 +95,7 @@ public enum KeyFile {
                 try file.synchronize()
                 try directory.synchronize()
             } catch {
-                // The error that counts is the first one.
+                // The first error is the one to report.
                 _ = try? directory.remove(name)
                 throw error
             }

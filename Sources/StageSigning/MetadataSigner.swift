@@ -1,31 +1,31 @@
 public import StageDigest
 import StageModel
 
-/// A private key, wherever it is kept.
+/// A private key in memory, in a token or behind a program.
 public protocol MetadataSigner: AnyObject {
     /// The public half of the key.
     var key: RepositoryKey { get }
 
-    /// Returns the signature of the bytes.
+    /// Returns the signature of `message`.
     ///
     /// - Parameters:
-    ///   - message: The bytes.
-    ///   - subject: Names the metadata in messages, such as `version 2 of targets metadata`.
+    ///   - message: The bytes to sign.
+    ///   - subject: The name of the metadata in messages, such as `version 2 of targets metadata`.
     /// - Returns: The signature.
     /// - Throws: ``SigningError`` if the key cannot be used.
     func signature(of message: [UInt8], subject: String) throws(SigningError) -> [UInt8]
 }
 
-/// A private key that OpenSSL signs with: in the memory of this process, or in a token.
+/// A private key that OpenSSL uses: in memory or in a token.
 public final class PrivateKeySigner: MetadataSigner {
     /// The public half of the key.
     public let key: RepositoryKey
     private let privateKey: PrivateKey
     private let source: String
 
-    /// Creates a signer; `source` names the key in messages.
+    /// Creates a signer; messages name the key by `source`.
     ///
-    /// - Throws: ``SigningError/key(source:_:)`` if OpenSSL has no memory.
+    /// - Throws: ``SigningError/key(source:_:)`` if OpenSSL is out of memory.
     public init(_ privateKey: consuming PrivateKey, source: String) throws(SigningError) {
         do throws(KeyError) {
             key = RepositoryKey(try privateKey.publicKey())
@@ -36,9 +36,9 @@ public final class PrivateKeySigner: MetadataSigner {
         self.source = source
     }
 
-    /// Finds a key in a PKCS #11 token; ``PrivateKey/init(tokenURI:pin:)`` has the rules.
+    /// Finds a key in a PKCS #11 token by the rules of ``PrivateKey/init(tokenURI:pin:)``.
     ///
-    /// - Throws: ``SigningError/key(source:_:)`` if there is no such key, or it cannot be used.
+    /// - Throws: ``SigningError/key(source:_:)`` if the key does not exist or cannot be used.
     public convenience init(
         tokenURI uri: String,
         pin: @escaping () -> [UInt8]?
@@ -47,18 +47,18 @@ public final class PrivateKeySigner: MetadataSigner {
         do throws(KeyError) {
             key = try PrivateKey(tokenURI: uri, pin: pin)
         } catch {
-            // A URI that is refused may have a PIN in it.
+            // A refused URI may contain a PIN, so it is not shown.
             if case .tokenURI = error { throw .key(source: PrivateKey.tokenScheme, error) }
             throw .key(source: uri, error)
         }
         try self.init(key, source: uri)
     }
 
-    /// Returns the signature of the bytes.
+    /// Returns the signature of `message`.
     ///
     /// - Parameters:
-    ///   - message: The bytes.
-    ///   - subject: Names the metadata in messages.
+    ///   - message: The bytes to sign.
+    ///   - subject: The name of the metadata in messages.
     /// - Returns: The signature.
     /// - Throws: ``SigningError`` if the key cannot be used.
     public func signature(

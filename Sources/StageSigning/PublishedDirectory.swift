@@ -2,20 +2,22 @@ import StageModel
 import StageSystem
 public import SystemPackage
 
-/// A directory that a web server serves: that of a manifest, with its metadata and all that is below.
+/// A directory that a web server publishes: the directory of a manifest, with its metadata and everything
+/// below it.
 public struct PublishedDirectory: Equatable, Sendable {
     /// The path without symbolic links.
     public let path: FilePath
 
     /// The directory of a manifest; `nil` if there is no such directory.
     public init?(ofManifest manifest: FilePath) {
-        // The metadata is beside the file that a link leads to.
+        // If the manifest is a link, the metadata is beside the file that it points to.
         let file = manifest.resolved ?? manifest
         guard let path = file.fromRoot.removingLastComponent().resolved else { return nil }
         self.path = path
     }
 
-    /// The nearest directory with root metadata that a file is in, or would be in; `nil` if there is none.
+    /// Finds the nearest parent directory with root metadata of an existing or future file; `nil` if there is
+    /// none.
     public init?(around file: FilePath) {
         guard var path = file.fromRoot.removingLastComponent().resolved else { return nil }
         while !FileStatus.exists(path.appending("metadata/1.root.json")) {
@@ -25,8 +27,8 @@ public struct PublishedDirectory: Equatable, Sendable {
         self.path = path
     }
 
-    /// Whether a server of the directory can serve a file: because it is below the directory, or because its
-    /// path leads through a symbolic link there.
+    /// Returns whether a server of the directory can serve a file: because it is below the directory, or
+    /// because its path leads through a symbolic link there.
     public func contains(_ file: FilePath) -> Bool {
         let file = file.fromRoot
         if let resolved = file.resolved, resolved.starts(with: path) { return true }
@@ -43,7 +45,8 @@ public struct PublishedDirectory: Equatable, Sendable {
 }
 
 extension FilePath {
-    /// The path from the root, in which the system resolves `..`: after a link it leads elsewhere than by the names.
+    /// The absolute path with its `..` components, which the system resolves: after a link, `..` differs from
+    /// the textual parent.
     fileprivate var fromRoot: FilePath {
         isRelative ? (FilePath(".").resolved ?? "/").pushing(self) : self
     }

@@ -4,40 +4,41 @@ public import StageSystem
 import StageTrust
 public import SystemPackage
 
-/// The files of a publisher's repository: a manifest, and beside it the signed metadata and its drafts.
+/// The files of a publisher's repository: a manifest, signed metadata and drafts beside it.
 ///
-/// - `metadata/` has `timestamp.json`, `N.root.json`, `N.snapshot.json` and `N.targets.json`;
-/// - `metadata.draft/` has what does not have enough signatures yet, under the same names;
+/// - `metadata/` contains `timestamp.json`, `N.root.json`, `N.snapshot.json` and `N.targets.json`;
+/// - `metadata.draft/` contains metadata that lacks signatures, under the same names;
 /// - `SHA256.manifest.json` is the copy of the manifest that the metadata names.
 public final class RepositoryFiles {
     /// The directory of the manifest.
     public let directory: Directory
-    /// The name of the manifest, which is also the name of the target.
+    /// The file name of the manifest, which is also its target name.
     public let manifestName: FilePath.Component
 
     private static let metadataName: FilePath.Component = "metadata"
     private static let draftName: FilePath.Component = "metadata.draft"
-    /// The most bytes of a metadata file, as many as clients read.
+    /// The most bytes of a metadata file, equal to the clients' limit.
     private static let limit = 8 << 20
 
-    /// Creates the description of a repository, which need not exist yet.
+    /// Creates a description of a repository, which need not exist yet.
     public init(directory: Directory, manifestName: FilePath.Component) {
         self.directory = directory
         self.manifestName = manifestName
     }
 
-    /// The directory of metadata, for messages.
+    /// The directory of the metadata, for messages.
     public var metadataPath: String {
         directory.path.appending(Self.metadataName).string
     }
 
-    /// Whether there is published metadata, or a draft of it.
+    /// Returns whether there is published metadata, or a draft of it.
     public func exists() throws(SigningError) -> Bool {
         if try latestRoot() != nil { return true }
         return try draft(.root) != nil
     }
 
-    /// The content of the newest published root, or of the draft of the first one; `nil` if there is none.
+    /// Returns the content of the newest published root, or else of the draft of the first root; `nil` if
+    /// there is none.
     public func rootContent() throws(SigningError) -> RootContent? {
         if let published = try latestRoot() { return RootContent(reading: published.signed) }
         return try draft(.root).map { RootContent(reading: $0.signed) }
@@ -45,14 +46,14 @@ public final class RepositoryFiles {
 
     // MARK: Reading
 
-    /// The published root of the highest version, or `nil` if there is none.
+    /// Returns the published root with the highest version, or `nil` if there is none.
     func latestRoot() throws(SigningError) -> SignedDocument? {
         guard let version = try latestRootVersion() else { return nil }
         return try document(.root, version: version)
     }
 
-    /// The highest version of root metadata, found by a search: all versions are kept, and there may be
-    /// a thousand.
+    /// Returns the highest version of root metadata, found by a binary search: all versions are kept,
+    /// possibly a thousand.
     private func latestRootVersion() throws(SigningError) -> Int? {
         guard try hasRoot(1) else { return try versions(of: .root, in: Self.metadataName).max() }
         var (present, absent) = (1, 2)
@@ -75,12 +76,12 @@ public final class RepositoryFiles {
         }
     }
 
-    /// A published file; `nil` as the version stands for a name without one.
+    /// Returns a published file; without a version for `nil`.
     func document(_ role: SigningRole, version: Int?) throws(SigningError) -> SignedDocument? {
         try document(role, version: version, in: Self.metadataName)
     }
 
-    /// The draft of a role with the highest version, or `nil` if there is none.
+    /// Returns the draft of a role with the highest version, or `nil` if there is none.
     func draft(_ role: SigningRole) throws(SigningError) -> SignedDocument? {
         guard let version = try versions(of: role, in: Self.draftName).max() else { return nil }
         return try document(role, version: version, in: Self.draftName)
@@ -107,7 +108,7 @@ public final class RepositoryFiles {
         return document
     }
 
-    /// The bytes of a published file, for the client's reader.
+    /// Returns the bytes of a published file, to check them as a client does.
     func bytes(of role: SigningRole, version: Int?) throws(SigningError) -> [UInt8]? {
         let path = FilePath(Self.metadataName).appending(Self.name(of: role, version: version))
         return try SigningError.wrapping { () throws(FileError) in
@@ -115,7 +116,7 @@ public final class RepositoryFiles {
         }
     }
 
-    /// The published versions of a role, in no order.
+    /// Returns the published versions of a role, in no order.
     func versions(of role: SigningRole) throws(SigningError) -> [Int] {
         try versions(of: role, in: Self.metadataName)
     }
@@ -150,7 +151,7 @@ public final class RepositoryFiles {
 
     // MARK: Writing
 
-    /// Publishes a file: a reader finds it whole or not at all, also after a power cut.
+    /// Publishes a file atomically and durably: readers find it whole or not at all, even after a power cut.
     func publish(_ document: SignedDocument, as role: SigningRole) throws(SigningError) {
         let version = role == .timestamp ? nil : document.version
         try write(document, as: Self.name(of: role, version: version), in: Self.metadataName)
@@ -163,7 +164,7 @@ public final class RepositoryFiles {
         try removeDrafts(of: role, except: document.version)
     }
 
-    /// Removes the drafts of a role, and the folder of drafts with the last of them.
+    /// Removes the drafts of a role, and the drafts directory when it becomes empty.
     func removeDrafts(of role: SigningRole, except kept: Int? = nil) throws(SigningError) {
         let stale = try versions(of: role, in: Self.draftName).filter { $0 != kept }
         try SigningError.wrapping { () throws(FileError) in
@@ -185,7 +186,7 @@ public final class RepositoryFiles {
         }
     }
 
-    /// Writes the copy of the manifest that metadata names, unless it is there.
+    /// Writes the copy of the manifest that the metadata names, unless it exists.
     func publishCopy(of manifest: [UInt8]) throws(SigningError) {
         let digest = Digest(of: manifest).description
         guard let name = FilePath.Component("\(digest).\(manifestName.string)") else { return }
@@ -196,7 +197,7 @@ public final class RepositoryFiles {
         }
     }
 
-    /// Whether there is a copy of the manifest with the digest.
+    /// Returns whether a copy of the manifest with the digest exists.
     func hasCopy(of digest: String) throws(SigningError) -> Bool {
         guard let name = FilePath.Component("\(digest).\(manifestName.string)") else {
             return false
@@ -208,8 +209,8 @@ public final class RepositoryFiles {
 
     // MARK: Cleaning up
 
-    /// Removes superseded files: snapshots other than the one of `version` and the one before, targets
-    /// metadata that neither of these names, and copies of manifests that none of that names.
+    /// Removes superseded files: snapshots except that of `version` and the one before it, targets metadata
+    /// that neither of these names, and manifest copies that none of that targets metadata names.
     func removeSuperseded(currentSnapshot version: Int) throws(SigningError) {
         let present = try versions(of: .snapshot)
         let earlier = present.filter { $0 < version }.max()

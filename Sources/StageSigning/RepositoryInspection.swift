@@ -4,7 +4,7 @@ import StageSystem
 public import StageTrust
 import SystemPackage
 
-/// The state of published metadata, as a client would find it.
+/// The state of published metadata, as clients see it.
 public struct RepositoryInspection: Equatable, Sendable {
     /// The metadata of a role.
     public struct Role: Equatable, Sendable {
@@ -14,19 +14,19 @@ public struct RepositoryInspection: Equatable, Sendable {
         public var path: String
         /// The time at which it expires.
         public var expiry: MetadataTime
-        /// Whether it has expired.
+        /// Indicates whether it has expired.
         public var isExpired: Bool
-        /// Whether less than a third of its period remains.
+        /// Indicates whether less than a third of its period remains.
         public var isClose: Bool
     }
 
-    /// The roles whose metadata could be found.
+    /// The roles whose metadata exists.
     public var roles: [Role] = []
-    /// The reason why a client refuses the metadata, apart from expiry; `nil` if it accepts it.
+    /// The reason other than expiry why clients reject the metadata; `nil` if they accept it.
     public var fault: TrustError?
-    /// Whether the targets metadata names the manifest as it is.
+    /// Indicates whether the targets metadata names the current manifest.
     public var namesManifest = false
-    /// Whether the copy that clients download is there.
+    /// Indicates whether the manifest copy that clients download exists.
     public var hasCopy = false
 }
 

@@ -2,15 +2,15 @@ public import StageDigest
 import StageModel
 import StageTrust
 
-/// A public key as metadata lists it.
+/// A public key in the format of TUF metadata.
 public struct RepositoryKey {
-    /// The key's id: the SHA-256 of its canonical form, in hexadecimal digits.
+    /// The key's id: the SHA-256 of its canonical JSON, in hexadecimal digits.
     public let id: String
-    /// The signature scheme by its name in metadata, such as `ed25519`.
+    /// The signature scheme, named as in TUF metadata, such as `ed25519`.
     public let scheme: String
-    /// The key itself: hexadecimal digits for Ed25519, otherwise PEM.
+    /// The key: hexadecimal digits for Ed25519, otherwise PEM.
     public let text: String
-    /// The entry in metadata, with members that this version does not know.
+    /// The entry in metadata, including unknown members.
     let tree: JSONTree
 
     /// Creates the entry of a key.
@@ -31,7 +31,7 @@ public struct RepositoryKey {
         text = tree["keyval"]?["public"]?.string ?? ""
     }
 
-    /// The key in PEM, or `nil` if it is of a kind that is not supported.
+    /// The key in PEM, or `nil` if its type is not supported.
     public var pem: String? {
         guard let scheme = SignatureScheme(rawValue: scheme),
             let key = try? PublicKey(text, scheme: scheme)
@@ -39,7 +39,7 @@ public struct RepositoryKey {
         return key.pem
     }
 
-    /// The first eight digits of the id, by which people recognise a key.
+    /// The first eight digits of the id, which people recognise a key by.
     public var shortID: String { String(id.prefix(8)) }
 }
 

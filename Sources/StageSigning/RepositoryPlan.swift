@@ -2,20 +2,20 @@ import StageDigest
 import StageModel
 import StageTrust
 
-/// The metadata of all roles under one root: what is published, and what is to be.
+/// The current and the next metadata of all roles under one root.
 final class RepositoryPlan {
-    /// The root under which the others have to be valid.
+    /// The root that determines the keys of the other roles.
     let root: RootDocument
     /// The published metadata of the other roles.
     private(set) var current: [SigningRole: SignedDocument] = [:]
-    /// The metadata that is to be published, or stays.
+    /// The next metadata: new or unchanged.
     var settled: [SigningRole: SignedDocument] = [:]
     /// The roles whose metadata is new.
     var new: Set<SigningRole> = []
 
     init(root: RootDocument) { self.root = root }
 
-    /// Reads the published metadata: the timestamp, and the files that it leads to.
+    /// Reads the published metadata: the timestamp, and the files that it refers to.
     func read(_ files: RepositoryFiles) throws(SigningError) {
         guard let timestamp = try files.document(.timestamp, version: nil) else { return }
         current[.timestamp] = timestamp
@@ -37,7 +37,7 @@ final class RepositoryPlan {
         return found
     }
 
-    /// The version after the published one, and after those of files that a crash left.
+    /// Returns the version after the published one, and after files that a crash left behind.
     func nextVersion(
         of role: SigningRole,
         in files: RepositoryFiles
@@ -46,7 +46,7 @@ final class RepositoryPlan {
         return max(current[role]?.version ?? 0, left.max() ?? 0) + 1
     }
 
-    /// The content that the metadata of a role should have; `manifest` is `nil` where the targets
+    /// Returns the content that the metadata of a role should have; without a `manifest`, the targets
     /// metadata keeps its content.
     func content(of role: SigningRole, manifest: [UInt8]?, name: String) -> JSONTree {
         let base = current[role]?.signed ?? .emptyMetadata(of: role)
@@ -76,13 +76,13 @@ final class RepositoryPlan {
         return base.setting("meta", to: files.setting(name, to: document?.description()))
     }
 
-    /// Whether the targets metadata names this manifest.
+    /// Returns whether the targets metadata names this manifest.
     func names(_ manifest: [UInt8], as name: String) -> Bool {
         let entry = settled[.targets]?.signed["targets"]?[name]
         return entry?["hashes"]?["sha256"]?.string == Digest(of: manifest).description
     }
 
-    /// Whether clients of another root accept the settled metadata.
+    /// Returns whether clients of another root accept the next metadata.
     func isComplete(under other: RootDocument) -> Bool {
         settled.allSatisfy { role, document in
             other.signatures(on: document, by: role).isComplete

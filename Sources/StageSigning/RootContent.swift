@@ -1,13 +1,13 @@
 import StageModel
 import StageTrust
 
-/// The keys, thresholds and expiry periods that root metadata states, as a publisher changes them.
+/// The keys, thresholds and expiry periods of root metadata, which a publisher can change.
 public struct RootContent {
-    /// The keys of a role, and the number of them that have to sign.
+    /// The keys of a role, and the number of signatures that it needs.
     public struct Role {
         /// The keys.
         public var keys: [RepositoryKey]
-        /// The number of keys that have to sign.
+        /// The number of keys that must sign.
         public var threshold: Int
 
         /// Creates a role from its keys.
@@ -19,9 +19,9 @@ public struct RootContent {
 
     /// The roles.
     public var roles: [SigningRole: Role]
-    /// The expiry periods, which later commands take.
+    /// The expiry periods, which later commands use.
     public var periods: ExpiryPeriods
-    /// The signed value, with members that this version does not know.
+    /// The signed value, including unknown members.
     private let base: JSONTree
 
     /// Creates the content of the first root.
@@ -57,18 +57,18 @@ public struct RootContent {
         }
     }
 
-    /// A member of the project's own, which other programs keep and do not read.
+    /// A private extension member, which other TUF programs ignore and keep.
     private static let periodMember = "x-stagepack-expiry-days"
 
-    /// Adds a key to a role, unless it is there.
+    /// Adds a key to a role, unless it is there already.
     public mutating func add(_ key: RepositoryKey, to role: SigningRole) {
         guard roles[role]?.keys.contains(where: { $0.id == key.id }) == false else { return }
         roles[role]?.keys.append(key)
     }
 
-    /// Removes the key whose id begins with `id` from a role.
+    /// Removes the key whose id starts with `id` from a role.
     ///
-    /// - Throws: ``SigningError/unknownKey(id:)`` if there is no such key, or more than one.
+    /// - Throws: ``SigningError/unknownKey(id:)`` unless exactly one key matches.
     public mutating func remove(
         keyWithID id: String,
         from role: SigningRole
@@ -80,7 +80,7 @@ public struct RootContent {
         roles[role]?.keys.removeAll { $0.id == match.id }
     }
 
-    /// Refuses content in which a role could never be signed.
+    /// Throws if a role has fewer keys than its threshold.
     func check() throws(SigningError) {
         for role in SigningRole.allCases {
             let count = roles[role]?.keys.count ?? 0
@@ -91,7 +91,7 @@ public struct RootContent {
         }
     }
 
-    /// The signed value of the root of a version, valid from `time` on.
+    /// Returns the signed value of a root version, valid from `time` on.
     func tree(version: Int, signedAt time: MetadataTime) -> JSONTree {
         var keys: [JSONTree.Member] = []
         var entries: [JSONTree.Member] = []
@@ -116,11 +116,11 @@ public struct RootContent {
     }
 }
 
-/// Root metadata, published or a draft, in the forms that signing needs.
+/// Root metadata, published or a draft, in the representations that signing needs.
 struct RootDocument {
     let document: SignedDocument
     let content: RootContent
-    /// The root as clients read it; its signatures need not suffice.
+    /// The parsed metadata; it may lack signatures.
     let metadata: RootMetadata
 
     init(_ document: SignedDocument, path: String) throws(SigningError) {

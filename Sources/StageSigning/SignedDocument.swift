@@ -2,22 +2,22 @@ import StageDigest
 import StageModel
 import StageTrust
 
-/// A metadata file: what is signed, and the signatures.
+/// A metadata file: a signed value with its signatures.
 struct SignedDocument {
-    /// The signed part.
+    /// The signed value.
     let signed: JSONTree
     /// The bytes that signatures are computed over.
     let message: [UInt8]
-    /// The signatures in hexadecimal digits by key id, in the order of the file.
+    /// The hexadecimal signatures by key id, in the order of the file.
     private(set) var signatures: [(id: String, value: String)] = []
 
-    /// Begins a document without signatures.
+    /// Creates a document without signatures.
     init(signed: JSONTree) {
         self.signed = signed
         message = signed.canonicalBytes
     }
 
-    /// Reads a file; `path` names it in messages.
+    /// Parses a file; messages name it by `path`.
     init(reading bytes: [UInt8], path: String, role: SigningRole) throws(SigningError) {
         do throws(ManifestError) {
             let tree = try JSONNode(json: bytes).value
@@ -30,7 +30,7 @@ struct SignedDocument {
                     ValueError(expected: "\(role.rawValue) metadata", found: "another value")
                 )
             }
-            // What canonical JSON cannot express cannot be signed again.
+            // A value that canonical JSON cannot express cannot be signed again.
             message = try CanonicalJSON.bytes(of: JSONNode(value: signed))
             self.signed = signed
             for entry in tree["signatures"]?.elements ?? [] {
@@ -45,7 +45,7 @@ struct SignedDocument {
     }
 
     private static func time(_ text: String?) -> MetadataTime? {
-        // A time that cannot be read is told with the whole file.
+        // The caller reports an invalid time as an invalid file.
         text.flatMap { try? MetadataTime($0) }
     }
 
@@ -57,7 +57,7 @@ struct SignedDocument {
         Self.time(signed["expires"]?.string) ?? MetadataTime(secondsSince1970: 0)
     }
 
-    /// The file.
+    /// The file's content.
     var bytes: [UInt8] {
         let entries = signatures.map { signature in
             JSONTree.object([
@@ -70,12 +70,12 @@ struct SignedDocument {
         return Array("\(tree.text)\n".utf8)
     }
 
-    /// What is signed, apart from the version and the expiry.
+    /// The canonical JSON of the signed value without version and expiry.
     var content: [UInt8] {
         signed.setting("version", to: nil).setting("expires", to: nil).canonicalBytes
     }
 
-    /// The signatures by key id; one that is not hexadecimal is empty, and never valid.
+    /// The signatures by key id; one that is not hexadecimal is empty, and therefore invalid.
     var signatureBytes: [String: [UInt8]] {
         Dictionary(
             signatures.map { ($0.id, [UInt8](hexadecimal: $0.value) ?? []) },
@@ -83,7 +83,7 @@ struct SignedDocument {
         )
     }
 
-    /// Adds the signature of a key, in the place of an earlier one by the same key.
+    /// Adds the signature of a key, replacing an earlier one of the same key.
     mutating func sign(with signer: any MetadataSigner) throws(SigningError) {
         let role = signed["_type"]?.string ?? ""
         let subject = "version \(version) of \(role) metadata"
@@ -92,14 +92,14 @@ struct SignedDocument {
         signatures.append((signer.key.id, value))
     }
 
-    /// The description of the file in metadata of another role.
+    /// Returns the description of the file for the metadata of another role.
     func description() -> JSONTree {
         JSONTree.file(bytes).setting("version", to: .integer(Int64(version)))
     }
 }
 
 extension JSONTree {
-    /// The length and the digest of content, as metadata lists them.
+    /// Returns the length and digest of content in the format of TUF metadata.
     static func file(_ content: [UInt8]) -> JSONTree {
         .object([
             .init("length", .integer(Int64(content.count))),
@@ -110,13 +110,13 @@ extension JSONTree {
         ])
     }
 
-    /// The value as metadata of a role, with the version and the expiry.
+    /// Returns the value with this version and expiry.
     func versioned(_ version: Int, expiry: MetadataTime) -> JSONTree {
         setting("version", to: .integer(Int64(version)))
             .setting("expires", to: .string(expiry.description))
     }
 
-    /// Metadata of a role without content.
+    /// Returns metadata of a role without content.
     static func emptyMetadata(of role: SigningRole) -> JSONTree {
         .object([
             .init("_type", .string(role.rawValue)), .init("spec_version", .string("1.0.34")),

@@ -10,58 +10,58 @@ public indirect enum SigningError: Error, Equatable, Sendable {
     case file(FileError)
     /// The repository has no root metadata.
     case noRoot(path: String)
-    /// The repository has root metadata, or a draft of it, already.
+    /// The repository has root metadata already, published or as a draft.
     case alreadyInitialized(path: String)
     /// A metadata file is not valid.
     case metadata(path: String, TrustError)
     /// A key cannot be used.
     case key(source: String, KeyError)
-    /// A private key is where others can read it.
+    /// Other users can read a private key.
     case exposed(path: String, KeyExposure)
-    /// A signing program did not do its part.
+    /// A signing program failed or violated the protocol.
     case signer(program: String, SignerRequest, SignerFault)
-    /// No key that was given signs for the role; `nil` stands for all roles.
+    /// None of the supplied keys signs for the role; `nil` stands for all roles.
     case noSigner(role: SigningRole?, expected: [String], given: [String])
-    /// A role would have fewer keys than have to sign.
+    /// A role would have fewer keys than its threshold.
     case threshold(role: SigningRole, threshold: Int, keys: Int)
-    /// No key of the repository has an id that begins so, or more than one has.
+    /// No key of the repository, or more than one, has an id that starts with this.
     case unknownKey(id: String)
 }
 
-/// The way in which others come by a private key.
+/// The way in which others can read a private key.
 public enum KeyExposure: Hashable, Sendable {
-    /// Users other than the owner can read the file, which has these permission bits.
+    /// The file's permission bits let other users read it.
     case mode(UInt32)
-    /// The file is, or would be, in a directory that is published.
+    /// The file is, or would be, in a published directory.
     case published(directory: String)
 }
 
 /// A request to a signing program.
 public enum SignerRequest: Hashable, Sendable {
-    /// For its public key.
+    /// Return the public key.
     case publicKey
-    /// For a signature by the key with this id, of the metadata that `subject` names.
+    /// Sign the metadata that `subject` names, with the key of this id.
     case signature(subject: String, key: String)
-    /// To end, after its last answer.
+    /// End, after the last answer.
     case end
 }
 
-/// The way in which a signing program broke the protocol.
+/// The way in which a signing program failed.
 public enum SignerFault: Hashable, Sendable {
-    /// It took longer than this.
+    /// It exceeded this time limit.
     case late(Duration)
-    /// It ended, or closed its output, before it answered.
+    /// It ended, or closed its output, without an answer.
     case ended
-    /// It answered that it cannot do what was asked.
+    /// It refused, for this reason.
     case refused(String)
-    /// Its answer is not one of the protocol.
+    /// Its answer is not valid JSON of the protocol.
     case malformed(String)
-    /// The signature is not one by the key that it named.
+    /// The signature is not by the key that it named.
     case wrongSignature
 }
 
 extension SigningError: CustomStringConvertible {
-    /// The reason, as a sentence fragment a person can read.
+    /// A lower-case sentence fragment for people.
     public var description: String {
         switch self {
         case .file(let error):
@@ -100,7 +100,7 @@ extension SigningError: CustomStringConvertible {
 }
 
 extension SignerRequest: CustomStringConvertible {
-    /// The request, as an object of 'asked'.
+    /// The request, worded to follow 'asked'.
     public var description: String {
         switch self {
         case .publicKey: "for its public key"
@@ -111,7 +111,7 @@ extension SignerRequest: CustomStringConvertible {
 }
 
 extension SignerFault: CustomStringConvertible {
-    /// The fault, as the end of a sentence whose subject is the program.
+    /// The fault, worded to follow the program's name.
     public var description: String {
         switch self {
         case .late(let limit): "took longer than \(limit.inWords), and was ended"
@@ -124,7 +124,7 @@ extension SignerFault: CustomStringConvertible {
 }
 
 extension SigningError {
-    /// Runs `body`, whose file errors become errors of this type.
+    /// Calls `body`, and wraps its ``FileError``.
     static func wrapping<Result: ~Copyable>(
         _ body: () throws(FileError) -> Result
     ) throws(SigningError) -> Result {

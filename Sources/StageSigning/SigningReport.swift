@@ -10,40 +10,39 @@ public struct SigningReport: Encodable, Equatable {
         public var version: Int
         /// The expiry, such as `2027-01-31T12:00:00Z`.
         public var expires: String
-        /// Whether this command published the version.
+        /// Indicates whether this command published the version.
         public var isNew: Bool
-        /// Whether less than a third of the period remains.
+        /// Indicates whether less than a third of the period remains.
         public var isClose: Bool
-        /// Whether clients refuse the version because its time is over.
+        /// Indicates whether clients refuse the version because its time is over.
         public var isExpired: Bool
     }
 
-    /// Metadata that does not have enough signatures yet, or that waits for other roles.
+    /// Metadata that lacks signatures, or waits for other roles.
     public struct Draft: Encodable, Equatable {
         /// The role.
         public var role: SigningRole
         /// The version.
         public var version: Int
-        /// The ids of keys that signed.
+        /// The ids of keys that have signed.
         public var signed: [String]
         /// The ids of keys that have not signed.
         public var missing: [String]
-        /// The number of signatures that are still needed, at least one unless the draft waits for
-        /// other roles.
+        /// The number of signatures that are missing; 0 if the draft waits for other roles.
         public var needed: Int
     }
 
-    /// The published metadata, in the order root, targets, snapshot, timestamp; empty where nothing is
-    /// published yet.
+    /// The published metadata, in the order root, targets, snapshot, timestamp; empty if nothing is published
+    /// yet.
     public var roles: [Role] = []
     /// The drafts.
     public var drafts: [Draft] = []
-    /// Whether a key added a signature, to published metadata or a draft.
+    /// Indicates whether a key has added a signature, to published metadata or a draft.
     public var hasSigned = false
 
-    /// Whether the command published anything.
+    /// Indicates whether the command has published metadata.
     public var isChanged: Bool { roles.contains(where: \.isNew) }
 
-    /// The role that expires first, or `nil` where nothing is published.
+    /// The role that expires first, or `nil` if nothing is published.
     public var next: Role? { roles.min { $0.expires < $1.expires } }
 }

@@ -2,7 +2,7 @@ public import StageTrust
 
 /// A top-level role of a repository.
 public enum SigningRole: String, CaseIterable, Codable, Hashable, Sendable {
-    /// Names the keys of all roles.
+    /// Lists the keys of all roles.
     case root
     /// Names the manifest by length and digest.
     case targets
@@ -11,7 +11,7 @@ public enum SigningRole: String, CaseIterable, Codable, Hashable, Sendable {
     /// Names the version of the snapshot metadata; renewed most often.
     case timestamp
 
-    /// The role as the client knows it.
+    /// The name of the role in client code.
     public var name: RoleName {
         switch self {
         case .root: .root
@@ -22,39 +22,39 @@ public enum SigningRole: String, CaseIterable, Codable, Hashable, Sendable {
     }
 }
 
-/// The number of days for which the metadata of each role is valid from when it is signed.
+/// The validity periods of each role's metadata, in days after signing.
 public struct ExpiryPeriods: Equatable, Sendable {
     private var days: [SigningRole: Int]
 
-    /// For publishers who renew the online roles automatically: root 400 days, targets 200, snapshot and
-    /// timestamp 14.
+    /// Periods for publishers who renew the online roles automatically: root 400 days, targets 200, snapshot
+    /// and timestamp 14.
     public static let standard = ExpiryPeriods(
         days: [.root: 400, .targets: 200, .snapshot: 14, .timestamp: 14]
     )
 
-    /// For publishers without automation: snapshot and timestamp 180 days.
+    /// Periods for publishers without automation: snapshot and timestamp 180 days.
     ///
-    /// An attacker who controls the transport can present an old state for as long.
+    /// An attacker who controls the transport can present an old state for as long as that.
     public static let offlineSigning = ExpiryPeriods(
         days: [.root: 400, .targets: 200, .snapshot: 180, .timestamp: 180]
     )
 
-    /// The numbers of days that are accepted: up to ten years.
+    /// The range of periods: up to ten years.
     public static let range = 1...3650
 
-    /// The number of days for a role.
+    /// The period of a role, in days.
     public subscript(role: SigningRole) -> Int {
         get { days[role] ?? 14 }
         set { days[role] = newValue }
     }
 
-    /// The time at which metadata expires that is signed at `time`.
+    /// Returns the expiry of metadata that is signed at `time`.
     public func expiry(of role: SigningRole, signedAt time: MetadataTime) -> MetadataTime {
         MetadataTime(secondsSince1970: time.secondsSince1970 + Int64(self[role]) * 86400)
     }
 
-    /// Whether `expiry` is so near that metadata should be renewed: half of the period is over for
-    /// snapshot and timestamp, two thirds for root and targets.
+    /// Returns whether metadata should be renewed: half of the period has passed for snapshot and timestamp,
+    /// two thirds for root and targets.
     public func isDue(_ role: SigningRole, expiry: MetadataTime, at time: MetadataTime) -> Bool {
         let period = Int64(self[role]) * 86400
         let remaining = expiry.secondsSince1970 - time.secondsSince1970
@@ -64,7 +64,7 @@ public struct ExpiryPeriods: Equatable, Sendable {
         }
     }
 
-    /// Whether `expiry` is so near that a person should be told: less than a third of the period remains.
+    /// Returns whether a person should be warned: less than a third of the period remains.
     public func isClose(_ role: SigningRole, expiry: MetadataTime, at time: MetadataTime) -> Bool {
         (expiry.secondsSince1970 - time.secondsSince1970) * 3 < Int64(self[role]) * 86400
     }

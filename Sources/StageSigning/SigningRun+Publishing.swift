@@ -2,7 +2,7 @@ import StageTrust
 import SystemPackage
 
 extension SigningRun {
-    /// Writes the files so that a reader at any moment finds a repository that is whole.
+    /// Writes the files in an order that gives readers a consistent repository at any moment.
     func publish(
         _ plan: RepositoryPlan,
         published: RootDocument?
@@ -14,8 +14,8 @@ extension SigningRun {
         for role in [SigningRole.targets, .snapshot] where plan.new.contains(role) {
             if let document = plan.settled[role] { try files.publish(document, as: role) }
         }
-        // Clients of the old root must be able to read until they find the new one; where its keys did
-        // not sign, the root comes first.
+        // Clients of the old root must be able to read the metadata until they find the new root; if the old
+        // root's keys have not signed it, the new root is published first.
         let isReadable = published.map { plan.isComplete(under: $0) } ?? false
         if isNewRoot, !isReadable { try files.publish(plan.root.document, as: .root) }
         if plan.new.contains(.timestamp), let timestamp = plan.settled[.timestamp] {
@@ -33,7 +33,7 @@ extension SigningRun {
 
     /// Stores the drafts of this run, and removes those that it published or superseded.
     ///
-    /// Drafts of earlier runs stay where this run does not sign the manifest, or has no key for them.
+    /// Keeps drafts of earlier runs if this run does not sign the manifest or has no key for them.
     func storeDrafts(
         _ order: SigningOrder,
         under root: RootDocument?

@@ -1,7 +1,7 @@
 import StageTrust
 
 extension SigningRun {
-    /// The state of the repository now; `plan` was published, if it is not `nil`, after `before`.
+    /// Returns the state of the repository after publishing `plan`, if any; `before` is the root before that.
     func report(
         _ plan: RepositoryPlan?,
         published before: RootDocument?
@@ -45,7 +45,7 @@ extension SigningRun {
         return report
     }
 
-    /// Describes a draft: who signed it by any of the roots, and who is missing by the deciding ones.
+    /// Describes a draft: signatures by keys of any of the roots, and missing keys of the deciding ones.
     private func draft(
         _ role: SigningRole,
         _ document: SignedDocument,

@@ -2,23 +2,23 @@ import StageModel
 public import StageTrust
 import SystemPackage
 
-/// The parts of a repository that a command signs anew.
+/// The tasks of a signing run.
 public struct SigningOrder: Equatable, Sendable {
-    /// Whether the targets metadata is to name the manifest as it is now.
+    /// Indicates whether the targets metadata is updated to the current manifest.
     public var takesManifest = false
-    /// Whether the keys given also sign a draft of root metadata.
+    /// Indicates whether the supplied keys also sign a draft of root metadata.
     public var signsRoot = false
-    /// Whether snapshot and timestamp are renewed although they are far from their expiry.
+    /// Indicates whether snapshot and timestamp are renewed even if they are far from expiry.
     public var renewsAlways = false
 
-    /// Creates an order to renew what is near its expiry.
+    /// Creates an order to renew metadata that is near expiry.
     public init() {}
 }
 
-/// Signs the metadata of a repository, and publishes what has enough signatures.
+/// Signs the metadata of a repository, and publishes the metadata that has enough signatures.
 ///
-/// The caller holds the lock on the manifest. A crash at any point leaves the state before or the new
-/// one to readers; the next run continues.
+/// The caller must hold the manifest's lock. After a crash at any point, readers find either the old or the
+/// new state; the next run continues.
 public final class SigningRun {
     let files: RepositoryFiles
     let signers: [any MetadataSigner]
@@ -40,9 +40,9 @@ public final class SigningRun {
         self.time = time
     }
 
-    /// Makes the draft of the first root, then signs all roles.
+    /// Creates the draft of the first root, then signs all roles.
     ///
-    /// - Throws: ``SigningError``; then nothing is published, and no draft is left.
+    /// - Throws: ``SigningError``; nothing is published and no draft is left then.
     public func initialize(_ content: RootContent) throws(SigningError) -> SigningReport {
         guard try !files.exists() else {
             throw .alreadyInitialized(path: files.metadataPath)
@@ -52,7 +52,7 @@ public final class SigningRun {
         return try perform(.everything, published: nil, draft: root(draft))
     }
 
-    /// Makes a draft of the next root, of the earlier draft or else of the published root, then signs.
+    /// Creates a draft of the next root, based on an earlier draft or else on the published root, then signs.
     public func rotate(
         _ change: (inout RootContent) throws(SigningError) -> Void
     ) throws(SigningError) -> SigningReport {
@@ -70,7 +70,7 @@ public final class SigningRun {
         return try perform(order, published: published, draft: root(draft))
     }
 
-    /// Signs and publishes what `order` names and what is near its expiry.
+    /// Signs and publishes the parts that `order` names, and those near expiry.
     public func perform(_ order: SigningOrder) throws(SigningError) -> SigningReport {
         let published = try publishedRoot()
         var draft = try draftRoot(after: published)
@@ -106,13 +106,13 @@ public final class SigningRun {
         return try root(document)
     }
 
-    /// Whether the root is near its expiry, and the keys given suffice to renew it.
+    /// Returns whether the root is near expiry and the supplied keys suffice to renew it.
     private func renews(_ root: RootDocument) -> Bool {
         root.content.periods.isDue(.root, expiry: root.document.expiry, at: time)
             && hasEnoughSigners(for: .root, under: root)
     }
 
-    /// Refuses keys of which none signs for a role.
+    /// Throws if none of the supplied keys signs for any role.
     private func checkSigners(under roots: [RootDocument]) throws(SigningError) {
         let expected = roots.flatMap { $0.content.roles.values.flatMap(\.keys) }.map(\.id)
         let given = signers.map(\.key.id)
@@ -148,7 +148,7 @@ public final class SigningRun {
         return try report(plan, published: published)
     }
 
-    /// The first plan that has enough signatures: under the next root, else under the published one.
+    /// Returns the first plan with enough signatures: under the next root, else under the published one.
     private func plan(
         _ order: SigningOrder,
         published: RootDocument?,
@@ -163,16 +163,16 @@ public final class SigningRun {
         return try plan(order, under: published, before: nil)
     }
 
-    /// Whether clients of the published root accept the next one.
+    /// Returns whether clients of the published root accept the next one.
     static func isComplete(_ next: RootDocument, after published: RootDocument?) -> Bool {
         next.signatures(on: next.document, by: .root).isComplete
             && published?.signatures(on: next.document, by: .root).isComplete != false
     }
 
-    /// Adds the signatures of the keys given that the roots name for a role.
+    /// Adds the signatures of the supplied keys that the roots list for a role.
     ///
-    /// - Throws: ``SigningError/noSigner(role:expected:given:)`` if none of the keys signs for root
-    ///   metadata, which is asked for in particular.
+    /// - Throws: ``SigningError/noSigner(role:expected:given:)`` if none of the keys signs root metadata, for
+    ///   which signing was requested explicitly.
     private func sign(
         _ document: inout SignedDocument,
         of role: SigningRole,
@@ -182,7 +182,7 @@ public final class SigningRun {
         var isKnown = false
         for signer in signers where expected.contains(signer.key.id) {
             isKnown = true
-            // A signature more than needed would change the digest that later roles have signed.
+            // An unneeded signature would change the file's digest, which later roles have signed.
             let isWanted = roots.contains { root in
                 let count = root.signatures(on: document, by: role)
                 return count.missing.contains(signer.key.id) && (role == .root || !count.isComplete)
@@ -196,11 +196,11 @@ public final class SigningRun {
         }
     }
 
-    /// The new metadata of the three other roles under a root, or `nil` if signatures are missing; then
-    /// it is in drafts.
+    /// Returns the new metadata of the three other roles under a root, or `nil` if signatures are missing; it
+    /// is in drafts then.
     ///
-    /// Without an order to sign the manifest, a draft of targets metadata that names it as it is and has
-    /// enough signatures is published if the other roles can be signed, too.
+    /// Even without an order to sign the manifest, a draft of targets metadata that names the current
+    /// manifest and has enough signatures is published if the other roles can be signed too.
     private func plan(
         _ order: SigningOrder,
         under root: RootDocument,
@@ -215,7 +215,7 @@ public final class SigningRun {
         return try attempt(order, under: root, before: before)
     }
 
-    /// Whether a draft of targets metadata names the manifest as it is, and has enough signatures.
+    /// Returns whether a draft of targets metadata names the current manifest and has enough signatures.
     private func hasCompleteTargets(under root: RootDocument) throws(SigningError) -> Bool {
         let plan = RepositoryPlan(root: root)
         try plan.read(files)
@@ -246,7 +246,7 @@ public final class SigningRun {
         return plan
     }
 
-    /// Decides on the metadata of one role; returns `false` if signatures are missing.
+    /// Determines the metadata of one role; returns `false` if signatures are missing.
     private func settle(
         _ role: SigningRole,
         content: JSONTree,
@@ -284,8 +284,8 @@ public final class SigningRun {
         return true
     }
 
-    /// Keeps a document for the end of the run, unless an earlier attempt, or a run that signed the
-    /// manifest, made a draft with other content.
+    /// Keeps a document as a draft for the end of the run, unless an earlier attempt, or a run that signed
+    /// the manifest, has created a draft with other content.
     private func keep(
         _ document: SignedDocument,
         of role: SigningRole,
@@ -302,10 +302,10 @@ public final class SigningRun {
         drafts[role] = document
     }
 
-    /// Whether a key signed in this run.
+    /// Indicates whether a key signed in this run.
     private(set) var hasSigned = false
 
-    /// Documents that have too few signatures.
+    /// Documents with too few signatures.
     private(set) var unsigned: [SigningRole: SignedDocument] = [:]
 
     private func renews(
@@ -319,14 +319,14 @@ public final class SigningRun {
             && hasEnoughSigners(for: role, under: root)
     }
 
-    /// A draft that has the content and is far from its expiry.
+    /// Returns a draft that has the content and is far from expiry.
     private func draft(
         _ role: SigningRole,
         content: [UInt8],
         of plan: RepositoryPlan,
         under root: RootDocument
     ) throws(SigningError) -> SignedDocument? {
-        // Of an earlier attempt, with its signatures, before what is on disk.
+        // A draft of an earlier attempt, with its signatures, takes precedence over the one on disk.
         var found = drafts[role]
         if found?.content != content { found = try files.draft(role) }
         guard let draft = found, draft.content == content,
@@ -338,7 +338,7 @@ public final class SigningRun {
 }
 
 extension SigningOrder {
-    /// The order for the first metadata of a repository.
+    /// An order for the first metadata of a repository.
     static var everything: SigningOrder {
         var order = SigningOrder()
         order.takesManifest = true
@@ -348,7 +348,7 @@ extension SigningOrder {
 }
 
 extension [String] {
-    /// The elements without repetitions, in their order.
+    /// The elements without duplicates, in order.
     fileprivate var uniqued: [String] {
         var seen: Set<String> = []
         return filter { seen.insert($0).inserted }

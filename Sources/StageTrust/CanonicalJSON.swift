@@ -1,15 +1,14 @@
 package import StageModel
 
-/// Canonical JSON (OLPC): the one byte sequence of a JSON value that signatures and key ids are
-/// computed over.
+/// Canonical JSON (OLPC): the unique byte sequence of a JSON value that signatures and key ids are computed
+/// over.
 ///
-/// Members are sorted by the bytes of their names, there is no white space, strings are UTF-8 in which
-/// only `"` and `\` are escaped, and all numbers are integers.
+/// Members are sorted by the bytes of their names, there is no white space, strings are UTF-8 with only `"`
+/// and `\` escaped, and all numbers are integers.
 package enum CanonicalJSON {
     /// Returns the canonical form of a value.
     ///
-    /// - Throws: ``ManifestError/invalid(member:_:)`` for a number that is no integer, which the form
-    ///   cannot express.
+    /// - Throws: ``ManifestError/invalid(member:_:)`` for a number that is not an integer.
     package static func bytes(of node: JSONNode) throws(ManifestError) -> [UInt8] {
         var writer = Writer(path: node.path)
         try writer.write(node.value)
@@ -65,7 +64,7 @@ package enum CanonicalJSON {
         }
 
         private mutating func write(_ members: [JSONTree.Member]) throws(ManifestError) {
-            // 'String' compares normalized text; the form wants the order of the bytes.
+            // 'String' compares normalized text, but the format requires byte order.
             let sorted = members.sorted { left, right in
                 left.name.utf8.lexicographicallyPrecedes(right.name.utf8)
             }

@@ -1,9 +1,9 @@
 import StageDigest
 import StageModel
 
-/// A metadata file as it was read: its signatures, what they sign, and the signed value.
+/// A parsed metadata file: its signatures, the signed bytes, and the signed value.
 struct Envelope: JSONReadable {
-    /// The signatures by key id; one that is not hexadecimal is empty, and never valid.
+    /// The signatures by key id; one that is not hexadecimal is empty, and therefore invalid.
     let signatures: [String: [UInt8]]
     /// The signed bytes.
     let message: [UInt8]
@@ -42,7 +42,7 @@ struct Envelope: JSONReadable {
         self.signatures = signatures
     }
 
-    /// Reads a file of at most `limit` bytes.
+    /// Parses a file of at most `limit` bytes.
     init(_ bytes: [UInt8], of role: RoleName, limit: ByteCount) throws(TrustError) {
         do throws(ManifestError) {
             self = try ManifestError.decode(Envelope.self, from: bytes, limit: Int(limit.rawValue))
@@ -51,7 +51,7 @@ struct Envelope: JSONReadable {
         }
     }
 
-    /// Reads the signed value, without regard to signatures.
+    /// Parses the signed value, without checking signatures.
     func metadata<Metadata: SignedMetadata>(
         _ type: Metadata.Type,
         of role: RoleName
@@ -75,7 +75,7 @@ struct Envelope: JSONReadable {
         init(reading node: JSONNode) throws(ManifestError) {
             let members = try JSONMembers(node, keyedBy: Member.self)
             keyID = try members.string(.keyid)
-            // A signature that cannot be read is like a wrong one: others may suffice.
+            // An unreadable signature counts as invalid: other signatures may suffice.
             bytes = [UInt8](hexadecimal: try members.string(.sig)) ?? []
         }
 
@@ -89,15 +89,15 @@ protocol SignedMetadata: JSONReadable {
     var header: MetadataHeader { get }
 }
 
-/// The members that metadata of all roles has.
+/// The members that the metadata of all roles has.
 struct MetadataHeader: Hashable, Sendable {
     let version: Int
     let expiry: MetadataTime
 
-    /// The greatest version: the greatest integer that all JSON readers agree on.
+    /// The range of versions; its maximum is the largest integer that all JSON parsers represent exactly.
     static let versions = 1...(1 << 53)
 
-    /// Reads the members of metadata of type `type`.
+    /// Reads the common members of metadata with this `type`.
     init(reading node: JSONNode, type: String) throws(ManifestError) {
         let members = try JSONMembers(node, keyedBy: Member.self)
         _ = try members.text(.type) { text throws(ValueError) in

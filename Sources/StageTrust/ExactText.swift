@@ -1,16 +1,16 @@
-/// Text that is equal only to text of the same bytes: `String` also equates different normalizations.
+/// Text that is compared by its bytes: `String` also equates different normalizations.
 protocol ExactText: Hashable, Sendable {
     /// The text.
     var text: String { get }
 }
 
 extension ExactText {
-    /// Whether two texts have the same bytes.
+    /// Compares the bytes of two texts.
     public static func == (left: Self, right: Self) -> Bool {
         left.text.utf8.elementsEqual(right.text.utf8)
     }
 
-    /// Feeds the bytes of the text to a hasher.
+    /// Hashes the bytes of the text.
     public func hash(into hasher: inout Hasher) {
         for byte in text.utf8 { hasher.combine(byte) }
         hasher.combine(text.utf8.count)

@@ -1,14 +1,14 @@
 public import StageDigest
 public import StageModel
 
-/// The digests of a file that signed metadata lists.
+/// The digests of a file in signed metadata.
 public struct ContentDigests: Hashable, Sendable {
-    /// The digests by functions that are supported, at most one by each.
+    /// The digests by supported functions, at most one for each.
     public let known: [ContentDigest]
-    /// The names of the other functions.
+    /// The names of unsupported functions.
     public let unknown: [String]
 
-    /// Reads an object whose members are hash functions; it has at least one.
+    /// Reads an object with a member for each hash function; it must have at least one.
     init(reading node: JSONNode) throws(ManifestError) {
         var known: [ContentDigest] = []
         var unknown: [String] = []
@@ -33,7 +33,7 @@ public struct ContentDigests: Hashable, Sendable {
         self.unknown = unknown
     }
 
-    /// The digest by a function, or `nil` if none is listed.
+    /// Returns the digest by a function, or `nil` if it is not listed.
     public func digest(by function: HashFunction) -> ContentDigest? {
         known.first { $0.function == function }
     }
@@ -41,7 +41,7 @@ public struct ContentDigests: Hashable, Sendable {
     /// The SHA-256 digest, or `nil` if none is listed.
     public var sha256: Digest? { digest(by: .sha256).map { Digest(bytes: $0.bytes) } }
 
-    /// Returns how content differs, or `nil` if each known digest is its own.
+    /// Returns the first difference between content and the digests, or `nil` if all supported digests match.
     func fault(of content: [UInt8]) -> ContentFault? {
         guard !known.isEmpty else { return .unknownHashFunctions(unknown) }
         for expected in known {
@@ -77,10 +77,10 @@ struct FileDescription: JSONReadable, Hashable {
 
     private enum Member: String, CodingKey { case version, length, hashes }
 
-    /// The most bytes to read of the file.
+    /// Returns the most bytes to read of the file.
     func maximumLength(_ limit: ByteCount) -> ByteCount { length.map { min($0, limit) } ?? limit }
 
-    /// Returns how content differs from the description, or `nil` if it does not.
+    /// Returns the difference between content and the description, or `nil` if it matches.
     func fault(of content: [UInt8]) -> ContentFault? {
         let found = ByteCount(content.count)
         if let length, length != found { return .length(expected: length, found: found) }

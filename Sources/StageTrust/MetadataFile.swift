@@ -4,19 +4,19 @@ public import StageModel
 public struct MetadataFile: Hashable, Sendable {
     /// The role whose metadata is in the file.
     public let role: RoleName
-    /// The path of the file on the server, percent-encoded: append it to the base URL of metadata.
+    /// The path of the file on the server, percent-encoded: append it to the metadata base URL.
     public let path: String
-    /// The most bytes to read; a longer file is refused.
+    /// The most bytes to read; a longer file is rejected.
     public let maximumLength: ByteCount
 
-    /// Creates the description of a file whose name carries a version, if there is one.
+    /// Creates the description of a file, with the version in its name unless it is `nil`.
     init(of role: RoleName, version: Int?, maximumLength: ByteCount) {
         self.role = role
         path = version.map { "\($0).\(role.fileName)" } ?? role.fileName
         self.maximumLength = maximumLength
     }
 
-    /// Refuses content that is longer than the file may be.
+    /// Throws if content exceeds the length limit.
     func checkLength(_ content: [UInt8]) throws(TrustError) {
         let found = ByteCount(content.count)
         guard found <= maximumLength else {
@@ -26,9 +26,9 @@ public struct MetadataFile: Hashable, Sendable {
     }
 }
 
-/// The metadata of top-level roles as a client stores it: the bytes as they were downloaded.
+/// The metadata of the top-level roles as a client stores it: the downloaded bytes.
 public struct StoredMetadata: Hashable, Sendable {
-    /// The trusted root metadata: the last one stored or, at first, the one shipped with the application.
+    /// The trusted root metadata: the stored one or, initially, the one that the application ships with.
     public var root: [UInt8]
     /// The timestamp metadata, or `nil` if none is stored.
     public var timestamp: [UInt8]?
@@ -37,7 +37,7 @@ public struct StoredMetadata: Hashable, Sendable {
     /// The metadata of the top-level targets role, or `nil` if none is stored.
     public var targets: [UInt8]?
 
-    /// Creates stored metadata, by default only the root that an application ships with.
+    /// Creates stored metadata; initially with only the root that the application ships with.
     public init(
         root: [UInt8],
         timestamp: [UInt8]? = nil,

@@ -1,13 +1,12 @@
 import StageModel
 
-/// The checks that files of top-level roles have to pass under one root, apart from those that compare
-/// them with earlier files.
+/// Verifies files of top-level roles under one root, without comparing them with earlier files.
 struct MetadataReader {
     let root: RootMetadata
-    /// The reference time, or `nil` if expired metadata is to be read.
+    /// The reference time, or `nil` to accept expired metadata.
     let time: MetadataTime?
 
-    /// Reads the root that follows the trusted one: both have to accept its signatures.
+    /// Parses the next root, which must be signed by the keys of both the trusted and the new root.
     ///
     /// An intermediate root may have expired.
     func nextRoot(_ bytes: [UInt8], limit: ByteCount) throws(TrustError) -> RootMetadata {
@@ -21,18 +20,18 @@ struct MetadataReader {
         return next
     }
 
-    /// Reads a timestamp, except for its expiry.
+    /// Verifies a timestamp, except for its expiry.
     func timestamp(_ bytes: [UInt8], limit: ByteCount) throws(TrustError) -> TimestampMetadata {
         try signed(bytes, as: TimestampMetadata.self, by: .timestamp, limit: limit)
     }
 
-    /// Reads a snapshot that may be an earlier one than the timestamp describes.
+    /// Verifies a snapshot that may be older than the timestamp describes.
     func earlierSnapshot(_ bytes: [UInt8], limit: ByteCount) throws(TrustError) -> SnapshotMetadata
     {
         try signed(bytes, as: SnapshotMetadata.self, by: .snapshot, limit: limit)
     }
 
-    /// Reads the snapshot that the timestamp describes.
+    /// Verifies the snapshot that the timestamp describes.
     func snapshot(
         _ bytes: [UInt8],
         describedBy timestamp: TimestampMetadata,
@@ -45,7 +44,7 @@ struct MetadataReader {
         return snapshot
     }
 
-    /// Reads the metadata of the top-level targets role that the snapshot describes.
+    /// Verifies the metadata of the top-level targets role that the snapshot describes.
     func targets(
         _ bytes: [UInt8],
         describedBy snapshot: SnapshotMetadata,
@@ -58,7 +57,7 @@ struct MetadataReader {
         }
     }
 
-    /// Reads the metadata of a delegated role that the snapshot describes.
+    /// Verifies the metadata of a delegated role that the snapshot describes.
     func targets(
         _ bytes: [UInt8],
         of delegation: Delegation,
@@ -110,7 +109,7 @@ struct MetadataReader {
         return metadata
     }
 
-    /// Refuses bytes that are not the described ones, before they are parsed.
+    /// Throws if bytes do not match their description, before they are parsed.
     private func check(
         _ bytes: [UInt8],
         of role: RoleName,
@@ -121,7 +120,7 @@ struct MetadataReader {
         throw .wrongContent(role.fileName, fault, describedBy: metadata)
     }
 
-    /// Refuses metadata of another version than described, or that has expired.
+    /// Throws if the version differs from the description or the metadata has expired.
     private func check(
         _ metadata: some SignedMetadata,
         of role: RoleName,
@@ -133,7 +132,7 @@ struct MetadataReader {
         try checkExpiry(of: metadata.header, role: role)
     }
 
-    /// Refuses metadata that expired at the reference time or before.
+    /// Throws if the metadata has expired at the reference time.
     func checkExpiry(of header: MetadataHeader, role: RoleName) throws(TrustError) {
         guard let time, header.expiry <= time else { return }
         throw .expired(role, version: header.version, expiry: header.expiry, time: time)

@@ -56,14 +56,14 @@ public struct MetadataRefresh: Sendable {
 
     /// Starts a refresh from stored metadata.
     ///
-    /// The stored root may have expired. Other stored files that cannot be read, or that the root's keys
-    /// do not sign any more, are ignored.
+    /// The stored root may have expired. Other stored files that are invalid, or not signed by the root's
+    /// current keys, are ignored.
     ///
     /// - Parameters:
-    ///   - stored: The metadata that the last refresh left, or the application's root only.
-    ///   - time: The reference time: now, taken once.
-    ///   - limits: The limits on what the repository may send.
-    /// - Throws: ``TrustError`` if the stored root is not valid.
+    ///   - stored: The metadata that the last refresh stored, or only the application's root.
+    ///   - time: The current time, which all expiry checks of the refresh use.
+    ///   - limits: The limits of downloaded files.
+    /// - Throws: ``TrustError`` if the stored root is invalid.
     public init(
         from stored: StoredMetadata,
         at time: MetadataTime,
@@ -75,9 +75,9 @@ public struct MetadataRefresh: Sendable {
         root = try RootMetadata(trusted: stored.root, limits: limits)
     }
 
-    /// Returns the next step; without a call in between, a `fetch` and `done` are returned again.
+    /// Returns the next step; repeats `fetch` and `done` if no other call happens in between.
     ///
-    /// - Throws: ``TrustError`` that ended the refresh, once the steps before it were handed out.
+    /// - Throws: ``TrustError`` that ended the refresh, after all earlier steps were returned.
     public mutating func next() throws(TrustError) -> Step {
         if !steps.isEmpty { return steps.removeFirst() }
         if let failure { throw failure }
@@ -109,8 +109,8 @@ public struct MetadataRefresh: Sendable {
         }
     }
 
-    /// Reports that the server does not have the requested file: HTTP status 404, or 403 from object
-    /// stores that answer so.
+    /// Reports that the server does not have the requested file: HTTP status 404, or 403 from object stores
+    /// that send it instead.
     ///
     /// - Precondition: The last step was ``Step/fetch(_:)``.
     public mutating func notFound() {
@@ -165,8 +165,8 @@ extension MetadataRefresh {
         if rotations == limits.rootRotations { try endRoot() }
     }
 
-    /// Drops what rotated keys signed: versions that an attacker raised with stolen keys must not bind
-    /// the new ones (recovery from a fast-forward attack).
+    /// Removes metadata that was signed by rotated keys: versions that an attacker increased with stolen keys
+    /// must not block the new metadata (recovery from a fast-forward attack).
     private mutating func removeMetadata(ofKeysRotatedBy next: RootMetadata) {
         func isRotated(_ role: RoleName) -> Bool {
             root.keys(of: role).areRotated(in: next.keys(of: role))
@@ -183,7 +183,7 @@ extension MetadataRefresh {
         }
     }
 
-    /// Checks the expiry of the last root, which was stored before, and goes on to the timestamp.
+    /// Checks the expiry of the last root, which is stored already, and continues with the timestamp.
     private mutating func endRoot() throws(TrustError) {
         try reader.checkExpiry(of: root.header, role: .root)
         if let bytes = stored.timestamp {
@@ -201,7 +201,7 @@ extension MetadataRefresh {
         let found = try reader.timestamp(bytes, limit: limits.timestampLength)
         if let trusted = trustedTimestamp {
             if found.version == trusted.version {
-                // The same version has the same content, or is discarded.
+                // A file of the same version must have the same content; it is discarded.
                 try reader.checkExpiry(of: trusted.header, role: .timestamp)
                 return endTimestamp(trusted, storing: nil)
             }
@@ -211,7 +211,7 @@ extension MetadataRefresh {
         endTimestamp(found, storing: bytes)
     }
 
-    /// Goes on to the snapshot, which may be stored already.
+    /// Continues with the snapshot, which may be stored already.
     private mutating func endTimestamp(
         _ timestamp: TimestampMetadata,
         storing bytes: [UInt8]?
@@ -249,7 +249,7 @@ extension MetadataRefresh {
         endSnapshot(snapshot, timestamp: timestamp)
     }
 
-    /// Goes on to the targets metadata, which may be stored already.
+    /// Continues with the targets metadata, which may be stored already.
     private mutating func endSnapshot(_ snapshot: SnapshotMetadata, timestamp: TimestampMetadata) {
         phase = .targets(timestamp, snapshot)
         guard let bytes = stored.targets,

@@ -1,6 +1,6 @@
 public import StageModel
 
-/// A point in time in whole seconds, as metadata writes its expiry.
+/// A point in time in whole seconds, as in the expiry of metadata.
 public struct MetadataTime: Hashable, Sendable, Comparable {
     /// The seconds since 1970-01-01T00:00:00Z, without leap seconds.
     public let secondsSince1970: Int64
@@ -8,9 +8,9 @@ public struct MetadataTime: Hashable, Sendable, Comparable {
     /// Creates a point in time, which may be before 1970.
     public init(secondsSince1970: Int64) { self.secondsSince1970 = secondsSince1970 }
 
-    /// Reads `YYYY-MM-DDTHH:MM:SSZ`, the only form that metadata may have.
+    /// Parses `YYYY-MM-DDTHH:MM:SSZ`, the only format that metadata may use.
     ///
-    /// - Throws: ``ValueError`` for any other text, and for a date that no calendar has.
+    /// - Throws: ``ValueError`` for other text and for dates that do not exist.
     public init(_ text: String) throws(ValueError) {
         let time = try InternetTime(text)
         guard time.description == text else {
@@ -19,7 +19,7 @@ public struct MetadataTime: Hashable, Sendable, Comparable {
         secondsSince1970 = time.secondsSince1970
     }
 
-    /// Orders points in time, the earlier one first.
+    /// Orders points in time, earlier ones first.
     public static func < (left: Self, right: Self) -> Bool {
         left.secondsSince1970 < right.secondsSince1970
     }

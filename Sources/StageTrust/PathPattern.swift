@@ -9,7 +9,7 @@ struct PathPattern: Hashable, Sendable {
 
     /// Returns whether the pattern matches the whole path.
     ///
-    /// Takes time in the product of both lengths at most, also for hostile patterns.
+    /// Takes at most time in the product of both lengths, even for hostile patterns.
     func matches(_ path: String) -> Bool {
         let names = Self.components(of: path)
         return names.count == components.count
@@ -31,7 +31,7 @@ struct PathPattern: Hashable, Sendable {
                 position = end
                 index += 1
             } else if let last = star {
-                // Only the last star has to take more: what earlier ones took fits already.
+                // Only the last star needs to match more: the matches of earlier stars stay valid.
                 star = (last.pattern, last.name + 1)
                 position = last.pattern + 1
                 index = last.name + 1
@@ -42,7 +42,7 @@ struct PathPattern: Hashable, Sendable {
         return pattern[position...].allSatisfy { $0 == "*" }
     }
 
-    /// The position behind the part of the pattern at `position` if that part matches the character.
+    /// Returns the position after the pattern element at `position` if that element matches the character.
     private static func end(
         ofMatch character: Unicode.Scalar,
         in pattern: [Unicode.Scalar],
@@ -66,7 +66,8 @@ struct PathPattern: Hashable, Sendable {
         }
     }
 
-    /// Reads a set, or returns `nil` if no bracket closes it: then `[` is an ordinary character.
+    /// Parses a character set, or returns `nil` if it has no closing bracket: then `[` is an ordinary
+    /// character.
     private static func set(in pattern: [Unicode.Scalar], at position: Int) -> CharacterSet? {
         var set = CharacterSet()
         var index = position + 1
@@ -76,7 +77,7 @@ struct PathPattern: Hashable, Sendable {
         }
         let start = index
         while index < pattern.count {
-            // A bracket at the beginning is a member.
+            // A closing bracket at the start is a member.
             if pattern[index] == "]", index > start {
                 set.end = index + 1
                 return set

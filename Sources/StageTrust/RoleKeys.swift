@@ -1,20 +1,20 @@
 import StageDigest
 import StageModel
 
-/// A public key as metadata lists it.
+/// A public key in the format of TUF metadata.
 public struct ListedKey: Hashable, Sendable {
-    /// The key's id: the SHA-256 of its canonical form, in hexadecimal digits.
+    /// The key's id: the SHA-256 of its canonical JSON, in hexadecimal digits.
     public let id: String
-    /// The kind of key, such as `ed25519`.
+    /// The key type, such as `ed25519`.
     public let keyType: String
     /// The signature scheme, such as `ed25519`.
     public let scheme: String
-    /// The key itself: hexadecimal digits for Ed25519, otherwise PEM.
+    /// The key: hexadecimal digits for Ed25519, otherwise PEM.
     public let text: String
-    /// Whether ``id`` is the digest of the key's canonical form.
+    /// Indicates whether ``id`` is the digest of the key's canonical form.
     let hasCorrectID: Bool
 
-    /// Reads a key that is listed under `id`.
+    /// Reads a key listed under `id`.
     init(reading node: JSONNode, id: String) throws(ManifestError) {
         let members = try JSONMembers(node, keyedBy: Member.self)
         keyType = try members.string(.keytype)
@@ -23,7 +23,7 @@ public struct ListedKey: Hashable, Sendable {
             members.node(.keyval, expected: "an object"),
             keyedBy: ValueMember.self
         )
-        // Kinds of keys that are not known here may have other members: such a key is listed, not used.
+        // Unknown key types may have other members: such a key is listed but not used.
         text = value.has(.public) ? try value.string(.public) : ""
         self.id = id
         let digest = Digest(of: try CanonicalJSON.bytes(of: node))
@@ -42,10 +42,10 @@ public struct ListedKey: Hashable, Sendable {
         return keys
     }
 
-    /// Returns the key for use.
+    /// Returns the usable key.
     func publicKey() throws(KeyError) -> PublicKey {
         guard let known = SignatureScheme(rawValue: scheme),
-            // Repositories of earlier versions name the scheme as the type of ECDSA keys.
+            // Repositories of older versions use the scheme as the type of ECDSA keys.
             keyType == known.keyType || (keyType == scheme && known.keyType == "ecdsa")
         else { throw .unsupported(keyType: keyType, scheme: scheme) }
         return try PublicKey(text, scheme: known)
@@ -54,9 +54,9 @@ public struct ListedKey: Hashable, Sendable {
 
 /// The keys whose signatures make metadata of one role valid.
 public struct RoleKeys: Hashable, Sendable {
-    /// The keys, in the order that metadata lists them in.
+    /// The keys, in the order of the metadata.
     public let keys: [ListedKey]
-    /// The number of keys that have to sign, at least one.
+    /// The number of keys that must sign, at least one.
     public let threshold: Int
     /// The ids that are listed without a key.
     let missing: [String]
@@ -91,9 +91,9 @@ public struct RoleKeys: Hashable, Sendable {
     /// The most keys of one role.
     private static let limit = 1024
 
-    /// Checks that enough keys signed.
+    /// Checks that enough keys have signed; returns the shortage otherwise.
     ///
-    /// A key counts once, whatever ids it is listed under: keys are compared by their encoding.
+    /// A key counts once even if it is listed under several ids: keys are compared by their encoding.
     func shortage(of envelope: Envelope, delegator: RoleName, version: Int) -> SignatureShortage? {
         var signers: Set<[UInt8]> = []
         var unusable: [String: String] = [:]
@@ -123,7 +123,7 @@ public struct RoleKeys: Hashable, Sendable {
         )
     }
 
-    /// Whether a key of these is no longer one of `later`: the role's keys were rotated.
+    /// Returns whether a key of this role is missing in `later`: the role's keys were rotated.
     func areRotated(in later: RoleKeys) -> Bool {
         !Set(keys.map(\.text)).isSubset(of: Set(later.keys.map(\.text)))
     }

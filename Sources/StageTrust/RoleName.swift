@@ -2,22 +2,22 @@ public import StageModel
 
 /// The name of a role that signs metadata.
 ///
-/// Names of delegated roles are chosen by publishers and may hold any character; ``fileName`` is safe
-/// in a directory and in a URL.
+/// Publishers choose the names of delegated roles, which may contain any character; ``fileName`` is safe in a
+/// directory and in a URL.
 public struct RoleName: ExactText {
-    /// The name as metadata has it.
+    /// The name as in metadata.
     public let text: String
 
-    /// The role that names the keys of all top-level roles.
+    /// The role that lists the keys of all top-level roles.
     public static let root = RoleName(known: "root")
-    /// The role that names the current snapshot, and that is renewed most often.
+    /// The role that names the current snapshot, renewed most often.
     public static let timestamp = RoleName(known: "timestamp")
     /// The role that names the current version of all targets metadata.
     public static let snapshot = RoleName(known: "snapshot")
-    /// The role that names files, or delegates that.
+    /// The role that names targets, or delegates them.
     public static let targets = RoleName(known: "targets")
 
-    /// The most bytes of a file name without version and extension.
+    /// The most bytes of a file name, without version and extension.
     private static let lengthLimit = 200
 
     private init(known text: String) { self.text = text }
@@ -38,15 +38,15 @@ public struct RoleName: ExactText {
         }
     }
 
-    /// The name of the role's file without a version, such as `targets.json`: a single path component
-    /// of ASCII characters.
+    /// The file name of the role without a version, such as `targets.json`: a single path component of ASCII
+    /// characters.
     public var fileName: String { text.percentEncoded() + ".json" }
 
-    /// The name that a snapshot lists the role's metadata under.
+    /// The name under which a snapshot lists the role's metadata.
     var listedName: String { text + ".json" }
 }
 
 extension RoleName: CustomStringConvertible {
-    /// The name, safe to show on a terminal.
+    /// The name, safe to print on a terminal.
     public var description: String { text.forDisplay(atMost: 60) }
 }

@@ -1,5 +1,5 @@
-/// The root metadata that an application trusts: the one that it ships with, and those that followed,
-/// each signed as the one before demands.
+/// The chain of root metadata that an application trusts: the one that it ships with, and its successors,
+/// each signed as its predecessor requires.
 public struct RootChain: Hashable, Sendable {
     /// The last root metadata of the chain.
     public private(set) var root: RootMetadata
@@ -8,14 +8,14 @@ public struct RootChain: Hashable, Sendable {
 
     /// Follows stored root metadata from the one that an application ships with.
     ///
-    /// The chain ends before the first version that is missing or not signed as it has to be: the
-    /// repository is asked for that one. None of it need be unexpired.
+    /// The chain ends before the first version that is missing or not signed correctly, which is then
+    /// requested from the repository. Expiry is not checked.
     ///
     /// - Parameters:
-    ///   - shipped: The file of the root metadata that is trusted from the start.
-    ///   - limits: The limits on what is read.
+    ///   - shipped: The root metadata file that is trusted initially.
+    ///   - limits: The limits of files.
     ///   - next: Returns the stored file of a version, or `nil` if there is none.
-    /// - Throws: ``TrustError`` if the first root metadata is not valid.
+    /// - Throws: ``TrustError`` if the first root metadata is invalid.
     public init(
         from shipped: [UInt8],
         limits: TrustLimits = TrustLimits(),
@@ -24,7 +24,7 @@ public struct RootChain: Hashable, Sendable {
         root = try RootMetadata(trusted: shipped, limits: limits)
         bytes = shipped
         while let found = next(root.version + 1) {
-            // A stored file that is not valid counts as missing.
+            // An invalid stored file counts as missing.
             guard
                 let later = try? MetadataReader(root: root, time: nil).nextRoot(
                     found,

@@ -3,7 +3,7 @@ package import StageModel
 /// Metadata of the root role: the keys of all top-level roles.
 public struct RootMetadata: SignedMetadata, Hashable, Sendable {
     let header: MetadataHeader
-    /// Whether file names of metadata carry versions, and those of targets digests.
+    /// Indicates whether file names of metadata contain versions, and those of targets digests.
     public let hasConsistentSnapshots: Bool
     private let roles: [RoleName: RoleKeys]
 
@@ -44,11 +44,11 @@ public struct RootMetadata: SignedMetadata, Hashable, Sendable {
         (.root, .root), (.timestamp, .timestamp), (.snapshot, .snapshot), (.targets, .targets),
     ]
 
-    /// Reads a root that is trusted already, such as the one that an application ships with.
+    /// Parses root metadata that is trusted already, such as the one that an application ships with.
     ///
-    /// The root has to be signed by its own keys; it may have expired.
+    /// It must be signed by its own keys; it may have expired.
     ///
-    /// - Throws: ``TrustError`` if the bytes are not root metadata, or not signed so.
+    /// - Throws: ``TrustError`` if the bytes are not root metadata, or are not signed correctly.
     public init(trusted bytes: [UInt8], limits: TrustLimits = TrustLimits()) throws(TrustError) {
         let envelope = try Envelope(bytes, of: .root, limit: limits.rootLength)
         self = try envelope.metadata(RootMetadata.self, of: .root)
@@ -58,10 +58,10 @@ public struct RootMetadata: SignedMetadata, Hashable, Sendable {
     /// The version of the metadata.
     public var version: Int { header.version }
 
-    /// The time from which on the metadata does not count any more.
+    /// The time at which the metadata expires.
     public var expiry: MetadataTime { header.expiry }
 
-    /// The keys of a top-level role.
+    /// Returns the keys of a top-level role.
     ///
     /// - Precondition: `role` is a top-level role.
     public func keys(of role: RoleName) -> RoleKeys {
@@ -71,7 +71,7 @@ public struct RootMetadata: SignedMetadata, Hashable, Sendable {
         return keys
     }
 
-    /// Refuses a file that is not signed by the keys of a top-level role.
+    /// Throws if a file is not signed by enough keys of a top-level role.
     func check(_ envelope: Envelope, of role: RoleName, version: Int) throws(TrustError) {
         let keys = keys(of: role)
         if let shortage = keys.shortage(of: envelope, delegator: .root, version: self.version) {

@@ -3,13 +3,13 @@ import StageModel
 
 /// The keys of a role, divided into those that signed a metadata file and those that did not.
 package struct SignatureCount: Hashable, Sendable {
-    /// The ids of keys with a valid signature, in the order in which the root lists them.
+    /// The ids of the keys with a valid signature, in the order of the root metadata.
     package let valid: [String]
-    /// The ids of the other keys of the role.
+    /// The ids of the role's other keys.
     package let missing: [String]
-    /// The number of keys that have to sign.
+    /// The number of keys that must sign.
     package let threshold: Int
-    /// Whether clients accept the signatures.
+    /// Indicates whether clients accept the signatures.
     package let isComplete: Bool
 }
 
@@ -35,7 +35,7 @@ extension RootMetadata {
         var valid: [String] = []
         for key in keys.keys {
             guard key.hasCorrectID, let signature = envelope.signatures[key.id],
-                // A key that cannot be used is missing; clients say why.
+                // A key that cannot be used counts as missing; clients report the reason.
                 let publicKey = try? key.publicKey(),
                 publicKey.verifies(signature: signature, of: envelope.message)
             else { continue }

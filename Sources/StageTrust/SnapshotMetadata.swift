@@ -24,15 +24,15 @@ public struct SnapshotMetadata: SignedMetadata, Hashable, Sendable {
     /// The version of the metadata.
     public var version: Int { header.version }
 
-    /// The time from which on the metadata does not count any more.
+    /// The time at which the metadata expires.
     public var expiry: MetadataTime { header.expiry }
 
-    /// The description of a role's file, or `nil` if it is not listed.
+    /// Returns the description of a role's file, or `nil` if it is not listed.
     func description(of role: RoleName) -> FileDescription? { files[role.listedName] }
 
-    /// Refuses a later snapshot that takes a file away, or back to an earlier version.
+    /// Throws if a later snapshot removes a file or lists an older version of it.
     func checkNoRollback(in later: SnapshotMetadata) throws(TrustError) {
-        // In the order of the names, so that the same snapshots give the same error.
+        // Sorted by name, so that the same snapshots always give the same error.
         for (name, file) in files.sorted(by: { $0.key < $1.key }) {
             guard let found = later.files[name] else {
                 throw .removed(file: name, version: later.version)
@@ -50,7 +50,7 @@ public struct SnapshotMetadata: SignedMetadata, Hashable, Sendable {
 
     private static func role(ofFile name: String) -> RoleName {
         let text = name.hasSuffix(".json") ? String(name.dropLast(5)) : name
-        // Names that no role can have are listed by mistake; the error still names the list.
+        // A name that is not a valid role name is listed by mistake; the error names the snapshot then.
         return text == RoleName.targets.text
             ? .targets : (try? RoleName(delegated: text)) ?? .snapshot
     }

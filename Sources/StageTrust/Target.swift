@@ -6,12 +6,12 @@ public struct TargetPath: ExactText {
     /// The path, with `/` between its components.
     public let text: String
 
-    /// Creates a path from text, of which every one is a path.
+    /// Creates a path; every text is valid.
     public init(_ text: String) { self.text = text }
 }
 
 extension TargetPath: CustomStringConvertible {
-    /// The path, safe to show on a terminal.
+    /// The path, safe to print on a terminal.
     public var description: String { text.forDisplay() }
 }
 
@@ -32,7 +32,7 @@ struct TargetDescription: Hashable, Sendable {
     private enum Member: String, CodingKey { case length, hashes, custom }
 }
 
-/// A file that trusted metadata describes.
+/// A file that trusted metadata names.
 public struct Target: Hashable, Sendable {
     /// The path that was searched for.
     public let path: TargetPath
@@ -44,11 +44,11 @@ public struct Target: Hashable, Sendable {
     public let length: ByteCount
     /// The digests of the content.
     public let digests: ContentDigests
-    /// The publisher's own value for the target as compact JSON, or `nil`.
+    /// The publisher's custom value of the target as compact JSON, or `nil`.
     public let custom: String?
-    /// The path of the file on the server, percent-encoded: append it to the base URL of targets.
+    /// The path of the file on the server, percent-encoded: append it to the targets base URL.
     ///
-    /// With consistent snapshots the file name begins with a digest of the content.
+    /// With consistent snapshots the file name starts with a digest of the content.
     public let location: String
 
     init(
@@ -72,10 +72,10 @@ public struct Target: Hashable, Sendable {
         location = "\(encoded[..<name])\(digest.hexadecimal).\(encoded[name...])"
     }
 
-    /// Checks that content is the target.
+    /// Checks that content matches the target's description.
     ///
-    /// - Throws: ``TrustError/wrongContent(_:_:describedBy:)`` if the length or a digest differs, or if no digest
-    ///   is by a hash function that is supported.
+    /// - Throws: ``TrustError/wrongContent(_:_:describedBy:)`` if the length or a digest differs, or if no
+    ///   digest uses a supported hash function.
     public func check(_ content: [UInt8]) throws(TrustError) {
         let found = ByteCount(content.count)
         guard found == length else {

@@ -4,7 +4,7 @@ import StageModel
 /// (specification 1.0.34, section 5.6.7) as a state machine without I/O.
 ///
 /// The caller asks for the next step and performs it, as with ``MetadataRefresh``. Delegated roles are
-/// verified against the role that the search reaches them through, whether stored or downloaded.
+/// verified with the keys of the role that delegates to them in this search, whether stored or downloaded.
 public struct TargetSearch: Sendable {
     /// The next action of the caller.
     public enum Step: Hashable, Sendable {
@@ -22,7 +22,7 @@ public struct TargetSearch: Sendable {
         case absent
     }
 
-    /// A delegation on the way, and who delegates.
+    /// A delegation to visit, and its delegator.
     private struct Visit {
         let delegation: Delegation
         let delegator: RoleName
@@ -47,8 +47,7 @@ public struct TargetSearch: Sendable {
 
     /// Starts a search for a target.
     ///
-    /// Metadata of delegated roles must not have expired at the reference time of `metadata`, if that
-    /// has one.
+    /// Metadata of delegated roles must not have expired at the reference time of `metadata`, if it has one.
     public init(
         for path: TargetPath,
         in metadata: TrustedMetadata,
@@ -60,9 +59,9 @@ public struct TargetSearch: Sendable {
         visit(.targets, with: metadata.targets)
     }
 
-    /// Returns the next step; without a call in between, all steps but `store` are returned again.
+    /// Returns the next step; repeats all steps except `store` if no other call happens in between.
     ///
-    /// - Throws: ``TrustError`` that ended the search, once the steps before it were handed out.
+    /// - Throws: ``TrustError`` that ended the search, after all earlier steps were returned.
     public mutating func next() throws(TrustError) -> Step {
         if !steps.isEmpty { return steps.removeFirst() }
         if let failure { throw failure }
@@ -142,7 +141,7 @@ public struct TargetSearch: Sendable {
         )
     }
 
-    /// Looks for the target in a role's metadata, then goes on to the roles that it delegates to.
+    /// Looks the target up in a role's metadata, then continues with the roles that it delegates to.
     private mutating func visit(_ role: RoleName, with targets: TargetsMetadata) {
         visited.insert(role)
         if let found = targets.description(of: path) {
@@ -162,7 +161,7 @@ public struct TargetSearch: Sendable {
                 Visit(delegation: delegation, delegator: role, version: targets.version)
             )
             if delegation.isTerminating {
-                // Later delegations, also those of earlier roles, must not be searched.
+                // Other pending delegations, including those of earlier roles, must not be searched.
                 stack = []
                 break
             }

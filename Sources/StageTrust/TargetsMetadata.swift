@@ -1,6 +1,6 @@
 package import StageModel
 
-/// Metadata of the targets role or of a delegated one: files, and roles that name more.
+/// Metadata of the targets role or of a delegated role: targets, and delegations to further roles.
 public struct TargetsMetadata: SignedMetadata, Hashable, Sendable {
     let header: MetadataHeader
     let delegations: Delegations
@@ -26,12 +26,12 @@ public struct TargetsMetadata: SignedMetadata, Hashable, Sendable {
     /// The version of the metadata.
     public var version: Int { header.version }
 
-    /// The time from which on the metadata does not count any more.
+    /// The time at which the metadata expires.
     public var expiry: MetadataTime { header.expiry }
 
-    /// The paths of the targets that the metadata names itself, in no order.
+    /// The paths of the targets that this metadata itself lists, in no order.
     public var paths: [TargetPath] { Array(targets.keys) }
 
-    /// The description of a target, or `nil` if the metadata does not name it.
+    /// Returns the description of a target, or `nil` if the metadata does not list it.
     func description(of path: TargetPath) -> TargetDescription? { targets[path] }
 }

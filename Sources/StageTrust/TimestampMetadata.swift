@@ -21,10 +21,10 @@ public struct TimestampMetadata: SignedMetadata, Hashable, Sendable {
     /// The version of the metadata.
     public var version: Int { header.version }
 
-    /// The time from which on the metadata does not count any more.
+    /// The time at which the metadata expires.
     public var expiry: MetadataTime { header.expiry }
 
-    /// Refuses a timestamp that goes back to an earlier version of itself or of the snapshot.
+    /// Throws if a timestamp has an older version than this one, or names an older snapshot.
     func checkNoRollback(in found: TimestampMetadata) throws(TrustError) {
         guard found.version >= version else {
             throw .rollback(.timestamp, trusted: version, found: found.version, lister: .timestamp)

@@ -5,30 +5,31 @@ public import StageModel
 /// Numbers are sections of the specification of The Update Framework, version 1.0.34.
 @nonexhaustive
 public indirect enum TrustError: Error, Equatable, Sendable {
-    /// The metadata is not JSON, or a member breaks the format (section 4).
+    /// The metadata is not JSON, or a member violates the format (section 4).
     case malformed(RoleName, ManifestError)
     /// Fewer keys than needed signed the metadata (5.3.4, 5.4.2, 5.5.3, 5.6.3).
     case unsigned(RoleName, version: Int, SignatureShortage)
     /// The metadata expired at or before the reference time of the refresh, so that it may be an old
     /// copy (5.3.10, 5.4.4, 5.5.6, 5.6.5).
     case expired(RoleName, version: Int, expiry: MetadataTime, time: MetadataTime)
-    /// The version is not the one that was asked for (5.3.5, 5.5.4, 5.6.4).
+    /// The version is not the requested one (5.3.5, 5.5.4, 5.6.4).
     case wrongVersion(RoleName, expected: Int, found: Int)
     /// A version is lower than the one already trusted (5.4.3, 5.5.5); `lister` is the role whose
     /// metadata gives the version, which is the role itself for a timestamp.
     case rollback(RoleName, trusted: Int, found: Int, lister: RoleName)
     /// A snapshot no longer lists a file that the trusted one lists (5.5.5).
     case removed(file: String, version: Int)
-    /// Metadata or a target is longer than allowed, or not the content that signed metadata describes
-    /// (5.5.2, 5.6.2, 5.7.3).
+    /// Metadata or a target exceeds its length limit, or does not match its signed description (5.5.2, 5.6.2,
+    /// 5.7.3).
     ///
-    /// The last value names the metadata that describes the content; it is `nil` for a file that is too long to be read.
+    /// The last value names the metadata that describes the content; it is `nil` for a file that is too long
+    /// to be read.
     case wrongContent(String, ContentFault, describedBy: MetadataVersion?)
-    /// The repository does not have a file that it needs (5.4.1, 5.5.1, 5.6.1).
+    /// The repository lacks a required file (5.4.1, 5.5.1, 5.6.1).
     case missing(RoleName, path: String)
     /// A delegated role is not listed in the snapshot (5.6.7).
     case unlisted(RoleName, delegator: RoleName)
-    /// The search for a target ended at the limit on visited roles (5.6.7.1).
+    /// The search for a target reached the limit of visited roles (5.6.7.1).
     case tooManyRoles(target: String, limit: Int)
     /// No trusted role lists the target; the version is that of the top-level targets metadata (5.6.7).
     case unnamed(target: String, version: Int)
@@ -49,25 +50,25 @@ public struct MetadataVersion: Hashable, Sendable {
 }
 
 extension MetadataVersion: CustomStringConvertible {
-    /// The version and the role, as a sentence fragment a person can read.
+    /// The version and the role, as a sentence fragment.
     public var description: String { "version \(version) of the \(role) metadata" }
 }
 
 /// The difference between content and its signed description.
 public enum ContentFault: Hashable, Sendable {
-    /// There are more bytes than are read.
+    /// The content exceeds the length limit.
     ///
-    /// `found` is `nil` where reading ended at the limit.
+    /// `found` is `nil` if reading stopped at the limit.
     case tooLong(limit: ByteCount, found: ByteCount?)
     /// The length differs.
     case length(expected: ByteCount, found: ByteCount)
     /// The digest by the named hash function differs.
     case digest(function: String, expected: String, found: String)
-    /// Only hash functions that are not supported are listed.
+    /// The digests use only unsupported hash functions.
     case unknownHashFunctions([String])
 }
 
-/// The signatures that metadata has, compared with those it needs.
+/// The valid signatures of metadata, compared with the required ones.
 public struct SignatureShortage: Hashable, Sendable {
     /// The role that determines the keys.
     public var delegator: RoleName
@@ -75,9 +76,9 @@ public struct SignatureShortage: Hashable, Sendable {
     public var delegatorVersion: Int
     /// The number of different keys with a valid signature.
     public var valid: Int
-    /// The number of keys that have to sign.
+    /// The number of keys that must sign.
     public var threshold: Int
-    /// The ids of keys that the delegator lists but that cannot be used, and why.
+    /// The ids of listed keys that cannot be used, with the reasons.
     public var unusable: [String: String]
 
     /// Creates the comparison.
@@ -97,7 +98,7 @@ public struct SignatureShortage: Hashable, Sendable {
 }
 
 extension TrustError: CustomStringConvertible {
-    /// The reason, as a sentence fragment a person can read.
+    /// A lower-case sentence fragment for people.
     public var description: String {
         switch self {
         case .malformed(let role, let fault):
@@ -133,7 +134,7 @@ extension TrustError: CustomStringConvertible {
 }
 
 extension ContentFault: CustomStringConvertible {
-    /// The difference, as a sentence fragment a person can read.
+    /// The difference, as a sentence fragment.
     public var description: String {
         switch self {
         case .tooLong(let limit, let found):
@@ -151,7 +152,7 @@ extension ContentFault: CustomStringConvertible {
 }
 
 extension SignatureShortage: CustomStringConvertible {
-    /// The counts, and the keys that cannot be used, as a sentence fragment a person can read.
+    /// The counts and the unusable keys, as a sentence fragment.
     public var description: String {
         let counts = "expected valid signatures by \(threshold.quantity(of: "key")), found \(valid)"
         let faults = unusable.sorted { $0.key < $1.key }.prefix(4).map { id, reason in

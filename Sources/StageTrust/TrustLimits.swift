@@ -1,14 +1,14 @@
 public import StageModel
 
-/// The limits on a refresh and a search, so that a hostile repository costs little.
+/// Limits of a refresh and a search, which bound the cost of a hostile repository.
 public struct TrustLimits: Hashable, Sendable {
     /// The most bytes of a root file: 512 KiB.
     public var rootLength = ByteCount.kibibytes(512)
     /// The most bytes of a timestamp file: 16 KiB.
     public var timestampLength = ByteCount.kibibytes(16)
-    /// The most bytes of a snapshot file, also where the timestamp gives a greater length: 2 MiB.
+    /// The most bytes of a snapshot file, even if the timestamp states more: 2 MiB.
     public var snapshotLength = ByteCount.mebibytes(2)
-    /// The most bytes of a targets file, also where the snapshot gives a greater length: 8 MiB.
+    /// The most bytes of a targets file, even if the snapshot states more: 8 MiB.
     public var targetsLength = ByteCount.mebibytes(8)
     /// The most new root files of one refresh: 1,024.
     public var rootRotations = 1024

@@ -27,14 +27,14 @@ public struct TrustedMetadata: Hashable, Sendable {
         self.time = time
     }
 
-    /// Verifies stored metadata without a repository: for work offline, and to show what is trusted.
+    /// Verifies stored metadata without a repository, for offline use and to display the trusted state.
     ///
     /// - Parameters:
-    ///   - stored: The metadata, of which the root is trusted.
-    ///   - time: The time that the metadata must not have expired at, or `nil` without regard to expiry.
-    ///   - limits: The limits on what is read.
-    /// - Throws: ``TrustError`` if a file is missing, is not signed as the stored root demands,
-    ///   does not belong to the others, or has expired.
+    ///   - stored: The metadata, whose root is trusted.
+    ///   - time: The time at which the metadata must be valid, or `nil` to ignore expiry.
+    ///   - limits: The limits of files.
+    /// - Throws: ``TrustError`` if a file is missing, is not signed as the stored root requires, does not
+    ///   belong to the others, or has expired.
     public init(
         stored: StoredMetadata,
         at time: MetadataTime? = nil,
