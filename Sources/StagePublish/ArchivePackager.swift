@@ -4,30 +4,30 @@ public import StageModel
 import StageSystem
 public import SystemPackage
 
-/// Makes one archive of what a recipe selects: the same bytes whenever the files are the same.
+/// Creates an archive of the files that a recipe selects; equal files give equal archives.
 ///
-/// Times, owners and the order in which a directory lists its files leave no mark, nor does the
-/// number of processors. Another version of a compressor may write other bytes.
+/// The output does not depend on times, owners, the order of directory entries or the number of processors.
+/// Another version of a compressor may produce other bytes.
 public struct ArchivePackager: Sendable {
-    /// How the archive is compressed: a format that ``StageArchive/ArchiveWriter`` writes.
+    /// The archive format, one that ``StageArchive/ArchiveWriter`` supports.
     public var format: ArchiveFormat
-    /// How hard the compressor tries.
+    /// The compression level.
     public var level: Int
-    /// How many threads compress, where the format can; memory grows with them.
+    /// The number of compression threads, if the format supports them; memory grows with them.
     public var threads: Int
-    /// Hears, on a thread of the packager's, how many bytes of files have been read in all.
+    /// Called on a background thread with the total bytes of files read.
     public var progress: @Sendable (ByteCount) -> Void = { _ in }
 
-    /// Creates a packager; `level` is by default what is slow to make and quick to read.
+    /// Creates a packager; the default `level` compresses slowly and decompresses fast.
     public init(format: ArchiveFormat, level: Int? = nil, threads: Int) {
         self.format = format
         self.level = level ?? Self.defaultLevel(of: format)
         self.threads = threads
     }
 
-    /// Writes the archive to `output`, which is replaced in one step when all of it is on disk.
+    /// Writes the archive to `output`, which is replaced atomically once the archive is on disk.
     ///
-    /// Nothing is left there when it fails or its task is cancelled.
+    /// Leaves no file on failure or cancellation.
     public func write(
         _ evaluation: RecipeEvaluation,
         to output: FilePath
@@ -57,7 +57,7 @@ public struct ArchivePackager: Sendable {
             try write(evaluation, cancellation) { (bytes) throws(FileError) in
                 try target.append(bytes)
             }
-            // Compressors take much in before they give anything: most of the time goes by at the end.
+            // Compressors read much input before they write: most of the time passes at the end.
             if cancellation.isRequested { throw .cancelled }
             digest = try target.publish()
         } catch {
@@ -76,14 +76,14 @@ public struct ArchivePackager: Sendable {
         )
     }
 
-    /// Writes the archive to a sink, which takes its bytes in order.
+    /// Writes the archive to a sink, which receives its bytes in order.
     ///
     /// - Parameters:
-    ///   - evaluation: What goes into it.
-    ///   - cancellation: Asked between pieces of a file.
-    ///   - digests: What files have to hold, by the bytes of their paths; others may hold anything.
-    ///   - sink: Takes the bytes.
-    /// - Throws: ``PackagingError``; what the sink has taken is no archive then.
+    ///   - evaluation: The entries to archive.
+    ///   - cancellation: Polled after each buffer.
+    ///   - digests: The expected digests of files, by the bytes of their paths; other files are not verified.
+    ///   - sink: Receives the bytes.
+    /// - Throws: ``PackagingError``; the sink's output is incomplete then.
     func write(
         _ evaluation: RecipeEvaluation,
         _ cancellation: Cancellation,
@@ -107,7 +107,7 @@ public struct ArchivePackager: Sendable {
     }
 }
 
-/// An archive on its way to a file, whose errors are those of packaging.
+/// An archive writer that throws ``PackagingError``.
 private struct Archive: ~Copyable {
     private var writer: ArchiveWriter
 
@@ -132,7 +132,7 @@ private struct Archive: ~Copyable {
         }
     }
 
-    /// Writes the content of an entry that is a file; without a digest it may hold anything of its size.
+    /// Writes the content of a file entry, whose size must match; with a digest, its content must match too.
     mutating func addContent(
         of entry: RecipeEvaluation.Entry,
         expecting digest: Digest?,

@@ -1,14 +1,14 @@
 import StageIndex
 public import StageModel
 
-/// The bytes that an update between two versions transfers, with everything of the older one in place, from servers
-/// that give ranges.
+/// The bytes that an update between two versions transfers, if all files of the older version are present and
+/// servers support ranges.
 public struct UpdateCost: Equatable, Sendable {
-    /// The bytes of the index, or of its delta where that is smaller.
+    /// The bytes of the index, or of its delta if that is smaller.
     public var index: ByteCount
-    /// The bytes of ranges of bundles and of the delta set.
+    /// The bytes of the ranges of bundles and the delta set.
     public var objects: ByteCount
-    /// The bytes of the archive; `nil` without one.
+    /// The bytes of the archive; `nil` if there is none.
     public var archive: ByteCount?
 
     /// Creates a cost from its parts.
@@ -18,7 +18,8 @@ public struct UpdateCost: Equatable, Sendable {
         self.archive = archive
     }
 
-    /// Computes the cost of an update from the indexes of both versions; `set` is the delta set, if there is one.
+    /// Computes the cost of an update from the indexes of both versions; `set` is the delta set between them,
+    /// if any.
     init(
         from old: ContentIndex,
         to version: StoredIndex,
@@ -34,21 +35,21 @@ public struct UpdateCost: Equatable, Sendable {
         )
     }
 
-    /// The bytes of the update in the way that a client chooses: the one of the fewest bytes.
+    /// The bytes of the update with the download that clients choose: the smallest one.
     public var total: ByteCount { index + min(objects, archive ?? objects) }
 }
 
-/// An older version of a pack, and the objects that shorten the update from it.
+/// An older version of a pack, and the objects that make the update from it smaller.
 public struct BaseUpdate: Equatable, Sendable {
-    /// The delta set from the older version, or the reason why there is none.
+    /// The delta set from the older version, or the reason why it was not made.
     public enum DeltaSetResult: Equatable, Sendable {
-        /// The set of this size was made.
+        /// The set was created, with this size.
         case made(ByteCount)
-        /// The store had the set, of this size.
+        /// The store already had the set, with this size.
         case present(ByteCount)
-        /// The set, of this size, would not make the update smaller, and was not kept.
+        /// The set, of this size, would not make the update smaller, and was discarded.
         case useless(ByteCount)
-        /// No changed part is shorter as a difference from the older version.
+        /// No changed part is smaller as a difference from the older version.
         case empty
     }
 
@@ -56,10 +57,10 @@ public struct BaseUpdate: Equatable, Sendable {
     public var base: Digest
     /// The delta set.
     public var set: DeltaSetResult
-    /// The delta of the index, with the delta set, as a manifest names them; `nil` where neither saves anything.
+    /// The index delta with its delta set for the manifest; `nil` if neither saves bytes.
     public var delta: PackIndex.Delta?
     /// The bytes that the update transfers.
     public var cost: UpdateCost
-    /// The bytes that it would transfer without a delta set.
+    /// The bytes that the update would transfer without a delta set.
     public var costWithoutSet: UpdateCost
 }

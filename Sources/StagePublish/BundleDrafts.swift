@@ -4,21 +4,21 @@ import StageModel
 import StageSystem
 import SystemPackage
 
-/// Bundles under names that nobody asks for.
+/// Bundles under temporary names, which clients do not request.
 ///
-/// What has not been published is removed when the value goes.
+/// Unpublished bundles are removed when the value is released.
 struct BundleDrafts: ~Copyable {
-    /// The folder of the bundles.
+    /// The directory of the bundles.
     let directory: Directory
-    /// The bundles that are whole and on disk, in the order in which they were written.
+    /// The complete and synced bundles, in the order in which they were written.
     private(set) var bundles: [ContentIndex.Bundle] = []
-    /// The names of their files, and then that of one that is not whole.
+    /// The file names of the bundles, followed by that of an incomplete one.
     private(set) var names: [FilePath.Component] = []
 
     init(directory: Directory) { self.directory = directory }
 
     deinit {
-        // What is left has a name that nobody asks for; what was published has none of these.
+        // Published bundles were renamed: only temporary files still have these names.
         for name in names { _ = try? directory.remove(name) }
     }
 
@@ -30,14 +30,13 @@ struct BundleDrafts: ~Copyable {
         return file
     }
 
-    /// Takes note that the bundle of the file that was made last is whole and on disk.
+    /// Records that the last created bundle is complete and synced.
     mutating func add(_ bundle: ContentIndex.Bundle) {
         bundles.append(bundle)
         precondition(bundles.count == names.count, "each bundle has a file")
     }
 
-    /// Gives the bundles the names by which they are asked for, except those that are there, and waits until
-    /// that is on disk.
+    /// Renames the bundles to their digests, except those that exist already, and syncs the directory.
     mutating func publish() throws(FileError) {
         precondition(bundles.count == names.count, "each bundle is whole")
         let objects = StoreObjects(directory: directory)

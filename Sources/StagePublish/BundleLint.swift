@@ -4,18 +4,18 @@ import StageIndex
 import StageModel
 import StageTransfer
 
-/// The bundles of an indexed pack, which its index alone names.
+/// Checks the bundles of an indexed pack, which only its index names.
 struct BundleLint: Sendable {
     var manifest: Manifest
     var manifestURL: String
     var pack: Pack
     var reference: PackIndex
-    /// The path of the manifest's member that names the index.
+    /// The path of the manifest member that names the index.
     var member: String
 
-    /// Fetches the index, and asks every mirror for the last byte of each bundle.
+    /// Downloads the index, and requests the last byte of each bundle from every mirror.
     ///
-    /// Of an index that does not come nothing is said: it is asked for by itself as well.
+    /// Does not report an index that cannot be downloaded: another check does.
     func findings(with engine: TransferEngine) async -> [LintFinding] {
         let urls = manifest.urls(for: reference.url, manifestURL: manifestURL)
         guard urls.allSatisfy({ $0.contains(":") }) else { return [] }

@@ -3,9 +3,9 @@ import StageIndex
 import StageModel
 import StageSystem
 
-/// Writes frames into bundles, one after the other.
+/// Writes frames to consecutive bundles.
 struct BundleWriter: ~Copyable {
-    /// What a bundle has at most: a mirror or a cache takes objects of this size gladly.
+    /// The largest bundle in bytes, a size that mirrors and caches handle well.
     static let size = Int64(64 << 20)
 
     /// A bundle that is being written.
@@ -20,7 +20,7 @@ struct BundleWriter: ~Copyable {
 
     init(directory: Directory) { drafts = BundleDrafts(directory: directory) }
 
-    /// Writes a frame as it is stored, and returns its bundle, among those of this writer, and its place
+    /// Writes a stored frame, and returns its bundle's position among those of this writer and its offset
     /// there.
     mutating func append(_ bytes: [UInt8]) throws(FileError) -> (bundle: Int, offset: Int64) {
         if let size = open?.size, size > 0, size + Int64(bytes.count) > Self.size { try close() }
@@ -34,7 +34,7 @@ struct BundleWriter: ~Copyable {
         return (drafts.bundles.count, offset)
     }
 
-    /// Returns the bundles when all of them are on disk.
+    /// Syncs and returns the bundles.
     consuming func finish() throws(FileError) -> BundleDrafts {
         try close()
         return drafts

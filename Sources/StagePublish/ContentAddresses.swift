@@ -2,32 +2,32 @@ import StageDigest
 import StageIndex
 import StageModel
 
-/// A row of addresses for all bytes of a version's files: one file after the other, each content once.
+/// Assigns addresses to all bytes of a version's files: consecutive, with each distinct content once.
 struct ContentAddresses: Sendable {
-    /// Part of a frame that a file is made of.
+    /// A part of a frame that a file contains.
     struct Extent: Sendable {
         /// The frame.
         var frame: Int
-        /// The place in the frame at which the part begins.
+        /// The offset of the part in the frame.
         var offset: Int
-        /// The bytes of the part.
+        /// The length of the part in bytes.
         var length: Int
         /// The address of its first byte.
         var address: Int64
     }
 
-    /// The parts of frames that files are made of, by frame and place in it; of a frame that is used
-    /// repeatedly, the first use.
+    /// The parts of frames that files consist of, by frame and offset; of a frame that is used repeatedly,
+    /// only the first use.
     private(set) var extents: [Extent] = []
-    /// The entries with a content of their own, and the addresses where they begin.
+    /// The entries with distinct content, and the addresses of their first bytes.
     private var entries: [Int] = []
     private var starts: [Int64] = []
-    /// The address of each file of the index, by its entry; -1 for what is no file, or is empty.
+    /// The address of each file, by entry; -1 for empty files and other entries.
     private var places: [Int64]
     /// The address after the last one.
     private(set) var end: Int64 = 0
 
-    /// Addresses the files of an index.
+    /// Assigns addresses to the files of an index.
     init(of index: ContentIndex) {
         places = Array(repeating: -1, count: index.entries.count)
         var known: [Digest: Int64] = [:]
@@ -65,18 +65,18 @@ struct ContentAddresses: Sendable {
         extents.sort { ($0.frame, $0.offset, $0.address) < ($1.frame, $1.offset, $1.address) }
     }
 
-    /// The addresses of the file at `entry`; `nil` for what is no file, or is empty.
+    /// Returns the addresses of the file at `entry`; `nil` for empty files and other entries.
     func range(ofEntry entry: Int) -> Range<Int64>? {
         places[entry] < 0 ? nil : file(at: places[entry])
     }
 
-    /// The addresses of the file that has the byte at `address`.
+    /// Returns the addresses of the file that contains the byte at `address`.
     func file(at address: Int64) -> Range<Int64> {
         let position = position(of: address)
         return starts[position]..<(position + 1 < starts.count ? starts[position + 1] : end)
     }
 
-    /// The parts of files that ranges of addresses stand for.
+    /// Returns the parts of files at ranges of addresses.
     func segments(of ranges: [Range<Int64>]) -> [DeltaSet.Segment] {
         var segments: [DeltaSet.Segment] = []
         for range in ranges {
@@ -97,7 +97,7 @@ struct ContentAddresses: Sendable {
         return segments
     }
 
-    /// The last file that begins at or before an address.
+    /// Returns the position of the last file that starts at or before an address.
     private func position(of address: Int64) -> Int {
         var (low, high) = (0, starts.count)
         while high - low > 1 {
@@ -108,7 +108,7 @@ struct ContentAddresses: Sendable {
     }
 }
 
-/// Addresses in ranges that do not touch, in their order.
+/// A set of addresses, stored as sorted ranges that do not touch.
 struct AddressSet: Sendable {
     private(set) var ranges: [Range<Int64>] = []
     /// The number of addresses.
@@ -134,13 +134,13 @@ struct AddressSet: Sendable {
         for range in other.ranges { insert(range) }
     }
 
-    /// Whether an address is among them.
+    /// Returns whether the set contains an address.
     func contains(_ address: Int64) -> Bool {
         let index = firstIndex { $0.upperBound > address }
         return index < ranges.count && ranges[index].contains(address)
     }
 
-    /// The first range for which what holds for all later ones holds.
+    /// Returns the index of the first range that satisfies `holds`, which must hold for all later ranges too.
     private func firstIndex(where holds: (Range<Int64>) -> Bool) -> Int {
         var (low, high) = (0, ranges.count)
         while low < high {

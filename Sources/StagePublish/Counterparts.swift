@@ -1,18 +1,18 @@
 import StageIndex
 
-/// Finds the file of an older version that a file of a newer one came from, by its path or its name.
+/// Finds the file of an older version that corresponds to a file of a newer one, by its path or name.
 struct Counterparts {
     private let paths: [[UInt8]]
     private var byPath: [[UInt8]: Int] = [:]
     private var byName: [[UInt8]: [Int]] = [:]
-    /// By what is left of a name without its digits: a version number may have changed.
+    /// Files by their names without digits: a version number in the name may have changed.
     private var byShape: [[UInt8]: [Int]] = [:]
 
-    /// The most files of one name that are compared.
+    /// The most files of the same name that are compared.
     private static let candidates = 256
 
     init(in index: ContentIndex) {
-        // By their bytes: two names that Unicode takes for one are two for the file system.
+        // Compares bytes: names that are canonically equivalent in Unicode are different files.
         paths = index.entries.indices.map { Array(index.entries.pathBytes(at: $0)) }
         for position in index.entries.indices {
             guard let file = index.entries.file(at: position), file.size > 0 else { continue }
@@ -23,9 +23,9 @@ struct Counterparts {
         }
     }
 
-    /// The entry of the file that is most like the one at `path`: that at the same path; of those with
-    /// the same name, that whose path ends with the most of the same bytes; one whose name differs by
-    /// digits, if that is the only one.
+    /// Returns the entry of the most similar file: the one at the same path; else, of those with the same
+    /// name, the one whose path has the longest common suffix; else the only one whose name differs in
+    /// digits.
     subscript(path: ArraySlice<UInt8>) -> Int? {
         let path = Array(path)
         if let same = byPath[path] { return same }
@@ -34,7 +34,7 @@ struct Counterparts {
             func agreement(_ position: Int) -> Int {
                 zip(paths[position].reversed(), path.reversed()).prefix { $0 == $1 }.count
             }
-            // The first of equals.
+            // The first of equally similar files.
             return named.reversed().max { agreement($0) < agreement($1) }
         }
         guard let alike = byShape[Self.shape(of: name)], alike.count == 1 else { return nil }

@@ -4,11 +4,11 @@ import StageModel
 import StageSystem
 import SystemPackage
 
-/// A delta set that does not know yet of which indexes it is, with the bytes of its frames.
+/// A delta set with the bytes of its frames, before the digests of its indexes are known.
 struct DeltaDraft: Sendable {
-    /// A delta frame that is worth keeping.
+    /// A delta frame to keep.
     struct Made: Sendable {
-        /// The frame that it makes.
+        /// The position of the frame that it restores.
         var position: Int
         var bytes: [UInt8]
         var digest: Digest
@@ -19,10 +19,10 @@ struct DeltaDraft: Sendable {
     private var pieces: [[UInt8]] = []
     private var size = Int64(0)
 
-    /// The frames that the set makes, by their positions in the newer index.
+    /// The positions in the newer index of the frames that the set restores.
     var positions: Set<Int> { Set(frames.map(\.position)) }
 
-    /// Adds what came of groups: each result has those of every so many.
+    /// Adds the results of groups; of `n` results, each contains every `n`th group.
     mutating func add(
         _ groups: [DeltaPlan.Group],
         _ results: [Result<[[Made]], FileError>]
@@ -40,7 +40,7 @@ struct DeltaDraft: Sendable {
 
     private mutating func add(_ made: [Made], of window: DeltaSet.Window) {
         let count = made.reduce(Int64(0)) { $0 + Int64($1.bytes.count) }
-        // Half of what there may be at most is left to the table, far more than it takes.
+        // The other half of the limit is left for the table, which needs far less.
         guard !made.isEmpty, size + count <= ManifestLimits.deltaSetSize.rawValue / 2 else {
             return
         }
@@ -59,25 +59,26 @@ struct DeltaDraft: Sendable {
         }
     }
 
-    /// Whether there is a set to write: something is in it, and its table is one that clients read.
+    /// Indicates whether the set is worth writing: it is not empty, and its table is within the clients'
+    /// limit.
     var isSet: Bool {
-        // The table is as long whatever the digests are.
+        // The length of the table does not depend on the digests.
         let some = Digest(of: [])
         return !frames.isEmpty
             && set(from: some, to: some).encodedTable().count
                 <= ManifestLimits.deltaTableSize.rawValue
     }
 
-    /// The table of the set from and to the indexes with these digests.
+    /// Returns the table of the set between the indexes with these digests.
     func set(from old: Digest, to new: Digest) -> DeltaSet {
         DeltaSet(new: new, old: old, windows: windows, frames: frames)
     }
 
-    /// The size of the object with this table.
+    /// Returns the size of the object with this table.
     func size(of set: DeltaSet) -> ByteCount { ByteCount(Int64(set.encodedTable().count) + size) }
 
-    /// Writes the object with this table into the folder `d` of a store, and returns what a manifest says
-    /// of it.
+    /// Writes the object with this table to the directory `d` of a store, and returns its reference for the
+    /// manifest.
     func write(
         _ set: DeltaSet,
         in store: Directory
@@ -105,7 +106,7 @@ struct DeltaDraft: Sendable {
                 tableDigest: Digest(of: table)
             )
         } catch {
-            // The error that counts is the one that led here.
+            // The first error is the one to report.
             _ = try? directory.remove(name)
             throw error
         }

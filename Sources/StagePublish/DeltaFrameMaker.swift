@@ -5,10 +5,10 @@ import StageModel
 import StageSystem
 import SystemPackage
 
-/// Makes the frames of one version as differences from another one, whose bundles are in the same store.
+/// Creates delta frames from one version to another, whose bundles are in the same store.
 ///
-/// The same two indexes give the same bytes, wherever the newer one's frames lie. Frames whose bundles, or
-/// those of their windows, are not in the store are left out: clients fetch them as they are.
+/// Equal indexes give equal bytes, wherever the frames of the newer one are stored. Skips frames whose
+/// bundles, or those of their windows, are missing in the store: clients download them as they are.
 struct DeltaFrameMaker: Sendable {
     private let old: StoredFrames
     private let new: StoredFrames
@@ -17,10 +17,10 @@ struct DeltaFrameMaker: Sendable {
 
     private typealias Made = DeltaDraft.Made
 
-    /// The level of compression, for every set: lower ones do not find everything in a window, and
-    /// higher ones take ten times as long for a fiftieth less.
+    /// The compression level of all sets: lower levels miss matches in a window, and higher ones take ten
+    /// times as long for a fiftieth fewer bytes.
     private static let level = 12
-    /// How many windows a processor works on before what came of them is put together.
+    /// The number of windows that a processor handles in one batch.
     private static let batch = 4
 
     init(
@@ -35,7 +35,7 @@ struct DeltaFrameMaker: Sendable {
         self.report = report
     }
 
-    /// Makes the frames that are worth it.
+    /// Creates the delta frames that save enough bytes.
     func makeFrames() async throws(PackagingError) -> DeltaDraft {
         var draft = DeltaDraft()
         var groups = try await plan().groups[...]
@@ -54,7 +54,7 @@ struct DeltaFrameMaker: Sendable {
         return draft
     }
 
-    /// Plans what is compared with what, after a look at the contents of both versions.
+    /// Plans which content to compare, after reading the contents of both versions.
     private func plan() async throws(PackagingError) -> DeltaPlan {
         let missing = IndexDifference(from: old.index, to: new.index).frames
         guard !missing.isEmpty else { return DeltaPlan() }
@@ -63,13 +63,13 @@ struct DeltaFrameMaker: Sendable {
         return DeltaPlan(from: old.index, to: new.index, matches: matches)
     }
 
-    /// The bytes of the frames of some groups.
+    /// Returns the total length of the frames of groups.
     private func size(of groups: ArraySlice<DeltaPlan.Group>) -> ByteCount {
         let frames = groups.lazy.flatMap(\.frames)
         return ByteCount(frames.reduce(Int64(0)) { $0 + Int64(new.index.frames[$1].length) })
     }
 
-    /// Makes the frames of some groups, each processor those of every so many.
+    /// Creates the delta frames of groups on `width` processors, each of which takes every `width`th group.
     private func frames(of groups: [DeltaPlan.Group]) async -> [Result<[[Made]], FileError>] {
         await withTaskGroup(of: (Int, Result<[[Made]], FileError>).self) { tasks in
             for part in 0..<width {
@@ -106,7 +106,7 @@ struct DeltaFrameMaker: Sendable {
             guard let content = try new.content(of: position, &decompressor) else { continue }
             let bytes = compressor.compress(content.span)
             guard isWorthwhile(bytes.count, position) else { continue }
-            // What is published has been tried.
+            // Only frames that decompress correctly are published.
             let tried = try? decompressor.decompress(
                 bytes.span,
                 after: window.span,
@@ -118,8 +118,8 @@ struct DeltaFrameMaker: Sendable {
         return made
     }
 
-    /// Whether a delta frame of so many bytes, and what the table says of it, saves enough of the frame
-    /// for which a client reads old bytes.
+    /// Returns whether a delta frame of `count` bytes, with its table entry, saves enough of the frame to
+    /// justify reading old bytes on the client.
     private func isWorthwhile(_ count: Int, _ position: Int) -> Bool {
         (count + Digest.byteCount + 4) * 10 < new.index.frames[position].storedLength * 7
     }

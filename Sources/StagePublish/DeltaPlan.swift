@@ -2,32 +2,32 @@ import StageDigest
 import StageIndex
 import StageModel
 
-/// For each frame that one version has and another one has not, which bytes of the other one's files
-/// are most like it.
+/// Determines, for each frame that only the new version has, the most similar bytes of the old version's
+/// files.
 ///
-/// Pure, and the same for the same two indexes and matches.
+/// A pure value, equal for equal indexes and matches.
 struct DeltaPlan: Equatable {
-    /// Frames that refer to one window.
+    /// Frames that refer to the same window.
     struct Group: Equatable, Sendable {
         var window: DeltaSet.Window
-        /// The frames, by their positions in the newer index.
+        /// The positions of the frames in the newer index.
         var frames: [Int]
     }
 
     private(set) var groups: [Group] = []
 
-    /// A frame, and the old content that it is compared with.
+    /// A frame, and the old content to compare it with.
     private struct Wish {
         var frame: Int
         var addresses: AddressSet
-        /// The place that is most like it, by which frames are ordered.
+        /// The most similar address, by which frames are ordered.
         var place: Int64
     }
 
-    /// Plans for an update that has nothing to fetch.
+    /// Creates an empty plan.
     init() {}
 
-    /// Plans for what an update from one version to another has to fetch.
+    /// Plans the delta frames of an update between two versions.
     init(
         from old: ContentIndex,
         to new: ContentIndex,
@@ -41,8 +41,8 @@ struct DeltaPlan: Equatable {
         pack(wishes, in: addresses)
     }
 
-    /// Puts frames into groups: those that share old content with the ones before share the window, as
-    /// long as it has room.
+    /// Combines frames into groups: frames that share old content with the previous ones share their window
+    /// while it has space.
     private mutating func pack(_ wishes: [Wish], in addresses: ContentAddresses) {
         var frames: [Int] = []
         var window = AddressSet()
@@ -67,8 +67,8 @@ struct DeltaPlan: Equatable {
         if !frames.isEmpty { groups.append(group()) }
     }
 
-    /// Up to so many bytes a window is shared by frames that have nothing in common, since many small ones
-    /// take a table that is longer.
+    /// The size in bytes up to which unrelated frames share a window, since many small windows need a longer
+    /// table.
     private static let small = Int64(256 << 10)
 
     private static func wishes(
@@ -110,7 +110,7 @@ struct DeltaPlan: Equatable {
         }
     }
 
-    /// Chooses places for the frames of a large file that are wanted.
+    /// Chooses old content for the needed frames of a large file.
     private static func choose(
         _ list: [Int],
         of new: ContentIndex,
@@ -122,7 +122,7 @@ struct DeltaPlan: Equatable {
     ) {
         let file = twin.flatMap(choice.addresses.range(ofEntry:))
         let anchors = twin.map(old.anchors(in:)) ?? [:]
-        // The content goes on where that of the frame before ends.
+        // Content is expected to continue where that of the previous frame ends.
         var expected = file?.lowerBound
         for frame in list {
             let length = Int64(new.frames[frame].length)
@@ -141,7 +141,7 @@ struct DeltaPlan: Equatable {
 }
 
 extension ContentIndex {
-    /// Where frames are in a file, those that it has only once.
+    /// Returns the offsets of frames that occur exactly once in a file.
     fileprivate func anchors(in entry: Int) -> [Digest: Int64] {
         guard case .frames(let list) = entries.file(at: entry)?.content else { return [:] }
         var anchors: [Digest: Int64] = [:]
@@ -158,7 +158,7 @@ extension ContentIndex {
 }
 
 extension Range<Int64> {
-    /// The first numbers, so many at most.
+    /// Returns at most the first `count` values.
     fileprivate func prefix(_ count: Int64) -> Self {
         lowerBound..<Swift.min(upperBound, lowerBound + count)
     }

@@ -5,34 +5,36 @@ public import StageModel
 public import StageSystem
 import SystemPackage
 
-/// Makes what shortens updates to one version of a pack from older ones, whose objects are in the same store: for each
-/// older version a delta of the index, `i/<SHA-256>.from.<SHA-256>`, and a delta set, `d/<SHA-256>`.
+/// Creates objects that make updates to one version of a pack from older ones smaller, if all objects are in
+/// the same store: for each older version an index delta, `i/<SHA-256>.from.<SHA-256>`, and a delta set,
+/// `d/<SHA-256>`.
 ///
-/// Needs no sources. Sets that the store has are left alone, and one that does not make the update smaller is not
-/// kept: an update takes objects without a set, or the archive, where that is less.
+/// Needs no source files. Keeps sets that the store already has, and discards a set that does not make the
+/// update smaller: clients then download frames without a set, or the archive if that is smaller.
 public struct DeltaSetWriter: Sendable {
     /// The number of processors to use.
     public var width: Int
-    /// Told how many bytes of what one update fetches, of how many, have been compared with the older version.
+    /// Called with the bytes compared so far for one update, and the bytes to compare.
     public var report: @Sendable (_ done: ByteCount, _ total: ByteCount) -> Void
 
-    /// Creates a writer that uses so many processors.
+    /// Creates a writer that uses `width` processors.
     public init(width: Int) {
         self.width = max(width, 1)
         report = { _, _ in }
     }
 
-    /// Writes the objects that are not there yet.
+    /// Writes the missing objects.
     ///
-    /// Everything is checked before anything is made. Nothing but whole objects is left when it fails or its task is
-    /// cancelled; killed, it leaves hidden files, which the next run removes that is alone in the store.
+    /// Checks all versions before it creates objects. Leaves only complete objects on failure or
+    /// cancellation; when killed, it leaves hidden files, which the next run that is alone in the store
+    /// removes.
     ///
     /// - Parameters:
-    ///   - version: The version that is made.
+    ///   - version: The new version.
     ///   - bases: The older versions.
-    ///   - store: The store that has the bundles of all of them.
+    ///   - store: The store with the bundles of all versions.
     /// - Returns: The updates from the older versions, in their order.
-    /// - Throws: ``PackagingError``; `base` for an older version that cannot be one.
+    /// - Throws: ``PackagingError``; `base` for an unsuitable older version.
     public func write(
         to version: StoredIndex,
         from bases: [ContentIndex],
@@ -65,14 +67,14 @@ public struct DeltaSetWriter: Sendable {
         var updates: [BaseUpdate] = []
         for base in bases { updates.append(try await write(to: version, from: base, in: store)) }
         try PackagingError.wrapping { () throws(FileError) in
-            // A set that was there may have been without use.
+            // An existing set may not have been named by any manifest.
             try StoreMark.write(version, updates.compactMap(\.delta), to: store)
         }
         return updates
     }
 
-    /// Writes the objects for one older version, while the caller holds the lock; `draft` has the frames of the set
-    /// where these are made already.
+    /// Writes the objects for one older version, while the caller holds the lock; `draft` contains the frames
+    /// of the set if they were created before.
     func write(
         to version: StoredIndex,
         from old: ContentIndex,
@@ -114,7 +116,7 @@ public struct DeltaSetWriter: Sendable {
                 update.set = .useless(draft.size(of: set))
             }
         }
-        // A delta set is found by the delta of the index, even by one that saves nothing by itself.
+        // Clients find a delta set through the index delta, even if that saves no bytes by itself.
         guard size < version.reference.size || frames != nil else { return update }
         update.delta = try PackagingError.wrapping { () throws(FileError) in
             try indexDelta.write(bytes, frames, to: store)
@@ -122,7 +124,7 @@ public struct DeltaSetWriter: Sendable {
         return update
     }
 
-    /// Makes the frames of a set, where they are not made yet; `nil` if there are none.
+    /// Creates the frames of a set unless they exist already; `nil` if there are none.
     private func nonEmpty(
         _ draft: DeltaDraft?,
         to version: StoredIndex,
@@ -145,7 +147,7 @@ public struct DeltaSetWriter: Sendable {
 
     private static func digest(of index: ContentIndex) -> Digest { Digest(of: index.encoded()) }
 
-    /// Checks that the store has the bundles of a version.
+    /// Throws if the store lacks a bundle of a version.
     static func checkBundles(
         of index: ContentIndex,
         in store: Directory
@@ -168,7 +170,7 @@ private struct IndexDelta {
     private let old: [UInt8]
     /// The digest of the older index.
     let base: Digest
-    /// The bytes of the whole index in the store.
+    /// The size of the whole index in the store.
     private let wholeSize: Int
     private let name: FilePath.Component
 
@@ -182,14 +184,14 @@ private struct IndexDelta {
         )
     }
 
-    /// Returns the bytes of the delta: those in the store, if they lead to the index.
+    /// Returns the delta: the one in the store if it is valid, otherwise a new one.
     func bytes(in store: Directory) throws(FileError) -> [UInt8] {
         if let present = try present(in: store), leads(present) { return present }
         var compressor = FrameCompressor(level: 19)
         return compressor.compress(content.span, after: old.span)
     }
 
-    /// Writes the delta if it is not there, and returns what a manifest says of it.
+    /// Writes the delta unless it exists, and returns its reference for the manifest.
     func write(
         _ bytes: [UInt8],
         _ frames: PackIndex.DeltaFrames?,
@@ -209,11 +211,11 @@ private struct IndexDelta {
 
     private func present(in store: Directory) throws(FileError) -> [UInt8]? {
         guard let directory = try store.directory("i") else { return nil }
-        // One of a set alone may be a little larger than the index.
+        // A delta that exists for its delta set may be slightly larger than the index.
         return try StoreObjects(directory: directory).bytes(of: name, limit: 2 * wholeSize + 1024)
     }
 
-    /// Whether a delta makes the index out of the older one.
+    /// Returns whether a delta restores the index from the older one.
     private func leads(_ delta: [UInt8]) -> Bool {
         var decompressor = FrameDecompressor()
         let made = try? decompressor.decompress(delta.span, after: old.span, to: content.count)
@@ -222,9 +224,9 @@ private struct IndexDelta {
 }
 
 extension ContentIndex {
-    /// Whether a file of this version has the content, or the name, of one of another version.
+    /// Returns whether a file of this version has the same content or name as one of another version.
     ///
-    /// Directories and links do not count, nor do files without bytes.
+    /// Ignores directories, links and empty files.
     fileprivate func isRelated(to other: ContentIndex) -> Bool {
         func files(_ index: ContentIndex) -> (names: Set<ArraySlice<UInt8>>, contents: Set<Digest>)
         {

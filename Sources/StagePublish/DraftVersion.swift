@@ -4,13 +4,13 @@ import StageModel
 import StageSystem
 import SystemPackage
 
-/// A version whose new frames are in bundles that nobody asks for yet.
+/// A version whose new frames are in temporary bundles.
 struct DraftVersion: ~Copyable {
-    /// The index; its last bundles are the drafts.
+    /// The index; its last bundles are the temporary ones.
     private(set) var index: ContentIndex
-    /// The bundles of the frames that no earlier version had.
+    /// The bundles of the frames that no earlier version has.
     var drafts: BundleDrafts
-    /// The bytes of these frames, as they are stored.
+    /// The stored bytes of these frames.
     private(set) var newBytes: Int64
 
     init(index: ContentIndex, drafts: consuming BundleDrafts, newBytes: Int64) {
@@ -19,10 +19,10 @@ struct DraftVersion: ~Copyable {
         self.newBytes = newBytes
     }
 
-    /// Takes the index of the previous version as it is, without a draft, where no file has changed since.
+    /// Keeps the previous index, without temporary bundles, if no file has changed since.
     ///
-    /// Files may have other places in an index that was made anew, and then clients would fetch the index to
-    /// learn that.
+    /// A newly created index may reference other locations, and clients would have to download it to learn
+    /// that nothing has changed.
     mutating func keep(_ previous: ContentIndex) {
         guard index.hasFiles(of: previous) else { return }
         drafts = BundleDrafts(directory: drafts.directory)
@@ -30,19 +30,19 @@ struct DraftVersion: ~Copyable {
         newBytes = 0
     }
 
-    /// The frames, in the store and in the drafts.
+    /// The frames in the store and in the temporary bundles.
     var frames: StoredFrames {
         StoredFrames(index: index, bundles: drafts.directory, drafts: drafts.names)
     }
 
-    /// Puts the new frames at these positions behind all other new ones, so that neither lie in between
-    /// for who wants only the others.
+    /// Moves the new frames at these positions behind all other new ones, so that ranges over the others do
+    /// not include them.
     ///
-    /// Drafts are written anew where that changes anything, which takes their size on disk once more
-    /// meanwhile. The order of the frames in the index stays.
+    /// Rewrites the temporary bundles if the order changes, which temporarily takes their size again on disk.
+    /// The order of frames in the index does not change.
     mutating func putLast(_ positions: Set<Int>) throws(PackagingError) {
         let first = index.bundles.count - drafts.bundles.count
-        // They came in the order of the index.
+        // New frames were stored in the order of the index.
         let new = index.frames.indices.filter { index.frames[$0].bundle >= first }
         let order = new.filter { !positions.contains($0) } + new.filter { positions.contains($0) }
         guard order != new else { return }
@@ -58,7 +58,7 @@ struct DraftVersion: ~Copyable {
             arranged.frames[position].offset = place.offset
         }
         do throws(FileError) {
-            // The ones before are removed with that.
+            // Assigning the new bundles removes the previous ones.
             drafts = try writer.finish()
         } catch {
             throw .file(error)
@@ -67,12 +67,12 @@ struct DraftVersion: ~Copyable {
         index = arranged
     }
 
-    /// Reads a frame as it is stored.
+    /// Reads a frame's stored bytes, and verifies them.
     private static func bytes(
         of position: Int,
         in frames: StoredFrames
     ) throws(FileError) -> [UInt8] {
-        // The digest of the bundle that it goes into says nothing about what it was.
+        // The digest of the new bundle cannot detect corruption that happened before.
         guard let bytes = try frames.stored(position),
             Digest(of: bytes) == frames.index.frames[position].storedDigest
         else {
@@ -83,7 +83,8 @@ struct DraftVersion: ~Copyable {
 }
 
 extension ContentIndex {
-    /// Whether the entries have the paths, kinds and contents of another index, wherever these are stored.
+    /// Returns whether the entries have the paths, kinds and contents of another index, independent of where
+    /// frames are stored.
     fileprivate func hasFiles(of other: ContentIndex) -> Bool {
         entries.count == other.entries.count
             && entries.indices.allSatisfy { position in

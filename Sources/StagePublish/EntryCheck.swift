@@ -1,10 +1,10 @@
 import StageModel
 
-/// Whether what selectors found fits together.
+/// Checks rules across the entries that selectors found.
 enum EntryCheck {
     typealias Entry = RecipeEvaluation.Entry
 
-    /// Returns the entries and the directories above them, each once, in the order of a pack.
+    /// Returns the entries with their parent directories, each once, in the order of a pack.
     static func ordered(_ found: [Entry]) throws(PackagingError) -> [Entry] {
         let all = (found + directories(above: found)).sorted { $0.content.path < $1.content.path }
         var entries: [Entry] = []
@@ -43,12 +43,12 @@ enum EntryCheck {
         return directories
     }
 
-    /// Whether two paths are one, byte by byte: text that is equal to Swift may be two names.
+    /// Compares two paths by their bytes: Swift treats canonically equivalent text as equal.
     private static func isSame(_ first: ContentPath, _ second: ContentPath) -> Bool {
         first.text.utf8.elementsEqual(second.text.utf8)
     }
 
-    /// Refuses links that lead out of the pack, by themselves or through others.
+    /// Throws if a link leaves the pack, by itself or through other links.
     static func checkLinks(_ entries: [Entry]) throws(PackagingError) {
         var links = ContentLinks()
         for entry in entries {
@@ -61,7 +61,7 @@ enum EntryCheck {
         throw .notAllowed(source: entry?.source ?? path, fault)
     }
 
-    /// Refuses more than a manifest may say.
+    /// Throws if the entries exceed the limits of a manifest.
     static func checkLimits(_ size: ByteCount, _ count: Int) throws(PackagingError) {
         guard count <= ManifestLimits.fileCount else {
             throw .overLimit(
@@ -78,10 +78,10 @@ enum EntryCheck {
         }
     }
 
-    /// Finds twins, and links that lead to nothing.
+    /// Finds paths that are equal on case-insensitive file systems, and links without a target.
     static func warnings(_ entries: [Entry]) -> [RecipeEvaluation.Warning] {
         var warnings: [RecipeEvaluation.Warning] = []
-        // Strings are equal whatever their normal form, so this folds both.
+        // Strings are equal in any Unicode normal form, so lowercasing folds case and normal form.
         var folded: [String: Int] = [:]
         for (index, entry) in entries.enumerated() {
             let path = entry.content.path
@@ -96,14 +96,14 @@ enum EntryCheck {
                 !end.isEmpty, folded[end.lowercased()] == nil
             else { continue }
             let above = nearest(above: end) { folded[$0.lowercased()] }
-            // Where another link leads is not looked at.
+            // The targets of links through other links are not checked.
             if let above, case .link = entries[above].content.kind { continue }
             warnings.append(.danglingLink(entry.content.path, target: target.text))
         }
         return warnings
     }
 
-    /// The nearest directory above a path that `find` finds.
+    /// Returns the nearest parent directory for which `find` returns a value.
     private static func nearest(above path: String, _ find: (String) -> Int?) -> Int? {
         var components = path.split(separator: "/")
         while components.popLast() != nil {
@@ -112,7 +112,7 @@ enum EntryCheck {
         return nil
     }
 
-    /// Where a link leads as text.
+    /// Returns the path that a link's target resolves to as text.
     private static func destination(of path: ContentPath, _ target: LinkTarget) -> String? {
         var components = Array(path.components.dropLast())
         for component in target.text.split(separator: "/") where component != "." {

@@ -4,17 +4,17 @@ import StageIndex
 import StageModel
 import StageSystem
 
-/// Turns pieces of content into frames: each content once, compressed on all processors, and stored in
-/// the order in which it came.
+/// Converts pieces of content to frames: each distinct content once, compressed in parallel, and stored in
+/// input order.
 struct FramePacker: ~Copyable {
-    /// A piece, known by its number until it is a frame.
+    /// The number of a piece, until its frame is known.
     typealias Slot = Int
 
     private let level: Int
     private let width: Int
     private let previous: ContentIndex
     private var writer: BundleWriter
-    /// The frames of the previous version by their digests.
+    /// The positions of the previous version's frames, by digest.
     private let known: [Digest: Int]
     private var frames: [ContentIndex.Frame] = []
     private var positions: [Digest: Int] = [:]
@@ -23,7 +23,7 @@ struct FramePacker: ~Copyable {
     private var pendingSize = 0
     private var newBytes: Int64 = 0
 
-    /// How many bytes are gathered before they are compressed.
+    /// The number of bytes that are collected before they are compressed.
     private static let batchSize = 16 << 20
 
     init(level: Int, width: Int, previous: ContentIndex, writer: consuming BundleWriter) {
@@ -52,7 +52,7 @@ struct FramePacker: ~Copyable {
         return slots.count - 1
     }
 
-    /// Makes frames of what was added.
+    /// Creates frames of all added pieces.
     consuming func finish() async throws(FileError) -> Packed {
         try await flush()
         return Packed(
@@ -63,16 +63,15 @@ struct FramePacker: ~Copyable {
         )
     }
 
-    /// What became of pieces.
+    /// The frames of all pieces.
     struct Packed: ~Copyable {
-        /// The frames; new ones are in bundles that come after those of the previous version, in the
-        /// order in which they lie there.
+        /// The frames; new ones are in bundles after those of the previous version, in storage order.
         let frames: [ContentIndex.Frame]
-        /// The frame of each slot.
+        /// The frame position of each slot.
         let positions: [Int]
-        /// The bytes of frames that no earlier version had, as they are stored.
+        /// The stored bytes of frames that no earlier version has.
         let newBytes: Int64
-        /// The new bundles.
+        /// The new bundles, under temporary names.
         let drafts: BundleDrafts
     }
 
@@ -127,20 +126,20 @@ struct FramePacker: ~Copyable {
         pendingSize = 0
     }
 
-    /// How a piece is stored.
+    /// The stored form of a piece.
     private struct Stored: Sendable {
-        /// The compressed form with its digest; `nil` where it gains too little.
+        /// The compressed form with its digest; `nil` if compression saves too little.
         var compressed: [UInt8]?
         var digest: Digest?
     }
 
-    /// Compresses pieces, and leaves those as they are in which a fast level finds nothing to gain.
+    /// Compresses pieces, and stores those uncompressed in which a fast level saves too little.
     ///
-    /// Level 19 takes some 80 times as long as the fast level for images, sound and archives. Where the fast level
-    /// gains nothing, level 19 gained 1 to 3 bytes in 1,000 of them. Repeats of less than one byte in 64 go unnoticed,
-    /// since the fast levels of libzstd store a block that gains less as it is. They skip positions of content in which
-    /// they found nothing; so distant repeats are searched for besides: of two variants of one image in a frame, the
-    /// second is compressed.
+    /// Level 19 takes some 80 times as long as the fast level for images, sound and archives. Where the fast
+    /// level saves nothing, level 19 saved 1 to 3 bytes in 1,000. Repeats of less than one byte in 64 are not
+    /// detected, since libzstd's fast levels store such a block uncompressed. Fast levels also skip positions
+    /// after a long search without matches, so distant matches are searched in addition: of two variants of
+    /// an image in one frame, the second one is compressed.
     private struct PieceCompressor: ~Copyable {
         private var thorough: FrameCompressor
         private var quick: FrameCompressor?
@@ -163,14 +162,14 @@ struct FramePacker: ~Copyable {
             return Stored(compressed: frame, digest: Digest(of: frame))
         }
 
-        /// Whether a frame is shorter than its content by more than one in two hundred bytes; less is not
-        /// worth decompressing for.
+        /// Returns whether a frame is shorter than its content by more than one byte in two hundred; a
+        /// smaller gain does not justify decompression.
         private static func gains(_ frame: [UInt8], over bytes: [UInt8]) -> Bool {
             frame.count * 200 < bytes.count * 199
         }
     }
 
-    /// Maps pieces on several processors, each taking every so many.
+    /// Maps pieces on `width` processors, each of which takes every `width`th piece.
     private static func inParallel<Value: Sendable>(
         _ pieces: [[UInt8]],
         _ width: Int,

@@ -1,22 +1,21 @@
 public import StageModel
 
-/// A pattern for paths: `*` and `?` within a component, `[a-z]` and `[!a-z]` for one character, and
-/// `**` for any number of components.
+/// A path pattern: `*` and `?` within a component, `[a-z]` and `[!a-z]` for one character, and `**` for any
+/// number of components.
 ///
-/// A `\` takes the meaning of the character after it away. Names are compared as they are, and a name
-/// that begins with a dot is one like others. `**` at the end stands for everything below, and not for
-/// the directory itself.
+/// A `\` escapes the next character. Comparison is case-sensitive, and a leading dot has no special meaning.
+/// A final `**` matches everything below a directory, but not the directory itself.
 public struct GlobPattern: Hashable, Sendable {
-    /// The pattern as it was written.
+    /// The pattern as written.
     public let text: String
-    /// Whether the pattern has no wildcard: it is the path of one thing.
+    /// Indicates whether the pattern has no wildcard and so matches a single path.
     public var isLiteral: Bool {
         components.allSatisfy { component in
             guard case .name(let elements) = component else { return false }
             return elements.allSatisfy { if case .character = $0 { true } else { false } }
         }
     }
-    /// Whether it is for paths from the root of the file system.
+    /// Indicates whether it matches absolute paths.
     let isAbsolute: Bool
     private let components: [Component]
 
@@ -32,9 +31,9 @@ public struct GlobPattern: Hashable, Sendable {
         case set([ClosedRange<Unicode.Scalar>], isInverted: Bool)
     }
 
-    /// Reads a pattern; empty and `.` components are passed over.
+    /// Parses a pattern; ignores empty and `.` components.
     ///
-    /// - Throws: ``ValueError`` for a text without components, and for a `[` without its `]`.
+    /// - Throws: ``ValueError`` for a text without components, and for a `[` without `]`.
     public init(_ text: String) throws(ValueError) {
         self.text = text
         isAbsolute = text.utf8.first == UInt8(ascii: "/")
@@ -48,7 +47,7 @@ public struct GlobPattern: Hashable, Sendable {
         self.components = components
     }
 
-    /// Whether the pattern stands for a path.
+    /// Returns whether the pattern matches a path.
     func matches(_ path: String) -> Bool {
         guard isAbsolute == (path.utf8.first == UInt8(ascii: "/")) else { return false }
         var state = start
@@ -61,9 +60,9 @@ public struct GlobPattern: Hashable, Sendable {
 }
 
 extension GlobPattern {
-    /// Which components of a pattern may come next, after those that a path begins with.
+    /// The components of the pattern that may match the next component of a path.
     ///
-    /// Empty where nothing below the path can match.
+    /// Empty if no path below can match.
     typealias State = [Int]
 
     /// The state before the first component of a path.
@@ -77,7 +76,7 @@ extension GlobPattern {
             switch components[position] {
             case .anyDirectories:
                 next.append(position)
-                // At the end, it stands for at least one component.
+                // A final `**` matches at least one component.
                 if position == components.count - 1 { next.append(position + 1) }
             case .name(let elements):
                 if Self.matches(elements[...], scalars[...]) { next.append(position + 1) }
@@ -86,10 +85,10 @@ extension GlobPattern {
         return closure(next)
     }
 
-    /// Whether a path that leads to the state is matched.
+    /// Returns whether a path that leads to this state matches.
     func accepts(_ state: State) -> Bool { state.contains(components.count) }
 
-    /// The state with what comes after a `**` that stands for nothing.
+    /// Adds the components after a `**` that matches zero components.
     private func closure(_ state: State) -> State {
         var all = state
         var index = 0
@@ -111,7 +110,7 @@ extension GlobPattern {
     ) -> Bool {
         var elements = elements
         var name = name
-        // Where to go on when the last '*' takes one character more.
+        // The state to return to when the last '*' must match one more character.
         var retry: (elements: ArraySlice<Element>, name: ArraySlice<Unicode.Scalar>)?
         while true {
             if elements.first == .any {
@@ -165,7 +164,7 @@ extension GlobPattern {
         return elements
     }
 
-    /// Reads what follows a `[` up to its `]`, which may be the first character of the set.
+    /// Parses a character set after its `[`; a `]` may be its first character.
     private static func set(_ rest: inout Substring.UnicodeScalarView) -> Element? {
         var ranges: [ClosedRange<Unicode.Scalar>] = []
         let isInverted = rest.first == "!" || rest.first == "^"

@@ -4,22 +4,22 @@ import StageModel
 import StageSystem
 import SystemPackage
 
-/// One run of an ``IndexedPackWriter``: entries in their order, and what became of them.
+/// A single run of an ``IndexedPackWriter``: entries in order, and their frames.
 struct IndexedPackRun: ~Copyable {
     private let writer: IndexedPackWriter
     private var packer: FramePacker
     private var entries: [Entry] = []
-    /// Small files that are gathered: the new ones, and those whose frames are given up.
+    /// Collected small files: new ones, and those whose previous frames are abandoned.
     private var clusters = [Cluster(), Cluster()]
-    /// What files with a content are made of: of the previous version, and of this one.
+    /// The files of the previous version by digest; and below, the entries of this one.
     private let known: [Digest: ContentIndex.File]
     private var contents: [Digest: Int] = [:]
     private var done: Int64 = 0
-    /// The bytes of a file that are read at once: made once, since clearing a mebibyte costs more than reading a small file.
+    /// A reusable read buffer: zeroing a mebibyte takes longer than reading a small file.
     private var buffer = [UInt8](repeating: 0, count: 1 << 20)
-    /// The digests of small files, by their sources, where they are known before their turn.
+    /// Digests of small files that are known in advance, by source.
     private var digests: [FilePath: Digest] = [:]
-    /// Frames of the previous version that are given up.
+    /// Abandoned frames of the previous version.
     private var sparse: Set<Int> = []
 
     /// Small files that share a frame, and their bytes.
@@ -27,11 +27,11 @@ struct IndexedPackRun: ~Copyable {
         var members: [(entry: Int, offset: Int)] = []
         var bytes: [UInt8] = []
 
-        /// The place among the clusters of what no version had so far, and of what is gathered again.
+        /// The indexes of the clusters: content that no version has had, and content that is collected again.
         static let (new, moved) = (0, 1)
     }
 
-    /// An entry whose frames are known by their slots.
+    /// An entry whose frames are known by slot.
     private struct Entry {
         var path: ContentPath
         var kind: Kind
@@ -47,7 +47,7 @@ struct IndexedPackRun: ~Copyable {
         case nothing
         case part(FramePacker.Slot, offset: Int)
         case frames([FramePacker.Slot])
-        /// What another entry has.
+        /// The same content as another entry.
         case same(entry: Int)
     }
 
@@ -63,10 +63,11 @@ struct IndexedPackRun: ~Copyable {
         self.known = known
     }
 
-    /// Finds the frames of the previous version of which less than half is left.
+    /// Finds frames of the previous version of which less than half is still used.
     ///
-    /// Files in them are gathered again, apart from what is new, so that a first installation does not
-    /// fetch the rest for ever. Who has the previous version has these files, and fetches none of that.
+    /// Their remaining files are collected into new frames, separate from new files, so that first
+    /// installations do not download the unused parts forever. Clients with the previous version have these
+    /// files, and download nothing.
     mutating func survey(_ entries: [RecipeEvaluation.Entry]) throws(PackagingError) {
         guard !known.isEmpty else { return }
         var left: [Int: Int64] = [:]
@@ -131,7 +132,7 @@ struct IndexedPackRun: ~Copyable {
         }
     }
 
-    /// Adds the content of a file; it is `nil` for a file that has another size.
+    /// Adds the content of a file; returns `nil` content if its size has changed.
     private mutating func add(
         _ file: borrowing File,
         _ size: Int64
@@ -156,7 +157,7 @@ struct IndexedPackRun: ~Copyable {
         return (digest, try await chunk(file, size))
     }
 
-    /// What a content is made of that is in this version already, or was in the previous one.
+    /// Returns existing content with this digest, from this version or the previous one.
     private mutating func use(_ digest: Digest) -> Content? {
         if let entry = contents[digest] { return .same(entry: entry) }
         switch known[digest]?.content {
@@ -169,7 +170,7 @@ struct IndexedPackRun: ~Copyable {
         }
     }
 
-    /// Adds a small file to those that share a frame.
+    /// Adds a small file to a cluster that becomes one frame.
     private mutating func gather(
         _ bytes: [UInt8],
         into cluster: Int
@@ -179,7 +180,7 @@ struct IndexedPackRun: ~Copyable {
         }
         clusters[cluster].members.append((entries.count, clusters[cluster].bytes.count))
         clusters[cluster].bytes += bytes
-        // The frame is known when it is full.
+        // Replaced by the frame when the cluster is full.
         return .nothing
     }
 
@@ -203,7 +204,7 @@ struct IndexedPackRun: ~Copyable {
         }
     }
 
-    /// Cuts a large file into frames.
+    /// Splits a large file into frames.
     private mutating func chunk(
         _ file: borrowing File,
         _ size: Int64
@@ -231,7 +232,7 @@ struct IndexedPackRun: ~Copyable {
         return .frames(slots)
     }
 
-    /// Makes a version of what was added.
+    /// Creates the version from all added entries.
     consuming func finish() async throws(FileError) -> DraftVersion {
         for cluster in clusters.indices { try await close(cluster) }
         let entries = entries
@@ -257,7 +258,7 @@ struct IndexedPackRun: ~Copyable {
         }
         let parents = Set(entries.compactMap(\.path.parent).map { Array($0.text.utf8) })
         for entry in entries {
-            // A directory with something in it is told by that.
+            // A directory with entries is implied by them.
             if case .directory = entry.kind, parents.contains(Array(entry.path.text.utf8)) {
                 continue
             }

@@ -5,27 +5,26 @@ public import StageModel
 public import StageSystem
 import SystemPackage
 
-/// An indexed pack that was made of a recipe.
+/// An indexed pack that was created from a recipe.
 public struct IndexedPack: Equatable, Sendable {
     /// The name of the pack.
     public var pack: PackID
-    /// When the pack is fetched.
+    /// The condition under which the pack is downloaded.
     public var policy: DownloadPolicy
-    /// Whatever the publisher wants to tell the application, as JSON text.
+    /// The publisher's data for the application, as JSON text.
     public var userInfo: String?
     /// The index.
     public var index: ContentIndex
-    /// What a manifest says of it; the URLs are relative to the store.
+    /// Its reference for the manifest; URLs are relative to the store.
     public var reference: PackIndex
     /// The archive of the same files, with a URL relative to the store; `nil` without one.
     public var archive: PackArchive?
-    /// The bytes that no earlier version had, as they are stored: what is to be uploaded beside the
-    /// index.
+    /// The stored bytes that no earlier version has: the upload size, without the index.
     public var newBytes: ByteCount
-    /// The older versions that updates are shortened from, in the order of the writer's.
+    /// The older versions with smaller updates, in the order of the writer's versions.
     public var updates: [BaseUpdate]
 
-    /// The pack as a manifest offers it that has the store for its base URL.
+    /// Returns the pack's entry for a manifest whose base URL is the store.
     public func pack(version: Int) -> Pack {
         var offered = Pack(
             id: pack,
@@ -41,53 +40,53 @@ public struct IndexedPack: Equatable, Sendable {
     }
 }
 
-/// Makes an indexed pack of what a recipe selects: bundles `b/<SHA-256>`, the index `i/<SHA-256>`, an archive of
-/// the same files in `a/` and, where there are older versions, a delta set `d/<SHA-256>` from each, in a store, which
-/// is a directory that any web server can serve.
+/// Creates an indexed pack from a recipe: bundles `b/<SHA-256>`, the index `i/<SHA-256>`, an archive of the
+/// same files in `a/` and a delta set `d/<SHA-256>` from each older version, in a store, a directory that any
+/// web server can serve.
 ///
-/// Objects are written under names that nobody asks for, made durable, and then renamed; what there is
-/// is never changed or replaced, unless it is damaged. The same files and the same previous index give the
-/// same bytes, and the files of the previous version its index.
+/// Writes objects under temporary names, syncs them, and then renames them; never modifies or replaces
+/// existing objects unless they are damaged. Equal files and equal previous indexes give equal bytes, and
+/// unchanged files keep the previous index.
 public struct IndexedPackWriter: Sendable {
-    /// The level of compression, 1 to 22.
+    /// The compression level, 1 to 22.
     public var level = 19
-    /// How many processors are used.
+    /// The number of processors to use.
     public var width: Int
-    /// The index of the version before; an empty one for none.
+    /// The index of the previous version; empty if there is none.
     public var previous = ContentIndex()
-    /// The indexes of versions before that one, from which updates are shortened, too.
+    /// The indexes of versions before the previous one, from which updates are also made smaller.
     ///
-    /// Content is not reused from them. Their bundles have to be in the store.
+    /// Their content is not reused. Their bundles must be in the store.
     public var older: [ContentIndex] = []
-    /// Whether frames are also made as differences from the older versions, as far as the bundles of the
-    /// previous one are in the store.
+    /// Indicates whether delta sets from older versions are created; for the previous version, as far as its
+    /// bundles are in the store.
     public var makesDeltas = true
-    /// Whether the files are also made one archive, where that is smaller than their frames.
+    /// Indicates whether an archive of the files is created if it is smaller than the frames.
     public var makesArchive = true
-    /// Told how many bytes of files are done.
+    /// Called with the bytes of files processed so far.
     public var report: @Sendable (ByteCount) -> Void = { _ in }
-    /// Told, when all files are done, how many bytes of what is new, of how many, have been compared with
-    /// the previous version.
+    /// Called after all files are processed, with the bytes compared with the previous version so far and in
+    /// all.
     public var reportComparison: @Sendable (_ done: ByteCount, _ total: ByteCount) -> Void
-    /// Told, at last, how many bytes of files are in the archive.
+    /// Called at the end, with the bytes of files archived so far.
     public var reportArchive: @Sendable (ByteCount) -> Void
 
-    /// Files under this size are gathered with others into frames.
+    /// Files below this size share frames with others.
     static let smallSize = Int64(64 << 10)
-    /// The most bytes of a frame of gathered files.
+    /// The most bytes of a shared frame.
     static let clusterSize = 256 << 10
 
-    /// Creates a writer that uses so many processors.
+    /// Creates a writer that uses `width` processors.
     public init(width: Int) {
         self.width = max(width, 1)
         reportComparison = { _, _ in }
         reportArchive = { _ in }
     }
 
-    /// Writes the objects of a pack that are not there yet.
+    /// Writes the missing objects of a pack.
     ///
-    /// Nothing but whole objects is left when it fails or its task is cancelled. Killed, it leaves hidden files,
-    /// which the next run removes that is alone in the store.
+    /// Leaves only complete objects on failure or cancellation. When killed, it leaves hidden files, which
+    /// the next run that is alone in the store removes.
     public func write(
         _ evaluation: RecipeEvaluation,
         to store: Directory
@@ -157,8 +156,8 @@ public struct IndexedPackWriter: Sendable {
         )
     }
 
-    /// Writes the deltas of the index and the delta sets from the older versions; `draft` has the frames of the
-    /// set from the previous one.
+    /// Writes the index deltas and delta sets from the older versions; `draft` contains the frames of the set
+    /// from the previous version.
     private func shortenUpdates(
         to stored: StoredIndex,
         with draft: DeltaDraft?,
@@ -179,7 +178,7 @@ public struct IndexedPackWriter: Sendable {
         let named = updates.compactMap(\.delta)
         guard !named.isEmpty else { return updates }
         try PackagingError.wrapping { () throws(FileError) in
-            // A set that was there may have been without use.
+            // An existing set may not have been named by any manifest.
             try StoreMark.write(stored, named, to: store)
         }
         return updates
@@ -195,7 +194,7 @@ public struct IndexedPackWriter: Sendable {
         }
     }
 
-    /// Makes frames as differences from the previous version; `nil` if none are wanted, or worth it.
+    /// Creates delta frames from the previous version; `nil` if they are disabled or save too little.
     private func makeDeltas(to new: StoredFrames) async throws(PackagingError) -> DeltaDraft? {
         guard makesDeltas, !previous.entries.isEmpty, new.index != previous else { return nil }
         let old = StoredFrames(index: previous, bundles: new.bundles)
@@ -204,7 +203,7 @@ public struct IndexedPackWriter: Sendable {
         return draft.isSet ? draft : nil
     }
 
-    /// Writes the index, and returns it with the delta sets that the store has for it.
+    /// Writes the index, and returns it with the delta sets of the store.
     private func writeIndex(
         _ index: ContentIndex,
         _ archive: PackArchive?,
@@ -215,7 +214,7 @@ public struct IndexedPackWriter: Sendable {
         let content = index.encoded()
         let stored = compressor.compress(content.span)
         let name = Digest(of: stored)
-        // Before the index is there by which the version can be offered.
+        // Written before the index, with which the version can be offered.
         try StoreMark.write(index, named: name, archive, to: store)
         try StoreObjects(directory: directory).write(stored, digest: name)
         return try StoredIndex(

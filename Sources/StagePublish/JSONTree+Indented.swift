@@ -1,9 +1,9 @@
 import StageModel
 
 extension JSONTree {
-    /// The value as JSON for people: a line for each member and element, the members in their order.
+    /// Returns the value as indented JSON: a line for each member and element, with members in their order.
     ///
-    /// Arrays of values that hold no others are one line.
+    /// Arrays of scalar values take one line.
     func indented(_ indentation: String = "") -> String {
         let inner = indentation + "  "
         switch self {

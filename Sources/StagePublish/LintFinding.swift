@@ -1,20 +1,20 @@
-/// One thing that a publisher should know about a manifest.
+/// A problem of a manifest that its publisher should know about.
 public struct LintFinding: Hashable, Sendable, Codable {
-    /// How bad a finding is.
+    /// The severity of a finding.
     public enum Severity: String, Hashable, Sendable, Codable {
-        /// The manifest is refused.
+        /// The manifest is rejected.
         case error
-        /// The manifest is accepted, but probably not what was meant.
+        /// The manifest is accepted, but is probably not what the publisher intended.
         case warning
     }
 
-    /// How bad it is.
+    /// The severity.
     public var severity: Severity
-    /// The path of the member that it is about, such as `packs[3].archive.url`.
+    /// The path of the affected member, such as `packs[3].archive.url`.
     public var member: String
-    /// What was found.
+    /// The problem.
     public var message: String
-    /// What to do about it; `nil` where the message says it all.
+    /// The remedy; `nil` if the message implies it.
     public var hint: String?
 
     /// Creates a finding from its parts.

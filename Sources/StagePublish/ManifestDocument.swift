@@ -1,15 +1,14 @@
 public import StageModel
 
-/// A publisher's manifest as a file: what is changed in it leaves everything else as it was, members
-/// that this version does not know included.
+/// A publisher's manifest for editing: keeps all unrelated members, including unknown ones.
 public struct ManifestDocument {
-    /// What the document says.
+    /// The parsed manifest.
     public private(set) var manifest: Manifest
     private var tree: JSONTree
 
-    /// Begins a manifest without packs, of revision 1.
+    /// Creates a manifest with revision 1 and without packs.
     ///
-    /// - Throws: ``ManifestError`` for a base URL that a manifest may not have.
+    /// - Throws: ``ManifestError`` for an invalid base URL.
     public init(application: ApplicationID, baseURLs: [String]) throws(ManifestError) {
         let urls: [JSONTree] = baseURLs.map { .string($0) }
         let tree = JSONTree.object([
@@ -24,26 +23,28 @@ public struct ManifestDocument {
         manifest = try Manifest(json: Self.bytes(self.tree))
     }
 
-    /// Reads a manifest.
+    /// Parses a manifest.
     public init(json: [UInt8]) throws(ManifestError) {
         manifest = try Manifest(json: json)
         var parser = JSONParser(json)
         tree = try parser.document()
     }
 
-    /// The document as JSON.
+    /// Returns the document as JSON.
     public func json() -> [UInt8] { Self.bytes(tree) }
 
-    /// Adds a pack, or puts it in the place of the one with its id, and raises the revision.
+    /// Adds a pack or replaces the pack with the same id, and increments the revision.
     ///
-    /// A version stands for one content, by which caches and people know it: other content under it is refused.
+    /// A version must always have the same content, because caches and people identify content by version:
+    /// other content for an existing version is an error.
     ///
     /// - Parameters:
     ///   - pack: The pack.
-    ///   - priority: Its priority; `nil` keeps the one that there was.
-    ///   - replacesContent: Whether the version may get other content, since no client has fetched it.
-    /// - Returns: Whether anything changed.
-    /// - Throws: ``ManifestEditError``; the document is then as it was.
+    ///   - priority: The priority; `nil` keeps the existing one.
+    ///   - replacesContent: Indicates whether the content of the version may change, because no client has
+    ///     downloaded it.
+    /// - Returns: Whether the document has changed.
+    /// - Throws: ``ManifestEditError``; the document is unchanged then.
     public mutating func add(
         _ pack: Pack,
         priority: Int? = nil,
@@ -73,9 +74,9 @@ public struct ManifestDocument {
         return true
     }
 
-    /// Sets the policy of a pack, and raises the revision; returns whether anything changed.
+    /// Sets the policy of a pack, and increments the revision; returns whether the document has changed.
     ///
-    /// - Throws: ``ManifestEditError``; the document is then as it was.
+    /// - Throws: ``ManifestEditError``; the document is unchanged then.
     public mutating func setPolicy(
         _ policy: DownloadPolicy,
         of id: PackID
@@ -94,12 +95,12 @@ public struct ManifestDocument {
         return true
     }
 
-    /// Has the packs with the content of a stored index name the deltas and delta sets of its store, and raises the
-    /// revision; returns whether anything changed.
+    /// Adds the deltas and delta sets of the store to packs with the content of a stored index, and
+    /// increments the revision; returns whether the document has changed.
     ///
-    /// Deltas that a pack names already, and that the store does not have, stay as far as a manifest has room.
+    /// Keeps other deltas that a pack already names, within the limits of a manifest.
     ///
-    /// - Throws: ``ManifestEditError``; the document is then as it was.
+    /// - Throws: ``ManifestEditError``; the document is unchanged then.
     public mutating func nameDeltas(
         of stored: StoredIndex
     ) throws(ManifestEditError) -> Bool {
@@ -140,15 +141,15 @@ public struct ManifestDocument {
         }
     }
 
-    /// The members of a pack that are known, in the order in which people read them.
+    /// The known members of a pack, in a readable order.
     private static let names = [
         "id", "version", "policy", "archive", "index", "installedSize", "fileCount", "priority",
         "userInfo", "url", "format", "size", "sha256", "fileName", "windowSize",
     ]
 
-    /// The pack as a manifest has it.
+    /// Returns the pack as JSON for the manifest.
     private static func tree(of pack: Pack) throws(ManifestEditError) -> JSONTree {
-        // The application is only there because a manifest has one.
+        // The application is arbitrary: a manifest needs one.
         let application = ApplicationID(unchecked: pack.id.text)
         let whole = Manifest(application: application, revision: 0, packs: [pack]).json()
         do throws(ManifestError) {
@@ -167,7 +168,7 @@ public struct ManifestDocument {
         return .object(tree.members.sorted { rank($0) < rank($1) })
     }
 
-    /// The new entry of a pack with what the old one has that is not known.
+    /// Merges a pack's new entry with the unknown members of the old one.
     private static func merge(_ old: JSONTree, _ new: JSONTree) -> JSONTree {
         var merged: JSONTree = .object([])
         for member in old.members {
@@ -186,23 +187,23 @@ public struct ManifestDocument {
     private static func bytes(_ tree: JSONTree) -> [UInt8] { Array("\(tree.indented())\n".utf8) }
 }
 
-/// Why a manifest was not changed.
+/// The reason why a manifest was not changed.
 @nonexhaustive
 public indirect enum ManifestEditError: Error, Equatable, Sendable {
-    /// It would not be a manifest any more.
+    /// The changed document would be invalid.
     case manifest(ManifestError)
-    /// It has no such pack.
+    /// The manifest does not contain the pack.
     case unknownPack(PackID)
-    /// It has a newer version of the pack than the one that was to be added.
+    /// The manifest has a newer version of the pack.
     case versionWentBack(PackID, present: Int, offered: Int)
-    /// It has the version with other content.
+    /// The manifest has the same version with other content.
     case contentOfVersionChanged(PackID, version: Int)
-    /// No pack of it has the index with this digest, decompressed.
+    /// No pack has the index with this digest of its decompressed bytes.
     case notOffered(Digest)
 }
 
 extension ManifestEditError: CustomStringConvertible {
-    /// The reason, as a sentence fragment a person can read.
+    /// A lower-case sentence fragment for people.
     public var description: String {
         switch self {
         case .manifest(let error):

@@ -1,12 +1,12 @@
 public import StageModel
 
-/// Says what is wrong with a manifest, and what is allowed but hardly meant.
+/// Finds errors in a manifest, and valid members that are probably unintended.
 public enum ManifestLint {
-    /// How many bytes essential packs may have in all before a first launch waits too long.
+    /// The total size of essential packs above which a first launch probably waits too long.
     public static let essentialSize = ByteCount(Int64(200_000_000))
 
-    /// Returns what there is to say about a manifest, in the order of its members: the error if it is
-    /// not a manifest, else warnings.
+    /// Returns the findings of a manifest, in the order of its members: the error if it is invalid, otherwise
+    /// warnings.
     public static func findings(in json: [UInt8]) -> [LintFinding] {
         do throws(ManifestError) {
             return warnings(about: try Manifest(json: json))
@@ -84,7 +84,7 @@ public enum ManifestLint {
             findings.append(
                 warning(
                     "\(member).policy",
-                    "there is no event at which the pack is fetched",
+                    "no event downloads the pack",
                     hint: "name an event in 'installationEventTypes', or use 'onDemand'"
                 )
             )
@@ -122,13 +122,13 @@ public enum ManifestLint {
         }
         guard size > essentialSize else { return [] }
         let message = "essential packs have \(size) in all, more than \(essentialSize)"
-        let hint = "make packs 'prefetch' that the first launch can do without"
+        let hint = "make packs 'prefetch' that the first launch does not need"
         return [warning("packs", message, hint: hint)]
     }
 }
 
 extension ManifestLint {
-    /// What packs before have, by which repetitions are found.
+    /// The ids and digests of earlier packs, to find duplicates.
     private struct Seen {
         private var ids: [String: (member: String, id: PackID)] = [:]
         private var digests: [Digest: String] = [:]
@@ -170,14 +170,14 @@ extension ManifestLint {
     }
 
     private static func plainHTTP(_ member: String) -> LintFinding {
-        warning(member, "plain http shows everyone on the way what is fetched", hint: "use https")
+        warning(member, "plain http shows downloads to others on the network", hint: "use https")
     }
 
     private static func isPlainHTTP(_ url: String) -> Bool {
         URLReference(url).schemeName == "http"
     }
 
-    /// Whether a URL that keeps the rules of manifests is absolute.
+    /// Returns whether a valid manifest URL is absolute.
     private static func isAbsolute(_ url: String) -> Bool {
         URLReference(url).schemeName != nil
     }
@@ -186,7 +186,7 @@ extension ManifestLint {
         url.prefix { $0 != "?" && $0 != "#" }
     }
 
-    /// The format that the ending of a URL or a path stands for, or `nil` if it tells nothing.
+    /// Returns the format for the suffix of a URL or path, or `nil` if it is unknown.
     public static func format(of url: String) -> ArchiveFormat? {
         let path = path(of: url).lowercased()
         return endings.first { path.hasSuffix($0.ending) }?.format

@@ -3,11 +3,11 @@ import StageModel
 import StageSystem
 import SystemPackage
 
-/// A file that gets its name when all of it is on disk.
+/// A file that gets its final name once it is on disk.
 ///
-/// Belongs to one thread. ``publish()`` or ``discard()`` ends it.
+/// Not thread-safe. End it with ``publish()`` or ``discard()``.
 final class OutputFile {
-    /// How many bytes there are.
+    /// The number of bytes written.
     private(set) var size = ByteCount.zero
     private let directory: Directory
     private let name: FilePath.Component
@@ -15,7 +15,7 @@ final class OutputFile {
     private let file: File
     private var hasher: SHA256Hasher? = SHA256Hasher()
 
-    /// Creates the file beside `path`, under a name that nothing else has.
+    /// Creates a temporary file beside `path`.
     init(_ path: FilePath) throws(PackagingError) {
         guard let name = path.lastComponent, name.kind == .regular else {
             throw .file(FileError("create", path, .isDirectory))
@@ -38,15 +38,15 @@ final class OutputFile {
         self.temporary = temporary
     }
 
-    /// Adds bytes at the end.
+    /// Appends bytes.
     func append(_ bytes: Span<UInt8>) throws(FileError) {
         try file.write(bytes, at: size.rawValue)
         hasher?.update(bytes)
         size = size + ByteCount(bytes.count)
     }
 
-    /// Waits until the file is on disk, gives it its name, in place of whatever had it, and returns the
-    /// digest of its bytes.
+    /// Syncs the file, renames it to its final name, replacing an existing file, and returns the digest of
+    /// its bytes.
     func publish() throws(PackagingError) -> Digest {
         guard let hasher = hasher.take() else { preconditionFailure("a file is published once") }
         try PackagingError.wrapping { () throws(FileError) in
@@ -57,9 +57,9 @@ final class OutputFile {
         return hasher.finish()
     }
 
-    /// Removes the file.
+    /// Removes the temporary file.
     func discard() {
-        // The error that counts is the one that led here.
+        // The first error is the one to report.
         _ = try? directory.remove(temporary)
     }
 }

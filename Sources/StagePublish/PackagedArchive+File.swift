@@ -5,10 +5,9 @@ import StageSystem
 public import SystemPackage
 
 extension PackagedArchive {
-    /// Reads an archive that was made by whatever program, from its first byte to its last, for the
-    /// pack of a recipe, decoding it where `mode` says.
+    /// Reads a whole archive, made by any program, for the pack of a recipe; decodes it as `mode` says.
     ///
-    /// - Throws: ``StageArchive/ArchiveError`` for one that would not be unpacked.
+    /// - Throws: ``StageArchive/ArchiveError`` for an archive that cannot be unpacked.
     public init(
         reading path: FilePath,
         format: ArchiveFormat,

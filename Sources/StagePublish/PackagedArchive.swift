@@ -1,25 +1,25 @@
 public import StageModel
 
-/// What a manifest says of an archive that was made of a recipe.
+/// The manifest data of an archive that was created from a recipe.
 public struct PackagedArchive: Hashable, Sendable {
     /// The name of the pack.
     public var pack: PackID
-    /// When the pack is fetched.
+    /// The condition under which the pack is downloaded.
     public var policy: DownloadPolicy
-    /// Whatever the publisher wants to tell the application, as JSON text.
+    /// The publisher's data for the application, as JSON text.
     public var userInfo: String?
-    /// How the archive is compressed.
+    /// The archive format.
     public var format: ArchiveFormat
     /// The size of the archive.
     public var size: ByteCount
     /// The digest of the archive.
     public var digest: Digest
-    /// The sum of the sizes of its files.
+    /// The sum of the file sizes.
     public var installedSize: ByteCount
-    /// How many files and symbolic links it has.
+    /// The number of files and symbolic links.
     public var fileCount: Int
 
-    /// The pack as a manifest offers it, at a URL.
+    /// Returns the pack's entry for a manifest, with the archive at `url`.
     public func pack(version: Int, url: String) -> Pack {
         var offered = Pack(
             id: pack,

@@ -1,44 +1,43 @@
 public import StageModel
 public import StageSystem
 
-/// Why a recipe was not made into a pack.
+/// The reason why a pack could not be created from a recipe.
 ///
-/// Sources are paths as the recipe writes them, relative to its root.
+/// Sources are paths as written in the recipe, relative to its root.
 @nonexhaustive
 public indirect enum PackagingError: Error, Equatable, Sendable {
-    /// These selectors (each as its place, its member and its value) select nothing, or nothing that
-    /// is not excluded.
+    /// These selectors (each with its position, member and value) select no files, or only excluded ones.
     case nothingSelected([String])
-    /// Two sources have one destination.
+    /// Two sources have the same destination.
     case collision(path: ContentPath, first: String, second: String)
-    /// A source has a name, a kind or a target that a pack may not hold.
+    /// A source has a name, a type or a link target that packs must not contain.
     case notAllowed(source: String, ValueError)
-    /// There is more than a manifest may say.
+    /// The pack exceeds a limit of manifests.
     case overLimit(ValueError)
-    /// A source became another while it was packed.
+    /// A source changed while it was packed.
     case changed(source: String)
-    /// The file system refused.
+    /// A file system call failed.
     case file(FileError)
-    /// The compressor refused, in its own words.
+    /// The compressor failed, with this message.
     case compressor(String)
-    /// No delta set can be made with the version whose index has this digest, decompressed.
+    /// No delta set can be created from the version whose decompressed index has this digest.
     case base(Digest, BaseFault)
-    /// The caller gave up.
+    /// The caller cancelled.
     case cancelled
 }
 
-/// The reason why no delta set can be made with a version.
+/// The reason why a version cannot be the base of a delta set.
 public enum BaseFault: Equatable, Sendable {
-    /// The older version is the newer one.
+    /// It is the new version itself.
     case sameVersion
-    /// The store does not have this bundle of the version, or not all of it.
+    /// The store lacks this bundle of the version, or part of it.
     case missingBundle(Digest)
-    /// No file of the two versions has the same name or content.
+    /// The two versions share no file name or content.
     case unrelated
 }
 
 extension BaseFault: CustomStringConvertible {
-    /// The reason, as a sentence fragment a person can read.
+    /// A lower-case sentence fragment for people.
     public var description: String {
         switch self {
         case .sameVersion: "it is the version that the delta set would make"
@@ -49,7 +48,7 @@ extension BaseFault: CustomStringConvertible {
 }
 
 extension PackagingError: CustomStringConvertible {
-    /// The reason, as a sentence fragment a person can read.
+    /// A lower-case sentence fragment for people.
     public var description: String {
         switch self {
         case .nothingSelected(let selectors):
@@ -75,7 +74,7 @@ extension PackagingError: CustomStringConvertible {
 }
 
 extension PackagingError {
-    /// Calls `body`, and wraps the error of a file system call.
+    /// Calls `body`, and wraps its ``FileError``.
     static func wrapping<Result: ~Copyable>(
         _ body: () throws(FileError) -> Result
     ) throws(PackagingError) -> Result {

@@ -1,40 +1,40 @@
 import StageIndex
 
-/// Chooses the old content that a new frame is compared with: the fewest places that have the most of its
-/// samples, and where samples say nothing, the file's counterpart.
+/// Chooses the old content that a new frame is compared with: the fewest locations that contain the most of
+/// its samples or, without samples, the corresponding file.
 struct PlaceChoice {
-    /// Part of a new frame, which one file has.
+    /// The part of a new frame that belongs to one file.
     struct Piece {
-        /// Its place in the frame.
+        /// Its byte range in the frame.
         var range: Range<Int>
-        /// The addresses of the counterpart; `nil` for a file that has none.
+        /// The addresses of the corresponding old file; `nil` if there is none.
         var twin: Range<Int64>?
     }
 
     /// The old content that a frame is compared with.
     struct Result {
-        /// Its addresses: no more than a window has room for.
+        /// The addresses, at most the size of a window.
         var addresses = AddressSet()
-        /// The address of the content that the first piece seems to be made of.
+        /// The address where the first piece probably comes from.
         var best: Int64?
     }
 
-    /// Places that are near each other.
+    /// A group of nearby sample locations.
     private struct Spot {
-        /// The addresses, with the bytes that fingerprints are of.
+        /// The addresses, including the bytes that the fingerprints cover.
         var range: Range<Int64>
-        /// The samples, by their numbers, each once.
+        /// The numbers of the samples, each once.
         var samples: [Int]
-        /// The address at which the piece begins, computed from the first sample.
+        /// The probable address of the piece's start, computed from the first sample.
         var start: Int64
     }
 
-    /// The most bytes that are added to each side of a place, and the most of a counterpart that are taken for a
-    /// small file.
+    /// The most bytes that are added on each side of a location, and the most bytes of a corresponding file
+    /// for a small file.
     static let reach = Int64(256 << 10)
-    /// The fewest bytes that are added to each side of a place.
+    /// The fewest bytes that are added on each side of a location.
     private static let margin = Int64(2 << 10)
-    /// Places that are this far from each other do not belong together.
+    /// The distance from which locations belong to different spots.
     private static let gap = Int64(32 << 10)
 
     let matches: SampleMatches
@@ -53,7 +53,7 @@ struct PlaceChoice {
         return result
     }
 
-    /// Old content around a place: more after it, where the next frames are going to be.
+    /// Returns the old content around an address, with more after it, where the next frames are expected.
     func surroundings(of start: Int64, length: Int64) -> Range<Int64>? {
         guard start >= 0, start < addresses.end else { return nil }
         let file = addresses.file(at: start)
@@ -61,7 +61,7 @@ struct PlaceChoice {
         return max(file.lowerBound, start - reach)..<min(file.upperBound, start + length + reach)
     }
 
-    /// Adds the places of a piece; returns where it seems to begin.
+    /// Adds the locations of a piece; returns its probable start.
     private func choose(
         _ samples: [SampleMatches.Sample],
         _ piece: Piece,
@@ -71,7 +71,7 @@ struct PlaceChoice {
         var best: Int64?
         for spot in spots(of: samples, piece) {
             let gain = spot.samples.count { !covered[$0] }
-            // A single sample of many may be chance, or what all files of a kind begin with.
+            // A single sample among many may be a coincidence, or a header common to all files of a type.
             guard gain > 1 || gain * 4 > samples.count else { continue }
             for sample in spot.samples { covered[sample] = true }
             if best == nil { best = spot.start }
@@ -81,7 +81,7 @@ struct PlaceChoice {
             )
             add(spot.range.lowerBound - reach..<spot.range.upperBound + reach, of: spot, to: &found)
         }
-        // Changes that are close together leave few samples of content that is alike.
+        // Changes close to each other leave few common samples even in similar content.
         guard samples.isEmpty || covered.count(where: { $0 }) * 8 < samples.count * 7 else {
             return best
         }
@@ -94,19 +94,20 @@ struct PlaceChoice {
         return best
     }
 
-    /// Adds the part of a range that is in the file of a spot.
+    /// Adds the part of a range that is within the file of a spot.
     private func add(_ range: Range<Int64>, of spot: Spot, to found: inout AddressSet) {
         insert(range.clamped(to: addresses.file(at: spot.range.upperBound - 1)), into: &found)
     }
 
-    /// Adds addresses as far as a window has room for them.
+    /// Adds addresses while the window has space.
     private func insert(_ range: Range<Int64>, into found: inout AddressSet) {
         let room = Int64(IndexLimits.windowLength) - found.count
         guard room > 0 else { return }
         found.insert(range.lowerBound..<min(range.upperBound, range.lowerBound + room))
     }
 
-    /// The places of samples, those with the most samples first; of equals those near the counterpart.
+    /// Returns the spots of samples, those with the most samples first; among equals, those near the
+    /// corresponding file first.
     private func spots(of samples: [SampleMatches.Sample], _ piece: Piece) -> [Spot] {
         var places: [(address: Int64, sample: Int)] = []
         for (number, sample) in samples.enumerated() {

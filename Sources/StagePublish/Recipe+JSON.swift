@@ -5,10 +5,10 @@ extension Recipe {
     /// The most bytes of a recipe: 1 MiB.
     public static let byteLimit = 1 << 20
 
-    /// Reads a recipe: JSON in which comments, and commas after the last element, are allowed.
+    /// Parses a recipe: JSON that may contain comments and trailing commas.
     ///
-    /// - Throws: ``ManifestError`` that names the first member that is wrong. A member that is not
-    ///   known is wrong, too: most often it is misspelt.
+    /// - Throws: ``ManifestError`` for the first invalid member. Unknown members are errors too, because they
+    ///   are usually misspelt.
     public init(json: [UInt8]) throws(ManifestError) {
         guard json.count <= Self.byteLimit else {
             throw .tooLarge(limit: ByteCount(Self.byteLimit), found: ByteCount(json.count))
@@ -21,7 +21,7 @@ extension Recipe {
     }
 }
 
-/// A recipe as it is written.
+/// A recipe in JSON.
 private struct RecipeDocument: JSONReadable {
     var recipe: Recipe
 
@@ -59,7 +59,7 @@ private struct RecipeDocument: JSONReadable {
     }
 }
 
-/// A selector as it is written.
+/// A selector in JSON.
 private struct SelectorDocument: JSONReadable {
     var selector: FileSelector
 
@@ -111,9 +111,9 @@ private struct SelectorDocument: JSONReadable {
         """
 }
 
-/// The rules for texts in a recipe.
+/// The rules for strings in a recipe.
 private enum SelectorText {
-    /// A path that is the same on disk and in the pack.
+    /// Parses a path that is the same on disk and in the pack.
     static func filePath(_ text: String) throws(ValueError) -> ContentPath {
         guard text.utf8.last != UInt8(ascii: "/"), let path = try ContentPath.normalizing(text)
         else {
@@ -122,12 +122,12 @@ private enum SelectorText {
         return path
     }
 
-    /// A path that is the same on disk and in the pack; `nil` for the root.
+    /// Parses a path that is the same on disk and in the pack; `nil` for the root.
     static func directoryPath(_ text: String) throws(ValueError) -> ContentPath? {
         try ContentPath.normalizing(text)
     }
 
-    /// A path on disk, which may lead anywhere.
+    /// Parses any path on disk.
     static func source(_ text: String) throws(ValueError) -> String {
         guard !text.isEmpty, !text.utf8.contains(0) else {
             throw ValueError(expected: "a path", text: text)
@@ -136,7 +136,7 @@ private enum SelectorText {
         return path.isEmpty ? "." : path.string
     }
 
-    /// A pattern for paths below the root.
+    /// Parses a pattern for paths below the root.
     static func pattern(_ text: String) throws(ValueError) -> GlobPattern {
         let pattern = try GlobPattern(text)
         guard !pattern.isAbsolute, !text.split(separator: "/").contains("..") else {
@@ -145,7 +145,7 @@ private enum SelectorText {
         return pattern
     }
 
-    /// The tag of a language: subtags of letters and digits, joined by '-'.
+    /// Parses a language tag: subtags of letters and digits, separated by '-'.
     static func language(_ text: String) throws(ValueError) -> String {
         let subtags = text.split(separator: "-", omittingEmptySubsequences: false)
         let areSubtags = subtags.allSatisfy { subtag in

@@ -1,25 +1,25 @@
 public import StageModel
 
-/// What goes into a pack, as Apple's `ba-package` reads it.
+/// The definition of a pack's content, in the format of Apple's `ba-package`.
 ///
-/// Read by ``init(json:)``; carried out by ``RecipeEvaluation``.
+/// Parsed by ``init(json:)``, evaluated by ``RecipeEvaluation``.
 public struct Recipe: Hashable, Sendable {
     /// The name of the pack (`assetPackID`).
     public var pack: PackID
-    /// When the pack is fetched (`downloadPolicy`).
+    /// The condition under which the pack is downloaded (`downloadPolicy`).
     public var policy: DownloadPolicy
-    /// What is selected, in the order of the recipe (`fileSelectors`).
+    /// The selectors, in the order of the recipe (`fileSelectors`).
     public var selectors: [FileSelector]
-    /// The platforms that the pack is meant for; not judged here.
+    /// The platforms that the pack is for; not checked here.
     public var platforms: [String] = []
-    /// The language of the content (BCP 47); `nil` for none in particular.
+    /// The language of the content (BCP 47); `nil` if unspecified.
     public var language: String?
-    /// The directory that sources are relative to; `nil` for the current one.
+    /// The directory that sources are relative to; `nil` for the current directory.
     public var sourceRoot: String?
-    /// Whatever the publisher wants to tell the application, as JSON text; `nil` for nothing.
+    /// The publisher's data for the application, as JSON text; `nil` for none.
     public var userInfo: String?
 
-    /// Creates a recipe from what it cannot do without.
+    /// Creates a recipe from its required members.
     public init(pack: PackID, policy: DownloadPolicy, selectors: [FileSelector]) {
         self.pack = pack
         self.policy = policy
@@ -27,22 +27,22 @@ public struct Recipe: Hashable, Sendable {
     }
 }
 
-/// One element of a recipe's `fileSelectors`.
+/// An element of a recipe's `fileSelectors`.
 ///
-/// Sources are relative to the root of the recipe; what they name need not be below it.
+/// Sources are relative to the root of the recipe, but may be outside of it.
 public enum FileSelector: Hashable, Sendable {
-    /// One file or symbolic link (`file`, or `fileSource` with `fileDestination`).
+    /// A file or symbolic link (`file`, or `fileSource` with `fileDestination`).
     case file(source: String, destination: ContentPath)
-    /// A directory with everything below it (`directory`, or `directorySource` with
-    /// `directoryDestination`); the destination `nil` is the root of the pack.
+    /// A directory with all its content (`directory`, or `directorySource` with `directoryDestination`); the
+    /// destination `nil` is the root of the pack.
     case directory(source: String, destination: ContentPath?)
-    /// The files and symbolic links below the root whose paths match (`filePattern`).
+    /// The files and symbolic links below the root with matching paths (`filePattern`).
     case pattern(GlobPattern)
-    /// What no other selector takes: the files whose source matches, and whatever is below the
-    /// directories that do (`fileExclusion`).
+    /// Excludes files whose sources match, and everything below directories that match, from all other
+    /// selectors (`fileExclusion`).
     case exclusion(GlobPattern)
 
-    /// The member that says what is selected, and its value; for messages.
+    /// The selector's member and value, for messages.
     var summary: String {
         switch self {
         case .file(let source, let destination):

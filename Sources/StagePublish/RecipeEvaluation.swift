@@ -1,51 +1,51 @@
 public import StageModel
 public import SystemPackage
 
-/// What a recipe selects from a directory: everything that its pack is going to hold.
+/// The files that a recipe selects: all entries of the future pack.
 ///
-/// What it says of files is what they were when it was made; whoever reads them has to compare.
+/// Sizes and types are those at the time of evaluation; code that reads the files later must check for
+/// changes.
 public struct RecipeEvaluation: Sendable {
-    /// One thing of the pack.
+    /// An entry of the pack.
     public struct Entry: Hashable, Sendable {
-        /// Its path in the pack, and what it is: never a copy.
+        /// Its path and type in the pack; never a copy.
         public var content: ContentEntry
-        /// The number of its bytes; none for directories and links.
+        /// The file size; 0 for directories and links.
         public var size: ByteCount
-        /// Where it comes from, as the recipe writes it; a directory that only destinations name has
-        /// the source of something in it.
+        /// The source path as written in the recipe; an implied parent directory has the source of one of its
+        /// entries.
         public var source: String
-        /// Where it is to be read.
+        /// The path to read it from.
         public var file: FilePath
     }
 
-    /// Something that is allowed, but hardly meant.
+    /// Valid content that is probably unintended.
     public enum Warning: Hashable, Sendable {
-        /// Two paths that are one where the file system folds case or Unicode's normal forms.
+        /// Two paths that are equal on file systems that ignore case or Unicode normal forms.
         case twins(ContentPath, ContentPath)
-        /// A link to a path that the pack does not have.
+        /// A link to a path that the pack does not contain.
         case danglingLink(ContentPath, target: String)
-        /// An exclusion of one path that nothing has.
+        /// An exclusion of a single path that does not exist.
         case idleExclusion(String)
     }
 
     /// The recipe.
     public let recipe: Recipe
-    /// The entries, ordered by the bytes of their paths: each directory is there, and before what is
-    /// in it.
+    /// The entries, ordered by the bytes of their paths; directories are included and precede their entries.
     public let entries: [Entry]
-    /// What is hardly meant.
+    /// The warnings.
     public let warnings: [Warning]
 
-    /// The sum of the sizes of files.
+    /// The sum of the file sizes.
     public var installedSize: ByteCount { entries.reduce(.zero) { $0 + $1.size } }
 
-    /// How many files and links there are.
+    /// The number of files and links.
     public var fileCount: Int { entries.count { $0.content.kind != .directory } }
 
-    /// Finds what the recipe selects; `directory` is what its sources, or its `sourceRoot`, are
-    /// relative to, empty for the working directory.
+    /// Evaluates the recipe; `directory` is the directory that its sources or its `sourceRoot` are relative
+    /// to, empty for the working directory.
     ///
-    /// Every file is opened once, so that one that cannot be read is found here.
+    /// Opens every file once to detect unreadable ones.
     ///
     /// - Throws: ``PackagingError``.
     public init(_ recipe: Recipe, in directory: FilePath = "") throws(PackagingError) {
@@ -67,7 +67,7 @@ public struct RecipeEvaluation: Sendable {
 }
 
 extension RecipeEvaluation.Warning: CustomStringConvertible {
-    /// The warning, as a sentence fragment a person can read.
+    /// The warning, as a sentence fragment.
     public var description: String {
         switch self {
         case .twins(let first, let second):

@@ -1,8 +1,8 @@
-/// A recipe to begin with.
+/// A recipe to start with.
 public enum RecipeTemplate {
-    /// The text of the recipe, which says of each member what it is for.
+    /// The text of the recipe, with comments for each member.
     public static let text = #"""
-        // What goes into one asset pack: 'stagepack package' makes an archive of it. The format is
+        // The content of one asset pack: 'stagepack package' makes an archive of it. The format is
         // that of Apple's 'ba-package', whose recipes are read as they are.
         {
           // The name of the pack: letters, digits, '.', '-' and '_'.
@@ -18,7 +18,7 @@ public enum RecipeTemplate {
             }
           },
 
-          // What the pack holds. Paths are relative to the current directory, and are the same in the
+          // The files of the pack. Paths are relative to the current directory, and are the same in the
           // pack unless there is a destination.
           "fileSelectors": [
             // A directory with everything below it.
@@ -31,11 +31,11 @@ public enum RecipeTemplate {
             // number of directories.
             // , { "filePattern": "images/**/*.png" }
 
-            // What has another place in the pack than here; '.' is the root of the pack.
+            // Files with another path in the pack; '.' is the root of the pack.
             // , { "fileSource": "build/strings.json", "fileDestination": "strings.json" }
             // , { "directorySource": "../shared/music", "directoryDestination": "music" }
 
-            // What is left out, whatever selected it: a path or a pattern.
+            // Files that no selector adds: a path or a pattern.
             , { "fileExclusion": "**/.DS_Store" }
           ],
 
@@ -45,10 +45,10 @@ public enum RecipeTemplate {
           // The language of the content.
           // , "language": "en"
 
-          // What paths are relative to, instead of the current directory.
+          // The directory that paths are relative to, instead of the current one.
           // , "sourceRoot": "content"
 
-          // Anything that the application wants to know: it is in the manifest.
+          // Data for the application, which the manifest contains.
           // , "userInfo": { "title": "My Pack" }
         }
 

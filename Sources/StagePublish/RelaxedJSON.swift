@@ -1,11 +1,11 @@
 import StageModel
 
-/// JSON as people write it: with comments, and with commas after the last element.
+/// Relaxed JSON, with comments and trailing commas.
 enum RelaxedJSON {
-    /// Returns the text as strict JSON in which each character is in the line and column that it was in.
+    /// Returns the text as strict JSON that keeps each character's line and column.
     ///
-    /// Comments (`// …` and `/* … */`) and commas before `]` and `}` become blanks. Whatever else is
-    /// not JSON stays, for the parser to find.
+    /// Replaces comments (`// …` and `/* … */`) and commas before `]` and `}` with spaces. Other invalid text
+    /// stays for the parser to report.
     static func strict(_ bytes: [UInt8]) throws(ManifestError) -> [UInt8] {
         var reader = Reader(bytes: bytes)
         while reader.position < bytes.count { try reader.step() }
@@ -16,9 +16,9 @@ enum RelaxedJSON {
         let bytes: [UInt8]
         var position = 0
         var output: [UInt8] = []
-        /// The last byte that is neither space nor comment.
+        /// The last byte outside of white space and comments.
         private var previous: UInt8?
-        /// Where in the output a comma is that may turn out to be the last one.
+        /// The output position of a comma that may be a trailing one.
         private var comma: Int?
 
         init(bytes: [UInt8]) {
@@ -85,7 +85,7 @@ enum RelaxedJSON {
             position = end
         }
 
-        /// Puts a blank in place of each character, and keeps the lines.
+        /// Replaces each character with a space, and keeps line breaks.
         private mutating func blank(upTo end: Int) {
             for byte in bytes[position..<end] where byte & 0xC0 != 0x80 {
                 output.append(byte == UInt8(ascii: "\n") ? byte : UInt8(ascii: " "))

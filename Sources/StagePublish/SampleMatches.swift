@@ -1,34 +1,35 @@
-/// Fingerprints of samples, each in a slot of its own.
+/// A hash table of sample fingerprints.
 struct FingerprintTable: Sendable {
-    /// A place of the older version.
+    /// A location in the older version.
     struct Place: Sendable {
         /// The slot of the sample's fingerprint.
         var slot: UInt32
-        /// The address of the byte after the bytes that the fingerprint is of.
+        /// The address after the bytes that the fingerprint covers.
         var address: Int64
     }
 
-    /// Each fingerprint is in the first free slot from that of its hash on; 0 marks a free one.
+    /// Open addressing with linear probing; 0 marks a free slot.
     private var slots: [UInt64]
 
     /// The number of slots.
     var capacity: Int { slots.count }
 
-    /// Creates a table for so many fingerprints.
+    /// Creates a table for `count` fingerprints.
     init(count: Int) {
         var capacity = 1024
         while capacity < count + count / 2 { capacity *= 2 }
         slots = Array(repeating: 0, count: capacity)
     }
 
-    /// Enters a fingerprint, and returns its slot.
+    /// Inserts a fingerprint, and returns its slot.
     mutating func insert(_ fingerprint: UInt64) -> Int {
         let slot = slot(for: fingerprint)
         slots[slot] = fingerprint
         return slot
     }
 
-    /// The places of samples whose fingerprints are in the table; `address` tells those of bytes.
+    /// Returns the locations of samples whose fingerprints are in the table; `address` maps offsets to
+    /// addresses.
     func places(
         of samples: [ContentSampler.Sample],
         address: (_ offset: Int) -> Int64?
@@ -40,42 +41,42 @@ struct FingerprintTable: Sendable {
         }
     }
 
-    /// The slot that has a fingerprint, or that is free for it.
+    /// Returns the slot that contains a fingerprint, or a free slot for it.
     private func slot(for fingerprint: UInt64) -> Int {
         let mask = slots.count - 1
-        // The upper bits of a fingerprint are zero.
+        // The upper bits of fingerprints are zero, so they are hashed.
         var slot = Int(truncatingIfNeeded: (fingerprint &* 0x9E37_79B9_7F4A_7C15) >> 32) & mask
         while slots[slot] != 0, slots[slot] != fingerprint { slot = (slot + 1) & mask }
         return slot
     }
 }
 
-/// The content of an older version that has the samples of new frames.
+/// The locations in an older version of the samples of new frames.
 ///
-/// Of the older version only what new frames have is kept, so this takes up to 60 bytes for each of about
-/// a million samples (``ContentSampler``) and 12 for each of two million places: some 100 MB at most.
+/// Keeps only locations whose samples occur in new frames: up to 60 bytes for each of about a million samples
+/// (``ContentSampler``) and 12 for each of two million locations, at most some 100 MB.
 struct SampleMatches: Sendable {
     /// A sample of a new frame.
     struct Sample: Sendable {
-        /// Its position in the frame.
+        /// The offset in the frame.
         var offset: Int
-        /// The addresses of the older version's content that have it, at most ``perSample``.
+        /// The addresses in the older version, at most ``perSample``.
         var addresses: [Int64]
     }
 
-    /// The most places of a sample that are kept: one that is at more places says little.
+    /// The most locations that are kept for a sample: frequent samples carry little information.
     private static let perSample = 8
-    /// The most places that are kept altogether.
+    /// The most locations that are kept in all.
     private static let limit = 1 << 21
 
-    /// The rule by which samples were chosen.
+    /// The sampling rule.
     let sampler: ContentSampler
     /// The fingerprints of all samples.
     let table: FingerprintTable
-    /// For each slot, the number of its last place, and how many there are.
+    /// For each slot, the number of its last location, and the number of its locations.
     private var last: [Int32]
     private var counts: [UInt8]
-    /// Addresses, and for each the number of the place before it of the same sample.
+    /// Addresses and, for each, the number of the previous location of the same sample.
     private var addresses: [Int64] = []
     private var before: [Int32] = []
     /// The samples of each frame.
@@ -86,7 +87,7 @@ struct SampleMatches: Sendable {
         self.init(sampler: ContentSampler(byteCount: 0), samples: [:])
     }
 
-    /// Enters the samples of new frames.
+    /// Adds the samples of new frames.
     init(sampler: ContentSampler, samples: [Int: [ContentSampler.Sample]]) {
         self.sampler = sampler
         var table = FingerprintTable(count: samples.values.reduce(0) { $0 + $1.count })
@@ -100,7 +101,7 @@ struct SampleMatches: Sendable {
         counts = Array(repeating: 0, count: table.capacity)
     }
 
-    /// Adds places; of those of one sample the first ones count.
+    /// Adds locations; of each sample, the first ones are kept.
     mutating func add(_ places: [FingerprintTable.Place]) {
         for place in places {
             let slot = Int(place.slot)
@@ -112,7 +113,7 @@ struct SampleMatches: Sendable {
         }
     }
 
-    /// The samples of a new frame, in their order.
+    /// Returns the samples of a new frame, in order.
     func samples(of frame: Int) -> [Sample] {
         (samples[frame] ?? []).map { slot, offset in
             var found: [Int64] = []

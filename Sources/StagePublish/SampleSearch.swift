@@ -3,21 +3,20 @@ import StageIndex
 import StageModel
 import StageSystem
 
-/// Finds the content of an older version that has the samples of frames of a newer one.
+/// Searches an older version for the samples of a newer version's frames.
 ///
-/// Reads each of these frames, and then all frames of the older version, once. What the store does not
-/// have is passed over.
+/// Reads each of these frames and all frames of the older version once. Skips frames that the store lacks.
 struct SampleSearch: Sendable {
     let old: StoredFrames
     let new: StoredFrames
     /// The number of processors to use.
     let width: Int
 
-    /// The frames that a processor reads before the results are put together.
+    /// The number of frames that a processor reads in one batch.
     private static let batch = 64
 
-    /// Returns what new frames and the files of the older version have in common: the same whatever the
-    /// width.
+    /// Returns the common samples of new frames and the older version's files; the result does not depend on
+    /// the width.
     func matches(
         of frames: [Int],
         in addresses: ContentAddresses
@@ -33,7 +32,7 @@ struct SampleSearch: Sendable {
         }
         var matches = SampleMatches(sampler: sampler, samples: samples)
         samples = [:]
-        // The extents of a frame follow each other.
+        // The extents of a frame are consecutive.
         let extents = addresses.extents
         var runs: [Int: Range<Int>] = [:]
         for (position, extent) in extents.enumerated() {
@@ -51,7 +50,7 @@ struct SampleSearch: Sendable {
         return matches
     }
 
-    /// Hands over what `body` makes of the contents of frames, in the order of the frames.
+    /// Calls `add` with the results of `body` for frames, in order.
     private func forEach<Value: Sendable>(
         of frames: [Int],
         in version: StoredFrames,
@@ -77,7 +76,7 @@ struct SampleSearch: Sendable {
         }
     }
 
-    /// Returns the values that `body` makes of frames; of `width` processors, each takes every `width`th frame.
+    /// Returns the results of `body` for frames; of `width` processors, each takes every `width`th frame.
     private func values<Value: Sendable>(
         of frames: [Int],
         in version: StoredFrames,
@@ -111,7 +110,7 @@ struct SampleSearch: Sendable {
 }
 
 extension ArraySlice<ContentAddresses.Extent> {
-    /// The address of a byte of the frame that all of these are of; `nil` for one that no file has.
+    /// Returns the address of a byte of these extents' common frame; `nil` if no file contains it.
     fileprivate func address(ofByteAt offset: Int) -> Int64? {
         var (low, high) = (startIndex, endIndex)
         while low < high {

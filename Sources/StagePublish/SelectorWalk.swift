@@ -2,9 +2,9 @@ import StageModel
 import StageSystem
 import SystemPackage
 
-/// Finds what selectors select, one selector after the other.
+/// Evaluates selectors, one after the other.
 struct SelectorWalk {
-    /// What was found, in the order in which it was.
+    /// The entries found, in the order of discovery.
     private(set) var found: [RecipeEvaluation.Entry] = []
     private let root: FilePath
     private var exclusions: [(pattern: GlobPattern, isUsed: Bool)]
@@ -17,12 +17,12 @@ struct SelectorWalk {
         }
     }
 
-    /// The exclusions of one path that have not been met.
+    /// The exclusions of single paths that have matched nothing.
     var idleExclusions: [String] {
         exclusions.filter { !$0.isUsed && $0.pattern.isLiteral }.map(\.pattern.text)
     }
 
-    /// Adds what a selector selects, and returns how much that was.
+    /// Adds the entries that a selector selects, and returns their number.
     mutating func select(_ selector: FileSelector) throws(PackagingError) -> Int {
         let before = found.count
         switch selector {
@@ -95,7 +95,7 @@ struct SelectorWalk {
         _ state: GlobPattern.State
     ) throws(PackagingError) {
         for entry in try entries(of: directory) {
-            // What is not Unicode is only in the way if it is selected.
+            // Names that are not UTF-8 are errors only if they are selected.
             let name = entry.name.string
             let next = pattern.advance(state, over: name[...])
             let below = source.isEmpty ? name : Self.join(source, name)
@@ -121,7 +121,7 @@ struct SelectorWalk {
 }
 
 extension SelectorWalk {
-    /// Something that is no directory.
+    /// A file system entry that is not a directory.
     private struct Leaf {
         var name: FilePath.Component
         var kind: FileStatus.Kind
@@ -164,7 +164,7 @@ extension SelectorWalk {
             claim = .other(noun: "a device, a fifo or a socket")
         }
         do throws(ValueError) {
-            // A file's path is never that of the root.
+            // The path of a file is never the root.
             guard
                 let content = try ContentEntry.judge(
                     name: destination.text,
@@ -197,7 +197,7 @@ extension SelectorWalk {
         }
     }
 
-    /// Opens a directory that a selector names, or returns `nil` if nothing is there.
+    /// Opens a directory that a selector names, or returns `nil` if it does not exist.
     private func openIfThere(_ source: String) throws(PackagingError) -> Directory? {
         do {
             return try open(source)

@@ -1,14 +1,13 @@
 public import StageModel
 public import StageTransfer
 
-/// Says what is wrong with the servers of a manifest's archives, and what keeps downloads from being
-/// continued there.
+/// Checks the servers of a manifest's objects: errors, and conditions that prevent resuming downloads.
 public enum ServerLint {
-    /// Asks every mirror of every archive, index and bundle for its last byte, and returns what there is
-    /// to say of the answers, in the order of the manifest, bundles last.
+    /// Requests the last byte of every archive, index and bundle from every mirror, and returns the findings,
+    /// in the order of the manifest, bundles last.
     ///
-    /// `manifestURL` is where the manifest is going to be; without it, archives whose URLs depend on
-    /// that are findings.
+    /// `manifestURL` is the future URL of the manifest; without it, archives whose URLs depend on it are
+    /// findings.
     public static func findings(
         about manifest: Manifest,
         manifestURL: String?,
@@ -39,12 +38,12 @@ public enum ServerLint {
             )
         }
         var findings = await Self.findings(of: checks, with: engine)
-        // One index in memory at a time.
+        // Only one index is in memory at a time.
         for lint in bundles { findings += await lint.findings(with: engine) }
         return findings
     }
 
-    /// Asks for all of them, and returns what there is to say in their order.
+    /// Runs all checks, and returns the findings in their order.
     static func findings(
         of checks: [ObjectCheck],
         with engine: TransferEngine
@@ -59,7 +58,8 @@ public enum ServerLint {
         }
     }
 
-    /// What the manifest names of a pack: its archive, its index, and what leads to that from older ones.
+    /// Returns the objects of a pack that the manifest names: archive, index, and deltas with their delta
+    /// sets.
     private static func objects(
         of pack: Pack,
         at member: String
@@ -89,18 +89,18 @@ public enum ServerLint {
     }
 }
 
-/// Something that a manifest names.
+/// An object that a manifest names.
 private struct ManifestObject {
     var size: ByteCount
-    /// Digests of which a URL has one that never stands for anything else.
+    /// Digests; a URL that contains one of them always has the same content.
     var names: [Digest]
     var member: String
-    /// Where it is, by a manifest and the URL of that.
+    /// Returns its URLs, given a manifest and the manifest's URL.
     var urls: @Sendable (Manifest, String) -> [String]
 }
 
 extension ManifestObject {
-    /// Something that has a URL of its own.
+    /// Creates an object with its own URL.
     fileprivate init(_ url: String, _ size: ByteCount, _ digest: Digest, _ member: String) {
         self.init(size: size, names: [digest], member: member) {
             $0.urls(for: url, manifestURL: $1)
@@ -108,23 +108,23 @@ extension ManifestObject {
     }
 }
 
-/// An object of a manifest at one of its mirrors.
+/// A check of an object at one mirror.
 struct ObjectCheck: Sendable {
-    /// The size that it has.
+    /// The expected size.
     var size: ByteCount
-    /// Digests of which a URL has one that never stands for anything else.
+    /// Digests; a URL that contains one of them always has the same content.
     var names: [Digest]
     var url: String
-    /// The path of the manifest's member that names it.
+    /// The path of the manifest member that names it.
     var member: String
 
-    /// Asks the server, and judges its answer.
+    /// Sends the request, and checks the response.
     func findings(with engine: TransferEngine) async -> [LintFinding] {
         guard url.contains(":") else {
             return [
                 finding(
                     .error,
-                    "depends on where the manifest is",
+                    "depends on the URL of the manifest",
                     hint: "pass --manifest-url, or add 'baseURLs' to the manifest"
                 )
             ]
@@ -136,13 +136,13 @@ struct ObjectCheck: Sendable {
         }
     }
 
-    /// The header field that asks for the last byte; `nil` where there is none.
+    /// The header field that requests the last byte; `nil` for an empty object.
     var field: String? {
         let size = self.size.rawValue
         return size == 0 ? nil : "Range: bytes=\(size - 1)-\(size - 1)"
     }
 
-    /// Judges an answer.
+    /// Checks a response.
     func findings(on answer: ProbeAnswer) -> [LintFinding] {
         switch answer {
         case .file(let size):
@@ -164,7 +164,7 @@ struct ObjectCheck: Sendable {
         case 200:
             let length = summary.value(of: "Content-Length").flatMap { Int64($0) }
             let body = bodyFindings(summary)
-            // The length of another body says nothing of the archive.
+            // The length of another body says nothing about the archive.
             let sizes = body.isEmpty ? sizeFindings(length) : []
             return sizes + body + (size == .zero ? [] : [noRanges(summary)])
         case 416:
@@ -221,16 +221,16 @@ struct ObjectCheck: Sendable {
         let last = size.rawValue - 1
         let expected = "bytes \(last)-\(last)/\(size.rawValue)"
         let found = summary.value(of: "Content-Range")
-        // Another total is a finding of its own.
+        // A different total size is a separate finding.
         guard found?.hasSuffix("/\(size.rawValue)") ?? true, found != expected else {
             return []
         }
         return [
             finding(
                 .warning,
-                "is answered with a range that was not asked for: expected '\(expected)', found "
+                "is answered with another range: expected '\(expected)', found "
                     + (found.map { "'\($0.forDisplay())'" } ?? "nothing"),
-                hint: "see what a cache or a proxy before the server does with ranges"
+                hint: "check the handling of ranges by a cache or proxy before the server"
             )
         ]
     }
@@ -238,7 +238,7 @@ struct ObjectCheck: Sendable {
     private func noRanges(_ summary: ResponseSummary) -> LintFinding {
         finding(
             .warning,
-            "has no ranges: what breaks off is fetched from its beginning",
+            "does not support ranges: interrupted downloads restart",
             hint: Self.isNginx(summary)
                 ? "nginx: no 'max_ranges 0', and 'gzip off' and no filters for archives"
                 : "let the server answer 'Range' with status 206"
@@ -255,8 +255,8 @@ struct ObjectCheck: Sendable {
         return [
             finding(
                 .warning,
-                "has no strong validator (\(tag ?? "there is no entity tag")): what breaks off may "
-                    + "be fetched from its beginning",
+                "has no strong validator (\(tag ?? "there is no entity tag")): interrupted downloads "
+                    + "may restart",
                 hint: Self.isNginx(summary)
                     ? "nginx: 'etag on' and 'gzip off' for archives; or put the digest in the URL"
                     : "let the server send a strong ETag, or put the digest in the URL"

@@ -1,13 +1,13 @@
 public import StageSigning
 
-/// Says what is wrong with the signed metadata of a manifest, and what will be.
+/// Checks the signed metadata of a manifest for errors and imminent expiry.
 public enum SignatureLint {
-    /// Returns what there is to say: errors where clients refuse the metadata, warnings where less than a
-    /// third of its time remains.
+    /// Returns errors if clients reject the metadata, and warnings if less than a third of its validity
+    /// remains.
     ///
     /// - Parameters:
-    ///   - inspection: The state of the metadata; `nil` where there is none.
-    ///   - manifest: The manifest's path as a shell reads it, for hints.
+    ///   - inspection: The state of the metadata; `nil` if there is none.
+    ///   - manifest: The manifest's path, quoted for a shell, for hints.
     /// - Returns: The findings, in the order of the roles.
     public static func findings(
         about inspection: RepositoryInspection?,

@@ -5,22 +5,22 @@ import StageModel
 import StageSystem
 import SystemPackage
 
-/// The archive that lies beside the objects of an indexed pack: all of its files compressed as one piece, so
-/// that a first installation transfers fewer bytes than frames of their own take, in one request.
+/// The archive of an indexed pack: all files compressed as one stream, so that a first installation transfers
+/// fewer bytes than with separate frames, in one request.
 ///
-/// Named `a/<SHA-256 of the archive>.of.<SHA-256 of the index before compression>`.
+/// Its name is `a/<SHA-256 of the archive>.of.<SHA-256 of the decompressed index>`.
 struct SolidArchive: Sendable {
-    /// The level of compression, 1 to 22.
+    /// The compression level, 1 to 22.
     var level: Int
-    /// The number of threads that compress.
+    /// The number of compression threads.
     var width: Int
-    /// Told how many bytes of files are packed.
+    /// Called with the bytes of files archived so far.
     var report: @Sendable (ByteCount) -> Void
 
-    /// Returns the archive of a version in a store: the one that is there, whatever made it, or a new one.
+    /// Returns the archive of a version in a store: an existing one, or a new one.
     ///
-    /// - Returns: What a manifest says of it, with a URL relative to the store; `nil` where its frames are as
-    ///   small.
+    /// - Returns: Its reference for the manifest, with a URL relative to the store; `nil` if the frames are
+    ///   not larger.
     func write(
         _ evaluation: RecipeEvaluation,
         of index: ContentIndex,
@@ -53,7 +53,7 @@ struct SolidArchive: Sendable {
         }
         do throws(PackagingError) {
             try fill(draft, evaluation, of: index, cancellation)
-            // All frames are asked for in few ranges, with what lies between them.
+            // A client requests all frames in few ranges, including the gaps between them.
             let frames = RangePlan(index.frames.indices, of: index).byteCount
             guard draft.size < frames else {
                 draft.discard()
@@ -72,7 +72,7 @@ struct SolidArchive: Sendable {
         of index: ContentIndex,
         _ cancellation: Cancellation
     ) throws(PackagingError) {
-        // By their bytes: two names that Unicode takes for one are two for the file system.
+        // Compares bytes: names that are canonically equivalent in Unicode are different files.
         var digests: [[UInt8]: Digest] = [:]
         for position in index.entries.indices {
             guard let file = index.entries.file(at: position) else { continue }
@@ -87,17 +87,17 @@ struct SolidArchive: Sendable {
         try PackagingError.wrapping { () throws(FileError) in try draft.finish() }
     }
 
-    /// The most bytes that a tar archive of the entries has.
+    /// Returns an upper bound for the size of a tar archive of the entries.
     private static func largestSize(of evaluation: RecipeEvaluation) -> Int64 {
-        // A header, one for a long name or target, each of whole blocks, and the rest of the last block.
+        // A header, and headers for a long name and target, in whole blocks, and the rest of the last block.
         let headers = Int64(evaluation.entries.count) * 4096
         return evaluation.installedSize.rawValue + headers + 1 << 10
     }
 }
 
-/// An archive under a hidden name, until it is complete.
+/// An archive under a temporary name, until it is complete.
 ///
-/// Belongs to one thread. ``publish(of:window:)`` or ``discard()`` ends it.
+/// Not thread-safe. End it with ``publish(of:window:)`` or ``discard()``.
 private final class ArchiveDraft {
     private(set) var size = Int64(0)
     private let directory: Directory
@@ -115,7 +115,7 @@ private final class ArchiveDraft {
         file = try directory.file(creating: FilePath(name))
     }
 
-    /// Compresses bytes to the end of the file.
+    /// Compresses bytes and appends them to the file.
     func append(_ bytes: Span<UInt8>) throws(FileError) {
         guard var compressor = compressor.take() else {
             preconditionFailure("an archive is finished once")
@@ -124,7 +124,7 @@ private final class ArchiveDraft {
         self.compressor = consume compressor
     }
 
-    /// Writes what the compressor still has, and waits until all is on disk.
+    /// Writes the rest of the compressed data, and syncs the file.
     func finish() throws(FileError) {
         guard let compressor = compressor.take() else {
             preconditionFailure("an archive is finished once")
@@ -139,7 +139,7 @@ private final class ArchiveDraft {
         size += Int64(bytes.count)
     }
 
-    /// Gives the archive its name, and waits until that is on disk.
+    /// Renames the archive to its final name, and syncs the directory.
     func publish(
         of content: Digest,
         window: ByteCount
@@ -161,9 +161,9 @@ private final class ArchiveDraft {
         return archive
     }
 
-    /// Removes the file.
+    /// Removes the temporary file.
     func discard() {
-        // The error that counts is the one that led here.
+        // The first error is the one to report.
         _ = try? directory.remove(name)
     }
 }

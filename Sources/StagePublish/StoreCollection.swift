@@ -4,14 +4,14 @@ public import StageModel
 public import StageSystem
 public import SystemPackage
 
-/// The removal of objects from a store that no published manifest names any more.
+/// Garbage collection of a store: removes objects that no published manifest names any more.
 ///
-/// A client that has an older manifest may still fetch what that names, so an object stays for some time after it
-/// was first found without use. The store remembers that moment in its file `.unused`, and forgets it when a
-/// manifest names the object again, or a version is packaged or offered that has it (``StoreMark``). Only the folders `a`, `b`, `d` and `i` are looked at, and in them only names
-/// that objects have.
+/// Clients with an older manifest may still download such objects, so an object is kept for some time after
+/// it was first found unused. The store records that time in its file `.unused`, and deletes the record when
+/// a manifest names the object again, or a version that contains it is packaged or offered (``StoreMark``).
+/// Only objects in the directories `a`, `b`, `d` and `i` are considered.
 public struct StoreCollection: Equatable, Sendable {
-    /// Objects, and what they take.
+    /// The number and total size of objects.
     public struct Count: Equatable, Sendable {
         /// The number of objects.
         public var objects = 0
@@ -24,29 +24,30 @@ public struct StoreCollection: Equatable, Sendable {
         }
     }
 
-    /// The objects that were removed; in a dry run, those that would be.
+    /// The objects that were removed or, in a dry run, would be.
     public private(set) var removed = Count()
-    /// The objects without use whose time has not passed.
+    /// The unused objects that are not old enough to be removed.
     public private(set) var waiting = Count()
     /// The objects that the manifests name.
     public private(set) var used = Count()
 
-    /// The file that says since when objects are without use.
+    /// The file that records since when objects are unused.
     static let recordName: FilePath.Component = ".unused"
 
-    /// Removes what no manifest has named for a time, and remembers what none names now.
+    /// Removes objects that have been unused for a time, and records objects that are unused now.
     ///
-    /// Nothing is removed before every index that the manifests name was read and found whole. Killed, it leaves
-    /// objects that the next call removes. Runs that package into the store are waited for, 30 seconds at most.
+    /// Reads and verifies all indexes that the manifests name before it removes an object. When killed, it
+    /// leaves objects that the next call removes. Waits at most 30 seconds for runs that package into the
+    /// store.
     ///
     /// - Parameters:
     ///   - store: The store.
-    ///   - manifests: The manifests that are published, of every application whose packs are in the store.
-    ///   - seconds: The time for which an object stays without use; 0 removes it at once.
-    ///   - now: The time, in seconds since 1970.
-    ///   - isDryRun: Whether the store stays as it is.
-    /// - Returns: The objects that were removed, stay for a time, or are in use.
-    /// - Throws: ``StoreCollectionError``; the store has then what the manifests name.
+    ///   - manifests: The published manifests of all applications whose packs are in the store.
+    ///   - seconds: The time for which an unused object is kept; 0 removes it at once.
+    ///   - now: The current time, in seconds since 1970.
+    ///   - isDryRun: Indicates whether the store is left unchanged.
+    /// - Returns: The objects that were removed, are kept for a time, or are in use.
+    /// - Throws: ``StoreCollectionError``; all objects that the manifests name are still in the store then.
     public static func collect(
         _ store: Directory,
         keeping manifests: [Manifest],
@@ -71,7 +72,7 @@ public struct StoreCollection: Equatable, Sendable {
         }
     }
 
-    /// Counts the objects of the store, and removes those whose time has passed.
+    /// Counts the objects of the store, and removes the expired ones.
     private mutating func sort(
         _ store: Directory,
         _ live: Set<String>,
@@ -92,8 +93,8 @@ public struct StoreCollection: Equatable, Sendable {
                     used.add(size)
                     continue
                 }
-                // A clock that was ahead does not make an object wait longer. When an object fell out of use
-                // that was marked is not known.
+                // A clock that was ahead does not extend the time. For a marked object, the time when it
+                // became unused is unknown.
                 let since = marks.paths.contains(path) ? now : min(known.times[path] ?? now, now)
                 unused.times[path] = since
                 if now - since >= seconds {
@@ -105,13 +106,13 @@ public struct StoreCollection: Equatable, Sendable {
             }
         }
         guard !isDryRun else { return }
-        // Durable before the first object goes: what remains after a crash has its time.
+        // Synced before the first removal: after a crash, the remaining objects keep their times.
         if unused != known { try unused.write(to: store) }
         for name in marks.names { try store.remove(name) }
         for (folder, name) in expired { try folder.remove(name) }
     }
 
-    /// Whether an entry has a name that objects have.
+    /// Returns whether an entry has the name of an object.
     private static func isObject(_ entry: DirectoryEntry) -> Bool {
         let parts = entry.name.string.split(separator: ".", omittingEmptySubsequences: false)
         func isDigest(_ text: Substring) -> Bool {
@@ -122,7 +123,7 @@ public struct StoreCollection: Equatable, Sendable {
             || parts.count == 3 && ["from", "of"].contains(parts[1]) && isDigest(parts[2])
     }
 
-    /// The paths of the objects that manifests name, in a store that has all of their indexes.
+    /// Returns the paths of the objects that manifests name; the store must contain all their indexes.
     private static func objects(
         of manifests: [Manifest],
         in store: Directory
@@ -146,7 +147,7 @@ public struct StoreCollection: Equatable, Sendable {
         return paths
     }
 
-    /// Reads the index that a manifest names.
+    /// Reads an index that a manifest names.
     private static func content(
         of reference: PackIndex,
         of pack: PackID,
@@ -171,24 +172,24 @@ public struct StoreCollection: Equatable, Sendable {
         return stored.index
     }
 
-    /// The last component of a URL without a query.
+    /// Returns the last path component of a URL.
     private static func name(_ url: String) -> Substring {
         let path = url.prefix { $0 != "?" && $0 != "#" }
         return path.split(separator: "/").last ?? path
     }
 }
 
-/// The objects of a store that no manifest named when they were last looked at.
+/// The objects of a store that were unused at the last collection.
 private struct UnusedObjects: Equatable {
-    /// The times when they were first found so, in seconds since 1970, by their paths in the store.
+    /// The times when objects were first found unused, in seconds since 1970, by path in the store.
     var times: [String: Int64] = [:]
 
-    /// The most bytes that are read: half a million objects.
+    /// The most bytes to read: half a million objects.
     private static let limit = 64 << 20
 
     init() {}
 
-    /// Reads the file of a store; a line that is none of its own counts for nothing.
+    /// Reads the record of a store; ignores invalid lines.
     init(of store: Directory) throws(FileError) {
         guard let file = try store.file(reading: FilePath(StoreCollection.recordName)) else {
             return
@@ -201,7 +202,7 @@ private struct UnusedObjects: Equatable {
         }
     }
 
-    /// Puts the file in the place of the one before.
+    /// Replaces the record.
     func write(to store: Directory) throws(FileError) {
         let lines = times.sorted { $0.key < $1.key }.map { "\($0.value) \($0.key)\n" }
         try store.write(Array(lines.joined().utf8), to: StoreCollection.recordName, durably: true)
@@ -213,16 +214,16 @@ private struct UnusedObjects: Equatable {
 public indirect enum StoreCollectionError: Error, Equatable, Sendable {
     /// A file cannot be read, written or removed.
     case file(FileError)
-    /// No manifest names an index, so that all objects would be without use.
+    /// No manifest names an index, so all objects would be removed.
     case nothingIndexed
-    /// The store has no index of a pack that a manifest offers.
+    /// The store lacks the index of an offered pack.
     case missingIndex(PackID, FilePath)
-    /// The index of a pack that a manifest offers cannot be read.
+    /// The index of an offered pack cannot be read.
     case index(PackID, StoredIndex.Fault)
 }
 
 extension StoreCollectionError: CustomStringConvertible {
-    /// The reason, as a sentence fragment a person can read.
+    /// A lower-case sentence fragment for people.
     public var description: String {
         switch self {
         case .file(let error): error.description

@@ -1,28 +1,28 @@
 import StageSystem
 import SystemPackage
 
-/// Tells others that a process writes into a store, while the value lives.
+/// A shared lock on a store, held while a process writes into it.
 ///
-/// It makes others wait for a sweep alone: what is written has names of its own until it is whole. But hidden
-/// files that no process works on were left by runs that were killed, as large as what they had made, and they
-/// are removed by the next run that is alone.
+/// Protects temporary files from cleanup. Hidden files that no process writes to remain after runs that were
+/// killed, and can be large; the next run that is alone removes them.
 struct StoreLock: ~Copyable {
     private let lock: LockFile?
 
     /// The name of the lock file, in the store.
     private static let name: FilePath.Component = ".lock"
-    /// The time that a sweep of another process may take.
+    /// The time limit for the cleanup by another process.
     private static let patience = Duration.seconds(30)
 
-    /// Removes what earlier runs have left, if no other process is at work, and takes the lock.
+    /// Removes the temporary files of earlier runs if no other process is using the store, and takes the
+    /// lock.
     ///
-    /// Where the file system has no such locks, nothing is removed.
+    /// Removes nothing if the file system has no such locks.
     ///
-    /// - Throws: ``FileError`` of which `isHeldByOthers` is true if another process sweeps for too long.
+    /// - Throws: ``FileError`` with `isHeldByOthers` if the cleanup by another process takes too long.
     init(_ store: Directory) async throws(FileError) {
         do throws(FileError) {
             if let alone = try LockFile.attempt(Self.name, in: store, .exclusive) {
-                // What cannot be removed now is left to a later run.
+                // Files that cannot be removed are left to a later run.
                 _ = try? Self.sweep(store)
                 _ = consume alone
             }
@@ -38,9 +38,10 @@ struct StoreLock: ~Copyable {
         }
     }
 
-    /// Waits until no other process is at work, removes what killed runs have left, and keeps others out.
+    /// Waits until no other process is using the store, removes temporary files of killed runs, and takes the
+    /// lock exclusively.
     ///
-    /// - Throws: ``FileError`` of which `isHeldByOthers` is true if others work for too long.
+    /// - Throws: ``FileError`` with `isHeldByOthers` if other processes use the store for too long.
     init(alone store: Directory) async throws(FileError) {
         do throws(FileError) {
             lock = try await LockFile.wait(
@@ -49,7 +50,7 @@ struct StoreLock: ~Copyable {
                 .exclusive,
                 patience: Self.patience
             )
-            // What cannot be removed now is left to a later run.
+            // Files that cannot be removed are left to a later run.
             _ = try? Self.sweep(store)
         } catch {
             guard Self.isWithoutLocks(error) else { throw error }
@@ -57,7 +58,7 @@ struct StoreLock: ~Copyable {
         }
     }
 
-    /// Whether the file system has no such locks.
+    /// Returns whether the error means that the file system does not support locks.
     private static func isWithoutLocks(_ error: FileError) -> Bool {
         [.badFileDescriptor, .noLocks, .notSupported].contains(error.errno)
     }
@@ -73,11 +74,11 @@ struct StoreLock: ~Copyable {
     }
 }
 
-/// A kind of object that has a hidden name in its folder of the store until all of it is there.
+/// A kind of object that has a temporary name in its directory until it is complete.
 enum StoreDraft: CaseIterable {
     case archive, bundle, deltas
 
-    /// The folder of the store.
+    /// The directory in the store.
     var folder: String {
         switch self {
         case .archive: "a"
@@ -86,7 +87,7 @@ enum StoreDraft: CaseIterable {
         }
     }
 
-    /// What no name but those of drafts begins with.
+    /// The prefix of temporary names, which no other names have.
     fileprivate var prefix: String {
         switch self {
         case .archive: ".archive."
@@ -95,7 +96,7 @@ enum StoreDraft: CaseIterable {
         }
     }
 
-    /// A name that nothing else has.
+    /// Returns a unique temporary name.
     func makeName() -> FilePath.Component {
         let mark = String(UInt64.random(in: 0...UInt64.max), radix: 36)
         return FilePath.Component(stringLiteral: prefix + mark)

@@ -3,15 +3,15 @@ import StageModel
 public import StageSystem
 import SystemPackage
 
-/// A file of a store that names the objects of a version which is about to be offered.
+/// A file in a store that lists the objects of a version that will be offered.
 ///
-/// Objects that are there are left alone, so their times do not tell that a new version has them. Without the mark,
-/// ``StoreCollection`` could remove one before a manifest names it. It takes the marks away; a store that it has
-/// never looked at gets none.
+/// Existing objects are not rewritten, so their timestamps do not show that a new version uses them. Without
+/// the mark, ``StoreCollection`` could remove one before a manifest names it. The collection deletes the
+/// marks; a store that was never collected gets none.
 public enum StoreMark {
-    /// The beginning of the names of marks, and of no others in a store.
+    /// The prefix of the names of marks.
     private static let prefix = ".offered."
-    /// The most bytes of a mark: the bundles of the largest index, and more.
+    /// The most bytes of a mark, enough for the bundles of the largest index.
     private static let limit = 64 << 20
 
     /// Marks the objects of an index, with its deltas and delta sets.
@@ -39,7 +39,7 @@ public enum StoreMark {
         _ deltas: [PackIndex.Delta] = [],
         to store: Directory
     ) throws(FileError) {
-        // Where nothing was ever found without use, the first collection removes nothing.
+        // The first collection of a store removes nothing, so it needs no marks.
         guard try store.status(FilePath(StoreCollection.recordName)) != nil else { return }
         let paths =
             ["i/\(name)"] + index.bundles.map { "b/\($0.digest)" }
@@ -53,7 +53,7 @@ public enum StoreMark {
         try store.write(Array(text.utf8), to: file, durably: true)
     }
 
-    /// The marks of a store, and the paths that they name.
+    /// Returns the marks of a store, and the paths that they list.
     static func all(
         in store: Directory
     ) throws(FileError) -> (names: [FilePath.Component], paths: Set<String>) {

@@ -3,14 +3,14 @@ import StageModel
 import StageSystem
 import SystemPackage
 
-/// A folder of a store, whose objects are named by what they hold.
+/// A directory of a store, whose objects are named by their digests.
 ///
-/// An object that is there is left alone: servers and caches take its time of change for another version of it,
-/// and synchronization to a server sends it again.
+/// Existing objects are not rewritten: servers and caches take a new modification time for a new version, and
+/// tools that synchronize to a server upload the object again.
 struct StoreObjects {
     let directory: Directory
 
-    /// Gives a draft that is whole and on disk the name of its digest, or removes it where that object is there.
+    /// Renames a complete and synced temporary file to its digest, or removes it if that object exists.
     func publish(_ draft: FilePath.Component, digest: Digest) throws(FileError) {
         let name = FilePath.Component(stringLiteral: digest.description)
         if try holds(digest, at: name) {
@@ -20,18 +20,18 @@ struct StoreObjects {
         }
     }
 
-    /// Writes an object that is not there yet.
+    /// Writes an object unless it exists.
     func write(_ bytes: [UInt8], digest: Digest) throws(FileError) {
         let name = FilePath.Component(stringLiteral: digest.description)
         if try holds(digest, at: name) {
-            // A run that was killed may have given it the name.
+            // A killed run may have renamed it without syncing the directory.
             try directory.synchronize()
         } else {
             try directory.write(bytes, to: name, durably: true)
         }
     }
 
-    /// Reads an object whose name is not the digest of its bytes; `nil` for one that is missing or too large.
+    /// Reads an object whose name is not the digest of its bytes; `nil` if it is missing or too large.
     func bytes(of name: FilePath.Component, limit: Int) throws(FileError) -> [UInt8]? {
         guard try directory.status(FilePath(name))?.kind == .file,
             let file = try directory.file(reading: FilePath(name)),
@@ -40,7 +40,7 @@ struct StoreObjects {
         return try file.readAll(limit: limit)
     }
 
-    /// Whether an object is there and undamaged.
+    /// Returns whether an undamaged object exists.
     private func holds(_ digest: Digest, at name: FilePath.Component) throws(FileError) -> Bool {
         guard try directory.status(FilePath(name))?.kind == .file,
             let file = try directory.file(reading: FilePath(name))

@@ -4,12 +4,12 @@ import StageModel
 import StageSystem
 import SystemPackage
 
-/// The archives of a store's indexed packs.
+/// The archives of the indexed packs in a store.
 enum StoredArchive {
-    /// The name of an archive in its folder, by its digest and that of the index of its files.
+    /// Returns the name of an archive, from its digest and that of the index of its files.
     static func name(_ digest: Digest, _ content: Digest) -> String { "\(digest).of.\(content)" }
 
-    /// What a manifest says of an archive, with a URL relative to the store.
+    /// Returns an archive's reference for the manifest, with a URL relative to the store.
     static func reference(
         digest: Digest,
         content: Digest,
@@ -25,9 +25,9 @@ enum StoredArchive {
         )
     }
 
-    /// Finds the smallest archive of an index in a store, reading all of it; `nil` where there is none.
+    /// Finds the smallest archive of an index in a store, and reads it completely; `nil` if there is none.
     ///
-    /// What is not whole is passed over: clients do without.
+    /// Skips damaged archives: clients do not need one.
     static func find(
         of content: Digest,
         in store: Directory

@@ -8,12 +8,12 @@ import SystemPackage
 /// The frames of a version whose bundles are in a publisher's store.
 struct StoredFrames: Sendable {
     let index: ContentIndex
-    /// The folder of the bundles.
+    /// The directory of the bundles.
     let bundles: Directory
-    /// The files of the last bundles, where they are not named by their digests yet.
+    /// The temporary files of the last bundles, if these are not published yet.
     var drafts: [FilePath.Component] = []
 
-    /// Returns a frame as it is stored; `nil` if the store has no such bundle, or a shorter one.
+    /// Returns a frame's stored bytes; `nil` if the store lacks its bundle or that is too short.
     func stored(_ position: Int) throws(FileError) -> [UInt8]? {
         let frame = index.frames[position]
         guard let file = try bundles.file(reading: name(of: frame.bundle)) else { return nil }
@@ -26,7 +26,7 @@ struct StoredFrames: Sendable {
         return draft < 0 ? FilePath("\(index.bundles[bundle].digest)") : FilePath(drafts[draft])
     }
 
-    /// Returns the content of a frame; `nil` if the store has no such bundle, or other bytes in it.
+    /// Returns the content of a frame; `nil` if the store lacks its bundle or the bytes are damaged.
     func content(
         of position: Int,
         _ decompressor: inout FrameDecompressor
@@ -34,7 +34,7 @@ struct StoredFrames: Sendable {
         let frame = index.frames[position]
         guard var bytes = try stored(position) else { return nil }
         if frame.compressed != nil {
-            // Bytes that are not the frame are as good as none.
+            // Damaged bytes count as missing.
             guard let content = try? decompressor.decompress(bytes.span, to: frame.length) else {
                 return nil
             }
@@ -43,7 +43,7 @@ struct StoredFrames: Sendable {
         return Digest(of: bytes) == frame.digest ? bytes : nil
     }
 
-    /// Returns the bytes of a window; `nil` if the store does not have all of them.
+    /// Returns the bytes of a window; `nil` if the store lacks some of them.
     func bytes(
         of window: DeltaSet.Window,
         _ decompressor: inout FrameDecompressor
@@ -77,13 +77,13 @@ struct StoredFrames: Sendable {
     }
 }
 
-/// The frames that were read last: neighbouring parts of a window are often in the same ones.
+/// A cache of the last frames: neighbouring parts of a window are often in the same frames.
 private struct RecentFrames {
     private var frames: [(position: Int, content: [UInt8])] = []
-    /// The most frames that are kept.
+    /// The most cached frames.
     private static let limit = 8
 
-    /// Returns the content of a frame; `nil` if the store does not have it.
+    /// Returns the content of a frame; `nil` if the store lacks it.
     mutating func content(
         of position: Int,
         in version: StoredFrames,

@@ -5,8 +5,8 @@ import StageSystem
 import SystemPackage
 
 extension StoredIndex {
-    /// Finds what leads to this index from older ones in its folder, and returns the number of older versions above
-    /// those that a manifest may name.
+    /// Finds the deltas from older indexes in its directory, and returns the number of older versions beyond
+    /// the limit of a manifest.
     mutating func findDeltas(in folder: FilePath) throws(FileError) -> Int {
         let directory = try Directory.open(folder.isEmpty ? "." : folder)
         var found: [(name: FilePath.Component, base: Digest)] = []
@@ -14,7 +14,7 @@ extension StoredIndex {
         for entry in try directory.entries().sorted(by: { $0.name.string < $1.name.string })
         where entry.name.string.hasPrefix(prefix) {
             let text = String(entry.name.string.dropFirst(prefix.count))
-            // A name that is no object's is none of the store's.
+            // A file with another name does not belong to the store.
             guard let base = try? Digest(hexadecimal: text) else { continue }
             found.append((entry.name, base))
         }
@@ -40,8 +40,8 @@ extension StoredIndex {
         return all - found.count
     }
 
-    /// The times at which indexes were written into a folder, in nanoseconds since 1970, by the digests that they
-    /// have decompressed: a later one is that of a newer version.
+    /// Returns the modification times of the indexes in a directory, in nanoseconds since 1970, by the
+    /// digests of their decompressed bytes: newer versions have later times.
     private static func times(
         of indexes: Set<Digest>,
         in directory: Directory
@@ -51,7 +51,7 @@ extension StoredIndex {
         where (try? Digest(hexadecimal: entry.name.string)) != nil {
             guard let file = try directory.file(reading: FilePath(entry.name)) else { continue }
             let stored = try file.readAll(limit: IndexLimits.byteCount)
-            // A damaged file is the index of no version.
+            // A damaged index belongs to no version.
             guard let content = try? content(of: stored) else { continue }
             let digest = Digest(of: content)
             if indexes.contains(digest) { times[digest] = try file.identity().modified }
@@ -59,10 +59,10 @@ extension StoredIndex {
         return times
     }
 
-    /// Finds the delta sets that make this version, and names them beside the deltas of the index; of
-    /// two from one version, the smaller.
+    /// Finds the delta sets to this version, and adds them to the index deltas; of two from the same version,
+    /// the smaller one.
     ///
-    /// What is not whole is passed over: clients do without.
+    /// Skips damaged sets: clients do not need them.
     mutating func findDeltaSets(in folder: FilePath) throws(FileError) {
         let directory: Directory
         do throws(FileError) {
@@ -81,8 +81,7 @@ extension StoredIndex {
         }
     }
 
-    /// Reads the table of a delta set; `nil` for one of other indexes, or that is not what its name
-    /// says.
+    /// Reads the table of a delta set; `nil` for a set of other indexes or with a wrong digest.
     private func deltaSet(
         _ name: FilePath.Component,
         in directory: Directory
@@ -90,7 +89,7 @@ extension StoredIndex {
         guard let file = try directory.file(reading: FilePath(name)) else { return nil }
         var bytes = [UInt8](repeating: 0, count: DeltaSet.headLength)
         let count = try file.read(into: &bytes, at: 0)
-        // What is no delta set is none of this version's.
+        // Other files are not delta sets to this version.
         guard let head = try? DeltaSet.Head(decoding: Array(bytes[..<count])),
             head.new == reference.contentDigest
         else { return nil }

@@ -5,32 +5,31 @@ public import StageModel
 public import StageSystem
 public import SystemPackage
 
-/// The index of a pack as it lies in a publisher's store.
+/// A pack's index in a publisher's store.
 public struct StoredIndex: Equatable, Sendable {
     /// The index.
     public var index: ContentIndex
-    /// Its reference in a manifest, with the deltas that lie beside it: those from the newest versions, as many as a
-    /// manifest may name.
+    /// Its reference for the manifest, with the deltas in the store: those from the newest versions, within
+    /// the limit of a manifest.
     public var reference: PackIndex
-    /// The number of older versions that deltas lie beside it for, and that the reference does not name.
+    /// The number of older versions with deltas in the store that the reference does not name.
     public private(set) var unnamedBases = 0
-    /// The delta sets that lie in the store for it, by the digests of the older indexes; the reference
-    /// names them.
+    /// The delta sets in the store, by the digests of the older indexes; the reference names them.
     public var deltaSets: [Digest: DeltaSet] = [:]
-    /// The archive of the same files that lies in the store, with a URL relative to that; `nil` without one, or where it
-    /// was not looked for.
+    /// The archive of the same files in the store, with a URL relative to the store; `nil` if there is none,
+    /// or it was not searched for.
     public var archive: PackArchive?
 
-    /// Why a file is not the index of a pack.
+    /// The reason why a file is not a pack's index.
     public indirect enum Fault: Error, Equatable, Sendable {
         /// It cannot be read.
         case file(FileError)
-        /// It is something else.
+        /// It is not an index.
         case notAnIndex(FilePath, reason: String)
     }
 
-    /// Reads an index of a store, `…/i/<SHA-256>`, and finds its deltas, delta sets and archive, which are read whole,
-    /// unless `findsCompanions` is false.
+    /// Reads an index of a store, `…/i/<SHA-256>` and, unless `findsCompanions` is false, finds its deltas,
+    /// delta sets and archive, which it reads completely.
     public init(at path: FilePath, findsCompanions: Bool = true) throws(Fault) {
         let stored: [UInt8]
         do throws(FileError) {
@@ -69,7 +68,7 @@ public struct StoredIndex: Equatable, Sendable {
         }
     }
 
-    /// Creates the value of an index that was just written into a store, with the delta sets that are there for it.
+    /// Creates the value for an index that was just written to a store, with the existing delta sets.
     init(
         _ index: ContentIndex,
         contentSize: ByteCount,
@@ -105,7 +104,7 @@ public struct StoredIndex: Equatable, Sendable {
 }
 
 extension StoredIndex {
-    /// Finds the archive of the store that an index lies in.
+    /// Finds the archive of the index in its store.
     private static func archive(
         of content: Digest,
         beside path: FilePath
@@ -117,7 +116,7 @@ extension StoredIndex {
         )
     }
 
-    /// The archive, as a manifest names it whose index is at a URL.
+    /// Returns the archive for a manifest whose index is at a URL.
     private func archive(besideIndexAt url: String) -> PackArchive? {
         guard var archive else { return nil }
         let folders = url.split(separator: "/", omittingEmptySubsequences: false).dropLast()
@@ -126,7 +125,7 @@ extension StoredIndex {
         return archive
     }
 
-    /// The deltas, as a manifest names them whose index is at a URL.
+    /// Returns the deltas for a manifest whose index is at a URL.
     func deltas(besideIndexAt url: String) -> [PackIndex.Delta] {
         let folder = url.lastIndex(of: "/").map { url[...$0] } ?? ""
         return reference.deltas.map { delta in
@@ -136,8 +135,8 @@ extension StoredIndex {
         }
     }
 
-    /// The pack of a recipe as a manifest offers it, whose index is at a URL; what lies beside it is
-    /// beside that.
+    /// Returns the pack of a recipe for a manifest, with the index at a URL and the other objects relative to
+    /// it.
     public func pack(of recipe: Recipe, version: Int, url: String) -> Pack {
         var index = reference
         index.url = url
@@ -157,7 +156,7 @@ extension StoredIndex {
 }
 
 extension StoredIndex.Fault: CustomStringConvertible {
-    /// The reason, as a sentence fragment a person can read.
+    /// A lower-case sentence fragment for people.
     public var description: String {
         switch self {
         case .file(let error): error.description

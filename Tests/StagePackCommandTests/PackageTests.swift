@@ -292,12 +292,11 @@ struct PackageTests {
                 == Program.Ending(
                     status: 0,
                     output: """
-                        manifest.json: warning: packs[0].archive.url: '\(url)' has no ranges: what \
-                        breaks off is fetched from its beginning
+                        manifest.json: warning: packs[0].archive.url: '\(url)' does not support \
+                        ranges: interrupted downloads restart
                         hint: let the server answer 'Range' with status 206
                         manifest.json: warning: packs[0].archive.url: '\(url)' has no strong \
-                        validator (there is no entity tag): what breaks off may be fetched from its \
-                        beginning
+                        validator (there is no entity tag): interrupted downloads may restart
                         hint: let the server send a strong ETag, or put the digest in the URL
 
                         """,
