@@ -1,37 +1,37 @@
 import StageContainer
 
 extension AssetPack {
-    /// What is known of a pack, with the numbers of Apple's framework.
+    /// The status of a pack, with the raw values of Apple's framework.
     public struct Status: OptionSet, Hashable, Sendable {
-        /// The bits.
+        /// The raw value.
         public let rawValue: UInt
 
-        /// Makes a status of bits.
+        /// Creates a status from its raw value.
         public init(rawValue: UInt) { self.rawValue = rawValue }
 
-        /// The pack is offered, and not staged.
+        /// The manifest offers the pack, and it is not staged.
         public static let downloadAvailable = Status(rawValue: 1 << 0)
-        /// Another version is staged than the one that is offered.
+        /// The staged version differs from the offered one.
         public static let updateAvailable = Status(rawValue: 1 << 1)
-        /// What is staged is the version that it is compared with.
+        /// The staged version is the one that it is compared with.
         public static let upToDate = Status(rawValue: 1 << 2)
-        /// What is staged is another version than the one that it is compared with.
+        /// The staged version differs from the one that it is compared with.
         public static let outOfDate = Status(rawValue: 1 << 3)
-        /// The manifest offers the pack no more.
+        /// The manifest does not offer the pack any more.
         public static let obsolete = Status(rawValue: 1 << 4)
-        /// This process is fetching the pack.
+        /// This process is downloading the pack.
         public static let downloading = Status(rawValue: 1 << 5)
-        /// Some version of the pack is staged.
+        /// A version of the pack is staged.
         public static let downloaded = Status(rawValue: 1 << 6)
     }
 }
 
 extension AssetPack.Status {
-    /// Compares what is staged of a pack with `pack`.
+    /// Compares the staged version of a pack with `pack`.
     ///
     /// - Parameters:
-    ///   - pack: What is compared with; `nil` where the pack is offered no more.
-    ///   - staged: What is staged.
+    ///   - pack: The pack to compare with; `nil` if it is not offered any more.
+    ///   - staged: The staged generation.
     ///   - offer: The pack as the manifest offers it; `nil` if it does not.
     init(of pack: AssetPack?, staged: GenerationName?, offer: AssetPack?) {
         self = []

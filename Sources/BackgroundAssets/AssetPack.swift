@@ -5,25 +5,24 @@ import StageModel
 
 /// An asset pack as the manifest offers it.
 ///
-/// Differs from Apple's type in ``isProposed`` and ``stagedVersion``, which that has not, and in
-/// languages, which packs here have not. Packs are equal if they are of one name, version, size and
-/// ``userInfo``: what is staged makes no difference.
+/// Adds ``isProposed`` and ``stagedVersion`` to Apple's type, and lacks its languages, which packs do not
+/// have here. Packs are equal if their name, version, size and ``userInfo`` are equal; the staged version does not matter.
 public struct AssetPack: Hashable, Identifiable, Sendable {
     /// The name of the pack.
     public let id: String
     /// The version that the manifest offers.
     public let version: Int
-    /// The size of the pack's archive in bytes.
+    /// The download size of the pack's archive in bytes.
     public let downloadSize: Int
-    /// What the publisher says of the pack, JSON; `nil` for nothing.
+    /// The publisher's data for the application, JSON; `nil` for none.
     public let userInfo: Data?
-    /// Whether the pack would be downloaded now if there were no extension.
+    /// Indicates whether the policies would download the pack now, without an extension.
     public let isProposed: Bool
-    /// The version that is staged; `nil` if none is.
+    /// The staged version; `nil` if there is none.
     public let stagedVersion: Int?
 
     private let pack: ExtensionPack
-    /// The digest of the archive; `nil` in an extension, which is not told.
+    /// The content digest of the offered version; `nil` in an extension, which does not receive it.
     private let archiveDigest: Digest?
 
     init(_ pack: ExtensionPack, archiveDigest: Digest? = nil) {
@@ -37,7 +36,7 @@ public struct AssetPack: Hashable, Identifiable, Sendable {
         self.archiveDigest = archiveDigest
     }
 
-    /// Makes what an application sees of a pack of a manifest.
+    /// Creates the application's view of a pack of a manifest.
     init(_ pack: Pack, stagedVersion: Int?) {
         self.init(
             ExtensionPack(pack, urls: [], stagedVersion: stagedVersion, isProposed: false),
@@ -45,9 +44,10 @@ public struct AssetPack: Hashable, Identifiable, Sendable {
         )
     }
 
-    /// Whether a generation holds this version of the pack.
+    /// Returns whether a generation contains this version of the pack.
     ///
-    /// Digests decide, where there is one: a pack published twice under one version is two packs.
+    /// Compares digests if they are known: a version that was published twice with different content is two
+    /// packs.
     func isHeld(by generation: GenerationName) -> Bool {
         guard let content = generation.content, content.version == version else { return false }
         return archiveDigest.map { $0 == content.archiveDigest } ?? true
@@ -55,7 +55,7 @@ public struct AssetPack: Hashable, Identifiable, Sendable {
 
     /// Returns a download of the pack.
     ///
-    /// It is essential if the pack's policy says so for `request`, and never for `nil` or a periodic
+    /// It is essential if the pack's policy is essential for `request`, and never for `nil` or a periodic
     /// request.
     public func download(for request: BAContentRequest?) -> BADownload {
         let isEssential =
@@ -72,7 +72,7 @@ public struct AssetPack: Hashable, Identifiable, Sendable {
 }
 
 extension AssetPack {
-    /// Whether the two are the same version of one pack.
+    /// Returns whether both are the same version of a pack.
     public static func == (left: AssetPack, right: AssetPack) -> Bool {
         left.id == right.id && left.version == right.version
             && left.downloadSize == right.downloadSize && left.userInfo == right.userInfo

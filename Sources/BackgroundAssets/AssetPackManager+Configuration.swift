@@ -7,7 +7,8 @@ import StageSystem
 public import SystemPackage
 
 extension AssetPackManager {
-    /// What an application's property list says on Apple's systems: which packs are its own.
+    /// The configuration that Apple's systems read from an application's property list: the source of its
+    /// packs.
     public struct Configuration: Sendable {
         enum Origin: Sendable {
             case application(String)
@@ -15,38 +16,37 @@ extension AssetPackManager {
         }
 
         let origin: Origin
-        /// The containers to read instead of the group's, in this order; the first is where fetched packs
-        /// go.
+        /// The containers to read instead of the group's, in this order; downloads go to the first one.
         ///
         /// `nil` stands for the user's container of the group, then the system's.
         public var containers: [FilePath]?
-        /// Which pack wins where several have a file at one path: those named here, in this order, then
-        /// the others by name.
+        /// The order in which packs are searched for a path that several contain: the packs named here, in
+        /// this order, then the others by name.
         public var precedence: [String] = []
-        /// What fetches packs; `nil` for the `stagepack` command.
+        /// The downloader of packs; `nil` for the `stagepack` command.
         public var fetcher: (any PackFetcher)?
 
-        /// Names an application that its package has registered (`stagepack app`): the registration says
-        /// where its manifest is, and its group.
+        /// Creates the configuration of a registered application (`stagepack app`), whose registration names
+        /// its manifest and group.
         public init(application: String) { origin = .application(application) }
 
-        /// Names the group and the manifest of an application that is not registered.
+        /// Creates the configuration of an application that is not registered, from its group and manifest.
         public init(applicationGroup: String, manifestURL: URL) {
             origin = .manifest(group: applicationGroup, url: manifestURL.absoluteString)
         }
     }
 
-    /// Why a manager does not know which packs are the application's.
+    /// The reason why a manager does not know the application's packs.
     public indirect enum ConfigurationError: Error, Hashable, Sendable {
-        /// Neither a configuration nor `STAGEPACK_APP` in the environment names an application.
+        /// Neither a configuration nor the environment variable `STAGEPACK_APP` names an application.
         case missing
-        /// The configuration cannot be used, for this reason.
+        /// The configuration is invalid, for this reason.
         case invalid(String)
     }
 }
 
 extension AssetPackManager.ConfigurationError: LocalizedError, CustomStringConvertible {
-    /// The reason, as a sentence fragment a person can read.
+    /// A lower-case sentence fragment for people.
     public var description: String {
         switch self {
         case .missing:
@@ -56,14 +56,14 @@ extension AssetPackManager.ConfigurationError: LocalizedError, CustomStringConve
         }
     }
 
-    /// The reason, as a sentence fragment a person can read.
+    /// A lower-case sentence fragment for people.
     public var errorDescription: String? { description }
 }
 
 extension AssetPackManager.Configuration {
     typealias Failure = AssetPackManager.ConfigurationError
 
-    /// Finds what the configuration stands for, on a machine with this environment.
+    /// Resolves the configuration on a machine with this environment.
     func source(environment: [String: String]) throws(Failure) -> PackSource {
         let (group, catalogue) = try groupAndCatalogue(environment)
         let origin: CommandFetcher.Source =

@@ -3,18 +3,19 @@ import StagePack
 public import SystemPackage
 
 extension AssetPackManager {
-    /// Returns the content of a file, mapped into memory where that is safe.
+    /// Returns the content of a file, mapped into memory if that is safe.
     ///
-    /// All packs that are here are one tree. Where several have a file at the path, the one that is first
-    /// in ``Configuration/precedence`` wins, then the one whose name is first in the order of its bytes.
+    /// All staged packs form one tree. If several contain the path, the pack that is first in
+    /// ``Configuration/precedence`` wins, then the one whose name is first in byte order.
     ///
     /// - Parameters:
     ///   - path: The path of the file in its pack: relative, without `..`.
-    ///   - assetPackID: The pack to look in; `nil` for all.
-    ///   - options: How the file is read.
-    /// - Returns: the bytes of the file.
-    /// - Throws: ``ManagedBackgroundAssetsError/fileNotFound(at:)`` if no pack has the file or the path leaves
-    ///   the packs; ``ManagedBackgroundAssetsError/assetPackNotFound(withID:)`` if the pack is not here.
+    ///   - assetPackID: The pack to search; `nil` for all.
+    ///   - options: The options for reading the file.
+    /// - Returns: The bytes of the file.
+    /// - Throws: ``ManagedBackgroundAssetsError/fileNotFound(at:)`` if no pack contains the file or the path
+    ///   leaves the packs; ``ManagedBackgroundAssetsError/assetPackNotFound(withID:)`` if the pack is not
+    ///   staged.
     public nonisolated func contents(
         at path: FilePath,
         searchingInAssetPackWithID assetPackID: String? = nil,
@@ -25,7 +26,7 @@ extension AssetPackManager {
 
     /// Opens a file for reading; the caller closes it.
     ///
-    /// - Throws: As ``contents(at:searchingInAssetPackWithID:options:)``.
+    /// - Throws: The errors of ``contents(at:searchingInAssetPackWithID:options:)``.
     public nonisolated func descriptor(
         for path: FilePath,
         searchingInAssetPackWithID assetPackID: String? = nil
@@ -37,17 +38,17 @@ extension AssetPackManager {
         )
     }
 
-    /// Returns where a file or directory is, of the first pack that has it.
+    /// Returns the URL of a file or directory in the first pack that contains it.
     ///
-    /// The URL is good until the process ends or the pack is removed by it; later it may be another one.
+    /// The URL is valid until the process ends or removes the pack; another process may get another URL.
     ///
-    /// - Throws: ``ManagedBackgroundAssetsError/fileNotFound(at:)`` as
-    ///   ``contents(at:searchingInAssetPackWithID:options:)`` does.
+    /// - Throws: ``ManagedBackgroundAssetsError/fileNotFound(at:)`` like
+    ///   ``contents(at:searchingInAssetPackWithID:options:)``.
     public nonisolated func url(for path: FilePath) throws -> URL { try url(for: path, nil) }
 
     private nonisolated func url(for path: FilePath, _ assetPackID: String?) throws -> URL {
         let store = try source().store
-        // Of the root there is one in each pack.
+        // The root exists in each pack.
         guard !path.isEmpty else { throw ManagedBackgroundAssetsError.fileNotFound(at: path) }
         let id = try assetPackID.map { try stagedID($0) }
         do throws(PackStoreError) {

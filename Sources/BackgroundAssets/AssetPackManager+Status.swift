@@ -6,9 +6,9 @@ import StageSystem
 import SystemPackage
 
 extension AssetPackManager {
-    /// What the manifest offers that was accepted last; the server is asked where there is none.
+    /// The manifest that was accepted last, or the server's if there is none.
     ///
-    /// ``checkForUpdates()`` asks the server in any case, and so do the timers of the system.
+    /// ``checkForUpdates()`` always requests the server's manifest, and so do the system's timers.
     public var manifest: AssetPackManifest {
         get async throws {
             let source = try source()
@@ -23,10 +23,11 @@ extension AssetPackManager {
         get async throws { try await manifest.assetPacks }
     }
 
-    /// Returns a pack of the manifest, for which the server is asked where the known one has no such pack.
+    /// Returns a pack of the manifest; requests the server's manifest if the known one does not contain the
+    /// pack.
     ///
-    /// - Throws: ``ManagedBackgroundAssetsError/assetPackNotFound(withID:)`` if the server's has none either;
-    ///   that the server does not answer.
+    /// - Throws: ``ManagedBackgroundAssetsError/assetPackNotFound(withID:)`` if the server's manifest does
+    ///   not contain it either; an error if the server does not respond.
     public func assetPack(withID assetPackID: String) async throws -> AssetPack {
         let source = try source()
         let id = try Self.packID(assetPackID)
@@ -36,19 +37,19 @@ extension AssetPackManager {
         throw ManagedBackgroundAssetsError.assetPackNotFound(withID: assetPackID)
     }
 
-    /// Compares what is here with a pack.
+    /// Compares the staged version with a pack.
     ///
-    /// Asks no server: ``AssetPack/Status/updateAvailable`` and ``AssetPack/Status/downloadAvailable`` are
-    /// what the manifest that was accepted last tells.
+    /// Sends no request: ``AssetPack/Status/updateAvailable`` and ``AssetPack/Status/downloadAvailable``
+    /// refer to the manifest that was accepted last.
     public func status(relativeTo assetPack: AssetPack) async throws -> AssetPack.Status {
         let source = try source()
         return try status(of: assetPack, Self.packID(assetPack.id), source)
     }
 
-    /// Asks the server for the manifest, and compares what is here with what it offers.
+    /// Requests the manifest from the server, and compares the staged version with the offered one.
     ///
     /// - Throws: ``ManagedBackgroundAssetsError/assetPackNotFound(withID:)`` if the pack is neither offered
-    ///   nor here; that the server does not answer.
+    ///   nor staged; an error if the server does not respond.
     public func status(
         ofAssetPackWithID assetPackID: String
     ) async throws -> AssetPack.Status {
@@ -77,16 +78,16 @@ extension AssetPackManager {
         return status
     }
 
-    /// Returns what is known of a pack without asking anybody: whether it is here or being fetched, and
+    /// Returns the status of a pack without sending a request: whether it is staged or being downloaded, and
     /// whether the manifest that was accepted last offers another version or none.
     ///
-    /// That nothing is known, of a pack that does not exist for example, is the empty status.
+    /// Returns an empty status if nothing is known, for example of a pack that does not exist.
     public func localStatus(ofAssetPackWithID assetPackID: String) async -> AssetPack.Status {
         do {
             let source = try source()
             let id = try Self.packID(assetPackID)
             var status = try status(of: source.offer(of: id), id, source)
-            // Nothing is obsolete as long as there is no manifest.
+            // Without a manifest, no pack is obsolete.
             if try source.offers() == nil { status.remove(.obsolete) }
             let isHere = status.contains(.downloaded)
             return status.intersection(
@@ -97,16 +98,16 @@ extension AssetPackManager {
         }
     }
 
-    /// Returns whether some version of the pack is here, at the cost of a readlink(2); `false` without a
+    /// Returns whether a version of the pack is staged, at the cost of a readlink(2); `false` without a
     /// configuration.
     public nonisolated func assetPackIsAvailableLocally(withID assetPackID: String) -> Bool {
-        // Whatever cannot be looked at is not available.
+        // An error counts as not available.
         (try? stagedID(assetPackID)) != nil
     }
 
-    /// Returns the version of the pack that is here.
+    /// Returns the staged version of the pack.
     ///
-    /// - Throws: ``ManagedBackgroundAssetsError/assetPackNotFound(withID:)`` if none is.
+    /// - Throws: ``ManagedBackgroundAssetsError/assetPackNotFound(withID:)`` if it is not staged.
     public nonisolated func localVersion(
         ofAssetPackWithID assetPackID: String
     ) throws -> Int {
@@ -116,9 +117,9 @@ extension AssetPackManager {
         return record.version
     }
 
-    /// Returns the bytes that the files of the pack have, or take on disk: then every file is looked at.
+    /// Returns the size of the pack's files, or their size on disk, which reads the status of every file.
     ///
-    /// - Throws: ``ManagedBackgroundAssetsError/assetPackNotFound(withID:)`` if the pack is not here.
+    /// - Throws: ``ManagedBackgroundAssetsError/assetPackNotFound(withID:)`` if the pack is not staged.
     public func localSize(
         ofAssetPackWithID assetPackID: String,
         calculationMethod: SizeCalculationMethod
@@ -138,9 +139,9 @@ extension AssetPackManager {
         }
     }
 
-    /// The name of a pack that is here.
+    /// Returns the id of a staged pack.
     ///
-    /// - Throws: ``ManagedBackgroundAssetsError/assetPackNotFound(withID:)`` if it is not.
+    /// - Throws: ``ManagedBackgroundAssetsError/assetPackNotFound(withID:)`` if it is not staged.
     nonisolated func stagedID(_ text: String) throws -> PackID {
         let id = try Self.packID(text)
         guard try source().store.currentGeneration(of: id) != nil else {
@@ -150,16 +151,16 @@ extension AssetPackManager {
     }
 }
 
-/// How the size of a pack that is here is counted.
+/// The way in which the size of a staged pack is calculated.
 public enum SizeCalculationMethod: Int, Hashable, Sendable {
-    /// The bytes in the files.
+    /// The sum of the file sizes in bytes.
     case logical = 0
     /// The bytes that the file system has allocated for the files.
     case allocated = 1
 }
 
 extension Directory {
-    /// The bytes that are allocated for the files below.
+    /// Returns the bytes that are allocated for all files below the directory.
     fileprivate func allocatedSize() throws(FileError) -> Int64 {
         var size: Int64 = 0
         for entry in try entries() {

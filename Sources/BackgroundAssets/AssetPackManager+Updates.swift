@@ -3,32 +3,32 @@ import StageModel
 import StagePack
 
 extension AssetPackManager {
-    /// What happens to the packs that this process fetches, from now on.
+    /// The status updates of the packs that this process downloads, from now on.
     ///
-    /// What other processes fetch, such as the timers of the system, is not in it. A listener that is more
-    /// than 1,024 updates behind loses the oldest.
+    /// Does not include downloads of other processes, such as the system's timers. A listener that is more
+    /// than 1,024 updates behind loses the oldest ones.
     public nonisolated var statusUpdates: some AsyncSequence<DownloadStatusUpdate, Never> & Sendable
     {
         updates.updates()
     }
 
-    /// What happens to one pack from now on; ends after `finished` or `failed`.
+    /// Returns the status updates of one pack from now on; ends after `finished` or `failed`.
     public nonisolated func statusUpdates(
         forAssetPackWithID assetPackID: String
     ) -> some AsyncSequence<DownloadStatusUpdate, Never> & Sendable {
         updates.updates(of: assetPackID)
     }
 
-    /// Asks the server for the manifest, begins to update the packs that are out of date, and removes those
-    /// that are offered no more.
+    /// Requests the manifest from the server, starts updates of outdated packs, and removes packs that are
+    /// not offered any more.
     ///
-    /// Returns when the updates have begun: ``statusUpdates`` tells how they go on, and
-    /// ``ensureLocalAvailability(of:requireLatestVersion:)`` waits for one. Packs that the container of the
-    /// system has are updated in the user's, and removed by the system's own timer. A pack that another
-    /// application of the group offers is left alone.
+    /// Returns when the updates have started: ``statusUpdates`` reports their progress, and
+    /// ``ensureLocalAvailability(of:requireLatestVersion:)`` waits for one. Packs in the system's container
+    /// are updated in the user's container, and removed by the system's timer. Packs that another application
+    /// of the group offers are kept.
     ///
-    /// - Returns: the packs that are being updated, and those that are removed.
-    /// - Throws: that the server does not answer, or a pack cannot be removed.
+    /// - Returns: The packs that are being updated, and those that are removed.
+    /// - Throws: An error if the server does not respond, or a pack cannot be removed.
     @discardableResult
     public func checkForUpdates() async throws -> (
         updatingIDs: Set<String>, removedIDs: Set<String>
@@ -47,12 +47,12 @@ extension AssetPackManager {
         return (updating, Set(removed.map(\.text)))
     }
 
-    /// Removes a pack, and cancels its fetch if there is one.
+    /// Removes a pack, and cancels its download, if any.
     ///
-    /// Nothing that was read of it by URL can be relied on from here on.
+    /// URLs of the pack are invalid afterwards.
     ///
-    /// - Throws: ``ManagedBackgroundAssetsError/assetPackNotFound(withID:)`` if the pack is not here; that
-    ///   another process is staging it, or that it is not the user's to remove.
+    /// - Throws: ``ManagedBackgroundAssetsError/assetPackNotFound(withID:)`` if the pack is not staged; an
+    ///   error if another process is staging it, or the user must not remove it.
     public func remove(assetPackWithID assetPackID: String) async throws {
         let source = try source()
         let id = try Self.packID(assetPackID)
@@ -64,17 +64,17 @@ extension AssetPackManager {
 }
 
 extension AssetPackManager {
-    /// Which packs of a batch are here, and why the others are not.
+    /// The outcome of a batch: the available packs, and the errors of the others.
     public struct LocalAvailabilityError: Error, Sendable {
-        /// The packs that are here.
+        /// The available packs.
         public internal(set) var successes: Set<AssetPack>
-        /// Why each of the others is not.
+        /// The errors of the other packs.
         public internal(set) var failures: [AssetPack: any Error]
     }
 }
 
 extension AssetPackManager.LocalAvailabilityError: CustomStringConvertible {
-    /// The failures, each with its pack, as a sentence fragment a person can read.
+    /// The failures, each with its pack, as a sentence fragment.
     public var description: String {
         failures.map { "\($0.key.id): \($0.value)" }.sorted().joined(separator: "; ")
     }

@@ -6,31 +6,31 @@ import Synchronization
 
 /// The asset packs of an application, in the shape of Apple's Managed Background Assets.
 ///
-/// What the package's hook and timers staged is there at once; the rest is fetched when it is asked for, by
-/// the `stagepack` command. All packs that are staged are one tree of files. What was read stays valid
-/// until the process ends or ``remove(assetPackWithID:)``, whatever is published meanwhile.
+/// Packs that the package's hook and the timers staged are available at once; others are downloaded on
+/// request, by the `stagepack` command. All staged packs form one tree of files. Files that were read stay
+/// valid until the process ends or calls ``remove(assetPackWithID:)``, even if new versions are published.
 ///
-/// Tell the manager once, before its first use, whose packs are meant, which Apple's property list says
-/// there; without it, calls throw ``ConfigurationError`` and nothing traps.
+/// Set the configuration once, before the first use, in place of Apple's property list; without it, calls
+/// throw ``ConfigurationError`` and nothing traps.
 ///
-/// ```swift
-/// AssetPackManager.shared.configuration = .init(application: "net.example.wallpaper")
-/// let pack = try await AssetPackManager.shared.assetPack(withID: "aurora")
-/// try await AssetPackManager.shared.ensureLocalAvailability(of: pack)
-/// let data = try AssetPackManager.shared.contents(at: "images/one.png")
+/// ```swift AssetPackManager.shared.configuration = .init(application: "net.example.wallpaper") let pack =
+/// try await AssetPackManager.shared.assetPack(withID: "aurora") try await
+/// AssetPackManager.shared.ensureLocalAvailability(of: pack) let data = try
+/// AssetPackManager.shared.contents(at: "images/one.png")
 /// ```
 ///
-/// Differs from Apple's actor in ``configuration`` and the initialiser, and in what is refused when it is compiled: packs for
-/// languages, because manifests know no languages. Members that Apple has deprecated are here and not deprecated.
+/// Adds ``configuration`` and the initialiser to Apple's actor, and makes its members for languages
+/// unavailable, because manifests have no languages. Includes members that Apple has deprecated, without
+/// deprecation.
 public actor AssetPackManager {
-    /// The manager of the application, which takes its ``configuration`` from `STAGEPACK_APP` in the
-    /// environment as long as none is set.
+    /// The shared manager, which takes its ``configuration`` from the environment variable `STAGEPACK_APP`
+    /// while none is set.
     public static let shared = AssetPackManager(
         nil,
         environment: ProcessEnvironment.current
     )
 
-    /// How many packs are fetched at once; the others wait their turn.
+    /// The most simultaneous downloads; others are queued.
     private static let fetchLimit = 4
 
     private struct Setup {
@@ -45,11 +45,11 @@ public actor AssetPackManager {
     private var queue: [(download: PackDownload, source: PackSource)] = []
     private var fetching = 0
 
-    /// Creates a manager of another application's packs than ``shared``'s.
+    /// Creates a manager for the packs of another application than that of ``shared``.
     ///
     /// - Parameters:
-    ///   - configuration: Whose packs are meant.
-    ///   - environment: What containers and registrations of the user are found by.
+    ///   - configuration: The source of the packs.
+    ///   - environment: The environment variables that locate the user's containers and registrations.
     public init(
         configuration: Configuration,
         environment: [String: String] = ProcessEnvironment.current
@@ -62,15 +62,15 @@ public actor AssetPackManager {
         setup = Mutex(Setup(configuration: configuration))
     }
 
-    /// Whose packs are meant, to be set before the first use.
+    /// The source of the packs; set it before the first use.
     ///
-    /// Not of Apple's actor. One that cannot be used is an error of the calls that need one.
+    /// Not a member of Apple's actor. An invalid configuration is reported by the calls that need it.
     public nonisolated var configuration: Configuration? {
         get { setup.withLock { $0.configuration } }
         set { setup.withLock { $0 = Setup(configuration: newValue) } }
     }
 
-    /// What the configuration stands for.
+    /// Returns the resolved configuration.
     nonisolated func source() throws(ConfigurationError) -> PackSource {
         try setup.withLock { setup throws(ConfigurationError) in
             if let source = setup.source { return source }
@@ -82,17 +82,17 @@ public actor AssetPackManager {
         }
     }
 
-    /// Ensures that a pack is here, and fetches it if it is not.
+    /// Ensures that a pack is available, and downloads it if it is not.
     ///
-    /// A pack that is here costs a look at its link, and touches no network. The version that was here
-    /// serves until the new one is whole.
+    /// For a staged pack this reads its link and uses no network. The previous version stays available until
+    /// the new one is complete.
     ///
     /// - Parameters:
     ///   - assetPack: The pack.
-    ///   - shouldUpdate: Whether its newest version has to be here: the server is asked which that is, and
-    ///     it is waited for. With `false`, any version will do.
+    ///   - shouldUpdate: Whether the newest version is required: the server is asked for it, and the call
+    ///     waits for its download. With `false`, any version suffices.
     /// - Throws: ``ManagedBackgroundAssetsError/assetPackNotFound(withID:)`` if no manifest offers the pack;
-    ///   the failure of the fetch; with `shouldUpdate` also that the server does not answer.
+    ///   the download's error; with `shouldUpdate` also an error if the server does not respond.
     public func ensureLocalAvailability(
         of assetPack: AssetPack,
         requireLatestVersion shouldUpdate: Bool = false
@@ -102,12 +102,12 @@ public actor AssetPackManager {
         try await ensure(assetPack, isLatest: shouldUpdate, source, source.offers)
     }
 
-    /// Ensures that packs are here; one that cannot be had stops no other.
+    /// Ensures that packs are available; the failure of one does not stop the others.
     ///
     /// - Parameters:
     ///   - assetPacks: The packs.
-    ///   - shouldUpdate: Whether their newest versions have to be here.
-    /// - Throws: ``LocalAvailabilityError`` that tells the packs that are here from those that are not.
+    ///   - shouldUpdate: Whether the newest versions are required.
+    /// - Throws: ``LocalAvailabilityError`` with the available packs and the errors of the others.
     public func ensureLocalAvailability(
         of assetPacks: Set<AssetPack>,
         requireLatestVersions shouldUpdate: Bool = false
@@ -116,7 +116,7 @@ public actor AssetPackManager {
         var error = LocalAvailabilityError(successes: [], failures: [:])
         do {
             if shouldUpdate { try await source.store.refresh() }
-            // Once for all: reading a manifest of thousands of packs takes its time.
+            // Read once for all packs: parsing a manifest of thousands of packs takes time.
             let offers = try source.offers()
             error = await outcome(of: assetPacks, isLatest: shouldUpdate, source, offers)
         } catch let failure {
@@ -162,7 +162,7 @@ public actor AssetPackManager {
         _ offers: () throws -> [PackID: Pack]?
     ) async throws {
         let id = try Self.packID(assetPack.id)
-        // The URL is that of a lease: from here on the version cannot go.
+        // The URL holds a lease: the version cannot be removed from here on.
         let isHere = try source.store.localURL(for: id) != nil
         if isHere, !isLatest { return }
         let offer = try offers()?[id].map { try source.assetPack($0) }
@@ -174,7 +174,7 @@ public actor AssetPackManager {
         try await download(id, offer ?? assetPack, source, isKept: false).wait()
     }
 
-    /// Fetches the newest version of a pack, or joins the fetch that there is.
+    /// Downloads the newest version of a pack, or joins a running download.
     @discardableResult
     func download(
         _ id: PackID,
@@ -193,14 +193,14 @@ public actor AssetPackManager {
         return download
     }
 
-    /// Whether this process is fetching the pack.
+    /// Returns whether this process is downloading the pack.
     func isDownloading(_ id: PackID) -> Bool { downloads[id].map { !$0.hasEnded } ?? false }
 
-    /// Cancels the fetch of a pack, if there is one, and waits for its end.
+    /// Cancels the download of a pack, if any, and waits until it ends.
     func cancelDownload(_ id: PackID) async {
         guard let download = downloads[id] else { return }
         download.cancel()
-        // It was cancelled, which is what is wanted.
+        // The cancellation error is expected.
         try? await download.wait()
     }
 
@@ -234,7 +234,7 @@ public actor AssetPackManager {
         download.end(failure.map { .failure($0) } ?? .success(()))
     }
 
-    /// What a failed fetch means to the application.
+    /// Returns the error that the application gets for a failed download.
     private static func failure(
         _ error: PackStoreError,
         of id: PackID,
@@ -243,7 +243,8 @@ public actor AssetPackManager {
         switch error {
         case .cancelled: return CancellationError()
         case .fetchFailed:
-            // The fetch has asked for the manifest: if it is known, it is the one that has no such pack.
+            // The download has requested the manifest: a known manifest is the newest, and does not contain
+            // the pack.
             if let offers = try? source.offers(), offers[id] == nil {
                 return ManagedBackgroundAssetsError.assetPackNotFound(withID: id.text)
             }
@@ -252,7 +253,7 @@ public actor AssetPackManager {
         }
     }
 
-    /// The name of a pack, as the manager's error where it can be none.
+    /// Returns the id of a pack; an invalid id means that the pack does not exist.
     static func packID(_ text: String) throws(ManagedBackgroundAssetsError) -> PackID {
         do throws(ValueError) {
             return try PackID(text)
@@ -263,7 +264,7 @@ public actor AssetPackManager {
 }
 
 extension PackStore {
-    /// Asks the server for the manifest.
+    /// Requests the manifest from the server.
     ///
     /// - Throws: ``PackStoreError``; `CancellationError`.
     func refresh() async throws {

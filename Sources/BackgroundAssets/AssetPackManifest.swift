@@ -11,23 +11,23 @@ public struct AssetPackManifest: Hashable, Sendable {
 
     init(_ assetPacks: Set<AssetPack>) { self.assetPacks = assetPacks }
 
-    /// Reads the manifest that an extension was given.
+    /// Reads the manifest file that an extension received.
     ///
     /// - Parameters:
-    ///   - url: A file in StagePack's format of manifests.
+    ///   - url: A file in StagePack's manifest format.
     ///   - appGroupID: The group of the application, which the format does not need.
-    /// - Throws: an error that names what is wrong in the file.
+    /// - Throws: An error that describes what is invalid in the file.
     public init(contentsOf url: URL, appGroupID: String) throws {
         let file = try File.open(reading: FilePath(url.path(percentEncoded: false)))
         try self.init(json: try file.readAll(limit: ManifestLimits.byteCount))
     }
 
-    /// Reads a manifest in StagePack's format.
+    /// Parses a manifest in StagePack's format.
     ///
     /// - Parameters:
-    ///   - data: The text of the manifest, JSON.
+    ///   - data: The JSON of the manifest.
     ///   - appGroupID: The group of the application, which the format does not need.
-    /// - Throws: an error that names what is wrong in the text.
+    /// - Throws: An error that describes what is invalid.
     public init(from data: Data, appGroupID: String) throws {
         try self.init(json: Array(data))
     }
@@ -48,10 +48,10 @@ public struct AssetPackManifest: Hashable, Sendable {
         )
     }
 
-    /// Returns the pack of this name, or `nil` if there is none.
+    /// Returns the pack with this id, or `nil` if there is none.
     public func assetPack(withID id: String) -> AssetPack? { assetPacks.first { $0.id == id } }
 
-    /// Returns downloads of the packs that the policies call for now.
+    /// Returns downloads of the packs that the policies would download now.
     public func allDownloads(for request: BAContentRequest?) -> Set<BADownload> {
         Set(assetPacks.filter(\.isProposed).map { $0.download(for: request) })
     }

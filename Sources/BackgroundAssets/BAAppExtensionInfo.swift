@@ -1,10 +1,10 @@
 import StageExtension
 
-/// What may still be spent before the first launch of the application.
+/// The remaining download allowance before the application's first launch.
 public final class BAAppExtensionInfo: Sendable {
-    /// The bytes that downloads which are not essential may have; `nil` for no restriction.
+    /// The remaining bytes of downloads that are not essential; `nil` for no restriction.
     public let restrictedDownloadSizeRemaining: Int?
-    /// The bytes that essential downloads may have; `nil` for no restriction.
+    /// The remaining bytes of essential downloads; `nil` for no restriction.
     public let restrictedEssentialDownloadSizeRemaining: Int?
 
     init(_ request: ExtensionRequest) {

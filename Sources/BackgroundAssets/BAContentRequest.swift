@@ -1,14 +1,14 @@
 import StageModel
 
-/// Why content is asked for.
+/// The occasion of a content request.
 public enum BAContentRequest: Int, Hashable, Sendable {
     /// The application was installed.
     case install = 1
     /// The application was updated.
     case update = 2
-    /// A check at a time of the system's choosing.
+    /// A periodic check at a time that the system chooses.
     case periodic = 3
-    /// The user's languages have changed; does not occur, since packs have no languages here.
+    /// The user's languages have changed; never used, because packs have no languages here.
     case languageChange = 4
 
     init(_ request: ContentRequest) {

@@ -1,37 +1,37 @@
 import Foundation
 import StageExtension
 
-/// A download: a ``BAURLDownload``, or one of an ``AssetPack``.
+/// A download: a ``BAURLDownload``, or the download of an ``AssetPack``.
 ///
-/// Differs from Apple's class in being immutable: a later ``state`` is that of another object, which is
-/// equal where it was scheduled by an application. A host names downloads by ``identifier``, and what it
-/// hands to an extension are new objects.
+/// Unlike Apple's class it is immutable: a later ``state`` is that of another object, which is equal if an
+/// application scheduled it. A host identifies downloads by ``identifier``, and passes new objects to an
+/// extension.
 ///
-/// Unchecked, since all properties are constants of types that are Sendable, here and in the only
-/// subclass.
+/// `@unchecked Sendable` because all stored properties of this class and its only subclass are constants of
+/// Sendable types.
 public class BADownload: Hashable, CustomStringConvertible, @unchecked Sendable {
-    /// What became of a download so far.
+    /// The state of a download.
     public enum State: Int, Sendable {
         /// It failed.
         case failed = -1
-        /// It was made, and nobody was asked for it.
+        /// It was created, and not scheduled yet.
         case created = 0
-        /// It waits for its turn.
+        /// It is queued.
         case waiting = 1
-        /// It is under way.
+        /// It is in progress.
         case downloading = 2
-        /// It has ended well.
+        /// It has succeeded.
         case finished = 3
     }
 
-    /// Orders the downloads of an application: higher comes first.
+    /// The order among an application's downloads: higher priorities start first.
     public struct Priority: RawRepresentable, Hashable, Sendable {
-        /// The number that orders.
+        /// The numeric priority.
         public var rawValue: Int
 
         /// The lowest priority.
         public static let min = Priority(-1000)
-        /// What is neither urgent nor unimportant.
+        /// The default priority.
         public static let `default` = Priority(0)
         /// The highest priority.
         public static let max = Priority(1000)
@@ -43,18 +43,18 @@ public class BADownload: Hashable, CustomStringConvertible, @unchecked Sendable 
         public init(rawValue: Int) { self.rawValue = rawValue }
     }
 
-    /// What the application calls the download: once among those of one answer.
+    /// The application's name of the download, unique within one answer.
     public let identifier: String
-    /// Names the download: no other one has it.
+    /// The globally unique name of the download.
     public let uniqueIdentifier: String
-    /// Whether the first launch waits for the download.
+    /// Indicates whether the first launch waits for the download.
     public let isEssential: Bool
-    /// Orders the downloads of the application.
+    /// The order among the application's downloads.
     public let priority: Priority
-    /// What had become of the download when this object was made.
+    /// The state of the download when this object was created.
     public let state: State
 
-    /// The download as the host knows it.
+    /// The download as sent to the host.
     let wire: ExtensionDownload
 
     init(
@@ -72,15 +72,15 @@ public class BADownload: Hashable, CustomStringConvertible, @unchecked Sendable 
         self.state = state
     }
 
-    /// Returns the same download, for which the first launch does not wait.
+    /// Returns the same download, without the first launch waiting for it.
     ///
-    /// To ask once more for an essential download that failed: outside of installation and update
-    /// nothing is essential.
+    /// To schedule an essential download again after a failure: only downloads for an installation or update
+    /// can be essential.
     public func removingEssential() -> Self {
         copy(isEssential: false)
     }
 
-    /// Returns a download that is new and otherwise the same.
+    /// Returns a new download with the same properties except `isEssential`.
     private func copy(isEssential: Bool) -> Self {
         let copy = BADownload.made(of: wire.copy(isEssential: isEssential), .created)
         guard let copy = copy as? Self else {
@@ -89,7 +89,7 @@ public class BADownload: Hashable, CustomStringConvertible, @unchecked Sendable 
         return copy
     }
 
-    /// Makes a download of the class that its kind calls for.
+    /// Creates a download of the class for its kind.
     static func made(of wire: ExtensionDownload, _ state: State) -> BADownload {
         switch wire {
         case .pack(_, let essential, let priority):
@@ -104,12 +104,12 @@ public class BADownload: Hashable, CustomStringConvertible, @unchecked Sendable 
         }
     }
 
-    /// Whether two downloads are one.
+    /// Returns whether two objects represent the same download.
     public static func == (left: BADownload, right: BADownload) -> Bool {
         left.uniqueIdentifier == right.uniqueIdentifier
     }
 
-    /// Hashes the name of the download.
+    /// Hashes the unique identifier.
     public func hash(into hasher: inout Hasher) { hasher.combine(uniqueIdentifier) }
 
     /// The identifier, and whether the download is essential.
@@ -117,7 +117,7 @@ public class BADownload: Hashable, CustomStringConvertible, @unchecked Sendable 
 }
 
 extension ExtensionDownload {
-    /// The same download, essential or not.
+    /// Returns the same download, essential or not.
     fileprivate func copy(isEssential: Bool) -> ExtensionDownload {
         switch self {
         case .pack(let id, _, let priority):

@@ -7,15 +7,15 @@ import SystemPackage
 // The names are Apple's.
 // swift-format-ignore: AmbiguousTrailingClosureOverload
 extension BADownloadManager {
-    /// Calls `handler` while no other process that asks for the same is called.
+    /// Calls `handler` while this process has exclusive control among processes that request it.
     ///
-    /// Waits until those before have ended; the second argument is the reason where the first is `false`.
+    /// Waits for earlier processes; `handler` gets `false` and an error if control cannot be obtained.
     public func withExclusiveControl(_ handler: (Bool, (any Error)?) -> Void) {
         withExclusiveControl(beforeDate: .distantFuture, perform: handler)
     }
 
-    /// Calls `handler` while no other process that asks for the same is called, or with `false` if that
-    /// did not come to pass before `date`.
+    /// Calls `handler` while this process has exclusive control, or with `false` if it could not be obtained
+    /// before `date`.
     public func withExclusiveControl(
         beforeDate date: Date,
         perform handler: (Bool, (any Error)?) -> Void
@@ -33,19 +33,20 @@ extension BADownloadManager {
         }
     }
 
-    /// Returns what `body` does, which runs while no other process that asks for the same does.
+    /// Runs `body` while this process has exclusive control, and returns its result.
     ///
-    /// - Throws: ``BAError`` if the group is not known, what its folder refuses, and what `body` throws.
+    /// - Throws: ``BAError`` if the group is not known, an error if its directory cannot be used, and the
+    ///   errors of `body`.
     public func withExclusiveControl<Value>(
         _ body: () async throws -> Value
     ) async throws -> Value {
         try await withExclusiveControl(before: .distantFuture, body)
     }
 
-    /// Returns what `body` does, which runs while no other process that asks for the same does.
+    /// Runs `body` while this process has exclusive control, and returns its result.
     ///
-    /// - Throws: ``BAError`` if others were in control until `date` or the group is not known, what its folder
-    ///   refuses, and what `body` throws.
+    /// - Throws: ``BAError`` if control could not be obtained before `date` or the group is not known, an
+    ///   error if its directory cannot be used, and the errors of `body`.
     public func withExclusiveControl<Value>(
         before date: Date,
         _ body: () async throws -> Value
@@ -60,24 +61,24 @@ extension BADownloadManager {
     }
 
     private static let others = BAError(.downloadAlreadyScheduled, "others are in control")
-    /// The seconds between two attempts.
+    /// The polling interval in seconds.
     private static let pause = 0.01
-    /// The file in the group's shared folder that the process in control has locked (flock(2)).
+    /// The lock file in the group's shared directory (flock(2)).
     ///
-    /// Its owner's alone: a user that may open it may lock it.
+    /// Only its owner can open it: a user who can open it can lock it.
     private static let lockName: FilePath = ".BADownloadManager.lock"
 
     private static func lock(_ file: borrowing File) -> Bool {
         flock(file.descriptor.rawValue, LOCK_EX | LOCK_NB) == 0
     }
 
-    /// Closing the file would leave the lock to a process that another thread has forked and that has not executed its
-    /// program yet.
+    /// Unlocks explicitly: after closing the file alone, a child process that another thread has just forked
+    /// would hold the lock until it executes its program.
     private static func unlock(_ file: borrowing File) {
         flock(file.descriptor.rawValue, LOCK_UN)
     }
 
-    /// Opens the file that is locked, in the shared folder of the group, which is made if need be.
+    /// Opens the lock file in the group's shared directory, and creates both if they do not exist.
     private func controlFile() throws -> File {
         if let request = request() {
             return try Directory.open(request.container)

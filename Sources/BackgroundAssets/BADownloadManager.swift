@@ -7,16 +7,16 @@ import Synchronization
 
 /// The downloads of an application.
 ///
-/// In an application they are the daemon's (`stagepackd`), and go on when the process ends: every process of
-/// the application finds them again. Its methods that do not suspend wait for the daemon, on the thread
-/// of the caller. In a downloader extension the manager schedules downloads when one has failed, and has
-/// those that it scheduled.
+/// In an application the daemon (`stagepackd`) runs them, and they continue when the process ends: every
+/// process of the application sees them. Synchronous methods block the caller's thread until the daemon
+/// responds. In a downloader extension the manager schedules downloads after a failure, and lists those that
+/// it scheduled.
 ///
-/// Differs from Apple's class in ``applicationGroupIdentifier``, which the property list of the application
-/// says there. The restrictions of an application's downloads bind until its first launch, and so never
-/// those that it schedules itself.
+/// Adds ``applicationGroupIdentifier`` to Apple's class, in place of the application's property list. The
+/// download restrictions of an application apply only until its first launch, and therefore never to
+/// downloads that it schedules itself.
 public final class BADownloadManager: Sendable {
-    /// The one manager of the process.
+    /// The manager of the process.
     public static let shared = BADownloadManager(
         environment: ProcessEnvironment.current
     ) {
@@ -30,11 +30,11 @@ public final class BADownloadManager: Sendable {
     }
 
     private let environment: [String: String]
-    /// What the process was asked as an extension, if it is one.
+    /// The request that the process received as an extension, if it is one.
     let request: @Sendable () -> ExtensionRequest?
     private let state = Mutex(State())
 
-    /// Creates a manager of a process with this environment.
+    /// Creates a manager for a process with this environment.
     init(
         environment: [String: String],
         request: @escaping @Sendable () -> ExtensionRequest?
@@ -43,24 +43,24 @@ public final class BADownloadManager: Sendable {
         self.request = request
     }
 
-    /// The group of the application, `BAAppGroupID` in Apple's property list: to be set before the first
-    /// call that has no download to take it from.
+    /// The application group, `BAAppGroupID` in Apple's property list; set it before the first call that
+    /// cannot take it from a download.
     ///
-    /// Not of Apple's class. A text that can be no group is an error of the calls that need one.
+    /// Not a member of Apple's class. An invalid identifier is reported by the calls that need it.
     public var applicationGroupIdentifier: String? {
         get { state.withLock { $0.group } }
         set {
             state.withLock { $0.group = newValue }
-            // What is no group is told to whoever asks something of it.
+            // An invalid group is reported by the calls that need it.
             if let newValue { _ = try? session(newValue) }
         }
     }
 
-    /// Hears what becomes of the downloads, those of before included; it is not kept alive.
+    /// The delegate, which receives the events of downloads, including earlier ones; a weak reference.
     ///
-    /// As long as there is none in any process, ends and files stay with the daemon, and no extension is
-    /// started for them. An extension has no delegate. Where the process may have no more threads, the next call of the
-    /// manager says so, and tries again.
+    /// While no process has a delegate, the daemon keeps events and files, and starts no extension for them.
+    /// An extension has no delegate. If the process has reached its limit of threads, the manager's next call
+    /// reports this and retries.
     public var delegate: (any BADownloadManagerDelegate)? {
         get { state.withLock { $0.delegate } }
         set {
@@ -72,24 +72,24 @@ public final class BADownloadManager: Sendable {
         }
     }
 
-    /// The downloads that are under way, and those of whose end no delegate has heard.
+    /// The downloads in progress, and those whose end no delegate has received.
     ///
-    /// In an extension, those that it has scheduled.
+    /// In an extension, the downloads that it has scheduled.
     public var currentDownloads: [BADownload] {
         get async throws {
             try await withBlockingThread { try self.fetchCurrentDownloads() }
         }
     }
 
-    /// Returns what ``currentDownloads`` has.
+    /// Returns the value of ``currentDownloads``.
     ///
-    /// - Throws: ``BAError`` if no group is known, or the daemon does not answer.
+    /// - Throws: ``BAError`` if no group is known, or the daemon does not respond.
     public func fetchCurrentDownloads() throws -> [BADownload] {
         guard request() == nil else { return ExtensionSession.scheduled }
         return try sessions().flatMap { try $0.downloads() }
     }
 
-    /// Calls `completionHandler` with what ``currentDownloads`` has, on a thread of the manager's.
+    /// Calls `completionHandler` with the value of ``currentDownloads``, on a thread of the manager.
     public func fetchCurrentDownloads(
         completionHandler: @escaping @Sendable ([BADownload], (any Error)?) -> Void
     ) {
@@ -107,29 +107,29 @@ public final class BADownloadManager: Sendable {
         }
     }
 
-    /// Asks for a download, at a time of the system's choosing.
+    /// Schedules a download, which starts at a time that the system chooses.
     ///
-    /// Two processes that schedule the same identifier at the same moment may both succeed:
-    /// ``withExclusiveControl(_:)`` keeps them apart.
+    /// Two processes that schedule the same identifier at the same moment may both succeed: use
+    /// ``withExclusiveControl(_:)`` to prevent that.
     ///
-    /// - Throws: ``BAError`` if it breaks a rule, was asked for before, or the daemon does not answer; in
-    ///   an extension, if this is no answer to a failure.
+    /// - Throws: ``BAError`` if the download is invalid or already scheduled, or the daemon does not respond;
+    ///   in an extension, unless it handles a failure.
     public func scheduleDownload(_ download: BADownload) throws {
         guard request() == nil else { return try ExtensionSession.schedule(download) }
         let (session, file) = try accepted(download)
         try session.schedule(file, DownloadNote(download))
     }
 
-    /// Asks for a download as ``scheduleDownload(_:)`` does.
+    /// Schedules a download like ``scheduleDownload(_:)``.
     public func schedule(_ download: BADownload) throws { try scheduleDownload(download) }
 
-    /// Has a download made now, on any network and whatever the power: the one of this identifier that
-    /// was scheduled, else a new one.
+    /// Starts a download now, on any network and power source: the scheduled one with this identifier, or
+    /// else a new one.
     ///
-    /// It fails as soon as it cannot go on, instead of being tried again; but only while some process has
-    /// a delegate.
+    /// Fails instead of being retried, but only while a process has a delegate.
     ///
-    /// - Throws: ``BAError`` if it breaks a rule, or the daemon does not answer; always in an extension.
+    /// - Throws: ``BAError`` if the download is invalid, or the daemon does not respond; always in an
+    ///   extension.
     public func startForegroundDownload(_ download: BADownload) throws {
         guard request() == nil else {
             throw BAError(
@@ -141,9 +141,9 @@ public final class BADownloadManager: Sendable {
         try session.start(file, DownloadNote(download))
     }
 
-    /// Ends a download, of which the delegate of this process hears no more.
+    /// Cancels a download; the delegate of this process receives no further events of it.
     ///
-    /// - Throws: ``BAError`` if it was not scheduled or has ended, or the daemon does not answer.
+    /// - Throws: ``BAError`` if it was not scheduled or has ended, or the daemon does not respond.
     public func cancel(_ download: BADownload) throws {
         guard request() == nil else { return try ExtensionSession.cancel(download) }
         guard case .url(let file) = download.wire else {
@@ -152,7 +152,7 @@ public final class BADownloadManager: Sendable {
         try session(file.applicationGroup.text).cancel(download)
     }
 
-    /// The session of a download and its file, if an application may have it.
+    /// Returns the session and the file of a valid download of an application.
     private func accepted(
         _ download: BADownload
     ) throws(BAError) -> (DownloadSession, ExtensionURLDownload) {
@@ -174,7 +174,7 @@ public final class BADownloadManager: Sendable {
         return (try session(file.applicationGroup.text), file)
     }
 
-    /// The sessions of the groups that are known.
+    /// Returns the sessions of all known groups.
     private func sessions() throws(BAError) -> [DownloadSession] {
         if let group = applicationGroupIdentifier { _ = try session(group) }
         let sessions = state.withLock { $0.links.values.map(\.session) }
@@ -187,7 +187,7 @@ public final class BADownloadManager: Sendable {
         return sessions.sorted { $0.group < $1.group }
     }
 
-    /// The session of a group, of which the delegate hears from now on.
+    /// Returns the session of a group, and starts delivering its events to the delegate.
     private func session(_ group: String) throws(BAError) -> DownloadSession {
         let identifier: ApplicationGroupID
         do throws(ValueError) {

@@ -1,18 +1,18 @@
 public import Foundation
 public import FoundationNetworking
 
-/// Hears what becomes of an application's downloads, in any process of the application.
+/// Receives the events of an application's downloads, in any process of the application.
 ///
-/// All methods are optional. They are called one after another, on a thread of the manager's. One delegate
-/// hears of the downloads of an application group at a time: that of the process which was first.
+/// All methods are optional. The manager calls them one after another on a thread of its own. Only one
+/// delegate receives the events of an application group at a time: that of the first process.
 public protocol BADownloadManagerDelegate: NSObjectProtocol, Sendable {
-    /// Hears that a download is under way, for the first time or again after a pause.
+    /// Called when a download starts, or resumes after a pause.
     func downloadDidBegin(_ download: BADownload)
 
-    /// Hears that a download waits, which had begun.
+    /// Called when a running download pauses.
     func downloadDidPause(_ download: BADownload)
 
-    /// Hears how many bytes came since the last time, and in all.
+    /// Called with the bytes received since the last call, and in all.
     func download(
         _ download: BADownload,
         didWriteBytes bytesWritten: Int64,
@@ -20,7 +20,7 @@ public protocol BADownloadManagerDelegate: NSObjectProtocol, Sendable {
         totalBytesExpectedToWrite totalExpectedBytes: Int64
     )
 
-    /// Answers a server that wants to know who asks, once, at any time and on any thread.
+    /// Called once for an authentication challenge, at any time and on any thread.
     func download(
         _ download: BADownload,
         didReceive challenge: URLAuthenticationChallenge,
@@ -30,10 +30,10 @@ public protocol BADownloadManagerDelegate: NSObjectProtocol, Sendable {
             ) -> Void
     )
 
-    /// Hears that a download failed; it may be scheduled again.
+    /// Called when a download has failed; it may be scheduled again.
     func download(_ download: BADownload, failedWithError error: any Error)
 
-    /// Takes a file, which is removed afterwards unless it was moved.
+    /// Called with a downloaded file, which is removed afterwards unless it was moved.
     func download(_ download: BADownload, finishedWithFileURL fileURL: URL)
 }
 
@@ -52,7 +52,7 @@ extension BADownloadManagerDelegate {
         totalBytesExpectedToWrite totalExpectedBytes: Int64
     ) {}
 
-    /// Has no answer: the download fails of the server's refusal.
+    /// Supplies no credential: the download fails with the server's response.
     public func download(
         _ download: BADownload,
         didReceive challenge: URLAuthenticationChallenge,
@@ -67,6 +67,6 @@ extension BADownloadManagerDelegate {
     /// Does nothing.
     public func download(_ download: BADownload, failedWithError error: any Error) {}
 
-    /// Leaves the file to be removed.
+    /// Does not move the file, which is then removed.
     public func download(_ download: BADownload, finishedWithFileURL fileURL: URL) {}
 }

@@ -2,54 +2,54 @@ public import ExtensionFoundation
 public import Foundation
 public import FoundationNetworking
 
-/// A program that decides what is downloaded for an application.
+/// A program that decides which files are downloaded for an application.
 ///
-/// A type that conforms and is marked `@main` is a complete program: the host starts it for each
-/// request and each result, and ends it when it has answered. It has no network, sees of the file
-/// system the manifest, its own folder and the system's libraries, and may write to the group's shared
-/// folder (`containerURL(forSecurityApplicationGroupIdentifier:)`) and its temporary folder only.
-/// What it prints goes to the host's log.
+/// A conforming type marked `@main` is a complete program: the host starts it for each request and each
+/// result, and ends it after its answer. It has no network access, can read only the manifest, its own
+/// directory and the system's libraries, and can write only to the group's shared directory
+/// (`containerURL(forSecurityApplicationGroupIdentifier:)`) and its temporary directory. Its output goes to
+/// the host's log.
 ///
-/// The manifest has StagePack's format, or that of the application where the registration says so. Differs from Apple's
-/// protocol in `extensionWillTerminate()`, which Apple does not call any more either.
+/// The manifest has StagePack's format, or the application's own if the registration says so. Lacks
+/// `extensionWillTerminate()` of Apple's protocol, which Apple does not call any more either.
 public protocol BADownloaderExtension: AppExtension {
-    /// Returns what to download.
+    /// Returns the downloads.
     ///
     /// - Parameters:
-    ///   - request: Why content is asked for.
+    ///   - request: The occasion of the request.
     ///   - manifestURL: The manifest, a file that can be read while this method runs.
-    ///   - extensionInfo: What may still be spent.
-    /// - Returns: The downloads, each with an identifier of its own.
+    ///   - extensionInfo: The remaining download allowance.
+    /// - Returns: The downloads, with unique identifiers.
     func downloads(
         for request: BAContentRequest,
         manifestURL: URL,
         extensionInfo: BAAppExtensionInfo
     ) -> Set<BADownload>
 
-    /// Answers a server that wants to know who asks.
+    /// Answers an authentication challenge.
     func backgroundDownload(
         _ download: BADownload,
         didReceive challenge: URLAuthenticationChallenge
     ) async -> (URLSession.AuthChallengeDisposition, URLCredential?)
 
-    /// Takes a file that was downloaded, which is removed afterwards unless it is moved; or hears of a
-    /// pack that was staged, whose directory stays where it is.
+    /// Receives a downloaded file, which is removed afterwards unless it is moved, or a staged pack, whose
+    /// directory must stay in place.
     func backgroundDownload(_ finishedDownload: BADownload, finishedWithFileURL fileURL: URL)
 
-    /// Hears of a download that failed, and may schedule another
+    /// Receives the failure of a download, and may schedule another one
     /// (``BADownloadManager/scheduleDownload(_:)``).
     func backgroundDownload(_ failedDownload: BADownload, failedWithError error: any Error)
 }
 
 extension BADownloaderExtension {
-    /// Returns nothing to download.
+    /// Returns no downloads.
     public func downloads(
         for request: BAContentRequest,
         manifestURL: URL,
         extensionInfo: BAAppExtensionInfo
     ) -> Set<BADownload> { [] }
 
-    /// Answers as if there were no extension.
+    /// Answers as without an extension.
     public func backgroundDownload(
         _ download: BADownload,
         didReceive challenge: URLAuthenticationChallenge
@@ -57,22 +57,22 @@ extension BADownloaderExtension {
         (.performDefaultHandling, nil)
     }
 
-    /// Leaves the file to be removed.
+    /// Does not move the file, which is then removed.
     public func backgroundDownload(
         _ finishedDownload: BADownload,
         finishedWithFileURL fileURL: URL
     ) {}
 
-    /// Schedules nothing else.
+    /// Schedules no other download.
     public func backgroundDownload(
         _ failedDownload: BADownload,
         failedWithError error: any Error
     ) {}
 }
 
-/// An extension that leaves everything to the policies of the manifest but the choice of packs.
+/// An extension that only filters the packs that the manifest's policies would download.
 public protocol ManagedDownloaderExtension: BADownloaderExtension {
-    /// Whether the pack, which the policies call for now, is downloaded.
+    /// Returns whether to download the pack, which the policies would download now.
     func shouldDownload(_ assetPack: AssetPack) -> Bool
 }
 
@@ -80,7 +80,8 @@ extension ManagedDownloaderExtension {
     /// Downloads the pack.
     public func shouldDownload(_ assetPack: AssetPack) -> Bool { true }
 
-    /// Returns downloads of the packs that the policies call for and ``shouldDownload(_:)`` agrees to.
+    /// Returns downloads of the packs that the policies would download now and ``shouldDownload(_:)``
+    /// accepts.
     public func downloads(
         for request: BAContentRequest,
         manifestURL: URL,

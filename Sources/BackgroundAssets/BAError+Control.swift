@@ -1,7 +1,7 @@
 import StageControl
 
 extension BAError {
-    /// Makes the error of a question to the daemon that was not answered as hoped.
+    /// Converts the error of a request to the daemon.
     init(_ error: ControlError) {
         switch error {
         case .notRunning:

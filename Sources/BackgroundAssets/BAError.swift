@@ -1,58 +1,58 @@
 public import Foundation
 
 // swift-format-ignore: AlwaysUseLowerCamelCase
-/// The domain of the errors of this framework.
+/// The error domain of this framework.
 public let BAErrorDomain = "BAErrorDomain"
 
-/// Why a download failed or was refused, with the numbers of Apple's framework.
+/// The reason why a download failed or was rejected, with the raw values of Apple's framework.
 public enum BAErrorCode: Int, Hashable, Sendable {
-    /// The download breaks a rule.
+    /// The download is invalid.
     case downloadInvalid = 0
-    /// An extension may not call this.
+    /// Extensions must not call this.
     case callFromExtensionNotAllowed = 50
-    /// A process in the background may not call this.
+    /// Background processes must not call this.
     case callFromInactiveProcessNotAllowed = 51
-    /// The system did not accept the connection of the caller.
+    /// The system did not accept the caller's connection.
     case callerConnectionNotAccepted = 55
-    /// The connection of the caller broke.
+    /// The caller's connection broke.
     case callerConnectionInvalid = 56
-    /// The download was asked for before.
+    /// The download is already scheduled.
     case downloadAlreadyScheduled = 100
-    /// Nobody asked for the download.
+    /// The download was not scheduled.
     case downloadNotScheduled = 101
     /// The download could not be started.
     case downloadFailedToStart = 102
     /// The download has failed already.
     case downloadAlreadyFailed = 103
-    /// Nothing is essential in this request.
+    /// Downloads of this request cannot be essential.
     case downloadEssentialDownloadNotPermitted = 109
-    /// Nothing is downloaded in the background at present.
+    /// Background downloads are disabled at present.
     case downloadBackgroundActivityProhibited = 111
-    /// The allowance does not suffice for the download.
+    /// The download exceeds the allowance.
     case downloadWouldExceedAllowance = 112
-    /// There is no such download.
+    /// The download does not exist.
     case downloadDoesNotExist = 113
-    /// The host of the file is not in the list of those allowed.
+    /// The file's host is not in the allow list.
     case sessionDownloadDisallowedByDomain = 202
     /// There is no allowance for such downloads.
     case sessionDownloadDisallowedByAllowance = 203
-    /// The file was larger than what was left of the allowance.
+    /// The file was larger than the remaining allowance.
     case sessionDownloadAllowanceExceeded = 204
-    /// Such a download has to wait for the first launch.
+    /// Such downloads must wait for the first launch.
     case sessionDownloadNotPermittedBeforeAppLaunch = 206
 }
 
 /// An error of this framework.
 ///
-/// Apple's is an `NSError` of the domain ``BAErrorDomain``; on Linux its number is had by
-/// `(error as? BAError)?.code`.
+/// Apple's is an `NSError` in the domain ``BAErrorDomain``; on Linux, `(error as? BAError)?.code` returns its
+/// code.
 public struct BAError: Error, Hashable, Sendable {
-    /// The number, of ``BAErrorCode`` or of a later version of the protocol.
+    /// The numeric code, of ``BAErrorCode`` or of a later protocol version.
     public var errorCode: Int
-    /// The reason as a sentence fragment.
+    /// The reason, as a sentence fragment.
     public var message: String
 
-    /// Creates an error from its number and reason.
+    /// Creates an error from its code and reason.
     public init(errorCode: Int, message: String) {
         self.errorCode = errorCode
         self.message = message
@@ -62,19 +62,19 @@ public struct BAError: Error, Hashable, Sendable {
         self.init(errorCode: code.rawValue, message: message)
     }
 
-    /// The number by its name; `nil` for one that is not known here.
+    /// The code; `nil` if it is unknown.
     public var code: BAErrorCode? { BAErrorCode(rawValue: errorCode) }
 }
 
 extension BAError: CustomNSError {
-    /// The domain of the errors of this framework.
+    /// The error domain of this framework.
     public static var errorDomain: String { BAErrorDomain }
 }
 
 extension BAError: LocalizedError, CustomStringConvertible {
-    /// The reason as a sentence fragment.
+    /// The reason, as a sentence fragment.
     public var errorDescription: String? { message }
 
-    /// The reason and the number.
+    /// The reason and the code.
     public var description: String { "\(message) (\(errorCode))" }
 }

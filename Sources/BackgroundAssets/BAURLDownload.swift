@@ -5,22 +5,21 @@ import StageModel
 
 /// A download of a file by URL.
 ///
-/// Where the URL and size are those of a pack's archive, the host takes it for a download of that pack:
-/// it is verified and unpacked, and later spoken of under the id of the pack.
+/// If URL and size match the archive of a pack, the host treats it as a download of that pack: it verifies
+/// and unpacks the archive, and reports the download under the pack's id.
 ///
-/// Differs from Apple's class in the request: of a `URLRequest` its URL and the fields of its head
-/// count; the method is always GET.
+/// Unlike Apple's class it uses only the URL and header fields of the `URLRequest`; the method is always GET.
 public final class BAURLDownload: BADownload, @unchecked Sendable {
-    /// Creates a download for which the first launch waits, or does not.
+    /// Creates a download, essential or not.
     ///
     /// - Parameters:
-    ///   - identifier: What the application calls the download.
-    ///   - request: Where the file is; https, or http of this machine.
-    ///   - essential: Whether the first launch waits for it; only for requests for an installation or
-    ///     an update.
-    ///   - fileSize: The exact size of the file in bytes; the download fails if it has another.
-    ///   - applicationGroupIdentifier: The group of the application.
-    ///   - priority: Orders the downloads of the application.
+    ///   - identifier: The application's name of the download.
+    ///   - request: The URL of the file, https or local http, and header fields.
+    ///   - essential: Whether the first launch waits for it; only for requests for an installation or an
+    ///     update.
+    ///   - fileSize: The exact size of the file in bytes; the download fails if it differs.
+    ///   - applicationGroupIdentifier: The application group.
+    ///   - priority: The order among the application's downloads.
     public convenience init(
         identifier: String,
         request: URLRequest,
@@ -29,7 +28,7 @@ public final class BAURLDownload: BADownload, @unchecked Sendable {
         applicationGroupIdentifier: String,
         priority: BADownload.Priority
     ) {
-        // A group that cannot be one is sent as it is: the host refuses it by its name.
+        // An invalid group is sent unchanged: the host rejects it by name.
         var download = ExtensionURLDownload(
             identifier: identifier,
             url: request.url?.absoluteString ?? "",
@@ -42,7 +41,7 @@ public final class BAURLDownload: BADownload, @unchecked Sendable {
         self.init(wire: download, state: .created)
     }
 
-    /// Creates a download that is not essential and of the default priority.
+    /// Creates a download that is not essential and has the default priority.
     public convenience init(
         identifier: String,
         request: URLRequest,
@@ -59,7 +58,7 @@ public final class BAURLDownload: BADownload, @unchecked Sendable {
         )
     }
 
-    /// Refuses: the size of a download has to be known, as Apple says since these are deprecated.
+    /// Unavailable: the file size must be known, as Apple has required since deprecating these initialisers.
     @available(
         *,
         unavailable,
@@ -71,7 +70,7 @@ public final class BAURLDownload: BADownload, @unchecked Sendable {
         applicationGroupIdentifier: String
     ) { preconditionFailure("unavailable") }
 
-    /// Refuses: the size of a download has to be known, as Apple says since these are deprecated.
+    /// Unavailable: the file size must be known, as Apple has required since deprecating these initialisers.
     @available(
         *,
         unavailable,

@@ -6,7 +6,7 @@ import StageModel
 import Synchronization
 
 extension URLAuthenticationChallenge {
-    /// Makes what Foundation has for a challenge of a host.
+    /// Creates a Foundation challenge from a challenge of the host.
     convenience init(_ challenge: ExtensionChallenge) {
         let method =
             switch challenge.method {
@@ -32,7 +32,7 @@ extension URLAuthenticationChallenge {
 }
 
 extension URLAuthenticationChallenge {
-    /// Makes what Foundation has for a challenge of the daemon.
+    /// Creates a Foundation challenge from a challenge of the daemon.
     convenience init(_ challenge: Challenge, failures: Int) {
         let origin = challenge.origin
         let isSecure = origin?.scheme != "http"
@@ -60,16 +60,16 @@ extension URLAuthenticationChallenge {
 }
 
 extension Challenge {
-    /// The value of the `Authorization` field for a credential; `nil` if there is none to be made of it.
+    /// Returns the value of the `Authorization` field for a credential; `nil` if it has no user and password.
     func authorization(_ credential: URLCredential?) -> String? {
         guard let user = credential?.user, let password = credential?.password else { return nil }
         return authorization(user: user, password: password)
     }
 }
 
-/// Passes the first answer to a challenge on, and no other.
+/// Passes on the first answer to a challenge, and ignores others.
 final class ChallengeReply: Sendable {
-    /// What takes an answer.
+    /// Receives an answer.
     typealias Handler =
         @Sendable (URLSession.AuthChallengeDisposition, URLCredential?) -> Void
 
@@ -79,7 +79,7 @@ final class ChallengeReply: Sendable {
     /// Creates a reply that calls `body`.
     init(_ body: @escaping Handler) { self.body = body }
 
-    /// What the delegate is given.
+    /// The completion handler for the delegate.
     var handler: Handler {
         { disposition, credential in
             guard !self.wasGiven.exchange(true, ordering: .acquiringAndReleasing) else { return }
@@ -88,7 +88,7 @@ final class ChallengeReply: Sendable {
     }
 }
 
-/// Nobody to answer to but by the value that the extension returns.
+/// A sender that ignores calls: the extension answers by its return value only.
 private final class SilentSender: NSObject, URLAuthenticationChallengeSender {
     func use(_ credential: URLCredential, for challenge: URLAuthenticationChallenge) {}
     func continueWithoutCredential(for challenge: URLAuthenticationChallenge) {}
@@ -98,9 +98,9 @@ private final class SilentSender: NSObject, URLAuthenticationChallengeSender {
 }
 
 extension ExtensionChallengeAnswer {
-    /// Makes the host's answer of what an extension returned.
+    /// Converts the answer of an extension for the host.
     ///
-    /// A credential without name and password is none: the host has no others.
+    /// A credential without user and password counts as none: the host supports no others.
     init(_ disposition: URLSession.AuthChallengeDisposition, _ credential: URLCredential?) {
         switch disposition {
         case .useCredential:

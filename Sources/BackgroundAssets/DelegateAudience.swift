@@ -4,20 +4,20 @@ import StageControl
 import StageModel
 import Synchronization
 
-/// Calls one delegate, and knows what it was told.
+/// Delivers the events of one connection to one delegate.
 ///
-/// The connection's thread calls, but for the answers to challenges, which come on any.
+/// Called on the connection's thread, except for answers to challenges, which may come from any thread.
 final class DelegateAudience: SessionReceiver {
     private struct State {
-        /// The tasks that the daemon had before the connection was made.
+        /// The tasks that existed before the connection.
         var found: [TransferTask] = []
-        /// Downloads that the daemon has lost.
+        /// The downloads that the daemon has lost.
         var lost: [TransferTask] = []
-        /// The number of the session that the tasks are in.
+        /// The number of the tasks' session.
         var number: Int64?
         var tasks: [Int64: TransferTask] = [:]
         var watches: [Int64: DownloadWatch] = [:]
-        /// Reasons why downloads were given up that an application waited for.
+        /// The reasons why foreground downloads were cancelled.
         var stalls: [Int64: String] = [:]
     }
 
@@ -26,7 +26,8 @@ final class DelegateAudience: SessionReceiver {
     private let delegate: DelegateLink.Source
     private let state = Mutex(State())
 
-    /// Creates the audience of a connection; `delegate` gives `nil` once the delegate has gone or is another one.
+    /// Creates the audience of a connection; `delegate` returns `nil` after the delegate was released or
+    /// replaced.
     init(
         _ session: DownloadSession,
         _ connection: SessionConnection,
@@ -60,7 +61,7 @@ final class DelegateAudience: SessionReceiver {
             for task in found { show(task, to: delegate) }
             return
         }
-        // Where this fails, the event was not received, and comes again.
+        // If this fails, the event counts as not received, and is delivered again.
         let task = try event.task.flatMap { id throws(ControlError) in try find(id) }
         let isAnswered =
             event.kind == .challenged && task != nil
@@ -80,16 +81,17 @@ final class DelegateAudience: SessionReceiver {
         }
     }
 
-    // What keeps the daemon away is told to those that send it a request.
+    // Problems of the connection are reported by requests to the daemon.
     func wasDetached(by problem: ControlError, failures: Int) -> Bool { delegate() != nil }
 
-    /// The delegate; without it the connection ends, and the event at hand is the next one's.
+    /// Returns the delegate; throws without one, which ends the connection, and the next delegate gets the
+    /// event.
     private func audience() throws(ControlError) -> any BADownloadManagerDelegate {
         guard let delegate = delegate() else { throw .cancelled }
         return delegate
     }
 
-    /// Tells what is to be told of a task whose events of before are gone.
+    /// Reports the current state of a task whose earlier events are gone.
     private func show(_ task: TransferTask, to delegate: any BADownloadManagerDelegate) {
         state.withLock { $0.tasks[task.id] = task }
         guard task.isUnfinished else { return }
@@ -101,7 +103,7 @@ final class DelegateAudience: SessionReceiver {
         tell(event, task, delegate)
     }
 
-    /// Tells that the daemon does not know a download any more, unless it was cancelled here.
+    /// Reports that the daemon has lost a download, unless it was cancelled here.
     private func tellLoss(of task: TransferTask, to delegate: any BADownloadManagerDelegate) {
         session.known.withLock { $0.removeLost(task) }
         if session.wasCancelledHere(task.id) { return }
@@ -114,10 +116,10 @@ final class DelegateAudience: SessionReceiver {
         )
     }
 
-    /// The task of an event; `nil` if the daemon has forgotten it.
+    /// Returns the task of an event; `nil` if the daemon has removed it.
     ///
-    /// Of a download that was begun in this process meanwhile, the daemon is not asked: it would say how many bytes have
-    /// arrived by now, and those of the events that are still to be taken in would never be told.
+    /// Does not ask the daemon about a download that this process has started meanwhile: the answer would
+    /// include bytes of events that are still to be processed, which would then never be reported.
     private func find(_ id: Int64) throws(ControlError) -> TransferTask? {
         if let task = state.withLock({ $0.tasks[id] }) { return task }
         if let task = session.known.withLock({ $0.download(id) }) {
@@ -194,10 +196,10 @@ final class DelegateAudience: SessionReceiver {
         }
     }
 
-    /// Cancels a download that cannot go on, if somebody waits for it.
+    /// Cancels a foreground download that cannot continue now.
     private func giveUp(_ task: TransferTask) {
-        // Where the daemon does not answer, the download goes on like those that nobody waits for. It may
-        // have been promoted since it was seen first, by another process too.
+        // If the daemon does not respond, the download continues like a background one. Another process may
+        // have promoted it meanwhile.
         guard let now = try? session.ask(.task(task.id)), now.isUnfinished,
             DownloadNote(now).isForeground
         else { return }
@@ -209,7 +211,7 @@ final class DelegateAudience: SessionReceiver {
         _ = try? session.client.change(task.id, change)
     }
 
-    /// Makes what a delegate answers a challenge with; the first answer counts.
+    /// Returns the completion handler for a challenge; the first answer counts.
     private func answer(
         to question: Challenge,
         _ event: SessionEvent,

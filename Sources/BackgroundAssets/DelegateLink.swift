@@ -2,21 +2,21 @@ import Foundation
 import StageControl
 import Synchronization
 
-/// Tells a delegate of the downloads of an application group, as long as there is one.
+/// Connects a delegate to the downloads of an application group while there is a delegate.
 ///
-/// Each delegate has a connection of its own, and so hears what the one before has left. An event is acknowledged
-/// when the delegate has returned, that of a challenge when it is answered. Without a delegate there is no
-/// connection: what happens then is the next one's to hear, in whatever process.
+/// Each delegate has its own connection, and receives the events that the previous one left. An event is
+/// acknowledged when the delegate returns, a challenge when it is answered. Without a delegate there is no
+/// connection: the next delegate, in any process, receives the events.
 final class DelegateLink: Sendable {
-    /// What gives the delegate that there is now.
+    /// Returns the current delegate.
     typealias Source = @Sendable () -> (any BADownloadManagerDelegate)?
 
     private struct State {
-        /// How often the delegate was another one.
+        /// The number of changes of the delegate.
         var changes = 0
         /// The connection of a delegate, until it has ended.
         var connection: SessionConnection?
-        /// The reason why no connection could be made for the delegate.
+        /// The reason why the delegate could not be connected.
         var problem: ControlError?
     }
 
@@ -24,13 +24,13 @@ final class DelegateLink: Sendable {
     private let delegate: Source
     private let state = Mutex(State())
 
-    /// Creates the link of a session; it does nothing before ``delegateDidChange()``.
+    /// Creates the link of a session; it is inactive before ``delegateDidChange()``.
     init(_ session: DownloadSession, delegate: @escaping Source) {
         self.session = session
         self.delegate = delegate
     }
 
-    /// Takes in that the delegate is another one, or none.
+    /// Reacts to a new or removed delegate.
     func delegateDidChange() {
         let connection = state.withLock { state in
             state.changes += 1
@@ -39,16 +39,16 @@ final class DelegateLink: Sendable {
         if let connection { connection.end() } else { attach() }
     }
 
-    /// Attaches again where that was not possible.
+    /// Connects again after a failure.
     ///
-    /// - Throws: ``ControlError/system(_:)`` if the process may still have no more threads.
+    /// - Throws: ``ControlError/system(_:)`` if the process is still at its limit of threads.
     func retry() throws(ControlError) {
         guard state.withLock({ $0.problem != nil }) else { return }
         attach()
         if let problem = state.withLock({ $0.problem }) { throw problem }
     }
 
-    /// Attaches on behalf of the delegate that there is, if no other is attached.
+    /// Connects the current delegate unless another one is connected.
     private func attach() {
         state.withLock { $0.problem = nil }
         guard delegate() != nil else { return }
@@ -66,7 +66,7 @@ final class DelegateLink: Sendable {
         do throws(ControlError) {
             try new.connection.start(audience)
         } catch {
-            // The next call of the manager tries again.
+            // The manager's next call retries.
             state.withLock { [error] state in
                 state.connection = nil
                 state.problem = error

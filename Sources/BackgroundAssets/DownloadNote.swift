@@ -3,16 +3,16 @@ import StageControl
 import StageExtension
 import StageModel
 
-/// What the daemon keeps with a task of a download that a request has no member for, so that every
-/// process of the application finds the same download.
+/// Data that the daemon stores with a task but that has no member in a request, so that every process of the
+/// application finds the same download.
 struct DownloadNote: Hashable, Codable {
-    /// What the application calls the download.
+    /// The application's name of the download.
     var identifier: String
-    /// What tells the download from another one of the same identifier.
+    /// The unique name, which distinguishes downloads with the same identifier.
     var uniqueIdentifier: String
-    /// The application's number, which the daemon's scale of priorities is too coarse for.
+    /// The application's priority, which has a finer scale than the daemon's.
     var priority: Int
-    /// Whether somebody waits for the download, so that it fails instead of being tried again.
+    /// Indicates a foreground download, which fails instead of being retried.
     var isForeground = false
 
     /// Creates the note of a download.
@@ -22,7 +22,7 @@ struct DownloadNote: Hashable, Codable {
         priority = download.priority.rawValue
     }
 
-    /// Reads the note of a task; what no application of this kind has made is named by its token.
+    /// Reads the note of a task; a task without a note is identified by its token.
     init(_ task: TransferTask) {
         let text = Data((task.request.description ?? "").utf8)
         if let note = try? JSONDecoder().decode(Self.self, from: text) {
@@ -34,17 +34,17 @@ struct DownloadNote: Hashable, Codable {
         }
     }
 
-    /// The text that the daemon keeps.
+    /// The text that the daemon stores.
     var text: String {
         let encoder = JSONEncoder()
         encoder.outputFormatting = .sortedKeys
-        // Texts and a number can be written always.
+        // Encoding strings and numbers cannot fail.
         return (try? encoder.encode(self)).map { String(decoding: $0, as: UTF8.self) } ?? ""
     }
 }
 
 extension TransferRequest {
-    /// Makes the request of a download.
+    /// Creates the request of a download.
     init(_ download: ExtensionURLDownload, _ note: DownloadNote) {
         self.init(token: UUID().uuidString, kind: .download, url: download.url)
         size = ByteCount(Int64(download.fileSize))
@@ -58,7 +58,7 @@ extension TransferRequest {
 }
 
 extension BADownload {
-    /// Makes the download of a task.
+    /// Creates the download of a task.
     static func made(of task: TransferTask, for group: ApplicationGroupID) -> BADownload {
         let note = DownloadNote(task)
         var wire = ExtensionURLDownload(
@@ -81,6 +81,6 @@ extension BADownload {
 }
 
 extension TransferTask {
-    /// Whether the task goes on.
+    /// Indicates whether the task has not ended.
     var isUnfinished: Bool { ![.completed, .failed, .cancelled].contains(state) }
 }

@@ -1,21 +1,20 @@
 import StageControl
 import Synchronization
 
-/// Downloads and answers that outlive the delegate that was told of them.
+/// Downloads and answers that outlive the delegate that received them.
 extension DownloadSession {
-    /// Takes in the connection over which delegates are told from now on.
+    /// Sets the connection of the current delegate.
     func listen(over connection: SessionConnection?) {
         self.connection.withLock { $0 = connection }
     }
 
-    /// Takes in a download that goes on.
+    /// Adds a running download.
     func add(_ task: TransferTask) {
         let number = client.lastStatus?.number
         known.withLock { $0.add(task, in: number) }
     }
 
-    /// Asks for the tasks of a session that was made; returns those that the daemon has, and the downloads that it has
-    /// lost.
+    /// Returns the daemon's tasks of a new session, and the downloads that the daemon has lost.
     func compare(
         with status: SessionStatus
     ) throws(ControlError) -> (found: [TransferTask], lost: [TransferTask]) {
@@ -24,26 +23,27 @@ extension DownloadSession {
         return (tasks, known.withLock { $0.lost(of: before, among: tasks, in: status.number) })
     }
 
-    /// Answers a challenge; of several answers the first one counts, whichever delegate gives it.
+    /// Answers a challenge; only the first answer counts, from any delegate.
     ///
-    /// An answer that the daemon could not be told of is given over the next connection.
+    /// An answer that could not be sent is sent over the next connection.
     func answer(_ change: TransferChange, to task: Int64, sequence: Int64?) {
         let answer = KnownDownloads.Answer(change: change, sequence: sequence)
         guard known.withLock({ $0.answer(answer, to: task) }) else { return }
-        // It is kept: the next connection gives it.
+        // The answer is kept and sent over the next connection.
         do throws(ControlError) { try give(answer, to: task) } catch {
             connection.withLock { $0 }?.reconnect()
         }
     }
 
-    /// Gives the daemon the answers that it could not be told of.
+    /// Sends the answers that could not be sent before.
     func giveKeptAnswers() throws(ControlError) {
         while let (task, answer) = known.withLock({ $0.takeKeptAnswer() }) {
             try give(answer, to: task)
         }
     }
 
-    /// Whether a challenge was answered, perhaps by an earlier delegate; its event is finished then, or is going to be.
+    /// Returns whether a challenge was answered, perhaps by an earlier delegate; its event is then
+    /// acknowledged, now or later.
     func hasAnswer(to task: Int64, sequence: Int64?) -> Bool {
         guard let state = known.withLock({ $0.state(ofAnswerTo: task, sequence: sequence) }) else {
             return false
@@ -52,12 +52,12 @@ extension DownloadSession {
         return true
     }
 
-    /// Gives the daemon an answer to a challenge, which is over then.
+    /// Sends an answer to a challenge to the daemon, and acknowledges the event.
     private func give(_ answer: KnownDownloads.Answer, to task: Int64) throws(ControlError) {
         do throws(ControlError) {
             _ = try client.change(task, answer.change)
         } catch .refused(let refusal) where refusal.code != .unavailable {
-            // The task has ended meanwhile, and there is nothing to answer.
+            // The task has ended meanwhile, so no answer is needed.
         } catch {
             known.withLock { $0.set(.kept, ofAnswerTo: task, sequence: answer.sequence) }
             throw error

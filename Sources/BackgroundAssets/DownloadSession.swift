@@ -5,23 +5,24 @@ import StageModel
 import StageSystem
 import Synchronization
 
-/// The downloads of an application group, which are the tasks of one session of the daemon.
+/// The downloads of an application group: the tasks of one session of the daemon.
 ///
-/// A session of BackgroundTransfer keeps tasks until there is a daemon, where Apple's manager throws at once, and
-/// takes events in from its beginning, where files stay with the daemon here until there is a delegate. Both
-/// share ``SessionClient`` and ``SessionConnection``. The calls block.
+/// Unlike sessions of BackgroundTransfer, which keep tasks until the daemon runs and receive events from the
+/// start, this throws at once without a daemon, like Apple's manager, and leaves files with the daemon until
+/// there is a delegate. Both use ``SessionClient`` and ``SessionConnection``. Calls block.
 final class DownloadSession: Sendable {
     /// The group.
     let group: ApplicationGroupID
-    /// The requests about the session.
+    /// The client for requests about the session.
     let client: SessionClient
-    /// Held from looking whether a download is there until it is; has the tasks that were cancelled here.
+    /// The tasks that this process has cancelled; locked from checking whether a download exists until it is
+    /// created.
     private let cancelled = Mutex<Set<Int64>>([])
     let known = Mutex(KnownDownloads())
-    /// The connection of the delegate that there is.
+    /// The connection of the current delegate.
     let connection = Mutex<SessionConnection?>(nil)
 
-    /// Creates the session of a group, which the daemon may not have yet.
+    /// Creates the session of a group, which need not exist in the daemon yet.
     init(_ group: ApplicationGroupID, environment: [String: String]) {
         self.group = group
         var configuration = SessionConfiguration()
@@ -35,12 +36,12 @@ final class DownloadSession: Sendable {
         )
     }
 
-    /// Asks the daemon, for which the session needs not be there.
+    /// Sends a request to the daemon, without creating the session.
     func ask<Answer>(_ request: ControlRequest<Answer>) throws(ControlError) -> Answer {
         try client.answer(to: request, needsSession: false)
     }
 
-    /// The tasks that have not ended, or of whose end no delegate has heard; none without a session.
+    /// Returns the tasks that have not ended, or whose end no delegate has received; none without a session.
     func tasks() throws(ControlError) -> [TransferTask] {
         do throws(ControlError) {
             return try ask(.tasks(in: client.identifier)).tasks
@@ -49,7 +50,7 @@ final class DownloadSession: Sendable {
         }
     }
 
-    /// The downloads that are under way, and those of whose end no delegate has heard.
+    /// Returns the downloads in progress, and those whose end no delegate has received.
     func downloads() throws(BAError) -> [BADownload] {
         let tasks: [TransferTask]
         do throws(ControlError) {
@@ -60,7 +61,7 @@ final class DownloadSession: Sendable {
         return tasks.filter { $0.state != .cancelled }.map { BADownload.made(of: $0, for: group) }
     }
 
-    /// Has a download made at a time of the daemon's choosing.
+    /// Schedules a download, which the daemon starts at a time that it chooses.
     func schedule(_ wire: ExtensionURLDownload, _ note: DownloadNote) throws(BAError) {
         try cancelled.withLock { _ throws(BAError) in
             guard try task(named: note.identifier)?.isUnfinished != true else {
@@ -70,7 +71,7 @@ final class DownloadSession: Sendable {
         }
     }
 
-    /// Has a download made now, the one that was scheduled where there is one.
+    /// Starts a download now: the scheduled one, or else a new one.
     func start(_ wire: ExtensionURLDownload, _ note: DownloadNote) throws(BAError) {
         try cancelled.withLock { _ throws(BAError) in
             var note = note
@@ -85,7 +86,7 @@ final class DownloadSession: Sendable {
                     _ = try client.change(task.id, promotion)
                     return
                 } catch .refused(let refusal) where refusal.code == .conflict {
-                    // It has ended meanwhile, and so it is begun anew.
+                    // It has ended meanwhile, so a new one is created.
                 } catch {
                     throw BAError(error)
                 }
@@ -95,14 +96,14 @@ final class DownloadSession: Sendable {
             do throws(ControlError) {
                 _ = try client.change(id, promotion)
             } catch .refused(let refusal) where refusal.code == .conflict {
-                // Where it has ended already, its end is on its way.
+                // If it has ended already, its final event follows.
             } catch {
                 throw BAError(error)
             }
         }
     }
 
-    /// Ends a download that goes on.
+    /// Cancels a running download.
     func cancel(_ download: BADownload) throws(BAError) {
         try cancelled.withLock { cancelled throws(BAError) in
             guard let task = try task(named: download.identifier) else {
@@ -112,7 +113,7 @@ final class DownloadSession: Sendable {
             if task.isUnfinished {
                 var change = TransferChange()
                 change.state = .cancelled
-                // Before the daemon is told, since its event may be here before its answer.
+                // Recorded before the request, because the event may arrive before the response.
                 cancelled.insert(task.id)
                 do throws(ControlError) {
                     state = try client.change(task.id, change).state
@@ -132,15 +133,15 @@ final class DownloadSession: Sendable {
         }
     }
 
-    /// Whether a task was cancelled by this process, and forgets that.
+    /// Returns whether this process has cancelled a task, and deletes the record.
     func wasCancelledHere(_ task: Int64) -> Bool {
         cancelled.withLock { $0.remove(task) != nil }
     }
 
-    /// Takes in that a download has ended, after the answer to the request that made it.
+    /// Records that a download has ended, after the response to the request that created it.
     func end(_ task: Int64) { cancelled.withLock { _ in known.withLock { $0.end(task) } } }
 
-    /// The task of an identifier: the one that goes on, else the last; those cancelled do not count.
+    /// Returns the task of an identifier: the running one, else the last one; ignores cancelled tasks.
     private func task(named identifier: String) throws(BAError) -> TransferTask? {
         do throws(ControlError) {
             let tasks = try tasks().filter {

@@ -2,20 +2,22 @@ public import Foundation
 import Synchronization
 
 extension AssetPackManager {
-    /// What happens to a pack that is fetched.
+    /// A status update of a download.
     public enum DownloadStatusUpdate: Sendable {
-        /// The fetch has begun.
+        /// The download has started.
         case began(AssetPack)
-        /// It waits: for the network, for a server, or for another process that stages the pack.
+        /// The download waits for the network, a server, or another process that stages the pack.
         case paused(AssetPack)
-        /// Bytes of the archive came. The progress counts them, and its `cancel()` ends the fetch.
+        /// Bytes of the archive were received.
+        ///
+        /// The progress counts them, and its `cancel()` cancels the download.
         case downloading(AssetPack, Progress)
         /// The pack is staged.
         case finished(AssetPack)
-        /// The pack could not be fetched, or the fetch was cancelled.
+        /// The download failed or was cancelled.
         case failed(AssetPack, any Error)
 
-        /// The pack that this is about.
+        /// The pack of the update.
         var assetPack: AssetPack {
             switch self {
             case .began(let pack), .paused(let pack), .downloading(let pack, _),
@@ -24,7 +26,7 @@ extension AssetPackManager {
             }
         }
 
-        /// Whether nothing more comes of this fetch.
+        /// Indicates whether this is the last update of the download.
         var isLast: Bool {
             switch self {
             case .finished, .failed: true
@@ -34,14 +36,14 @@ extension AssetPackManager {
     }
 }
 
-/// Passes updates on to everybody who listens.
+/// Broadcasts updates to all listeners.
 ///
-/// A listener that is far behind loses the oldest updates, never the latest, and holds nobody up.
+/// A listener that is far behind loses the oldest updates, never the latest, and delays no other.
 final class StatusBroadcast: Sendable {
     typealias Update = AssetPackManager.DownloadStatusUpdate
 
     private struct Listener {
-        /// The pack that is listened for; `nil` for all.
+        /// The pack to listen for; `nil` for all.
         var id: String?
         var continuation: AsyncStream<Update>.Continuation
     }
@@ -67,7 +69,7 @@ final class StatusBroadcast: Sendable {
         }
     }
 
-    /// What happens from now on: to all packs, or to one until its fetch has ended.
+    /// Returns the updates from now on: of all packs, or of one until its download has ended.
     func updates(of id: String? = nil) -> AsyncStream<Update> {
         let (stream, continuation) = AsyncStream.makeStream(
             of: Update.self,

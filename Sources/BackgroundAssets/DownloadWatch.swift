@@ -1,15 +1,15 @@
 import StageControl
 import StageModel
 
-/// What a delegate was told of a download, and so what it is to be told next.
+/// The state of a download as reported to a delegate, from which the next calls follow.
 struct DownloadWatch {
-    /// Something to do because of an event.
+    /// A call or action that an event requires.
     enum Step: Equatable {
         case begin
         case pause
         case write(new: Int64, total: Int64)
         case ask(challenge: String, failures: Int)
-        /// It cannot go on at once, which ends a download that somebody waits for.
+        /// The download cannot continue at once: a foreground download fails.
         case stall
         case fail(reason: String)
         case cancel
@@ -20,10 +20,10 @@ struct DownloadWatch {
     private var told: Int64
     private var challenges = 0
 
-    /// Creates the watch of a download of which so many bytes are here already.
+    /// Creates the watch of a download with some bytes received already.
     init(received: Int64) { told = received }
 
-    /// Takes an event in, and returns what to do, in order.
+    /// Processes an event, and returns the steps in order.
     mutating func take(_ event: SessionEvent) -> [Step] {
         switch event.kind {
         case .changed: return change(event)
@@ -35,7 +35,7 @@ struct DownloadWatch {
             defer { challenges += 1 }
             return [.ask(challenge: event.challenge ?? "", failures: challenges)]
         case .completed:
-            // Without a place the file was taken before, and only the acknowledgement got lost.
+            // Without a location the file was delivered before, and only the acknowledgement was lost.
             return write(event) + (event.location.map { [.finish(path: $0)] } ?? [])
         case .failed:
             return [.fail(reason: event.failure?.reason ?? "the daemon gives no reason")]
@@ -60,11 +60,11 @@ struct DownloadWatch {
 
     private mutating func write(_ event: SessionEvent) -> [Step] {
         guard isUnderWay, let total = event.bytesReceived?.rawValue else { return [] }
-        // Where a server cannot go on, it is begun anew.
+        // If the server cannot resume, the download restarts.
         defer { told = total }
         return total > told ? [.write(new: total - told, total: total)] : []
     }
 
-    /// What somebody who waits is not to wait for.
+    /// The reasons for waiting that fail a foreground download.
     private static let stalls: Set<HoldReason> = [.backoff, .server, .offline, .portal, .disk]
 }

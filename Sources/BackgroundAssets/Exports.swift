@@ -1,4 +1,4 @@
-// Apple's framework brings these along, and source that is written for it relies on that.
+// Apple's framework exports these modules, and its users rely on that.
 @_exported public import ExtensionFoundation
 @_exported public import Foundation
 @_exported public import FoundationNetworking

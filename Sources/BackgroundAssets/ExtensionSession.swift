@@ -9,9 +9,9 @@ import StageSystem
 import Synchronization
 import SystemPackage
 
-/// What the process was asked, for those parts of Apple's interface that have no argument for it.
+/// The request of the process, for those parts of Apple's interface that do not receive it as an argument.
 ///
-/// A process answers one message, so there is one session at most.
+/// A process answers one message, so there is at most one session.
 enum ExtensionSession {
     private struct State {
         var message: ExtensionMessage?
@@ -20,15 +20,15 @@ enum ExtensionSession {
 
     private static let state = Mutex(State())
 
-    /// What the process was asked; `nil` in a process that is no extension.
+    /// The request; `nil` in a process that is not an extension.
     static var request: ExtensionRequest? { state.withLock { $0.message?.request } }
 
     /// The packs of the request, in the order of the manifest.
     static var assetPacks: [AssetPack] { request?.packs.map { AssetPack($0) } ?? [] }
 
-    /// Remembers a download for the answer.
+    /// Adds a download to the answer.
     ///
-    /// - Throws: ``BAError`` where an answer has no place for it, or has it already.
+    /// - Throws: ``BAError`` if the answer cannot contain downloads, or contains it already.
     static func schedule(_ download: BADownload) throws {
         try state.withLock { state in
             guard case .failed? = state.message else {
@@ -44,7 +44,7 @@ enum ExtensionSession {
         }
     }
 
-    /// Takes a download back out of the answer.
+    /// Removes a download from the answer.
     static func cancel(_ download: BADownload) throws {
         try state.withLock { state in
             let index = state.scheduled.firstIndex { $0.identifier == download.identifier }
@@ -55,10 +55,10 @@ enum ExtensionSession {
         }
     }
 
-    /// The downloads that are in the answer so far.
+    /// The downloads of the answer so far.
     static var scheduled: [BADownload] { state.withLock { $0.scheduled } }
 
-    /// Has an extension answer a message.
+    /// Passes a message to an extension, and returns its answer.
     static func answer(
         to message: ExtensionMessage,
         by program: some BADownloaderExtension
@@ -72,7 +72,7 @@ enum ExtensionSession {
                 manifestURL: URL(filePath: request.manifest.string),
                 extensionInfo: BAAppExtensionInfo(request)
             )
-            // A set has no order of its own, and equal requests should have equal answers.
+            // Sorted, because sets have no order, and equal requests must have equal answers.
             return .downloads(downloads.map(\.wire).sorted { $0.identifier < $1.identifier })
         case .finished(_, let download, let file):
             program.backgroundDownload(
@@ -95,10 +95,10 @@ enum ExtensionSession {
         }
     }
 
-    /// Reads the message of standard input, has the extension answer it, and ends the process.
+    /// Reads the message from standard input, writes the extension's answer, and ends the process.
     static func serve(_ program: some BADownloaderExtension) async -> Never {
         do {
-            // What the extension prints must not end up within the answer.
+            // Output of the extension must not be mixed with the answer.
             let output = FileHandle(fileDescriptor: dup(STDOUT_FILENO), closeOnDealloc: true)
             guard dup2(STDERR_FILENO, STDOUT_FILENO) >= 0 else { end(1) }
             let input = try FileHandle.standardInput.readToEnd() ?? Data()
@@ -108,17 +108,17 @@ enum ExtensionSession {
             end(0)
         } catch {
             let text = "standard input and output are a host's: \(error)\n"
-            // There is nobody left to tell if this cannot be written.
+            // If this cannot be written, the error cannot be reported.
             try? FileHandle.standardError.write(contentsOf: Data(text.utf8))
             end(1)
         }
     }
 
-    /// Ends the process, the other threads wherever they are.
+    /// Ends the process while other threads may be running.
     ///
-    /// Not by exit(3), whose handlers would take down what those threads use.
+    /// Not with exit(3), whose handlers would release resources that these threads use.
     private static func end(_ status: CInt) -> Never {
-        // What was printed is in the buffers of C's streams.
+        // Output may still be in the buffers of C streams.
         fflush(nil)
         _exit(status)
     }
@@ -127,7 +127,7 @@ enum ExtensionSession {
 extension BADownloaderExtension {
     /// Answers the message of the host that started the process, and ends the process.
     ///
-    /// The main thread serves the main queue meanwhile.
+    /// The main thread runs the main queue meanwhile.
     public static func main() {
         StandardStreams.fill()
         Task { await ExtensionSession.serve(Self()) }

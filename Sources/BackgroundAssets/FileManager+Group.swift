@@ -6,11 +6,11 @@ import StageSystem
 import SystemPackage
 
 extension FileManager {
-    /// Returns the shared folder of an application group, or `nil` if there can be no such group.
+    /// Returns the shared directory of an application group, or `nil` for an invalid group.
     ///
-    /// In an extension it is the folder that the host gave; the extension may write there. Elsewhere it
-    /// is the user's if there is one, else the system's if there is one, else where the user's would be
-    /// (the environment decides, since Apple's method has no argument for it). Nothing is made.
+    /// In an extension it is the directory that the host passed, which the extension may write to. Otherwise
+    /// it is the user's if it exists, else the system's if it exists, else the user's path (depending on the
+    /// environment, because Apple's method has no argument for it). Creates nothing.
     public func containerURL(forSecurityApplicationGroupIdentifier identifier: String) -> URL? {
         if let request = ExtensionSession.request {
             guard request.applicationGroup.text == identifier else { return nil }

@@ -1,18 +1,18 @@
 import StageControl
 
-/// Downloads under way and answers to challenges that a process knows of, from one delegate to the next.
+/// The downloads in progress and answers to challenges that a process remembers between delegates.
 ///
 /// Does no I/O.
 struct KnownDownloads {
     /// An answer to a challenge.
     struct Answer {
-        /// The progress of the answer.
+        /// The progress of sending the answer.
         enum State {
-            /// The daemon is to be told over the next connection.
+            /// To be sent over the next connection.
             case kept
-            /// A thread tells the daemon.
+            /// A thread is sending it.
             case underWay
-            /// The daemon has it.
+            /// The daemon has received it.
             case given
         }
 
@@ -24,27 +24,27 @@ struct KnownDownloads {
 
     private var downloads: [Int64: TransferTask] = [:]
     private var answers: [Int64: Answer] = [:]
-    /// Downloads of sessions that are no more, of which no delegate was told.
+    /// Downloads of earlier sessions whose loss no delegate has received.
     private var lost: [TransferTask] = []
-    /// The number of the session that the downloads are in.
+    /// The number of the downloads' session.
     private var session: Int64?
 
-    /// The numbers of the downloads that go on as far as the process knows.
+    /// The ids of the downloads in progress, as far as known.
     var underWay: Set<Int64> { Set(downloads.keys) }
 
-    /// The download of this number that goes on as far as the process knows, as it was when it was taken in.
+    /// Returns a download in progress, as it was when it was added.
     func download(_ task: Int64) -> TransferTask? { downloads[task] }
 
-    /// Takes in a download that goes on in a session of this number.
+    /// Adds a download in progress of the session with this number.
     mutating func add(_ task: TransferTask, in session: Int64?) {
         enter(session)
         downloads[task.id] = task
     }
 
-    /// Takes in the number of the session, and returns whether it is another one.
+    /// Records the number of the session, and returns whether it has changed.
     ///
-    /// Tasks of another session may have the same numbers: what was known of the one before is lost, and its answers
-    /// are to challenges that are no more.
+    /// Tasks of another session may have the same ids: the downloads of the previous session are lost, and so
+    /// are its challenges.
     @discardableResult
     private mutating func enter(_ session: Int64?) -> Bool {
         guard let session, session != self.session else { return false }
@@ -57,27 +57,27 @@ struct KnownDownloads {
         return true
     }
 
-    /// Takes in that a delegate is told of the loss of a download.
+    /// Records that a delegate was informed of the loss of a download.
     mutating func removeLost(_ task: TransferTask) {
         lost.removeAll { $0.request.token == task.request.token }
     }
 
-    /// Takes in that a download has ended.
+    /// Records that a download has ended.
     mutating func end(_ task: Int64) {
         downloads[task] = nil
         answers[task] = nil
     }
 
-    /// Takes in which tasks the daemon has in a session, and returns the downloads that it has lost.
+    /// Compares the downloads with the daemon's tasks, and returns those that were lost.
     ///
-    /// A task that is not there any more has ended if the session is still the same: another process has heard of
-    /// that. Another session is there where the daemon has lost its records.
+    /// If the session is the same, a missing task has ended, and another process has received its event. If
+    /// it is another session, the daemon has lost its records.
     ///
     /// - Parameters:
-    ///   - before: The downloads that went on before the daemon was asked.
-    ///   - tasks: The tasks of the daemon.
+    ///   - before: The downloads in progress before the request to the daemon.
+    ///   - tasks: The daemon's tasks.
     ///   - session: The number of the session.
-    /// - Returns: The downloads that were lost, of which no delegate was told.
+    /// - Returns: The lost downloads, whose loss no delegate has received.
     mutating func lost(
         of before: Set<Int64>,
         among tasks: [TransferTask],
@@ -88,7 +88,7 @@ struct KnownDownloads {
         return lost
     }
 
-    /// Takes in the answer to a challenge; returns `false` if there was one before, or one to a later challenge.
+    /// Records the answer to a challenge; returns `false` if this or a later challenge was answered before.
     mutating func answer(_ answer: Answer, to task: Int64) -> Bool {
         if let sequence = answer.sequence, let before = answers[task]?.sequence,
             sequence <= before
@@ -99,21 +99,21 @@ struct KnownDownloads {
         return true
     }
 
-    /// The progress of the answer to the challenge of an event; `nil` if there is none.
+    /// Returns the progress of the answer to an event's challenge; `nil` if there is none.
     func state(ofAnswerTo task: Int64, sequence: Int64?) -> Answer.State? {
         guard let answer = answers[task], answer.sequence == sequence else { return nil }
         return answer.state
     }
 
-    /// Takes in the progress of an answer.
+    /// Sets the progress of an answer.
     mutating func set(_ state: Answer.State, ofAnswerTo task: Int64, sequence: Int64?) {
         guard answers[task]?.sequence == sequence else { return }
         answers[task]?.state = state
-        // Of a download that has ended no challenge comes again.
+        // A download that has ended gets no further challenge.
         if state == .given, downloads[task] == nil { answers[task] = nil }
     }
 
-    /// The answer that the daemon is to be told of next, which is under way from now on.
+    /// Returns the next answer to send, and marks it as being sent.
     mutating func takeKeptAnswer() -> (task: Int64, answer: Answer)? {
         guard let task = answers.filter({ $0.value.state == .kept }).keys.min(),
             let answer = answers[task]

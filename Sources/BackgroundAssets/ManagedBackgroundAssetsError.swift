@@ -2,19 +2,19 @@ public import Foundation
 public import StagePack
 public import SystemPackage
 
-/// What was asked for and is not there.
+/// An error for a pack or file that does not exist.
 ///
-/// Other failures of ``AssetPackManager`` are ``AssetPackManager/ConfigurationError``, `CancellationError`,
-/// and `PackStoreError` of the module `StagePack`, whose `retryAdvice` tells when trying again makes sense.
+/// Other errors of ``AssetPackManager`` are ``AssetPackManager/ConfigurationError``, `CancellationError`, and
+/// `PackStoreError` of the module `StagePack`, whose `retryAdvice` says whether to retry.
 public indirect enum ManagedBackgroundAssetsError: Error, Hashable, Sendable {
-    /// There is no pack of this name.
+    /// No pack has this id.
     case assetPackNotFound(withID: String)
     /// No staged pack has a file at the path, or the path leaves the packs.
     case fileNotFound(at: FilePath)
 }
 
 extension ManagedBackgroundAssetsError: LocalizedError, CustomStringConvertible {
-    /// The reason, as a sentence fragment a person can read.
+    /// A lower-case sentence fragment for people.
     public var description: String {
         switch self {
         case .assetPackNotFound(let id): "there is no asset pack '\(id)'"
@@ -22,11 +22,11 @@ extension ManagedBackgroundAssetsError: LocalizedError, CustomStringConvertible 
         }
     }
 
-    /// The reason, as a sentence fragment a person can read.
+    /// A lower-case sentence fragment for people.
     public var errorDescription: String? { description }
 }
 
 extension PackStoreError: LocalizedError {
-    /// The reason, as a sentence fragment a person can read.
+    /// A lower-case sentence fragment for people.
     public var errorDescription: String? { description }
 }

@@ -3,10 +3,10 @@ import StageModel
 import StagePack
 import Synchronization
 
-/// The fetch of one pack, which any number of callers wait for.
+/// The download of one pack, which any number of callers can wait for.
 ///
-/// It is queued until it is begun. When the last caller that waits is cancelled, it is cancelled itself,
-/// unless it is kept: nobody waits for what is updated in the background.
+/// Queued until it is started. Cancelled when its last waiting caller is cancelled, unless it is kept, as
+/// background updates are.
 final class PackDownload: Sendable {
     private struct State {
         var task: Task<Void, Never>?
@@ -29,13 +29,13 @@ final class PackDownload: Sendable {
         progress.cancellationHandler = { [weak self] in self?.cancel() }
     }
 
-    /// Whether it has ended, or was cancelled before it had begun.
+    /// Indicates whether it has ended, or was cancelled before it started.
     var hasEnded: Bool { state.withLock { $0.result != nil } }
 
-    /// Goes on even if nobody waits.
+    /// Keeps it running even if no caller waits.
     func keep() { state.withLock { $0.isKept = true } }
 
-    /// Begins, with a task that `body` makes; returns `false` if it was cancelled before.
+    /// Starts it with a task that `body` creates; returns `false` if it was cancelled before.
     func begin(_ body: () -> Task<Void, Never>) -> Bool {
         state.withLock { state in
             guard state.result == nil else { return false }
@@ -44,13 +44,13 @@ final class PackDownload: Sendable {
         }
     }
 
-    /// Notes how far the fetch has come, and returns what is to be told of it.
+    /// Records the progress of the download, and returns the status update for it.
     func advance(to fetch: FetchProgress) -> AssetPackManager.DownloadStatusUpdate {
         progress.completedUnitCount = Int64(fetch.received.rawValue)
         return fetch.waitingFor == nil ? .downloading(assetPack, progress) : .paused(assetPack)
     }
 
-    /// Ends it for all who wait.
+    /// Ends it, and resumes all waiting callers.
     func end(_ result: Result<Void, any Error>) {
         let waiters = state.withLock { state in
             guard state.result == nil else { return [CheckedContinuation<Void, any Error>]() }
@@ -61,7 +61,7 @@ final class PackDownload: Sendable {
         for waiter in waiters { waiter.resume(with: result) }
     }
 
-    /// Interrupts it: at once where it has not begun, else as soon as what runs has heard of it.
+    /// Cancels it: at once if it has not started, otherwise as soon as its task reacts.
     func cancel() {
         let task = state.withLock { $0.task }
         guard let task else { return end(.failure(CancellationError())) }
@@ -70,7 +70,7 @@ final class PackDownload: Sendable {
 
     /// Waits until it has ended.
     ///
-    /// - Throws: why it failed; `CancellationError` as soon as the caller is cancelled.
+    /// - Throws: The error of the download; `CancellationError` as soon as the caller is cancelled.
     func wait() async throws {
         let key = state.withLock { state in
             state.lastKey += 1

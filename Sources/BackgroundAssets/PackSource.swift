@@ -3,9 +3,9 @@ import StageModel
 import StagePack
 import Synchronization
 
-/// The packs of one application: what its manifest offers, and what is staged of it.
+/// The packs of one application: those that its manifest offers, and those that are staged.
 final class PackSource: Sendable {
-    /// Which of a container's manifests is the application's.
+    /// Identifies the application's manifest in a container.
     enum Catalogue: Sendable {
         case application(ApplicationID)
         case manifest(url: String)
@@ -13,7 +13,7 @@ final class PackSource: Sendable {
 
     let store: PackStore
     private let catalogue: Catalogue
-    /// The manifest that was read last: one may have thousands of packs.
+    /// The last parsed manifest, cached because it may have thousands of packs.
     private let known = Mutex<(record: StoredManifest, packs: [PackID: Pack])?>(nil)
 
     init(store: PackStore, catalogue: Catalogue) {
@@ -21,13 +21,12 @@ final class PackSource: Sendable {
         self.catalogue = catalogue
     }
 
-    /// Returns what the manifest that was accepted last offers, or `nil` if there is none that can be
-    /// read.
+    /// Returns the packs of the manifest that was accepted last, or `nil` if there is no readable one.
     func offers() throws(PackStoreError) -> [PackID: Pack]? {
         guard let record = try record() else { return nil }
         return known.withLock { known in
             if let known, known.record == record { return known.packs }
-            // One that cannot be read is as good as none: the server is asked anew.
+            // An unreadable manifest counts as missing: the server is asked again.
             guard let manifest = try? record.manifest() else { return nil }
             let packs = Dictionary(
                 manifest.packs.map { ($0.id, $0) },
@@ -38,7 +37,8 @@ final class PackSource: Sendable {
         }
     }
 
-    /// Returns whether the manifest is in a format of the application's own, which does not say which packs are obsolete.
+    /// Returns whether the manifest has the application's own format, which does not say which packs are
+    /// obsolete.
     func hasOwnFormat() throws(PackStoreError) -> Bool { try record()?.ownFormatOf != nil }
 
     private func record() throws(PackStoreError) -> StoredManifest? {
@@ -49,7 +49,7 @@ final class PackSource: Sendable {
         }
     }
 
-    /// Returns the packs that are offered, or `nil` if there is no manifest.
+    /// Returns the offered packs, or `nil` if there is no manifest.
     func assetPacks() throws(PackStoreError) -> Set<AssetPack>? {
         guard let offers = try offers() else { return nil }
         var packs: Set<AssetPack> = []
@@ -57,13 +57,13 @@ final class PackSource: Sendable {
         return packs
     }
 
-    /// Returns the pack as it is offered, or `nil` if it is not.
+    /// Returns the pack as offered, or `nil` if it is not offered.
     func offer(of id: PackID) throws(PackStoreError) -> AssetPack? {
         guard let pack = try offers()?[id] else { return nil }
         return try assetPack(pack)
     }
 
-    /// Returns what the application sees of a pack that is offered.
+    /// Returns the application's view of an offered pack.
     func assetPack(_ pack: Pack) throws(PackStoreError) -> AssetPack {
         let staged = try store.currentGeneration(of: pack.id)
         return AssetPack(pack, stagedVersion: staged?.content?.version)
