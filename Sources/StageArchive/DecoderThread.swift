@@ -16,7 +16,7 @@ final class DecoderThread<Value: Sendable>: Sendable {
         case result(Result<Value, ArchiveError>)
     }
 
-    private let monitor = Monitor(State())
+    private let sharedState = ConditionVariable(State())
     private let isCancelled: @Sendable () -> Bool
     private let progress: @Sendable (ByteCount) -> Void
 
@@ -39,9 +39,9 @@ final class DecoderThread<Value: Sendable>: Sendable {
         guard !Confinement.isPrivileged else { throw .notConfined(.ownProcess) }
         UTF8Locale.prepare()
         let thread = try ArchiveError.wrapping { () throws(FileError) in
-            try SystemThread(name: "stage-unpack") { [monitor, isCancelled] in
+            try SystemThread(name: "stage-unpack") { [sharedState, isCancelled] in
                 let events = UnpackEvents(
-                    progress: { bytes in monitor.change { $0.progress = bytes } },
+                    progress: { bytes in sharedState.change { $0.progress = bytes } },
                     isCancelled: isCancelled
                 )
                 let result: Result<Value, ArchiveError>
@@ -50,7 +50,7 @@ final class DecoderThread<Value: Sendable>: Sendable {
                 } catch {
                     result = .failure(error)
                 }
-                monitor.change { $0.result = result }
+                sharedState.change { $0.result = result }
             }
         }
         while true {
@@ -64,7 +64,7 @@ final class DecoderThread<Value: Sendable>: Sendable {
     }
 
     private func next() -> Note {
-        monitor.wait { state in
+        sharedState.wait { state in
             if let bytes = state.progress.take() { return .progress(bytes) }
             return state.result.map { .result($0) }
         }

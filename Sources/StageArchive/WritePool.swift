@@ -24,19 +24,19 @@ final class WritePool: Sendable {
         case failed(ArchiveError)
     }
 
-    private let monitor = Monitor(State())
+    private let sharedState = ConditionVariable(State())
 
     /// The most batches: 8 MiB.
     private static let maximumBatches = (8 << 20) / WriteBatch.capacity
 
     /// Submits a full batch.
     func submit(_ batch: WriteBatch) {
-        monitor.change { $0.ready.append(batch) }
+        sharedState.change { $0.ready.append(batch) }
     }
 
     /// Returns an empty batch, or a full one to write if there is none.
     func supply() -> Supply {
-        monitor.wait { state in
+        sharedState.wait { state in
             if let failure = state.failure { return .failed(failure) }
             if let batch = state.free.popLast() { return .empty(batch) }
             if state.made < Self.maximumBatches {
@@ -51,7 +51,7 @@ final class WritePool: Sendable {
 
     /// Returns a batch that is not written yet, or `nil` when all are written.
     func remaining() throws(ArchiveError) -> WriteBatch? {
-        let result: Result<WriteBatch?, ArchiveError> = monitor.wait { state in
+        let result: Result<WriteBatch?, ArchiveError> = sharedState.wait { state in
             if let failure = state.failure { return .failure(failure) }
             if !state.ready.isEmpty {
                 state.busy += 1
@@ -65,7 +65,7 @@ final class WritePool: Sendable {
     /// Returns a written batch to the pool, with its error.
     func done(_ batch: WriteBatch, _ failure: ArchiveError?) {
         batch.clear()
-        monitor.change { state in
+        sharedState.change { state in
             state.busy -= 1
             state.free.append(batch)
             if state.failure == nil { state.failure = failure }
@@ -75,12 +75,12 @@ final class WritePool: Sendable {
     /// Returns an unused batch to the pool.
     func giveBack(_ batch: WriteBatch) {
         batch.clear()
-        monitor.change { $0.free.append(batch) }
+        sharedState.change { $0.free.append(batch) }
     }
 
     /// Stops the worker threads; batches that are not written yet are discarded.
     func close() {
-        monitor.change { $0.isClosed = true }
+        sharedState.change { $0.isClosed = true }
     }
 
     /// Writes batches until the pool is closed.
@@ -93,7 +93,7 @@ final class WritePool: Sendable {
     }
 
     private func next() -> WriteBatch? {
-        let result: WriteBatch?? = monitor.wait { state in
+        let result: WriteBatch?? = sharedState.wait { state in
             if state.isClosed || state.failure != nil { return .some(nil) }
             guard !state.ready.isEmpty else { return nil }
             state.busy += 1

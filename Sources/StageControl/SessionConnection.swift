@@ -48,7 +48,7 @@ public final class SessionConnection: Sendable {
     /// The token of the launch that this process was started by, if it was.
     public let launch: String?
     private let endsClient: Bool
-    private let monitor = Monitor(State())
+    private let monitor = ConditionVariable(State())
 
     /// Creates a connection that does nothing before ``start(_:)``.
     ///

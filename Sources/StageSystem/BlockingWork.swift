@@ -81,11 +81,11 @@ private final class BlockingThreads: Sendable {
     /// Further jobs are queued.
     private static let maximum = 256
 
-    private let monitor = Monitor(State())
+    private let sharedState = ConditionVariable(State())
 
     func run(_ job: @escaping @Sendable () -> Void) {
         // Only one thread is woken for a job: waking a hundred would cost more than the work.
-        let mustStart = monitor.changeForOne { state in
+        let mustStart = sharedState.changeWakingOne { state in
             state.jobs.append(job)
             guard state.jobs.count > state.idle, state.threads < Self.maximum else { return false }
             state.threads += 1
@@ -99,7 +99,7 @@ private final class BlockingThreads: Sendable {
             try SystemThread(name: "stage-blocking") { [self] in work() }.detach()
         } catch {
             // The process may have reached its limit of threads: the existing ones run the job later.
-            let isLast = monitor.change { state in
+            let isLast = sharedState.change { state in
                 state.threads -= 1
                 return state.threads == 0
             }
@@ -110,7 +110,7 @@ private final class BlockingThreads: Sendable {
     private func work() {
         while true {
             var isIdle = false
-            let job = monitor.wait { state -> (@Sendable () -> Void)? in
+            let job = sharedState.wait { state -> (@Sendable () -> Void)? in
                 guard !state.jobs.isEmpty else {
                     if !isIdle { state.idle += 1 }
                     isIdle = true

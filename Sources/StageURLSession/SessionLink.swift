@@ -15,7 +15,7 @@ final class SessionLink: Sendable {
     /// The session's events, and their acknowledgement.
     let connection: SessionConnection
     let client: SessionClient
-    let outbox = Monitor(TaskOutbox<URLSessionTask>())
+    let outbox = ConditionVariable(TaskOutbox<URLSessionTask>())
     private let backlog = Mutex(EventBacklog())
 
     /// Creates the link of a session; it does nothing before ``start(_:)``.

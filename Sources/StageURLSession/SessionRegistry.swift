@@ -35,7 +35,7 @@ enum SessionRegistry {
     /// Waits until the daemon was told of all tasks and of the events that were delivered, or could not be.
     private static func flush() {
         let links = sessions.withLock { $0.values.map(\.link) }
-        let untold = Monitor(links.count)
+        let untold = ConditionVariable(links.count)
         for link in links { link.whenToldOrNot { untold.change { $0 -= 1 } } }
         let end = ContinuousClock.now + patience
         _ = untold.wait(atMost: patience) { $0 == 0 ? true : nil }

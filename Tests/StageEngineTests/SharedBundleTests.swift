@@ -24,7 +24,7 @@ struct SharedBundleTests {
         try await world.publish(tree, deltas: false)
         let (first, second) = (try PackID("first"), try PackID("second"))
         try world.serve(as: [first, second]) { $0.ignoringRanges() }
-        let steps = Monitor(Steps())
+        let steps = ConditionVariable(Steps())
         let outcomes = try await world.stage([first, second]) { id, event in
             if event == .verified { steps.change { _ = $0.verified.insert(id) } }
             guard case .unpacked = event else { return }

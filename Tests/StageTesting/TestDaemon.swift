@@ -43,8 +43,8 @@ public final class TestDaemon: Sendable {
     /// The path of the socket.
     public let path: String
     let state = Mutex(State())
-    private let held = Monitor<Set<String>>([])
-    private let heldAnswers = Monitor<Set<String>>([])
+    private let held = ConditionVariable<Set<String>>([])
+    private let heldAnswers = ConditionVariable<Set<String>>([])
 
     /// Creates a daemon that does not run yet.
     public init(path: String) { self.path = path }

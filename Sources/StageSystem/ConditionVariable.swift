@@ -5,7 +5,7 @@ import Glibc
 ///
 /// Waiting blocks the thread: never call ``wait(_:)`` on Swift's cooperative pool, only on threads of this
 /// package.
-@safe public final class Monitor<State>: Sendable {
+@safe public final class ConditionVariable<State>: Sendable {
     // The pointers never change; only pthread functions use their memory, and the value is only accessed with
     // the mutex locked.
     private nonisolated(unsafe) let mutex: UnsafeMutablePointer<pthread_mutex_t>
@@ -48,7 +48,7 @@ import Glibc
 
     /// Calls `body` with exclusive access to the value, and wakes one waiting thread; for changes that any
     /// single waiting thread can handle.
-    public func changeForOne<Result>(_ body: (inout State) -> Result) -> Result {
+    public func changeWakingOne<Result>(_ body: (inout State) -> Result) -> Result {
         unsafe _ = pthread_mutex_lock(mutex)
         defer {
             unsafe _ = pthread_cond_signal(condition)
