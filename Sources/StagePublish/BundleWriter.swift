@@ -15,35 +15,35 @@ struct BundleWriter: ~Copyable {
         var size: Int64 = 0
     }
 
-    private var drafts: BundleDrafts
+    private var newBundles: TemporaryBundles
     private var open: Open?
 
-    init(directory: Directory) { drafts = BundleDrafts(directory: directory) }
+    init(directory: Directory) { newBundles = TemporaryBundles(directory: directory) }
 
     /// Writes a stored frame, and returns its bundle's position among those of this writer and its offset
     /// there.
     mutating func append(_ bytes: [UInt8]) throws(FileError) -> (bundle: Int, offset: Int64) {
         if let size = open?.size, size > 0, size + Int64(bytes.count) > Self.size { try close() }
-        if open == nil { open = Open(file: try drafts.makeFile()) }
+        if open == nil { open = Open(file: try newBundles.makeFile()) }
         guard var current = open.take() else { preconditionFailure("a bundle is open") }
         let offset = current.size
         try current.file.write(bytes.span, at: offset)
         current.hasher.update(bytes.span)
         current.size += Int64(bytes.count)
         open = consume current
-        return (drafts.bundles.count, offset)
+        return (newBundles.bundles.count, offset)
     }
 
     /// Syncs and returns the bundles.
-    consuming func finish() throws(FileError) -> BundleDrafts {
+    consuming func finish() throws(FileError) -> TemporaryBundles {
         try close()
-        return drafts
+        return newBundles
     }
 
     private mutating func close() throws(FileError) {
         guard let current = open.take() else { return }
         let size = current.size
         try current.file.synchronize()
-        drafts.add(ContentIndex.Bundle(digest: current.hasher.finish(), size: size))
+        newBundles.add(ContentIndex.Bundle(digest: current.hasher.finish(), size: size))
     }
 }

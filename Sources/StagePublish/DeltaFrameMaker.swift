@@ -15,7 +15,7 @@ struct DeltaFrameMaker: Sendable {
     private let width: Int
     private let report: @Sendable (_ done: ByteCount, _ total: ByteCount) -> Void
 
-    private typealias Made = DeltaDraft.Made
+    private typealias Made = UnpublishedDeltaSet.Made
 
     /// The compression level of all sets: lower levels miss matches in a window, and higher ones take ten
     /// times as long for a fiftieth fewer bytes.
@@ -36,8 +36,8 @@ struct DeltaFrameMaker: Sendable {
     }
 
     /// Creates the delta frames that save enough bytes.
-    func makeFrames() async throws(PackagingError) -> DeltaDraft {
-        var draft = DeltaDraft()
+    func makeFrames() async throws(PackagingError) -> UnpublishedDeltaSet {
+        var unpublished = UnpublishedDeltaSet()
         var groups = try await plan().groups[...]
         let total = size(of: groups)
         var done = ByteCount.zero
@@ -47,11 +47,11 @@ struct DeltaFrameMaker: Sendable {
             let batch = Array(groups.prefix(width * Self.batch))
             groups = groups.dropFirst(batch.count)
             let results = await frames(of: batch)
-            try draft.add(batch, results)
+            try unpublished.add(batch, results)
             done = done + size(of: batch[...])
             report(done, total)
         }
-        return draft
+        return unpublished
     }
 
     /// Plans which content to compare, after reading the contents of both versions.

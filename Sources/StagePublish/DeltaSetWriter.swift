@@ -73,12 +73,12 @@ public struct DeltaSetWriter: Sendable {
         return updates
     }
 
-    /// Writes the objects for one older version, while the caller holds the lock; `draft` contains the frames
+    /// Writes the objects for one older version, while the caller holds the lock; `unpublished` contains the frames
     /// of the set if they were created before.
     func write(
         to version: StoredIndex,
         from old: ContentIndex,
-        _ draft: DeltaDraft? = nil,
+        _ unpublished: UnpublishedDeltaSet? = nil,
         in store: Directory
     ) async throws(PackagingError) -> BaseUpdate {
         let indexDelta = IndexDelta(from: old, to: version)
@@ -98,22 +98,22 @@ public struct DeltaSetWriter: Sendable {
             costWithoutSet: cost(nil)
         )
         var frames: PackIndex.DeltaFrames?
-        if draft == nil, let present = version.deltaSets[base] {
+        if unpublished == nil, let present = version.deltaSets[base] {
             frames = version.reference.deltas.first { $0.base == base }?.frames
             update.set = .present(frames?.size ?? .zero)
             update.cost = cost(present)
-        } else if let draft = try await nonEmpty(draft, to: version, from: old, in: store) {
-            let set = draft.set(from: base, to: version.reference.contentDigest)
+        } else if let unpublished = try await nonEmpty(unpublished, to: version, from: old, in: store) {
+            let set = unpublished.set(from: base, to: version.reference.contentDigest)
             let shortened = cost(set)
             if shortened.total < update.cost.total {
                 let written = try PackagingError.wrapping { () throws(FileError) in
-                    try draft.write(set, in: store)
+                    try unpublished.write(set, in: store)
                 }
                 frames = written
                 update.set = .made(written.size)
                 update.cost = shortened
             } else {
-                update.set = .useless(draft.size(of: set))
+                update.set = .useless(unpublished.size(of: set))
             }
         }
         // Clients find a delta set through the index delta, even if that saves no bytes by itself.
@@ -126,14 +126,14 @@ public struct DeltaSetWriter: Sendable {
 
     /// Creates the frames of a set unless they exist already; `nil` if there are none.
     private func nonEmpty(
-        _ draft: DeltaDraft?,
+        _ unpublished: UnpublishedDeltaSet?,
         to version: StoredIndex,
         from old: ContentIndex,
         in store: Directory
-    ) async throws(PackagingError) -> DeltaDraft? {
-        if let draft { return draft.isSet ? draft : nil }
+    ) async throws(PackagingError) -> UnpublishedDeltaSet? {
+        if let unpublished { return unpublished.isSet ? unpublished : nil }
         let bundles = try PackagingError.wrapping { () throws(FileError) in
-            try store.makeDirectory(FilePath(StoreDraft.bundle.folder))
+            try store.makeDirectory(FilePath(StoreObjectKind.bundle.folder))
         }
         let maker = DeltaFrameMaker(
             from: StoredFrames(index: old, bundles: bundles),
@@ -153,7 +153,7 @@ public struct DeltaSetWriter: Sendable {
         in store: Directory
     ) throws(PackagingError) {
         let missing = try PackagingError.wrapping { () throws(FileError) -> Digest? in
-            let folder = try store.directory(FilePath(StoreDraft.bundle.folder))
+            let folder = try store.directory(FilePath(StoreObjectKind.bundle.folder))
             for bundle in index.bundles
             where try folder?.status(FilePath("\(bundle.digest)"))?.size != bundle.size {
                 return bundle.digest

@@ -59,7 +59,7 @@ struct FramePacker: ~Copyable {
             frames: frames,
             positions: slots.map { $0 ?? 0 },
             newBytes: newBytes,
-            drafts: try writer.finish()
+            newBundles: try writer.finish()
         )
     }
 
@@ -72,7 +72,7 @@ struct FramePacker: ~Copyable {
         /// The stored bytes of frames that no earlier version has.
         let newBytes: Int64
         /// The new bundles, under temporary names.
-        let drafts: BundleDrafts
+        let newBundles: TemporaryBundles
     }
 
     private mutating func use(_ frame: ContentIndex.Frame) -> Int {

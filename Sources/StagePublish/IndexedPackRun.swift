@@ -233,14 +233,14 @@ struct IndexedPackRun: ~Copyable {
     }
 
     /// Creates the version from all added entries.
-    consuming func finish() async throws(FileError) -> DraftVersion {
+    consuming func finish() async throws(FileError) -> UnpublishedVersion {
         for cluster in clusters.indices { try await close(cluster) }
         let entries = entries
         let previous = writer.previous
         let packed = try await packer.finish()
         let positions = packed.positions
         var index = ContentIndex(
-            bundles: previous.bundles + packed.drafts.bundles,
+            bundles: previous.bundles + packed.newBundles.bundles,
             frames: packed.frames
         )
         func resolve(_ content: Content) -> ContentIndex.Content {
@@ -279,6 +279,6 @@ struct IndexedPackRun: ~Copyable {
             index.entries.append(ContentIndex.Entry(path: entry.path, kind: kind))
         }
         index.dropUnusedBundles()
-        return DraftVersion(index: index, drafts: packed.drafts, newBytes: packed.newBytes)
+        return UnpublishedVersion(index: index, newBundles: packed.newBundles, newBytes: packed.newBytes)
     }
 }

@@ -92,7 +92,7 @@ public struct IndexedPackWriter: Sendable {
         to store: Directory
     ) async throws(PackagingError) -> IndexedPack {
         let bundles = try PackagingError.wrapping { () throws(FileError) in
-            try store.makeDirectory(FilePath(StoreDraft.bundle.folder))
+            try store.makeDirectory(FilePath(StoreObjectKind.bundle.folder))
         }
         let lock: StoreLock
         do throws(FileError) {
@@ -137,7 +137,7 @@ public struct IndexedPackWriter: Sendable {
                 .write(evaluation, of: version.index, to: store) : nil
         var stored: StoredIndex
         do throws(FileError) {
-            try version.drafts.publish()
+            try version.newBundles.publish()
             stored = try writeIndex(version.index, archive, to: store)
         } catch {
             throw .file(error)
@@ -156,23 +156,23 @@ public struct IndexedPackWriter: Sendable {
         )
     }
 
-    /// Writes the index deltas and delta sets from the older versions; `draft` contains the frames of the set
+    /// Writes the index deltas and delta sets from the older versions; `unpublished` contains the frames of the set
     /// from the previous version.
     private func shortenUpdates(
         to stored: StoredIndex,
-        with draft: DeltaDraft?,
+        with unpublished: UnpublishedDeltaSet?,
         in store: Directory
     ) async throws(PackagingError) -> [BaseUpdate] {
         var deltas = DeltaSetWriter(width: width)
         deltas.report = reportComparison
-        var bases: [(index: ContentIndex, draft: DeltaDraft?)] = [
-            (previous, draft ?? DeltaDraft())
+        var bases: [(index: ContentIndex, unpublished: UnpublishedDeltaSet?)] = [
+            (previous, unpublished ?? UnpublishedDeltaSet())
         ]
-        bases += older.map { ($0, makesDeltas ? nil : DeltaDraft()) }
+        bases += older.map { ($0, makesDeltas ? nil : UnpublishedDeltaSet()) }
         var updates: [BaseUpdate] = []
         for base in bases where !base.index.entries.isEmpty && base.index != stored.index {
             updates.append(
-                try await deltas.write(to: stored, from: base.index, base.draft, in: store)
+                try await deltas.write(to: stored, from: base.index, base.unpublished, in: store)
             )
         }
         let named = updates.compactMap(\.delta)
@@ -186,7 +186,7 @@ public struct IndexedPackWriter: Sendable {
 
     private static func finish(
         _ run: consuming IndexedPackRun
-    ) async throws(PackagingError) -> DraftVersion {
+    ) async throws(PackagingError) -> UnpublishedVersion {
         do throws(FileError) {
             return try await run.finish()
         } catch {
@@ -195,12 +195,12 @@ public struct IndexedPackWriter: Sendable {
     }
 
     /// Creates delta frames from the previous version; `nil` if they are disabled or save too little.
-    private func makeDeltas(to new: StoredFrames) async throws(PackagingError) -> DeltaDraft? {
+    private func makeDeltas(to new: StoredFrames) async throws(PackagingError) -> UnpublishedDeltaSet? {
         guard makesDeltas, !previous.entries.isEmpty, new.index != previous else { return nil }
         let old = StoredFrames(index: previous, bundles: new.bundles)
         let maker = DeltaFrameMaker(from: old, to: new, width: width, report: reportComparison)
-        let draft = try await maker.makeFrames()
-        return draft.isSet ? draft : nil
+        let unpublished = try await maker.makeFrames()
+        return unpublished.isSet ? unpublished : nil
     }
 
     /// Writes the index, and returns it with the delta sets of the store.

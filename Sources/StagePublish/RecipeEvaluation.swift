@@ -59,10 +59,10 @@ public struct RecipeEvaluation: Sendable {
         }
         guard idle.isEmpty else { throw .nothingSelected(idle) }
         self.recipe = recipe
-        entries = try EntryCheck.ordered(walk.found)
-        try EntryCheck.checkLinks(entries)
-        warnings = EntryCheck.warnings(entries) + walk.idleExclusions.map(Warning.idleExclusion)
-        try EntryCheck.checkLimits(installedSize, fileCount)
+        entries = try EntryValidator.ordered(walk.found)
+        try EntryValidator.checkLinks(entries)
+        warnings = EntryValidator.warnings(entries) + walk.idleExclusions.map(Warning.idleExclusion)
+        try EntryValidator.checkLimits(installedSize, fileCount)
     }
 }
 

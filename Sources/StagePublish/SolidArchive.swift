@@ -44,30 +44,30 @@ struct SolidArchive: Sendable {
         _ cancellation: Cancellation
     ) throws(PackagingError) -> PackArchive? {
         let window = StreamCompressor.window(for: Self.largestSize(of: evaluation))
-        let draft = try PackagingError.wrapping { () throws(FileError) in
-            let directory = try store.makeDirectory(FilePath(StoreDraft.archive.folder))
-            return try ArchiveDraft(
+        let archive = try PackagingError.wrapping { () throws(FileError) in
+            let directory = try store.makeDirectory(FilePath(StoreObjectKind.archive.folder))
+            return try TemporaryArchive(
                 in: directory,
                 StreamCompressor(level: level, window: window, width: width)
             )
         }
         do throws(PackagingError) {
-            try fill(draft, evaluation, of: index, cancellation)
+            try fill(archive, evaluation, of: index, cancellation)
             // A client requests all frames in few ranges, including the gaps between them.
             let frames = RangePlan(index.frames.indices, of: index).byteCount
-            guard draft.size < frames else {
-                draft.discard()
+            guard archive.size < frames else {
+                archive.discard()
                 return nil
             }
-            return try draft.publish(of: content, window: ByteCount(window))
+            return try archive.publish(of: content, window: ByteCount(window))
         } catch {
-            draft.discard()
+            archive.discard()
             throw error
         }
     }
 
     private func fill(
-        _ draft: ArchiveDraft,
+        _ archive: TemporaryArchive,
         _ evaluation: RecipeEvaluation,
         of index: ContentIndex,
         _ cancellation: Cancellation
@@ -81,10 +81,10 @@ struct SolidArchive: Sendable {
         var packager = ArchivePackager(format: .tar, threads: 1)
         packager.progress = report
         try packager.write(evaluation, cancellation, expecting: digests) {
-            (bytes) throws(FileError) in try draft.append(bytes)
+            (bytes) throws(FileError) in try archive.append(bytes)
         }
         if cancellation.isRequested { throw .cancelled }
-        try PackagingError.wrapping { () throws(FileError) in try draft.finish() }
+        try PackagingError.wrapping { () throws(FileError) in try archive.finish() }
     }
 
     /// Returns an upper bound for the size of a tar archive of the entries.
@@ -98,10 +98,10 @@ struct SolidArchive: Sendable {
 /// An archive under a temporary name, until it is complete.
 ///
 /// Not thread-safe. End it with ``publish(of:window:)`` or ``discard()``.
-private final class ArchiveDraft {
+private final class TemporaryArchive {
     private(set) var size = Int64(0)
     private let directory: Directory
-    private let name = StoreDraft.archive.makeName()
+    private let name = StoreObjectKind.archive.makeName()
     private let file: File
     private var compressor: StreamCompressor?
     private var hasher: SHA256Hasher? = SHA256Hasher()

@@ -64,10 +64,10 @@ struct StoreLock: ~Copyable {
     }
 
     private static func sweep(_ store: Directory) throws(FileError) {
-        for draft in StoreDraft.allCases {
-            guard let directory = try store.directory(FilePath(draft.folder)) else { continue }
+        for kind in StoreObjectKind.allCases {
+            guard let directory = try store.directory(FilePath(kind.folder)) else { continue }
             for entry in try directory.entries()
-            where entry.kind == .file && entry.name.string.hasPrefix(draft.prefix) {
+            where entry.kind == .file && entry.name.string.hasPrefix(kind.prefix) {
                 try directory.remove(entry.name)
             }
         }
@@ -75,7 +75,7 @@ struct StoreLock: ~Copyable {
 }
 
 /// A kind of object that has a temporary name in its directory until it is complete.
-enum StoreDraft: CaseIterable {
+enum StoreObjectKind: CaseIterable {
     case archive, bundle, deltas
 
     /// The directory in the store.

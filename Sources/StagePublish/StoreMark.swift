@@ -44,7 +44,7 @@ public enum StoreMark {
         let paths =
             ["i/\(name)"] + index.bundles.map { "b/\($0.digest)" }
             + [archive?.url].compactMap(\.self) + deltas.map(\.url)
-            + deltas.compactMap(\.frames).map { "\(StoreDraft.deltas.folder)/\($0.digest)" }
+            + deltas.compactMap(\.frames).map { "\(StoreObjectKind.deltas.folder)/\($0.digest)" }
         let mark = String(UInt64.random(in: 0...UInt64.max), radix: 36)
         guard let file = FilePath.Component(prefix + mark) else {
             throw FileError("create", store.path, .invalidArgument)

@@ -11,12 +11,12 @@ struct StoreObjects {
     let directory: Directory
 
     /// Renames a complete and synced temporary file to its digest, or removes it if that object exists.
-    func publish(_ draft: FilePath.Component, digest: Digest) throws(FileError) {
+    func publish(_ temporary: FilePath.Component, digest: Digest) throws(FileError) {
         let name = FilePath.Component(stringLiteral: digest.description)
         if try holds(digest, at: name) {
-            try directory.remove(draft)
+            try directory.remove(temporary)
         } else {
-            try directory.rename(draft, to: name, in: directory)
+            try directory.rename(temporary, to: name, in: directory)
         }
     }
 

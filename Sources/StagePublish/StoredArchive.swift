@@ -17,7 +17,7 @@ enum StoredArchive {
         window: ByteCount
     ) -> PackArchive {
         PackArchive(
-            url: "\(StoreDraft.archive.folder)/\(name(digest, content))",
+            url: "\(StoreObjectKind.archive.folder)/\(name(digest, content))",
             format: .tarZstandard,
             size: size,
             digest: digest,
@@ -32,7 +32,7 @@ enum StoredArchive {
         of content: Digest,
         in store: Directory
     ) throws(FileError) -> PackArchive? {
-        let folder = FilePath(StoreDraft.archive.folder)
+        let folder = FilePath(StoreObjectKind.archive.folder)
         guard let directory = try store.directory(folder) else { return nil }
         var found: PackArchive?
         for entry in try directory.entries()

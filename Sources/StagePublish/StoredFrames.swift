@@ -11,7 +11,7 @@ struct StoredFrames: Sendable {
     /// The directory of the bundles.
     let bundles: Directory
     /// The temporary files of the last bundles, if these are not published yet.
-    var drafts: [FilePath.Component] = []
+    var temporaryNames: [FilePath.Component] = []
 
     /// Returns a frame's stored bytes; `nil` if the store lacks its bundle or that is too short.
     func stored(_ position: Int) throws(FileError) -> [UInt8]? {
@@ -22,8 +22,8 @@ struct StoredFrames: Sendable {
     }
 
     private func name(of bundle: Int) -> FilePath {
-        let draft = bundle - (index.bundles.count - drafts.count)
-        return draft < 0 ? FilePath("\(index.bundles[bundle].digest)") : FilePath(drafts[draft])
+        let temporary = bundle - (index.bundles.count - temporaryNames.count)
+        return temporary < 0 ? FilePath("\(index.bundles[bundle].digest)") : FilePath(temporaryNames[temporary])
     }
 
     /// Returns the content of a frame; `nil` if the store lacks its bundle or the bytes are damaged.

@@ -89,7 +89,7 @@ public struct StoredIndex: Equatable, Sendable {
             bundleSize: index.storedSize
         )
         unnamedBases = try findDeltas(in: store.path.appending("i"))
-        try findDeltaSets(in: store.path.appending(StoreDraft.deltas.folder))
+        try findDeltaSets(in: store.path.appending(StoreObjectKind.deltas.folder))
     }
 
     /// Decompresses an index.

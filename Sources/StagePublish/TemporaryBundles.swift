@@ -7,7 +7,7 @@ import SystemPackage
 /// Bundles under temporary names, which clients do not request.
 ///
 /// Unpublished bundles are removed when the value is released.
-struct BundleDrafts: ~Copyable {
+struct TemporaryBundles: ~Copyable {
     /// The directory of the bundles.
     let directory: Directory
     /// The complete and synced bundles, in the order in which they were written.
@@ -24,7 +24,7 @@ struct BundleDrafts: ~Copyable {
 
     /// Creates the file of the next bundle.
     mutating func makeFile() throws(FileError) -> File {
-        let name = StoreDraft.bundle.makeName()
+        let name = StoreObjectKind.bundle.makeName()
         let file = try directory.file(creating: FilePath(name))
         names.append(name)
         return file

@@ -5,17 +5,17 @@ import StageSystem
 import SystemPackage
 
 /// A version whose new frames are in temporary bundles.
-struct DraftVersion: ~Copyable {
+struct UnpublishedVersion: ~Copyable {
     /// The index; its last bundles are the temporary ones.
     private(set) var index: ContentIndex
     /// The bundles of the frames that no earlier version has.
-    var drafts: BundleDrafts
+    var newBundles: TemporaryBundles
     /// The stored bytes of these frames.
     private(set) var newBytes: Int64
 
-    init(index: ContentIndex, drafts: consuming BundleDrafts, newBytes: Int64) {
+    init(index: ContentIndex, newBundles: consuming TemporaryBundles, newBytes: Int64) {
         self.index = index
-        self.drafts = drafts
+        self.newBundles = newBundles
         self.newBytes = newBytes
     }
 
@@ -25,14 +25,14 @@ struct DraftVersion: ~Copyable {
     /// that nothing has changed.
     mutating func keep(_ previous: ContentIndex) {
         guard index.hasFiles(of: previous) else { return }
-        drafts = BundleDrafts(directory: drafts.directory)
+        newBundles = TemporaryBundles(directory: newBundles.directory)
         index = previous
         newBytes = 0
     }
 
     /// The frames in the store and in the temporary bundles.
     var frames: StoredFrames {
-        StoredFrames(index: index, bundles: drafts.directory, drafts: drafts.names)
+        StoredFrames(index: index, bundles: newBundles.directory, temporaryNames: newBundles.names)
     }
 
     /// Moves the new frames at these positions behind all other new ones, so that ranges over the others do
@@ -41,14 +41,14 @@ struct DraftVersion: ~Copyable {
     /// Rewrites the temporary bundles if the order changes, which temporarily takes their size again on disk.
     /// The order of frames in the index does not change.
     mutating func putLast(_ positions: Set<Int>) throws(PackagingError) {
-        let first = index.bundles.count - drafts.bundles.count
+        let first = index.bundles.count - newBundles.bundles.count
         // New frames were stored in the order of the index.
         let new = index.frames.indices.filter { index.frames[$0].bundle >= first }
         let order = new.filter { !positions.contains($0) } + new.filter { positions.contains($0) }
         guard order != new else { return }
         let frames = frames
         var arranged = index
-        var writer = BundleWriter(directory: drafts.directory)
+        var writer = BundleWriter(directory: newBundles.directory)
         for position in order {
             if Task.isCancelled { throw .cancelled }
             let place = try PackagingError.wrapping { () throws(FileError) in
@@ -59,11 +59,11 @@ struct DraftVersion: ~Copyable {
         }
         do throws(FileError) {
             // Assigning the new bundles removes the previous ones.
-            drafts = try writer.finish()
+            newBundles = try writer.finish()
         } catch {
             throw .file(error)
         }
-        arranged.bundles.replaceSubrange(first..., with: drafts.bundles)
+        arranged.bundles.replaceSubrange(first..., with: newBundles.bundles)
         index = arranged
     }
 

@@ -5,7 +5,7 @@ import StageSystem
 import SystemPackage
 
 /// A delta set with the bytes of its frames, before the digests of its indexes are known.
-struct DeltaDraft: Sendable {
+struct UnpublishedDeltaSet: Sendable {
     /// A delta frame to keep.
     struct Made: Sendable {
         /// The position of the frame that it restores.
@@ -84,8 +84,8 @@ struct DeltaDraft: Sendable {
         in store: Directory
     ) throws(FileError) -> PackIndex.DeltaFrames {
         let table = set.encodedTable()
-        let directory = try store.makeDirectory(FilePath(StoreDraft.deltas.folder))
-        let name = StoreDraft.deltas.makeName()
+        let directory = try store.makeDirectory(FilePath(StoreObjectKind.deltas.folder))
+        let name = StoreObjectKind.deltas.makeName()
         let file = try directory.file(creating: FilePath(name))
         var hasher = SHA256Hasher()
         var size = Int64(0)

@@ -1,7 +1,7 @@
 import StageModel
 
 /// Checks rules across the entries that selectors found.
-enum EntryCheck {
+enum EntryValidator {
     typealias Entry = RecipeEvaluation.Entry
 
     /// Returns the entries with their parent directories, each once, in the order of a pack.
