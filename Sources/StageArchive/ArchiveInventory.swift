@@ -80,7 +80,7 @@ public struct ArchiveInventory: Hashable, Sendable, Codable {
         var sizes: [String: ByteCount] = [:]
         var reader = try ArchiveReader.open(file.descriptor, format: format)
         while let header = try reader.nextEntry() {
-            guard let entry = try header.judge() else { continue }
+            guard let entry = try header.entry() else { continue }
             switch entry.kind {
             case .directory:
                 continue

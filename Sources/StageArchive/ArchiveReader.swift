@@ -80,7 +80,7 @@ import SystemPackage
         default:
             try decoded?.checkHeaders(upTo: end)
             throw isAtStart && decoded?.failure == nil
-                ? .wrongFormat(expected: format, unsafe words(of: handle)) : damaged
+                ? .wrongFormat(expected: format, unsafe errorMessage(of: handle)) : damaged
         }
     }
 
@@ -124,7 +124,7 @@ import SystemPackage
 
     private func require(_ status: CInt) throws(ArchiveError) {
         guard status == ARCHIVE_OK else {
-            throw decoded?.failure ?? .wrongFormat(expected: format, unsafe words(of: handle))
+            throw decoded?.failure ?? .wrongFormat(expected: format, unsafe errorMessage(of: handle))
         }
     }
 
@@ -204,7 +204,7 @@ import SystemPackage
     }
 
     private var damaged: ArchiveError {
-        .damaged(entry: lastName, unsafe words(of: handle))
+        .damaged(entry: lastName, unsafe errorMessage(of: handle))
     }
 }
 
@@ -212,9 +212,9 @@ extension ArchiveReader.Header {
     /// Returns the entry that the header describes, or `nil` for the root of the archive.
     ///
     /// - Throws: ``ArchiveError/notAllowed(entry:_:)`` for an entry that packs must not contain.
-    func judge() throws(ArchiveError) -> ContentEntry? {
+    func entry() throws(ArchiveError) -> ContentEntry? {
         do {
-            return try ContentEntry.judge(name: name, claim: claim, mode: mode)
+            return try ContentEntry.validate(name: name, claim: claim, mode: mode)
         } catch {
             throw .notAllowed(entry: name.clipped, error)
         }

@@ -105,7 +105,7 @@ import SystemPackage
         case ARCHIVE_EOF:
             return 0
         default:
-            failure = .damaged(entry: nil, unsafe words(of: handle))
+            failure = .damaged(entry: nil, unsafe errorMessage(of: handle))
             return -1
         }
     }
@@ -197,13 +197,13 @@ import SystemPackage
 
     private func require(_ status: CInt) throws(ArchiveError) {
         guard status == ARCHIVE_OK else {
-            throw .wrongFormat(expected: format, unsafe words(of: handle))
+            throw .wrongFormat(expected: format, unsafe errorMessage(of: handle))
         }
     }
 }
 
 /// Returns the message of libarchive's last error.
-func words(of handle: OpaquePointer) -> String {
+func errorMessage(of handle: OpaquePointer) -> String {
     guard let words = unsafe archive_error_string(handle) else { return "no reason given" }
     return unsafe String(cString: words).clipped
 }

@@ -166,7 +166,7 @@ public indirect enum ArchiveWritingError: Error, Equatable, Sendable {
     }
 
     private var failure: ArchiveWritingError {
-        output.failure.map(ArchiveWritingError.output) ?? .library(unsafe words(of: handle))
+        output.failure.map(ArchiveWritingError.output) ?? .library(unsafe errorMessage(of: handle))
     }
 }
 

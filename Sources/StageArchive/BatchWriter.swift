@@ -70,7 +70,7 @@ struct BatchWriter: ~Copyable {
         _ path: String,
         content: Int
     ) throws(ArchiveError) {
-        if !batch.fits(path, content: content) { try handOver() }
+        if !batch.fits(path, content: content) { try submitBatch() }
         batch.begin(kind, path)
     }
 
@@ -95,7 +95,7 @@ struct BatchWriter: ~Copyable {
         while added < bytes.count {
             let rest = unsafe UnsafeRawBufferPointer(rebasing: bytes[added...])
             let count = unsafe batch.append(rest, of: file, at: offset + Int64(added))
-            if count == 0 { try handOver() }
+            if count == 0 { try submitBatch() }
             added += count
         }
     }
@@ -121,7 +121,7 @@ struct BatchWriter: ~Copyable {
     /// Waits until everything added is written, and writes batches meanwhile.
     mutating func finish() throws(ArchiveError) {
         if threads.areStarted {
-            if !batch.isEmpty { try handOver() }
+            if !batch.isEmpty { try submitBatch() }
             while let batch = try pool.remaining() { try write(batch) }
         } else {
             try writer.write(batch)
@@ -130,7 +130,7 @@ struct BatchWriter: ~Copyable {
     }
 
     /// Submits the batch and obtains an empty one.
-    private mutating func handOver() throws(ArchiveError) {
+    private mutating func submitBatch() throws(ArchiveError) {
         if !threads.areStarted {
             do throws(FileError) {
                 try threads.start(root: root, counts: counts, pool)

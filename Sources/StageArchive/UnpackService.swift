@@ -71,7 +71,7 @@ public enum UnpackService {
         to message: MessageSocket.Message,
         on socket: MessageSocket
     ) -> ServiceAnswer {
-        guard let wish = message.value(as: ServiceRequest.self), let file = message.files.first
+        guard let serviceRequest = message.value(as: ServiceRequest.self), let file = message.files.first
         else { return .failure(.fileSystem(FileError("receive from", "socket", .invalidArgument))) }
         let archive = File(adopting: file, path: "archive")
         let cancellation = Cancellation()
@@ -87,7 +87,7 @@ public enum UnpackService {
             isCancelled: { cancellation.isRequested }
         )
         do throws(ArchiveError) {
-            switch wish.task {
+            switch serviceRequest.task {
             case .unpack(let path, let fileName, let limits):
                 guard message.files.count == 2 else {
                     throw .fileSystem(FileError("receive from", "socket", .invalidArgument))
@@ -95,7 +95,7 @@ public enum UnpackService {
                 let request = UnpackRequest(
                     archive: archive.descriptor,
                     destination: Directory(adopting: message.files[1], path: FilePath(path)),
-                    format: wish.format,
+                    format: serviceRequest.format,
                     fileName: fileName,
                     limits: limits
                 )
@@ -105,7 +105,7 @@ public enum UnpackService {
                 try apply(ArchiveInventory.limits)
                 let inventory = try ArchiveInventory(
                     confinedTo: archive,
-                    format: wish.format,
+                    format: serviceRequest.format,
                     answeringOn: socket.descriptor
                 )
                 return .inventory(inventory)

@@ -83,7 +83,7 @@ private struct Unpacking: ~Copyable {
         _ header: ArchiveReader.Header,
         from reader: inout ArchiveReader
     ) throws(ArchiveError) {
-        guard let entry = try header.judge() else {
+        guard let entry = try header.entry() else {
             try countDirectory(header.name)
             return
         }
@@ -117,7 +117,7 @@ private struct Unpacking: ~Copyable {
         from reader: inout ArchiveReader
     ) throws(ArchiveError) {
         files += 1
-        if let size { try checkRoom(for: size, path) }
+        if let size { try checkSize(of: size, path) }
         let start = bytes
         if let size, size <= WriteBatch.wholeFileLimit {
             try writer.begin(.file(isExecutable: isExecutable), path, content: Int(size))
@@ -164,7 +164,7 @@ private struct Unpacking: ~Copyable {
     private mutating func copySingleFile() throws(ArchiveError) {
         let name = request.fileName ?? ""
         let header = ArchiveReader.Header(name: name, claim: .file, mode: 0o644, size: nil)
-        guard let path = try header.judge()?.path.text else { return }
+        guard let path = try header.entry()?.path.text else { return }
         try countEntry(path)
         guard let status = FileStatus(of: request.archive), status.kind == .file else {
             throw .damaged(entry: nil, "not a regular file")
@@ -181,7 +181,7 @@ private struct Unpacking: ~Copyable {
         isExecutable: Bool
     ) throws(ArchiveError) {
         files += 1
-        try checkRoom(for: size, path)
+        try checkSize(of: size, path)
         let file = try writer.create(
             path,
             isExecutable: isExecutable,
@@ -231,7 +231,7 @@ private struct Unpacking: ~Copyable {
         }
     }
 
-    private mutating func checkRoom(for size: Int64, _ path: String) throws(ArchiveError) {
+    private mutating func checkSize(of size: Int64, _ path: String) throws(ArchiveError) {
         guard size <= request.limits.bytes.rawValue - bytes else {
             throw .tooLarge(entry: path, limit: request.limits.bytes)
         }

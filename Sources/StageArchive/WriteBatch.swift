@@ -47,7 +47,7 @@ import StageSystem
     var isEmpty: Bool { jobs.isEmpty }
 
     /// The number of bytes that can be added.
-    var room: Int { jobs.count < Self.maximumJobs ? Self.capacity - used : 0 }
+    var freeBytes: Int { jobs.count < Self.maximumJobs ? Self.capacity - used : 0 }
 
     func clear() {
         used = 0
@@ -56,7 +56,7 @@ import StageSystem
 
     /// Returns whether an entry with such a path and content fits.
     func fits(_ path: String, content: Int) -> Bool {
-        path.utf8.count + 1 + content <= room
+        path.utf8.count + 1 + content <= freeBytes
     }
 
     /// Adds a file, a directory or a link, whose content is appended next.
@@ -85,7 +85,7 @@ import StageSystem
 
     /// Appends as many of the bytes at `offset` of an open file as fit, and returns their number.
     func append(_ bytes: UnsafeRawBufferPointer, of file: OpenFile, at offset: Int64) -> Int {
-        let count = min(bytes.count, room)
+        let count = min(bytes.count, freeBytes)
         guard count > 0 else { return 0 }
         if case .piece(let last, let start)? = jobs.last?.kind, last === file,
             start + Int64(jobs[jobs.count - 1].contentLength) == offset

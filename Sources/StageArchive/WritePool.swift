@@ -72,12 +72,6 @@ final class WritePool: Sendable {
         }
     }
 
-    /// Returns an unused batch to the pool.
-    func giveBack(_ batch: WriteBatch) {
-        batch.clear()
-        sharedState.change { $0.free.append(batch) }
-    }
-
     /// Stops the worker threads; batches that are not written yet are discarded.
     func close() {
         sharedState.change { $0.isClosed = true }

@@ -15,7 +15,7 @@ struct ConditionLoop: ~Copyable {
     private var connection: BusConnection?
     /// When the connection there is was begun.
     private var connectionStart = Duration.zero
-    private var backoff = Backoff(longest: .seconds(300), goodTime: .seconds(60))
+    private var backoff = Backoff(longest: .seconds(300), stableTime: .seconds(60))
     /// When to connect, whether there is a connection or not.
     private var connectionTime: Duration? = .zero
 

@@ -29,7 +29,7 @@ struct SessionAttachment {
     var launch: String?
     private var attached: ContinuousClock.Instant?
     // A daemon that takes clients in and soon drops them is not to be tried without delay.
-    private var backoff = Backoff(longest: .seconds(10), goodTime: .seconds(10))
+    private var backoff = Backoff(longest: .seconds(10), stableTime: .seconds(10))
 
     /// Takes in that an attempt begins.
     mutating func begin() {

@@ -59,7 +59,7 @@ public struct DaemonCommand: AsyncParsableCommand {
         StandardStreams.fill()
         ProcessEnvironment.clean()
         SystemShortage.endIfAny()
-        if let fault = StartText.fault() {
+        if let fault = CommandLineEncoding.fault() {
             report("\(fault)", hint: fault.hint)
             Glibc.exit(EX_USAGE)
         }

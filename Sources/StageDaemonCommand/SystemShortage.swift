@@ -9,7 +9,7 @@ enum SystemShortage {
     ///
     /// With fewer of them libdispatch ends the process when they run out; with these they do not, since clients get
     /// half of them at most.
-    private static let need = Provision(files: 256, threads: 12, memory: 128 << 20)
+    private static let need = ResourceRequirements(files: 256, threads: 12, memory: 128 << 20)
 
     /// The status of a daemon that the system refuses what it needs (`EX_OSERR`).
     private static let status: Int32 = 71
@@ -19,7 +19,7 @@ enum SystemShortage {
     /// Has it say why it ends where it is refused something later.
     static func endIfAny() {
         guard let shortage = need.shortage() else {
-            return Provision.explainTraps(trapWords, status: status)
+            return ResourceRequirements.explainTraps(trapWords, status: status)
         }
         let message =
             switch shortage {
@@ -39,7 +39,7 @@ enum SystemShortage {
         Glibc.exit(status)
     }
 
-    private static let trapWords = Provision.TrapWords(
+    private static let trapWords = ResourceRequirements.TrapMessages(
         files: """
             stagepackd: error: the system lets it open no more files: raise the limit ('ulimit -n', LimitNOFILE= of \
             the service)

@@ -54,7 +54,7 @@ extension IndexedTree {
                 try made.status().size == file.size,
                 try Digest(of: made, size: file.size, using: &buffer) == file.digest
             else { return nil }
-            try made.settle(file.mode)
+            try made.ensureMode(file.mode)
             return place
         } catch {
             // What is of another kind, or cannot be read, comes from elsewhere.

@@ -197,7 +197,7 @@ extension IndexedTree {
             guard let source = try directory.file(reading: name) else { continue }
             let status = try source.status()
             // A run can die between making a file and setting its mode.
-            if status.linkCount == 1 { try source.settle(file.mode) }
+            if status.linkCount == 1 { try source.ensureMode(file.mode) }
             source.dropCache()
             let isSettled = status.linkCount == 1 || status.mode == UInt32(file.mode.rawValue)
             if isSettled, status.size == file.size,

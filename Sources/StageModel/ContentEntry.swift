@@ -37,7 +37,7 @@ public struct ContentEntry: Hashable, Sendable {
     ///
     /// - Returns: The entry, or `nil` for the root directory itself, which archives may list.
     /// - Throws: ``ValueError`` with the violated rule.
-    public static func judge(
+    public static func validate(
         name: String,
         claim: Claim,
         mode: UInt32

@@ -174,7 +174,7 @@ package struct JSONMembers<Key: CodingKey> {
 
 extension JSONMembers where Key: CaseIterable {
     /// Throws if the object has a member with an unknown name.
-    package func refuseOthers() throws(ManifestError) {
+    package func checkForUnknownMembers() throws(ManifestError) {
         let known = Key.allCases.map(\.stringValue)
         for name in names where !known.contains(name) {
             let list = known.map { "'\($0)'" }.joined(separator: ", ")

@@ -17,7 +17,7 @@ struct DeltaPlan: Equatable {
     private(set) var groups: [Group] = []
 
     /// A frame, and the old content to compare it with.
-    private struct Wish {
+    private struct Candidate {
         var frame: Int
         var addresses: AddressSet
         /// The most similar address, by which frames are ordered.
@@ -37,31 +37,31 @@ struct DeltaPlan: Equatable {
         guard !left.isEmpty else { return }
         let addresses = ContentAddresses(of: old)
         let choice = PlaceChoice(matches: matches, addresses: addresses)
-        let wishes = Self.wishes(for: left, from: old, to: new, choice)
-        pack(wishes, in: addresses)
+        let candidates = Self.candidates(for: left, from: old, to: new, choice)
+        pack(candidates, in: addresses)
     }
 
     /// Combines frames into groups: frames that share old content with the previous ones share their window
     /// while it has space.
-    private mutating func pack(_ wishes: [Wish], in addresses: ContentAddresses) {
+    private mutating func pack(_ candidates: [Candidate], in addresses: ContentAddresses) {
         var frames: [Int] = []
         var window = AddressSet()
         func group() -> Group {
             let segments = addresses.segments(of: window.ranges)
             return Group(window: DeltaSet.Window(segments: segments), frames: frames)
         }
-        for wish in wishes.sorted(by: { ($0.place, $0.frame) < ($1.place, $1.frame) }) {
+        for candidate in candidates.sorted(by: { ($0.place, $0.frame) < ($1.place, $1.frame) }) {
             var union = window
-            union.formUnion(wish.addresses)
+            union.formUnion(candidate.addresses)
             // Old content that a frame does not need makes references longer and takes memory.
-            let isShared = (union.count - window.count) * 2 <= wish.addresses.count
+            let isShared = (union.count - window.count) * 2 <= candidate.addresses.count
             let hasRoom = union.count <= (isShared ? Int64(IndexLimits.windowLength) : Self.small)
             if !frames.isEmpty, !hasRoom {
                 groups.append(group())
                 frames = []
-                union = wish.addresses
+                union = candidate.addresses
             }
-            frames.append(wish.frame)
+            frames.append(candidate.frame)
             window = union
         }
         if !frames.isEmpty { groups.append(group()) }
@@ -71,12 +71,12 @@ struct DeltaPlan: Equatable {
     /// table.
     private static let small = Int64(256 << 10)
 
-    private static func wishes(
+    private static func candidates(
         for left: Set<Int>,
         from old: ContentIndex,
         to new: ContentIndex,
         _ choice: PlaceChoice
-    ) -> [Wish] {
+    ) -> [Candidate] {
         let counterparts = Counterparts(in: old)
         var parts: [Int: [PlaceChoice.Piece]] = [:]
         var chosen: [Int: PlaceChoice.Result] = [:]
@@ -106,7 +106,7 @@ struct DeltaPlan: Equatable {
         return chosen.compactMap { frame, result in
             guard let first = result.addresses.ranges.first else { return nil }
             let place = result.best ?? first.lowerBound
-            return Wish(frame: frame, addresses: result.addresses, place: place)
+            return Candidate(frame: frame, addresses: result.addresses, place: place)
         }
     }
 

@@ -31,7 +31,7 @@ private struct RecipeDocument: JSONReadable {
 
     init(reading node: JSONNode) throws(ManifestError) {
         let members = try JSONMembers(node, keyedBy: Key.self)
-        try members.refuseOthers()
+        try members.checkForUnknownMembers()
         recipe = Recipe(
             pack: try members.text(.assetPackID) { text throws(ValueError) in try PackID(text) },
             policy: try members.value(PolicyDocument.self, .downloadPolicy).policy,
@@ -70,7 +70,7 @@ private struct SelectorDocument: JSONReadable {
 
     init(reading node: JSONNode) throws(ManifestError) {
         let members = try JSONMembers(node, keyedBy: Key.self)
-        try members.refuseOthers()
+        try members.checkForUnknownMembers()
         let keys = Key.allCases.filter { members.has($0) }
         switch keys {
         case [.file]:

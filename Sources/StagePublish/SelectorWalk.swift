@@ -166,7 +166,7 @@ extension SelectorWalk {
         do throws(ValueError) {
             // The path of a file is never the root.
             guard
-                let content = try ContentEntry.judge(
+                let content = try ContentEntry.validate(
                     name: destination.text,
                     claim: claim,
                     mode: mode

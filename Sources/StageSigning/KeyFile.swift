@@ -90,7 +90,7 @@ public enum KeyFile {
             // Created exclusively, not renamed into place: of two concurrent commands, only one may succeed.
             let file = try directory.file(creating: FilePath(name), permissions: .privateFile)
             do throws(FileError) {
-                try file.settle(.privateFile)
+                try file.ensureMode(.privateFile)
                 try file.write(pem.span, at: 0)
                 try file.synchronize()
                 try directory.synchronize()

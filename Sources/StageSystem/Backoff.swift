@@ -1,4 +1,4 @@
-/// Delay before the next connection attempt, which doubles until a connection has lasted for ``goodTime``.
+/// Delay before the next connection attempt, which doubles until a connection has lasted for ``stableTime``.
 public struct Backoff: Sendable {
     /// The first delay.
     public static let shortest = Duration.milliseconds(100)
@@ -6,18 +6,18 @@ public struct Backoff: Sendable {
     /// The longest delay.
     public let longest: Duration
     /// The time after which a connection counts as stable, so that the delays start again at ``shortest``.
-    public let goodTime: Duration
+    public let stableTime: Duration
     private var delay = Self.shortest
 
     /// Creates the backoff of a client that has not connected yet.
-    public init(longest: Duration, goodTime: Duration) {
+    public init(longest: Duration, stableTime: Duration) {
         self.longest = longest
-        self.goodTime = goodTime
+        self.stableTime = stableTime
     }
 
     /// Returns the delay before the next attempt, after a connection of the duration `lasted`; zero for a failed attempt.
     public mutating func next(afterLasting lasted: Duration = .zero) -> Duration {
-        if lasted >= goodTime { delay = Self.shortest }
+        if lasted >= stableTime { delay = Self.shortest }
         defer { delay = min(delay * 2, longest) }
         return delay
     }

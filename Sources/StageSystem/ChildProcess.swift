@@ -97,10 +97,10 @@ public final class ChildProcess: Sendable {
         while stage_has_ended(process) == 0 {
             let left = deadline - .now
             guard left > .zero else { return nil }
-            var wish = pollfd(fd: end, events: Int16(POLLIN), revents: 0)
+            var pollRequest = pollfd(fd: end, events: Int16(POLLIN), revents: 0)
             // Polls for the end where the kernel has no pidfd.
             let pause = end >= 0 ? left : min(left, .milliseconds(20))
-            unsafe _ = poll(&wish, 1, pause.milliseconds)
+            unsafe _ = poll(&pollRequest, 1, pause.milliseconds)
         }
         return waitForEnd()
     }

@@ -146,8 +146,8 @@ public final class ConversationProgram {
     ) throws(Fault) {
         let left = deadline - .now
         guard left > .zero else { throw .deadlineExceeded }
-        var wish = pollfd(fd: file.rawValue, events: Int16(events), revents: 0)
-        unsafe _ = poll(&wish, 1, left.milliseconds)
+        var pollRequest = pollfd(fd: file.rawValue, events: Int16(events), revents: 0)
+        unsafe _ = poll(&pollRequest, 1, left.milliseconds)
     }
 
     private static func close(_ files: FileDescriptor...) {

@@ -17,7 +17,7 @@ extension Directory {
         let temporary = try temporaryName(for: name)
         do throws(FileError) {
             let file = try file(creating: FilePath(temporary), permissions: mode ?? .file)
-            if let mode { try file.settle(mode) }
+            if let mode { try file.ensureMode(mode) }
             try file.write(content.span, at: 0)
             if let time, try file.status().modified <= time { try file.setModified(time + 1) }
             if durably { try file.synchronize() }

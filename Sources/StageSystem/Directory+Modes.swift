@@ -28,7 +28,7 @@ extension Directory {
         exactly mode: FilePermissions
     ) throws(FileError) -> Directory {
         let made = try makeDirectory(name, permissions: mode)
-        if try made.status().needs(mode) { try made.setMode(mode) }
+        if try made.status().canChangeMode(to: mode) { try made.setMode(mode) }
         return made
     }
 
@@ -41,7 +41,7 @@ extension Directory {
         exactly mode: FilePermissions
     ) throws(FileError) -> File {
         let file = try file(updating: name, permissions: mode)
-        try file.settle(mode)
+        try file.ensureMode(mode)
         return file
     }
 

@@ -76,7 +76,7 @@ extension Directory {
         // Each round empties the directories that the previous round moved up.
         while case let entries = try top.entries(), !entries.isEmpty {
             for entry in entries {
-                try top.goOn(unless: isOver)
+                try top.checkNotInterrupted(unless: isOver)
                 if entry.kind != .directory {
                     try top.remove(entry.name)
                 } else if let below = try top.directory(FilePath(entry.name)) {
@@ -96,7 +96,7 @@ extension Directory {
         unless isOver: () -> Bool
     ) throws(FileError) {
         for entry in try entries() {
-            try goOn(unless: isOver)
+            try checkNotInterrupted(unless: isOver)
             guard entry.kind == .directory else {
                 try remove(entry.name)
                 continue
@@ -124,7 +124,7 @@ extension Directory {
     }
 
     /// Throws `EINTR` if the removal is to stop.
-    private func goOn(unless isOver: () -> Bool) throws(FileError) {
+    private func checkNotInterrupted(unless isOver: () -> Bool) throws(FileError) {
         if isOver() { throw FileError("remove", path, .interrupted) }
     }
 

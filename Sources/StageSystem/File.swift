@@ -115,8 +115,8 @@ public import SystemPackage
 
     /// Sets the permission bits, ignoring the umask, unless the file has them already or belongs to another
     /// user.
-    public func settle(_ mode: FilePermissions) throws(FileError) {
-        if try status().needs(mode) { try setMode(mode) }
+    public func ensureMode(_ mode: FilePermissions) throws(FileError) {
+        if try status().canChangeMode(to: mode) { try setMode(mode) }
     }
 
     /// Removes the file's content from the page cache, so that the next read comes from the disk.

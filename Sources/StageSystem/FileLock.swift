@@ -39,7 +39,7 @@ import SystemPackage
     }
 
     /// Converts a shared lock to an exclusive one, and returns whether this succeeded.
-    borrowing func becomesExclusive() -> Bool {
+    borrowing func tryUpgradeToExclusive() -> Bool {
         // An error means that the lock may be held elsewhere.
         (try? Self.take(file, .exclusive)) != nil
     }

@@ -57,7 +57,7 @@ public struct FileStatus: Equatable, Sendable {
     }
 
     /// Returns whether the permission bits differ from `mode` and this user may change them.
-    func needs(_ mode: FilePermissions) -> Bool {
+    func canChangeMode(to mode: FilePermissions) -> Bool {
         let user = geteuid()
         return self.mode != UInt32(mode.rawValue) && (user == 0 || user == owner)
     }

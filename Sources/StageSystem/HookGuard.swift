@@ -10,7 +10,7 @@ public enum HookGuard {
     /// The messages of the guard, each with its newline, and the exit statuses of a strict hook.
     ///
     /// Static strings, because the guard allocates no memory.
-    public struct Words: Sendable {
+    public struct Messages: Sendable {
         /// The run did not end by its deadline and was killed.
         public var late: StaticString
         /// A signal ended the run: the text before the signal number.
@@ -52,7 +52,7 @@ public enum HookGuard {
     ///
     /// In a hook, this forks: the call returns in the child, which does the work, while the parent becomes
     /// the guard and never returns. Call it first in a program, while it has one thread.
-    public static func enter(_ words: Words) -> Bool {
+    public static func enter(_ messages: Messages) -> Bool {
         let hook = unsafe stage_hook_of(
             CommandLine.unsafeArgv,
             ProcessEnvironment.pointer(to: "DPKG_MAINTSCRIPT_NAME"),
@@ -62,14 +62,14 @@ public enum HookGuard {
         var guarded = unsafe stage_guard()
         unsafe guarded.limit = Int64(hook.deadline * 1000) + Int64(STAGE_GUARD_PATIENCE)
         unsafe guarded.is_strict = hook.is_strict
-        unsafe guarded.late = words.late.cString
-        unsafe guarded.late_status = words.lateStatus
-        unsafe guarded.died_of = words.diedOf.cString
-        unsafe guarded.died = words.died.cString
-        unsafe guarded.died_status = words.diedStatus
-        unsafe guarded.alone = words.alone.cString
-        unsafe guarded.interrupted = words.interrupted.cString
-        unsafe guarded.interrupted_status = words.interruptedStatus
+        unsafe guarded.late = messages.late.cString
+        unsafe guarded.late_status = messages.lateStatus
+        unsafe guarded.died_of = messages.diedOf.cString
+        unsafe guarded.died = messages.died.cString
+        unsafe guarded.died_status = messages.diedStatus
+        unsafe guarded.alone = messages.alone.cString
+        unsafe guarded.interrupted = messages.interrupted.cString
+        unsafe guarded.interrupted_status = messages.interruptedStatus
         unsafe stage_enter_guarded(&guarded)
         return true
     }

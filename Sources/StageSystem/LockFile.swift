@@ -93,7 +93,7 @@ public struct LockFile: ~Copyable, Sendable {
     }
 
     deinit {
-        guard lock.becomesExclusive() else { return }
+        guard lock.tryUpgradeToExclusive() else { return }
         // Removed while locked: a waiting process notices this and creates another. A file that stays does no
         // harm.
         if (try? directory.status(FilePath(name))?.inode) == inode {

@@ -11,7 +11,7 @@ import Glibc
 public enum ProcessEnvironment {
     /// The variables that this process trusts.
     public static var current: [String: String] {
-        believed(ProcessInfo.processInfo.environment, isPrivileged: isPrivileged)
+        trusted(ProcessInfo.processInfo.environment, isPrivileged: isPrivileged)
     }
 
     /// Indicates whether this process may have more rights than the user who started it.
@@ -29,16 +29,16 @@ public enum ProcessEnvironment {
     }
 
     /// Returns the variables that a process trusts, depending on its privileges.
-    public static func believed(
+    public static func trusted(
         _ variables: [String: String],
         isPrivileged: Bool
     ) -> [String: String] {
         guard isPrivileged else { return variables }
-        var believed = variables.filter { name, value in
+        var trusted = variables.filter { name, value in
             unsafe "\(name)=\(value)".withCString { unsafe stage_is_believed($0) } != 0
         }
-        believed["PATH"] = path
-        return believed
+        trusted["PATH"] = path
+        return trusted
     }
 
     /// Variables whose values are paths, or lead to paths.

@@ -51,7 +51,7 @@ struct StreamReader {
     var isOverLimit: Bool { count > limit }
 
     /// The descriptor to poll; negative after the end, which poll(2) ignores.
-    var wish: pollfd {
+    var pollRequest: pollfd {
         pollfd(fd: hasEnded ? -1 : pipe.reading, events: Int16(POLLIN), revents: 0)
     }
 
@@ -107,10 +107,10 @@ struct ProgramWatch {
             guard left > .zero else { return .deadlineExceeded }
             var pause = end >= 0 ? left : min(left, Self.interval)
             if !reserves.isEmpty { pause = min(pause, Self.spaceInterval) }
-            var wishes = [
-                output.wish, errors.wish, pollfd(fd: end, events: Int16(POLLIN), revents: 0),
+            var pollRequests = [
+                output.pollRequest, errors.pollRequest, pollfd(fd: end, events: Int16(POLLIN), revents: 0),
             ]
-            unsafe _ = poll(&wishes, nfds_t(wishes.count), pause.milliseconds)
+            unsafe _ = poll(&pollRequests, nfds_t(pollRequests.count), pause.milliseconds)
             _ = output.take()
             _ = errors.take()
         }

@@ -104,8 +104,8 @@ public struct SandboxedProgram: Sendable {
         let ruleset = try sandbox.ruleset()
         guard ruleset.descriptor >= 0 || !required.files else { return .notConfined(.none) }
         let reserves = try sandbox.reserves()
-        let room = try reserves.room()
-        guard room > 0 else { return .diskNearlyFull }
+        let writable = try reserves.writableBytes()
+        guard writable > 0 else { return .diskNearlyFull }
         let source = try Self.memoryFile(holding: input)
         let output = try Pipe()
         let errors = try Pipe()
@@ -113,7 +113,7 @@ public struct SandboxedProgram: Sendable {
         let supervisor = try start(
             streams: (source.descriptor.rawValue, output.writing, errors.writing),
             ruleset: ruleset,
-            fileSize: min(sandbox.fileSize, UInt64(room)),
+            fileSize: min(sandbox.fileSize, UInt64(writable)),
             report: report
         )
         killSwitch.arm(supervisor)
@@ -156,9 +156,9 @@ public struct SandboxedProgram: Sendable {
         defer { if end >= 0 { close(end) } }
         let deadline = ContinuousClock.now + patience
         while stage_has_ended(supervisor) == 0, ContinuousClock.now < deadline {
-            var wish = pollfd(fd: end, events: Int16(POLLIN), revents: 0)
+            var pollRequest = pollfd(fd: end, events: Int16(POLLIN), revents: 0)
             let pause: Duration = end >= 0 ? deadline - .now : .milliseconds(1)
-            unsafe _ = poll(&wish, 1, pause.milliseconds)
+            unsafe _ = poll(&pollRequest, 1, pause.milliseconds)
         }
         // A supervisor that does not answer was stopped; its child dies with it.
         _ = kill(supervisor, SIGKILL)
@@ -235,8 +235,8 @@ public struct SandboxedProgram: Sendable {
             } else if count < 0, errno == EAGAIN || errno == EINTR {
                 let left = deadline - .now
                 guard left > .zero else { return nil }
-                var wish = pollfd(fd: report.reading, events: Int16(POLLIN), revents: 0)
-                unsafe _ = poll(&wish, 1, left.milliseconds)
+                var pollRequest = pollfd(fd: report.reading, events: Int16(POLLIN), revents: 0)
+                unsafe _ = poll(&pollRequest, 1, left.milliseconds)
             } else {
                 break
             }

@@ -17,7 +17,7 @@ struct SpaceReserve {
     }
 
     /// Returns the bytes that can be written before the reserve is reached.
-    func room() throws(FileError) -> Int64 {
+    func writableBytes() throws(FileError) -> Int64 {
         let free = try directory.freeSpace()
         if let files = free.files, let kept = kept.files, files < kept { return 0 }
         return max(free.bytes - kept.bytes, 0)
@@ -26,16 +26,16 @@ struct SpaceReserve {
 
 extension [SpaceReserve] {
     /// Returns the bytes that can be written before the first reserve is reached.
-    func room() throws(FileError) -> Int64 {
-        var room = Int64.max
-        for reserve in self { room = Swift.min(room, try reserve.room()) }
-        return room
+    func writableBytes() throws(FileError) -> Int64 {
+        var bytes = Int64.max
+        for reserve in self { bytes = Swift.min(bytes, try reserve.writableBytes()) }
+        return bytes
     }
 
     /// Indicates whether a reserve is reached, or its free space cannot be read.
     var areReached: Bool {
         do throws(FileError) {
-            return try room() == 0
+            return try writableBytes() == 0
         } catch {
             return true
         }

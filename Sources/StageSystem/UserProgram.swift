@@ -118,7 +118,7 @@ public struct UserProgram: Sendable {
         while stage_has_ended(process) == 0 {
             let left = deadline.map { $0 - .now }
             if let left, left <= .zero { _ = kill(-process, SIGKILL) }
-            var wishes = [
+            var pollRequests = [
                 pollfd(fd: end, events: Int16(POLLIN), revents: 0),
                 pollfd(
                     fd: deadline == nil ? request.descriptor.rawValue : -1,
@@ -129,8 +129,8 @@ public struct UserProgram: Sendable {
             // Polls for the end where the kernel has no pidfd.
             let pause = left.map { max($0, .milliseconds(1)).milliseconds }
             let interval: CInt = 20
-            unsafe _ = poll(&wishes, 2, end >= 0 ? pause ?? -1 : min(pause ?? interval, interval))
-            if deadline == nil, wishes[1].revents != 0 {
+            unsafe _ = poll(&pollRequests, 2, end >= 0 ? pause ?? -1 : min(pause ?? interval, interval))
+            if deadline == nil, pollRequests[1].revents != 0 {
                 // A process that has just started may not have its own group yet.
                 if kill(-process, SIGTERM) != 0 { _ = kill(process, SIGTERM) }
                 deadline = .now + grace

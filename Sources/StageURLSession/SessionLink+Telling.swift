@@ -77,7 +77,7 @@ extension SessionLink {
     private func run(_ lane: TaskOutbox<URLSessionTask>.Lane) {
         // The daemon copies each file, however long that takes: the next upload does not make it longer.
         let limit = lane == .uploads ? 1 : ControlFormat.taskLimit
-        let start = Backoff(longest: .seconds(30), goodTime: .seconds(1))
+        let start = Backoff(longest: .seconds(30), stableTime: .seconds(1))
         var backoff = start
         while case let batch = outbox.change({ $0.take(lane, atMost: limit) }), !batch.isEmpty {
             var delay: Duration?

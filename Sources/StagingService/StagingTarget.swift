@@ -39,7 +39,7 @@ public struct StagingTarget: Sendable {
         self.manifests = manifests
         self.environment =
             environment.map { variables in
-                ProcessEnvironment.believed(
+                ProcessEnvironment.trusted(
                     variables,
                     isPrivileged: ProcessEnvironment.isPrivileged
                 )

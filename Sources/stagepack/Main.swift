@@ -84,7 +84,7 @@ struct StagePackCommand: AsyncParsableCommand {
 
     /// Ends the program where its arguments name other paths than was meant.
     private static func endIfNotText(isHook: Bool) {
-        guard let fault = StartText.fault() else { return }
+        guard let fault = CommandLineEncoding.fault() else { return }
         let failure = CommandFailure(
             status: .usage,
             message: "\(fault)".forDisplay(),

@@ -7,9 +7,9 @@ enum SystemShortage {
     /// The resources of every command.
     ///
     /// Below it the runtimes trap or wait for ever; with it, what a large run is refused fails with an error.
-    private static let need = Provision(files: 48, threads: 8, memory: 128 << 20)
+    private static let need = ResourceRequirements(files: 48, threads: 8, memory: 128 << 20)
 
-    private static func hint(for shortage: Provision.Shortage) -> String {
+    private static func hint(for shortage: ResourceRequirements.Shortage) -> String {
         shortage == .procfs ? "mount it: 'mount -t proc proc /proc'" : limitHint
     }
 
@@ -24,7 +24,7 @@ enum SystemShortage {
     static func endIfAny(isHook: Bool) {
         guard let shortage = need.shortage() else {
             if !isHook {
-                Provision.explainTraps(trapWords, status: ExitStatus.systemShortage.rawValue)
+                ResourceRequirements.explainTraps(trapWords, status: ExitStatus.systemShortage.rawValue)
             }
             return
         }
@@ -37,7 +37,7 @@ enum SystemShortage {
         failure.endProgram(isHook: isHook)
     }
 
-    private static func message(for shortage: Provision.Shortage) -> String {
+    private static func message(for shortage: ResourceRequirements.Shortage) -> String {
         switch shortage {
         case .files(let count):
             "the system lets it open \(count.quantity(of: "more file")), \(need.files) are needed"
@@ -51,7 +51,7 @@ enum SystemShortage {
     }
 
     /// The lines of the guard of a hook.
-    static let hookWords = HookGuard.Words(
+    static let hookWords = HookGuard.Messages(
         late: """
             stagepack: hook: the run did not stop at its deadline and was killed; the next periodic run goes on
 
@@ -75,7 +75,7 @@ enum SystemShortage {
         )
     )
 
-    private static let trapWords = Provision.TrapWords(
+    private static let trapWords = ResourceRequirements.TrapMessages(
         files: """
             stagepack: error: the system lets it open no more files
             hint: raise the limit: see 'ulimit -n'

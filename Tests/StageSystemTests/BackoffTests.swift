@@ -3,7 +3,7 @@ import Testing
 
 @Suite struct BackoffTests {
     @Test func delaysDoubleUntilAConnectionHasLasted() {
-        var backoff = Backoff(longest: .seconds(10), goodTime: .seconds(60))
+        var backoff = Backoff(longest: .seconds(10), stableTime: .seconds(60))
         let delays = (1...9).map { _ in backoff.next() }
         #expect(delays.prefix(3) == [.milliseconds(100), .milliseconds(200), .milliseconds(400)])
         #expect(delays.last == .seconds(10))

@@ -19,13 +19,13 @@ struct ProcessEnvironmentTests {
     ]
 
     @Test func aPrivilegedProcessBelievesNothingThatNamesAPlace() {
-        let believed = ProcessEnvironment.believed(Self.hostile, isPrivileged: true)
-        #expect(believed == ["PATH": "/usr/sbin:/usr/bin:/sbin:/bin"])
+        let trusted = ProcessEnvironment.trusted(Self.hostile, isPrivileged: true)
+        #expect(trusted == ["PATH": "/usr/sbin:/usr/bin:/sbin:/bin"])
     }
 
     @Test func anOrdinaryProcessBelievesItsUser() {
-        let believed = ProcessEnvironment.believed(Self.hostile, isPrivileged: false)
-        #expect(believed == Self.hostile)
+        let trusted = ProcessEnvironment.trusted(Self.hostile, isPrivileged: false)
+        #expect(trusted == Self.hostile)
     }
 
     @Test(arguments: [
@@ -36,7 +36,7 @@ struct ProcessEnvironmentTests {
         ("TERM", "dumb"),
     ])
     func aPrivilegedProcessBelievesWhatCannotHurtIt(name: String, value: String) {
-        let believed = ProcessEnvironment.believed([name: value], isPrivileged: true)
-        #expect(believed[name] == value)
+        let trusted = ProcessEnvironment.trusted([name: value], isPrivileged: true)
+        #expect(trusted[name] == value)
     }
 }

@@ -5,7 +5,7 @@ import Glibc
 ///
 /// Where the system refuses a thread, a descriptor or memory, the runtimes of Swift and libdispatch trap or
 /// retry forever.
-public struct Provision: Sendable {
+public struct ResourceRequirements: Sendable {
     /// Files that can be opened in addition to the open ones.
     public var files: Int
     /// Threads that can be started in addition to the calling one.
@@ -57,7 +57,7 @@ public struct Provision: Sendable {
     }
 
     /// The messages of a program that ends by a trap, each with its newline.
-    public struct TrapWords: Sendable {
+    public struct TrapMessages: Sendable {
         /// The system refuses to open files.
         public var files: StaticString
         /// The system refuses threads or processes.
@@ -89,14 +89,14 @@ public struct Provision: Sendable {
     ///
     /// If the system refuses a resource at that moment, the process exits with `status`; otherwise the signal
     /// ends it. Does nothing if `SWIFT_BACKTRACE` is set, which configures Swift's own reports.
-    public static func explainTraps(_ words: TrapWords, status: Int32) {
+    public static func explainTraps(_ messages: TrapMessages, status: Int32) {
         guard unsafe ProcessEnvironment.pointer(to: "SWIFT_BACKTRACE") == nil else { return }
         var trap = unsafe stage_trap_words()
-        unsafe trap.files = words.files.cString
-        unsafe trap.threads = words.threads.cString
-        unsafe trap.memory = words.memory.cString
-        unsafe trap.procfs = words.procfs.cString
-        unsafe trap.otherwise = words.otherwise.cString
+        unsafe trap.files = messages.files.cString
+        unsafe trap.threads = messages.threads.cString
+        unsafe trap.memory = messages.memory.cString
+        unsafe trap.procfs = messages.procfs.cString
+        unsafe trap.otherwise = messages.otherwise.cString
         unsafe trap.status = status
         unsafe stage_catch_traps(&trap)
     }

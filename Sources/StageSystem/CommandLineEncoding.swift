@@ -4,7 +4,7 @@ import Glibc
 ///
 /// Swift's strings are UTF-8: invalid bytes are replaced, and the string names another file than the user
 /// meant.
-public enum StartText {
+public enum CommandLineEncoding {
     /// An argument or a variable that is not UTF-8.
     public enum Fault: Equatable, Sendable {
         /// The number and repaired text of an argument; 1 is the first argument after the program's name.
@@ -33,7 +33,7 @@ public enum StartText {
     }
 }
 
-extension StartText.Fault: CustomStringConvertible {
+extension CommandLineEncoding.Fault: CustomStringConvertible {
     /// A lower-case sentence fragment for people.
     public var description: String {
         switch self {
