@@ -73,7 +73,7 @@ final class DecoderExchange: Sendable {
     /// caller may.
     private func send(to process: DecoderProcess) throws(FileError) {
         let copy = stage_reopen_file(archive.rawValue)
-        guard copy >= 0 else { throw FileError("open", "/proc/self/fd", .current) }
+        guard copy >= 0 else { throw FileError("open", path: "/proc/self/fd", errno: .current) }
         let file = File(adopting: FileDescriptor(rawValue: copy), path: "archive")
         var files = [file.descriptor]
         if let destination { files.append(destination.descriptor) }

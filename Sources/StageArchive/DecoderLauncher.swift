@@ -47,7 +47,7 @@ final class DecoderLauncher: Sendable {
             return try ArchiveError.wrapping { () throws(FileError) in
                 let fresh = try startService()
                 guard let process = try Self.decoder(of: fresh) else {
-                    throw FileError("start", executable, .brokenPipe)
+                    throw FileError("start", path: executable, errno: .brokenPipe)
                 }
                 service = fresh
                 return process

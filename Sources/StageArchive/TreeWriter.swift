@@ -112,7 +112,7 @@ final class TreeCounts: Sendable {
         _ path: @autoclosure () -> PathBytes
     ) throws(ArchiveError) {
         guard let reason = unsafe writeAll(bytes, to: file, at: offset) else { return }
-        throw .fileSystem(FileError("write", root.path.appending(path().text), reason))
+        throw .fileSystem(FileError("write", path: root.path.appending(path().text), errno: reason))
     }
 
     private func write(
@@ -121,7 +121,7 @@ final class TreeCounts: Sendable {
         at offset: Int64
     ) throws(ArchiveError) {
         guard let reason = unsafe writeAll(bytes, to: file.descriptor, at: offset) else { return }
-        throw .fileSystem(FileError("write", root.path.appending(file.path), reason))
+        throw .fileSystem(FileError("write", path: root.path.appending(file.path), errno: reason))
     }
 
     private func makeDirectory(_ path: PathBytes) throws(ArchiveError) {
@@ -165,7 +165,7 @@ final class TreeCounts: Sendable {
         case .notDirectory, .tooManySymbolicLinkLevels:
             throw .collision(entry: prefix, .fileAndDirectory)
         default:
-            throw .fileSystem(FileError("open", root.path.appending(prefix), reason))
+            throw .fileSystem(FileError("open", path: root.path.appending(prefix), errno: reason))
         }
     }
 
@@ -214,7 +214,7 @@ final class TreeCounts: Sendable {
         guard status == 0 else {
             if errno == EEXIST { return false }
             let reason = Errno(rawValue: errno)
-            throw .fileSystem(FileError("create", root.path.appending(path.text(count)), reason))
+            throw .fileSystem(FileError("create", path: root.path.appending(path.text(count)), errno: reason))
         }
         let made = counts.directories.add(1, ordering: .relaxed).newValue
         guard made <= counts.maximumDirectories else {
@@ -244,7 +244,7 @@ final class TreeCounts: Sendable {
         guard fchmod(file, mode) != 0 else { return }
         let reason = Errno(rawValue: errno)
         close(file)
-        throw .fileSystem(FileError("change", root.path.appending(path.text), reason))
+        throw .fileSystem(FileError("change", path: root.path.appending(path.text), errno: reason))
     }
 
     private func setDirectoryMode(
@@ -264,7 +264,7 @@ final class TreeCounts: Sendable {
         case .failure(let error):
             reason = error
         }
-        throw .fileSystem(FileError("change", root.path.appending(path.text(count)), reason))
+        throw .fileSystem(FileError("change", path: root.path.appending(path.text(count)), errno: reason))
     }
 
     /// Returns the error for a failed creation at `path`: a collision if the name exists.
@@ -274,7 +274,7 @@ final class TreeCounts: Sendable {
         _ reason: Errno
     ) -> ArchiveError {
         guard reason == .fileExists else {
-            return .fileSystem(FileError(operation, root.path.appending(path.text), reason))
+            return .fileSystem(FileError(operation, path: root.path.appending(path.text), errno: reason))
         }
         guard case .success(let open) = openDirectory(path, path.count) else {
             return .collision(entry: path.text, .sameName)

@@ -41,7 +41,7 @@ public enum UnpackService {
     ) -> ServiceStart {
         defer { message.closeFiles() }
         guard let channel = message.files.first else {
-            return .failure(FileError("receive from", "socket", .invalidArgument))
+            return .failure(FileError("receive from", path: "socket", errno: .invalidArgument))
         }
         let identifier = stage_clone_sibling()
         if identifier == 0 {
@@ -50,7 +50,7 @@ public enum UnpackService {
         }
         return identifier > 0
             ? .process(identifier)
-            : .failure(FileError("start", FilePath("unpack-service"), .current))
+            : .failure(FileError("start", path: FilePath("unpack-service"), errno: .current))
     }
 
     /// Serves one request, in its own process.
@@ -72,7 +72,7 @@ public enum UnpackService {
         on socket: MessageSocket
     ) -> ServiceAnswer {
         guard let serviceRequest = message.value(as: ServiceRequest.self), let file = message.files.first
-        else { return .failure(.fileSystem(FileError("receive from", "socket", .invalidArgument))) }
+        else { return .failure(.fileSystem(FileError("receive from", path: "socket", errno: .invalidArgument))) }
         let archive = File(adopting: file, path: "archive")
         let cancellation = Cancellation()
         let events = UnpackEvents(
@@ -90,7 +90,7 @@ public enum UnpackService {
             switch serviceRequest.task {
             case .unpack(let path, let fileName, let limits):
                 guard message.files.count == 2 else {
-                    throw .fileSystem(FileError("receive from", "socket", .invalidArgument))
+                    throw .fileSystem(FileError("receive from", path: "socket", errno: .invalidArgument))
                 }
                 let request = UnpackRequest(
                     archive: archive.descriptor,

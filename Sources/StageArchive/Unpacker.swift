@@ -103,7 +103,7 @@ public final class Unpacker: Sendable {
         return try await onThread {
             Result { () throws(ArchiveError) in
                 guard case .report(let report) = try exchange.run(with: launcher) else {
-                    throw .fileSystem(FileError("receive from", "socket", .invalidArgument))
+                    throw .fileSystem(FileError("receive from", path: "socket", errno: .invalidArgument))
                 }
                 return report
             }

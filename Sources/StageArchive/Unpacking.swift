@@ -193,7 +193,7 @@ private struct Unpacking: ~Copyable {
             let step = Int(min(size - offset, 1 << 20))
             guard let moved = copyRange(of: source.descriptor, to: file.descriptor, offset, step)
             else {
-                let reason = FileError("write", request.destination.path.appending(path), .current)
+                let reason = FileError("write", path: request.destination.path.appending(path), errno: .current)
                 throw .fileSystem(reason)
             }
             guard moved > 0 else { throw wrongSize(path) }

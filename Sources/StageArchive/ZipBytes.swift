@@ -73,7 +73,7 @@ final class ZipBytes {
         repeat {
             count = unsafe pread(file.rawValue, &bytes, bytes.count, off_t(position))
         } while count < 0 && errno == EINTR
-        guard count >= 0 else { throw .fileSystem(FileError("read", "archive", .current)) }
+        guard count >= 0 else { throw .fileSystem(FileError("read", path: "archive", errno: .current)) }
         bytes.removeLast(bytes.count - count)
         windows[index] = Window(start: position, bytes: bytes)
     }

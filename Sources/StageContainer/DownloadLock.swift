@@ -42,7 +42,7 @@ extension Container {
 
     func attemptLock(ofDownload name: FilePath.Component) throws(FileError) -> DownloadLock? {
         guard let lockName = FilePath.Component("\(name.string).lock") else {
-            throw FileError("lock", downloads.path.appending(name), .invalidArgument)
+            throw FileError("lock", path: downloads.path.appending(name), errno: .invalidArgument)
         }
         while true {
             let file = try lockFile(lockName, in: downloads)

@@ -77,7 +77,7 @@ extension Container {
             let birth = try waitForBirths()
             let text = "\(lock.id.text.prefix(64)).\(digest)"
             guard let name = FilePath.Component(text) else {
-                throw FileError("create", staging.path, .invalidArgument)
+                throw FileError("create", path: staging.path, errno: .invalidArgument)
             }
             let area = try area(named: name, for: lock.id)
             _ = consume birth
@@ -140,7 +140,7 @@ extension Container {
         try file.write([0x0A].span, at: 0)
         try file.setAccessTime(0)
         guard let lease = try FileLock.attempt(file, .exclusive) else {
-            throw FileError("lock", directory.path, .resourceTemporarilyUnavailable)
+            throw FileError("lock", path: directory.path, errno: .resourceTemporarilyUnavailable)
         }
         try directory.rename(temporary, to: name, in: directory)
         return lease
@@ -149,7 +149,7 @@ extension Container {
     func makeUniqueName(_ prefix: String) throws(FileError) -> FilePath.Component {
         let mark = String(UInt64.random(in: 0...UInt64.max), radix: 36)
         guard let name = FilePath.Component("\(prefix.prefix(64)).\(mark)") else {
-            throw FileError("create", staging.path, .invalidArgument)
+            throw FileError("create", path: staging.path, errno: .invalidArgument)
         }
         return name
     }

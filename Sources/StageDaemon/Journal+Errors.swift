@@ -11,7 +11,7 @@ extension DaemonError {
         case let error as ControlRefusal: self = .refused(error)
         case let error as FileError: self = .file(error)
         case let error as DatabaseError where error.isOfFullDisk(path):
-            self = .file(FileError("write", path, .noSpace))
+            self = .file(FileError("write", path: path, errno: .noSpace))
         default: self = .journal(path, "\(error)")
         }
     }

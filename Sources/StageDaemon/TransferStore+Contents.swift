@@ -41,7 +41,7 @@ extension TransferStore {
     ) throws(FileError) {
         let copy = try parts.file(creating: FilePath(file), permissions: .privateFile)
         guard let content = try parts.file(reading: FilePath(source)) else {
-            throw FileError("open", FilePath(source), .noSuchFileOrDirectory)
+            throw FileError("open", path: FilePath(source), errno: .noSuchFileOrDirectory)
         }
         try copy.copyContent(of: content)
     }

@@ -62,7 +62,7 @@ struct TransferStore: Sendable {
         let name = try Self.name(of: user)
         try staged.createDirectory(FilePath(name), permissions: .privateDirectory)
         guard let directory = try staged.directory(unmounted: name) else {
-            throw FileError("open", staged.path.appending(name), .noSuchFileOrDirectory)
+            throw FileError("open", path: staged.path.appending(name), errno: .noSuchFileOrDirectory)
         }
         // A daemon that died may have made it and not given it away.
         if try directory.status().owner != user {
@@ -294,7 +294,7 @@ struct TransferStore: Sendable {
 
     private static func name(of user: UInt32) throws(FileError) -> FilePath.Component {
         guard let name = FilePath.Component("\(user)") else {
-            throw FileError("make", FilePath("\(user)"), .invalidArgument)
+            throw FileError("make", path: FilePath("\(user)"), errno: .invalidArgument)
         }
         return name
     }

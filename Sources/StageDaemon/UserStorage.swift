@@ -63,13 +63,13 @@ final class UserStorage: Sendable {
     ) throws(TransferError) {
         switch grow(item, to: size.rawValue, of: user) {
         case .granted: return
-        case .later: throw .storage(FileError("grow", root.path, HeldBytes.quotaExceeded))
+        case .later: throw .storage(FileError("grow", path: root.path, errno: HeldBytes.quotaExceeded))
         case .never(let limit): throw .unacceptable(url: url, .size(limit: ByteCount(limit)))
         case .full:
             let free = (try? root.freeSpace().bytes) ?? 0
             guard free >= held.withLock({ $0.limits.reserve }) else { throw .outOfSpace(root.path) }
             // Smaller files have room: no other transfer waits.
-            throw .storage(FileError("grow", root.path, .noSpace))
+            throw .storage(FileError("grow", path: root.path, errno: .noSpace))
         }
     }
 

@@ -217,7 +217,7 @@ extension Directory {
         let from = above.isEmpty ? self : try self.directory(above)
         let to = newAbove.isEmpty ? directory : try directory.directory(newAbove)
         guard let from, let to else {
-            throw FileError("rename", path.pushing(name), .noSuchFileOrDirectory)
+            throw FileError("rename", path: path.pushing(name), errno: .noSuchFileOrDirectory)
         }
         try from.rename(last, to: newLast, in: to)
     }

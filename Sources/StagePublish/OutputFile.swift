@@ -18,17 +18,17 @@ final class OutputFile {
     /// Creates a temporary file beside `path`.
     init(_ path: FilePath) throws(PackagingError) {
         guard let name = path.lastComponent, name.kind == .regular else {
-            throw .file(FileError("create", path, .isDirectory))
+            throw .file(FileError("create", path: path, errno: .isDirectory))
         }
         let mark = String(UInt64.random(in: 0...UInt64.max), radix: 36)
         guard let temporary = FilePath.Component(".\(name.string).\(mark).tmp") else {
-            throw .file(FileError("create", path, .invalidArgument))
+            throw .file(FileError("create", path: path, errno: .invalidArgument))
         }
         let above = path.removingLastComponent()
         do throws(FileError) {
             directory = try Directory.open(above.isEmpty ? "." : above)
             guard try directory.status(FilePath(name))?.kind != .directory else {
-                throw FileError("create", path, .isDirectory)
+                throw FileError("create", path: path, errno: .isDirectory)
             }
             file = try directory.file(creating: FilePath(temporary))
         } catch {

@@ -47,7 +47,7 @@ public enum StoreMark {
             + deltas.compactMap(\.frames).map { "\(StoreObjectKind.deltas.folder)/\($0.digest)" }
         let mark = String(UInt64.random(in: 0...UInt64.max), radix: 36)
         guard let file = FilePath.Component(prefix + mark) else {
-            throw FileError("create", store.path, .invalidArgument)
+            throw FileError("create", path: store.path, errno: .invalidArgument)
         }
         let text = paths.map { $0 + "\n" }.joined()
         try store.write(Array(text.utf8), to: file, durably: true)

@@ -76,7 +76,7 @@ struct UnpublishedVersion: ~Copyable {
         guard let bytes = try frames.stored(position),
             Digest(of: bytes) == frames.index.frames[position].storedDigest
         else {
-            throw FileError("read", frames.bundles.path, .ioError)
+            throw FileError("read", path: frames.bundles.path, errno: .ioError)
         }
         return bytes
     }

@@ -85,7 +85,7 @@ public enum KeyFile {
             let above = path.removingLastComponent()
             let directory = try Directory.open(above.isEmpty ? "." : above)
             guard let name = path.lastComponent else {
-                throw FileError("create", path, .isDirectory)
+                throw FileError("create", path: path, errno: .isDirectory)
             }
             // Created exclusively, not renamed into place: of two concurrent commands, only one may succeed.
             let file = try directory.file(creating: FilePath(name), permissions: .privateFile)

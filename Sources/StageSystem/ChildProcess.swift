@@ -41,7 +41,7 @@ public final class ChildProcess: Sendable {
             unsafe stage_spawn(&pid, $0, strings, channel.descriptor.rawValue)
         }
         guard status == 0 else {
-            throw FileError("start", executable, Errno(rawValue: status))
+            throw FileError("start", path: executable, errno: Errno(rawValue: status))
         }
         state = Mutex(State(pid: pid, ending: nil))
     }

@@ -52,7 +52,7 @@ extension Directory {
     ) throws(FileError) -> FilePath.Component {
         let mark = String(UInt64.random(in: 0...UInt64.max), radix: 36)
         guard let temporary = FilePath.Component(".\(name.string).\(mark).tmp") else {
-            throw FileError("create", path.appending(name), .invalidArgument)
+            throw FileError("create", path: path.appending(name), errno: .invalidArgument)
         }
         return temporary
     }

@@ -28,14 +28,14 @@ extension Directory {
             let reason = Errno(rawValue: errno)
             // The error to report is the one of fdopendir(3).
             try? listed.close()
-            throw FileError("read", self.path.appending(path), reason)
+            throw FileError("read", path: self.path.appending(path), errno: reason)
         }
         defer { unsafe _ = closedir(stream) }
         while true {
             errno = 0
             guard let entry = unsafe readdir(stream) else {
                 guard errno != 0 else { return false }
-                throw FileError("read", self.path.appending(path), Errno(rawValue: errno))
+                throw FileError("read", path: self.path.appending(path), errno: Errno(rawValue: errno))
             }
             let text = unsafe withUnsafePointer(to: &entry.pointee.d_name) { bytes in
                 unsafe bytes.withMemoryRebound(to: CChar.self, capacity: Int(NAME_MAX) + 1) {
@@ -48,7 +48,7 @@ extension Directory {
             // Closing loses no data: it was not opened for writing.
             defer { try? file.close() }
             guard let status = FileStatus(of: file) else {
-                throw FileError("look at", self.path.appending(path), Errno(rawValue: errno))
+                throw FileError("look at", path: self.path.appending(path), errno: Errno(rawValue: errno))
             }
             if status.kind == .file, isIncluded(status) { return true }
         }

@@ -34,13 +34,13 @@ extension Directory {
             let reason = Errno(rawValue: errno)
             // The error to report is the one of fdopendir(3).
             try? copy.close()
-            throw FileError("read", path, reason)
+            throw FileError("read", path: path, errno: reason)
         }
         defer { unsafe _ = closedir(stream) }
         while true {
             errno = 0
             guard let entry = unsafe readdir(stream) else {
-                if errno != 0 { throw FileError("read", path, Errno(rawValue: errno)) }
+                if errno != 0 { throw FileError("read", path: path, errno: Errno(rawValue: errno)) }
                 return
             }
             let text = unsafe withUnsafePointer(to: &entry.pointee.d_name) { name in
@@ -125,7 +125,7 @@ extension Directory {
 
     /// Throws `EINTR` if the removal is to stop.
     private func checkNotInterrupted(unless isOver: () -> Bool) throws(FileError) {
-        if isOver() { throw FileError("remove", path, .interrupted) }
+        if isOver() { throw FileError("remove", path: path, errno: .interrupted) }
     }
 
     /// Gives the owner all permissions for the directory, and other users none, since it is being removed.

@@ -343,7 +343,7 @@ public final class Directory: Sendable {
             return
         }
         guard let last = name.lastComponent else {
-            throw FileError(operation, path.pushing(name), .invalidArgument)
+            throw FileError(operation, path: path.pushing(name), errno: .invalidArgument)
         }
         let above = name.removingLastComponent()
         let parent = try openFile(above, O_RDONLY | O_DIRECTORY, 0)
@@ -365,7 +365,7 @@ public final class Directory: Sendable {
             let result = call()
             if result >= 0 { return result }
             let reason = Errno(rawValue: errno)
-            if reason != .interrupted { throw FileError(operation, path(), reason) }
+            if reason != .interrupted { throw FileError(operation, path: path(), errno: reason) }
         }
     }
 }

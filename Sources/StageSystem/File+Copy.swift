@@ -18,7 +18,7 @@ extension File {
         limit: Int64? = nil
     ) throws(FileError) {
         let size = try source.status().size
-        guard size <= limit ?? .max else { throw FileError("copy", source.path, .fileTooLarge) }
+        guard size <= limit ?? .max else { throw FileError("copy", path: source.path, errno: .fileTooLarge) }
         // EOPNOTSUPP, EXDEV and EINVAL are common here. After any other error, the copy below reports the
         // cause.
         if stage_clone_content(source.descriptor.rawValue, descriptor.rawValue) == 0 {

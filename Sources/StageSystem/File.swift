@@ -55,7 +55,7 @@ public import SystemPackage
     /// - Throws: ``FileError`` with `EFBIG` if it has more than `limit` bytes.
     public func readAll(limit: Int) throws(FileError) -> [UInt8] {
         let size = try status().size
-        guard size <= limit else { throw FileError("read", path, .fileTooLarge) }
+        guard size <= limit else { throw FileError("read", path: path, errno: .fileTooLarge) }
         var content: [UInt8] = []
         content.reserveCapacity(Int(size))
         var buffer = [UInt8](repeating: 0, count: max(4096, min(Int(size) + 1, 1 << 20)))
@@ -63,7 +63,7 @@ public import SystemPackage
             let count = try read(into: &buffer, at: Int64(content.count))
             if count == 0 { return content }
             content += buffer[..<count]
-            guard content.count <= limit else { throw FileError("read", path, .fileTooLarge) }
+            guard content.count <= limit else { throw FileError("read", path: path, errno: .fileTooLarge) }
         }
     }
 
@@ -143,7 +143,7 @@ public import SystemPackage
             let result = call()
             if result >= 0 { return result }
             let reason = Errno(rawValue: errno)
-            if reason != .interrupted { throw FileError(operation, path, reason) }
+            if reason != .interrupted { throw FileError(operation, path: path, errno: reason) }
         }
     }
 }

@@ -10,7 +10,7 @@ public struct FileError: Error, Equatable, Sendable {
     public var errno: Errno
 
     /// Creates an error from the operation, the path and the error number.
-    public init(_ operation: String, _ path: FilePath, _ errno: Errno) {
+    public init(_ operation: String, path: FilePath, errno: Errno) {
         self.operation = operation
         self.path = path
         self.errno = errno
@@ -18,12 +18,12 @@ public struct FileError: Error, Equatable, Sendable {
 
     /// Creates the error for a path that is not a regular file.
     init(notRegular path: FilePath) {
-        self.init("open", path, Self.wrongKind)
+        self.init("open", path: path, errno: Self.wrongKind)
     }
 
     /// Creates the error for a lock that another process holds.
     public init(lockedByOthers path: FilePath) {
-        self.init(Self.lock, path, .resourceTemporarilyUnavailable)
+        self.init(Self.lock, path: path, errno: .resourceTemporarilyUnavailable)
     }
 
     private static let lock = "lock"
@@ -82,8 +82,8 @@ extension FileError: Codable {
         let container = try decoder.container(keyedBy: CodingKeys.self)
         self.init(
             try container.decode(String.self, forKey: .operation),
-            FilePath(try container.decode(String.self, forKey: .path)),
-            Errno(rawValue: try container.decode(CInt.self, forKey: .errno))
+            path: FilePath(try container.decode(String.self, forKey: .path)),
+            errno: Errno(rawValue: try container.decode(CInt.self, forKey: .errno))
         )
     }
 

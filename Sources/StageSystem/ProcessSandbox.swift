@@ -44,7 +44,7 @@ public struct ProcessSandbox: Equatable, Sendable {
     ///   opened, or the kernel supports a restriction and refuses to apply it.
     public func enter() throws(FileError) -> Sandbox.Restrictions {
         guard try Directory.open("/proc/self/task").entries().count == 1 else {
-            throw FileError("confine", "/proc/self", .resourceBusy)
+            throw FileError("confine", path: "/proc/self", errno: .resourceBusy)
         }
         let restrictions = Self.supported
         try Directory.attempt("confine", "/proc/self") { stage_no_new_privileges() }

@@ -147,7 +147,7 @@ extension Sandbox.Ruleset {
             guard isRequired || !Self.absences.contains(error) else {
                 return
             }
-            throw FileError("confine to", path, error)
+            throw FileError("confine to", path: path, errno: error)
         }
         defer { close(file) }
         var status = stat()

@@ -244,7 +244,7 @@ public struct SandboxedProgram: Sendable {
         // Killed before it sent a report.
         guard let value else { return nil }
         guard value.step == 0 || value.step == STAGE_STEP_CALLS.rawValue else {
-            throw FileError(Self.operation(value.step), path, Errno(rawValue: value.error))
+            throw FileError(Self.operation(value.step), path: path, errno: Errno(rawValue: value.error))
         }
         return Sandbox.Restrictions(
             files: value.restricts_files != 0,

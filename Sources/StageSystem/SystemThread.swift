@@ -39,7 +39,7 @@ import SystemPackage
         )
         guard status == 0 else {
             unsafe start.release()
-            throw FileError("start", FilePath(name), Errno(rawValue: status))
+            throw FileError("start", path: FilePath(name), errno: Errno(rawValue: status))
         }
         self.thread = thread
     }

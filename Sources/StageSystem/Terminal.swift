@@ -15,13 +15,13 @@ public enum Terminal {
         do {
             file = try FileDescriptor.open(path, .readWrite, options: [.closeOnExec])
         } catch {
-            throw FileError("open", path, (error as? Errno) ?? .noSuchAddressOrDevice)
+            throw FileError("open", path: path, errno: (error as? Errno) ?? .noSuchAddressOrDevice)
         }
         // Errors of closing a terminal are ignored: it buffers no data.
         defer { _ = try? file.close() }
         var before = termios()
         guard unsafe tcgetattr(file.rawValue, &before) == 0 else {
-            throw FileError("read", path, Errno(rawValue: errno))
+            throw FileError("read", path: path, errno: Errno(rawValue: errno))
         }
         var quiet = before
         // Signal keys are disabled: a killed process would leave the terminal without echo.
@@ -29,7 +29,7 @@ public enum Terminal {
         quiet.c_cc.5 = 0
         quiet.c_cc.6 = 1
         guard unsafe tcsetattr(file.rawValue, TCSAFLUSH, &quiet) == 0 else {
-            throw FileError("read", path, Errno(rawValue: errno))
+            throw FileError("read", path: path, errno: Errno(rawValue: errno))
         }
         defer { unsafe _ = tcsetattr(file.rawValue, TCSAFLUSH, &before) }
         write(prompt, to: file)

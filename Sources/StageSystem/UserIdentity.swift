@@ -165,7 +165,7 @@ extension UserIdentity {
         @Sendable func read() throws(FileError) -> String {
             guard let name = path.lastComponent,
                 let link = try Directory.open(path.removingLastComponent()).link(name)
-            else { throw FileError("read", path, .noSuchFileOrDirectory) }
+            else { throw FileError("read", path: path, errno: .noSuchFileOrDirectory) }
             return link
         }
         return try user == geteuid() ? read() : act("read", path, read)
@@ -181,7 +181,7 @@ extension UserIdentity {
         try SystemThread(name: "stage-\(operation)") {
             let value = Result { () throws(FileError) in
                 guard unsafe stage_act_as(user, group, groups, groups.count) == 0 else {
-                    throw FileError(operation, path, Errno(rawValue: errno))
+                    throw FileError(operation, path: path, errno: Errno(rawValue: errno))
                 }
                 return try body()
             }
@@ -189,7 +189,7 @@ extension UserIdentity {
         }
         .join()
         guard let result = result.withLock({ $0 }) else {
-            throw FileError(operation, path, .canceled)
+            throw FileError(operation, path: path, errno: .canceled)
         }
         return try result.get()
     }

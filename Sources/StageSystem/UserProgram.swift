@@ -75,7 +75,7 @@ public struct UserProgram: Sendable {
         var failure = stage_user_report()
         let size = MemoryLayout<stage_user_report>.size
         guard unsafe read(report.reading, &failure, size) == size else { return ending }
-        throw FileError(Self.operation(failure.step), path, Errno(rawValue: failure.error))
+        throw FileError(Self.operation(failure.step), path: path, errno: Errno(rawValue: failure.error))
     }
 
     private func start(_ report: Pipe) throws(FileError) -> pid_t {

@@ -41,7 +41,7 @@ import SystemPackage
         do throws(FileError) {
             let status = try file.status()
             guard status.kind == .file else {
-                throw FileError("read", file.path, .invalidArgument)
+                throw FileError("read", path: file.path, errno: .invalidArgument)
             }
             size = status.size
         } catch {

@@ -36,7 +36,7 @@ struct PartialDownload: Codable, Sendable {
             guard let text = buffer.baseAddress else { return false }
             return unsafe mkdtemp(text) != nil
         }
-        guard isMade else { throw FileError("create", template, Errno(rawValue: errno)) }
+        guard isMade else { throw FileError("create", path: template, errno: Errno(rawValue: errno)) }
         let path = String(decoding: name.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
         directory = FilePath(path).lastComponent?.string ?? ""
     }
@@ -72,10 +72,10 @@ struct PartialDownload: Codable, Sendable {
             folder = try openDirectory()
             guard let status = try folder.status("."), status.owner == UserIdentity.current.user,
                 status.mode & 0o022 == 0
-            else { throw FileError("open", folder.path, .permissionDenied) }
+            else { throw FileError("open", path: folder.path, errno: .permissionDenied) }
             let file = try folder.file(updating: "lock", permissions: .privateFile)
             guard let taken = try FileLock.attempt(file, .exclusive) else {
-                throw FileError("lock", folder.path, .resourceTemporarilyUnavailable)
+                throw FileError("lock", path: folder.path, errno: .resourceTemporarilyUnavailable)
             }
             lock = PartialLock(taken)
         } catch {
@@ -110,7 +110,7 @@ struct PartialDownload: Codable, Sendable {
     private func openDirectory() throws(FileError) -> Directory {
         let parent = try Directory.open(Self.parent)
         guard let folder = try parent.directory(FilePath(directory)) else {
-            throw FileError("open", Self.parent.appending(directory), .noSuchFileOrDirectory)
+            throw FileError("open", path: Self.parent.appending(directory), errno: .noSuchFileOrDirectory)
         }
         return folder
     }

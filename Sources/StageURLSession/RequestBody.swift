@@ -77,7 +77,7 @@ struct RequestBody: Sendable {
             do {
                 try descriptor.writeAll(toAbsoluteOffset: size, data)
             } catch {
-                throw FileError("write", RequestBody.name, error as? Errno ?? .ioError)
+                throw FileError("write", path: RequestBody.name, errno: error as? Errno ?? .ioError)
             }
             size += Int64(data.count)
         }

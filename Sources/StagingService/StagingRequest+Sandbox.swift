@@ -16,7 +16,7 @@ extension StagingRequest {
     /// - Throws: ``FileError`` if the container is not known or cannot be made.
     package func sandbox() throws(FileError) -> ProcessSandbox {
         guard let container = target.knownContainer else {
-            throw FileError("confine to", "the container", .noSuchFileOrDirectory)
+            throw FileError("confine to", path: "the container", errno: .noSuchFileOrDirectory)
         }
         // As the container itself is made, of which this is the part outside of it.
         _ =

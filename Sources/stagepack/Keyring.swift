@@ -74,7 +74,7 @@ final class Keyring {
     ) throws(CommandFailure) -> RepositoryKey {
         let path = FilePath(file)
         guard !FileStatus.exists(path) else {
-            throw CommandFailure(output: FileError("create", path, .fileExists))
+            throw CommandFailure(output: FileError("create", path: path, errno: .fileExists))
         }
         if let directory = published ?? PublishedDirectory(around: path), directory.contains(path) {
             throw CommandFailure(

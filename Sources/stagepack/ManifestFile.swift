@@ -87,7 +87,7 @@ struct ManifestFile {
     func place() throws(CommandFailure) -> (Directory, FilePath.Component) {
         let above = path.removingLastComponent()
         do throws(FileError) {
-            guard let last = path.lastComponent else { throw FileError("open", path, .isDirectory) }
+            guard let last = path.lastComponent else { throw FileError("open", path: path, errno: .isDirectory) }
             return (try Directory.open(above.isEmpty ? "." : above), last)
         } catch {
             throw CommandFailure(output: error)

@@ -179,7 +179,7 @@ import Testing
         )
         let error = try await bench.refusal(TarBuilder(.init("a")).bytes, .tar)
         #expect(
-            error == .fileSystem(FileError("start", try Bench.service, .brokenPipe))
+            error == .fileSystem(FileError("start", path: try Bench.service, errno: .brokenPipe))
         )
     }
 

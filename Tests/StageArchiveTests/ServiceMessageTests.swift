@@ -31,7 +31,7 @@ struct ServiceMessageTests {
             .failure(.cancelled),
             .failure(.damaged(entry: "a/ü", "it ends early")),
             .failure(.tooLarge(entry: "b", limit: .kibibytes(4))),
-            .failure(.fileSystem(FileError("open", "/nowhere", .noSuchFileOrDirectory))),
+            .failure(.fileSystem(FileError("open", path: "/nowhere", errno: .noSuchFileOrDirectory))),
         ]
 
     private static let requests: [ServiceRequest] = [
@@ -89,7 +89,7 @@ struct ServiceMessageTests {
         for answer in Self.answers { try check(answer) }
         for request in Self.requests { try check(request) }
         try check(ServiceStart.process(4711))
-        try check(ServiceStart.failure(FileError("start", "service", .noMemory)))
+        try check(ServiceStart.failure(FileError("start", path: "service", errno: .noMemory)))
     }
 
     @Test func aReportKeepsItsFigures() throws {

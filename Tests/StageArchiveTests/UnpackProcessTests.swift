@@ -93,7 +93,7 @@ import Testing
             logger: Logger(label: "test")
         )
         let (archive, request) = try slowRequest("destination")
-        let error = FileError("start", "/nowhere/at-all", .noSuchFileOrDirectory)
+        let error = FileError("start", path: "/nowhere/at-all", errno: .noSuchFileOrDirectory)
         await #expect(throws: ArchiveError.fileSystem(error)) {
             try await unpacker.unpack(request)
         }

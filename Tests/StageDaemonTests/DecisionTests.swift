@@ -293,7 +293,7 @@ struct TransferVerdictTests {
         (.wrongSize(url: url, expected: .zero, actual: nil), .wrongContent),
         (.wrongDigest(url: url), .wrongContent),
         (.unacceptable(url: url, .noMirror), .unacceptable),
-        (.storage(FileError("open", "/x", .ioError)), .storage),
+        (.storage(FileError("open", path: "/x", errno: .ioError)), .storage),
     ]
 
     @Test(arguments: kinds) func everyOtherErrorEndsTheTask(

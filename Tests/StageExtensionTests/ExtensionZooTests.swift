@@ -219,7 +219,7 @@ import Testing
 
     @Test func aProgramThatIsNotThereDoesNotStart() async throws {
         let bench = try Bench()
-        let error = FileError("start", "/nowhere/at-all", .noSuchFileOrDirectory)
+        let error = FileError("start", path: "/nowhere/at-all", errno: .noSuchFileOrDirectory)
         #expect(
             await bench.outcome(Bench.host("/nowhere/at-all"))
                 == .failure(.notStarted(program: "/nowhere/at-all", error))
@@ -230,7 +230,7 @@ import Testing
     @Test func aFileThatIsNoProgramDoesNotStart() async throws {
         let bench = try Bench()
         let file = bench.root.path.appending("manifest.json")
-        let error = FileError("start", file, .permissionDenied)
+        let error = FileError("start", path: file, errno: .permissionDenied)
         #expect(
             await bench.outcome(Bench.host(file.string))
                 == .failure(.notStarted(program: file.string, error))
@@ -240,7 +240,7 @@ import Testing
     @Test func aGroupWithoutASharedFolderIsAnError() async throws {
         var bench = try Bench()
         bench.request.container = bench.root.path.appending("nowhere")
-        let error = FileError("confine to", bench.request.container, .noSuchFileOrDirectory)
+        let error = FileError("confine to", path: bench.request.container, errno: .noSuchFileOrDirectory)
         #expect(
             await bench.outcome(Bench.shell(Self.empty))
                 == .failure(.notStarted(program: Self.sh, error))

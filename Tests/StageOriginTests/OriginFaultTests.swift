@@ -140,7 +140,7 @@ struct OriginFaultTests {
         }
         let missing = TreeTrait.path.appending("missing")
         #expect(
-            throws: OriginError.directory(FileError("open", missing, .noSuchFileOrDirectory))
+            throws: OriginError.directory(FileError("open", path: missing, errno: .noSuchFileOrDirectory))
         ) {
             try Origin(missing, logger: OriginTests.quiet)
         }

@@ -183,13 +183,13 @@ import Testing
         let tree = try tree("one")
         let evaluation = try tree.evaluate(#"{"directory": "."}"#)
         let packager = ArchivePackager(format: .tar, threads: 1)
-        await #expect(throws: PackagingError.file(FileError("create", tree.path, .isDirectory))) {
+        await #expect(throws: PackagingError.file(FileError("create", path: tree.path, errno: .isDirectory))) {
             try await packager.write(evaluation, to: tree.path)
         }
         let missing = tree.path.appending("no").appending("where")
         await #expect(
             throws: PackagingError.file(
-                FileError("open", missing.removingLastComponent(), .noSuchFileOrDirectory)
+                FileError("open", path: missing.removingLastComponent(), errno: .noSuchFileOrDirectory)
             )
         ) { try await packager.write(evaluation, to: missing) }
     }

@@ -253,7 +253,7 @@ struct UnfinishedVersionTests {
                 }
             }
         }
-        #expect(ending == .file(FileError("read", bundles.path, .ioError)))
+        #expect(ending == .file(FileError("read", path: bundles.path, errno: .ioError)))
         #expect(try objects() == before)
     }
 
@@ -266,7 +266,7 @@ struct UnfinishedVersionTests {
         if folder == "i" { try directory.removeTree("i") }
         _ = try directory.file(creating: path)
         let ending = await ending(of: new, after: first) { _ in }
-        #expect(ending == .file(FileError("open", directory.path.pushing(path), .notDirectory)))
+        #expect(ending == .file(FileError("open", path: directory.path.pushing(path), errno: .notDirectory)))
         let names = try store.names(in: "b")
         #expect(names.count == 2)
         for name in names { #expect(Digest(of: try store.bytes("b/\(name)")).description == name) }

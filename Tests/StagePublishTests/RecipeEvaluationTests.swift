@@ -197,7 +197,7 @@ import Testing
         try tree.file("secret", mode: 0)
         #expect(
             throws: PackagingError.file(
-                FileError("open", tree.path.appending("secret"), .permissionDenied)
+                FileError("open", path: tree.path.appending("secret"), errno: .permissionDenied)
             )
         ) { try tree.names(#"{"directory": "."}"#) }
     }

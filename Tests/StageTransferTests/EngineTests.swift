@@ -334,13 +334,13 @@ import Testing
         let request = DownloadRequest(server.url("/pack"), content: Self.content)
         let error = await failure(of: request, to: part)
         let path = place.directory.path.appending("pack.part.1")
-        #expect(error == .storage(FileError("open", path, .isDirectory)))
+        #expect(error == .storage(FileError("open", path: path, errno: .isDirectory)))
         #expect(server.requests.count == 1)
     }
 
     @Test(arguments: [(28, true), (122, true), (5, false), (30, false)])
     func onlyAFullDiskIsOutOfSpace(errno: CInt, isFull: Bool) {
-        let failed = FileError("write", "/x", Errno(rawValue: errno))
+        let failed = FileError("write", path: "/x", errno: Errno(rawValue: errno))
         #expect(TransferError(failed) == (isFull ? .outOfSpace("/x") : .storage(failed)))
     }
 
@@ -387,7 +387,7 @@ import Testing
         let url = "file://\(place.directory.path)/missing"
         let error = await failure(of: DownloadRequest(url, content: [1]), to: part)
         let path = place.directory.path.appending("missing")
-        #expect(error == .storage(FileError("open", path, .noSuchFileOrDirectory)))
+        #expect(error == .storage(FileError("open", path: path, errno: .noSuchFileOrDirectory)))
     }
 
     @Test(arguments: ["", "pack", "/pack", "ftp://h/p", "http://", "gopher://x"])

@@ -27,7 +27,7 @@ struct NewFileOptions: ParsableArguments {
         do throws(FileError) {
             let directory = try Directory.open(above.isEmpty ? "." : above)
             guard try directory.status(FilePath(name)) == nil else {
-                throw FileError("create", path, .fileExists)
+                throw FileError("create", path: path, errno: .fileExists)
             }
             try directory.write(content, to: name, durably: true)
         } catch {
