@@ -42,7 +42,7 @@ extension Container {
     ) throws(FileError) -> FileLock {
         for _ in 0..<seconds * 100 {
             let file = try lockFile(name, in: locks)
-            if let lock = try FileLock.attempt(file, mode) { return lock }
+            if let lock = try FileLock.attempt(file, mode: mode) { return lock }
             usleep(10_000)
         }
         throw FileError(lockedByOthers: locks.path.appending(name))

@@ -88,7 +88,7 @@ extension Container {
     ) throws(FileError) -> Bool {
         guard let directory = try generations.directory(FilePath(id.component)) else { return true }
         let path = FilePath(name.component).appending(ContainerLayout.lease)
-        let lease = try FileLock.attempt(try directory.file(removingBehind: path), .exclusive)
+        let lease = try FileLock.attempt(try directory.file(removingBehind: path), mode: .exclusive)
         guard let lease else { return false }
         try unlink()
         // Locked to the end, so that no sweep takes it for a dead process's.
@@ -218,7 +218,7 @@ extension Container {
     ) throws(FileError) -> Removal {
         var removal = Removal()
         let births = try lockFile(Self.birthLock, in: locks)
-        if let alone = try FileLock.attempt(births, .exclusive) {
+        if let alone = try FileLock.attempt(births, mode: .exclusive) {
             for entry in try staging.entries() where !isWantedArea(entry.name, isWanted) {
                 guard try isAbandoned(entry) else { continue }
                 try staging.removeTree(entry.name)

@@ -116,7 +116,7 @@ public final class Container: Sendable {
     public func attemptLock(_ id: PackID) throws(ContainerError) -> PackLock? {
         try ContainerError.wrapping { () throws(FileError) in
             let file = try lockFile(id.component, in: locks)
-            guard let lock = try FileLock.attempt(file, .exclusive) else { return nil }
+            guard let lock = try FileLock.attempt(file, mode: .exclusive) else { return nil }
             return PackLock(id: id, lock: lock)
         }
     }

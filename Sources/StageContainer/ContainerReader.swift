@@ -80,7 +80,7 @@ public final class ContainerReader: Sendable {
                     continue
                 }
                 let inode = try file.status().inode
-                guard let lock = try FileLock.attempt(file, .shared) else {
+                guard let lock = try FileLock.attempt(file, mode: .shared) else {
                     // Replaced and removed since the link was read: unless the link is stale for good.
                     guard try self.generation(of: id) != generation else { return nil }
                     continue

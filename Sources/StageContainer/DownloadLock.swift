@@ -47,7 +47,7 @@ extension Container {
         while true {
             let file = try lockFile(lockName, in: downloads)
             let inode = try file.status().inode
-            guard let lock = try FileLock.attempt(file, .exclusive) else { return nil }
+            guard let lock = try FileLock.attempt(file, mode: .exclusive) else { return nil }
             // The one before may have removed the file between the two.
             guard try downloads.status(FilePath(lockName))?.inode == inode else { continue }
             return DownloadLock(downloads, lockName, lock)

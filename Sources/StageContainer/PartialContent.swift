@@ -45,7 +45,7 @@ extension ContainerReader {
             while let file = try root.leaseFile(path) {
                 let inode = try file.status().inode
                 // Whoever has it exclusively is removing everything.
-                guard let lock = try FileLock.attempt(file, .shared) else { return nil }
+                guard let lock = try FileLock.attempt(file, mode: .shared) else { return nil }
                 guard try root.status(path)?.inode == inode,
                     let directory = try root.directory(name)
                 else { continue }
@@ -146,7 +146,7 @@ extension Container {
             return true
         }
         let inode = try file.status().inode
-        guard let lease = try FileLock.attempt(file, .exclusive) else { return false }
+        guard let lease = try FileLock.attempt(file, mode: .exclusive) else { return false }
         // Removed and made anew since it was opened: somebody uses that.
         guard try files.status(path)?.inode == inode else { return false }
         // As generations go; locked to the end, so that no sweep takes it for a dead process's.

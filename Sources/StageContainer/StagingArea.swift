@@ -139,7 +139,7 @@ extension Container {
         // Something to read, and never read so far.
         try file.write([0x0A].span, at: 0)
         try file.setAccessTime(0)
-        guard let lease = try FileLock.attempt(file, .exclusive) else {
+        guard let lease = try FileLock.attempt(file, mode: .exclusive) else {
             throw FileError("lock", path: directory.path, errno: .resourceTemporarilyUnavailable)
         }
         try directory.rename(temporary, to: name, in: directory)

@@ -62,7 +62,11 @@ struct TransferStore: Sendable {
         let name = try Self.name(of: user)
         try staged.createDirectory(FilePath(name), permissions: .privateDirectory)
         guard let directory = try staged.directory(unmounted: name) else {
-            throw FileError("open", path: staged.path.appending(name), errno: .noSuchFileOrDirectory)
+            throw FileError(
+                "open",
+                path: staged.path.appending(name),
+                errno: .noSuchFileOrDirectory
+            )
         }
         // A daemon that died may have made it and not given it away.
         if try directory.status().owner != user {
@@ -213,7 +217,7 @@ struct TransferStore: Sendable {
             // The journal has secrets of clients; SQLite gives the files beside it the same mode.
             try root.file(updating: "journal.sqlite", permissions: .privateFile)
                 .setMode(.privateFile)
-            return try FileLock.attempt(file, .exclusive)
+            return try FileLock.attempt(file, mode: .exclusive)
         } catch {
             throw .file(error)
         }

@@ -102,7 +102,12 @@ public struct DeltaSetWriter: Sendable {
             frames = version.reference.deltas.first { $0.base == base }?.frames
             update.set = .present(frames?.size ?? .zero)
             update.cost = cost(present)
-        } else if let unpublished = try await nonEmpty(unpublished, to: version, from: old, in: store) {
+        } else if let unpublished = try await nonEmpty(
+            unpublished,
+            to: version,
+            from: old,
+            in: store
+        ) {
             let set = unpublished.set(from: base, to: version.reference.contentDigest)
             let shortened = cost(set)
             if shortened.total < update.cost.total {

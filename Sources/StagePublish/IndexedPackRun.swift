@@ -279,6 +279,10 @@ struct IndexedPackRun: ~Copyable {
             index.entries.append(ContentIndex.Entry(path: entry.path, kind: kind))
         }
         index.dropUnusedBundles()
-        return UnpublishedVersion(index: index, newBundles: packed.newBundles, newBytes: packed.newBytes)
+        return UnpublishedVersion(
+            index: index,
+            newBundles: packed.newBundles,
+            newBytes: packed.newBytes
+        )
     }
 }

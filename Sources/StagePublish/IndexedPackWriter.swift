@@ -195,7 +195,9 @@ public struct IndexedPackWriter: Sendable {
     }
 
     /// Creates delta frames from the previous version; `nil` if they are disabled or save too little.
-    private func makeDeltas(to new: StoredFrames) async throws(PackagingError) -> UnpublishedDeltaSet? {
+    private func makeDeltas(
+        to new: StoredFrames
+    ) async throws(PackagingError) -> UnpublishedDeltaSet? {
         guard makesDeltas, !previous.entries.isEmpty, new.index != previous else { return nil }
         let old = StoredFrames(index: previous, bundles: new.bundles)
         let maker = DeltaFrameMaker(from: old, to: new, width: width, report: reportComparison)

@@ -21,7 +21,7 @@ struct StoreLock: ~Copyable {
     /// - Throws: ``FileError`` with `isHeldByOthers` if the cleanup by another process takes too long.
     init(_ store: Directory) async throws(FileError) {
         do throws(FileError) {
-            if let alone = try LockFile.attempt(Self.name, in: store, .exclusive) {
+            if let alone = try LockFile.attempt(Self.name, in: store, mode: .exclusive) {
                 // Files that cannot be removed are left to a later run.
                 _ = try? Self.sweep(store)
                 _ = consume alone
@@ -29,7 +29,7 @@ struct StoreLock: ~Copyable {
             lock = try await LockFile.wait(
                 for: Self.name,
                 in: store,
-                .shared,
+                mode: .shared,
                 patience: Self.patience
             )
         } catch {
@@ -47,7 +47,7 @@ struct StoreLock: ~Copyable {
             lock = try await LockFile.wait(
                 for: Self.name,
                 in: store,
-                .exclusive,
+                mode: .exclusive,
                 patience: Self.patience
             )
             // Files that cannot be removed are left to a later run.

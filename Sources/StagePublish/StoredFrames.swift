@@ -23,7 +23,8 @@ struct StoredFrames: Sendable {
 
     private func name(of bundle: Int) -> FilePath {
         let temporary = bundle - (index.bundles.count - temporaryNames.count)
-        return temporary < 0 ? FilePath("\(index.bundles[bundle].digest)") : FilePath(temporaryNames[temporary])
+        return temporary < 0
+            ? FilePath("\(index.bundles[bundle].digest)") : FilePath(temporaryNames[temporary])
     }
 
     /// Returns the content of a frame; `nil` if the store lacks its bundle or the bytes are damaged.

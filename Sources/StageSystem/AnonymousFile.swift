@@ -9,7 +9,9 @@ package enum AnonymousFile {
     /// - Returns: The descriptor, which the caller closes.
     package static func makeInMemory() throws(FileError) -> FileDescriptor {
         FileDescriptor(
-            rawValue: try Directory.attempt("create", "a file in memory") { stage_memory_file() }
+            rawValue: try Directory.attempt("create", at: "a file in memory") {
+                stage_memory_file()
+            }
         )
     }
 
@@ -19,7 +21,7 @@ package enum AnonymousFile {
     package static func duplicate(
         _ descriptor: FileDescriptor
     ) throws(FileError) -> FileDescriptor {
-        let copy = try Directory.attempt("open", "a file without a name") {
+        let copy = try Directory.attempt("open", at: "a file without a name") {
             fcntl(descriptor.rawValue, F_DUPFD_CLOEXEC, 0)
         }
         return FileDescriptor(rawValue: copy)
@@ -31,7 +33,7 @@ package enum AnonymousFile {
     package static func make(in directory: FilePath) throws(FileError) -> FileDescriptor {
         let template = directory.appending("file.XXXXXX")
         var name = Array(template.string.utf8CString)
-        let descriptor = try Directory.attempt("create", template) {
+        let descriptor = try Directory.attempt("create", at: template) {
             unsafe name.withUnsafeMutableBufferPointer { buffer in
                 guard let text = buffer.baseAddress else { return -1 }
                 let file = unsafe mkstemp(text)

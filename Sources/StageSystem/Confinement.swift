@@ -72,11 +72,13 @@ public struct Confinement: Hashable, Sendable, Codable {
         beneath directory: Directory?,
         answeringOn channel: FileDescriptor?
     ) throws(FileError) -> Confinement {
-        try Directory.attempt("confine to", path(of: directory)) { stage_no_new_privileges() }
-        try Directory.attempt("confine to", path(of: directory)) { stage_give_up_capabilities() }
+        try Directory.attempt("confine to", at: path(of: directory)) { stage_no_new_privileges() }
+        try Directory.attempt("confine to", at: path(of: directory)) {
+            stage_give_up_capabilities()
+        }
         var confinement = try confineThread(beneath: directory)
         guard supportsFilter else { return confinement }
-        try Directory.attempt("confine to", path(of: directory)) {
+        try Directory.attempt("confine to", at: path(of: directory)) {
             stage_filter_decoder(channel?.rawValue ?? -1)
         }
         confinement.filtersCalls = true
@@ -95,21 +97,21 @@ public struct Confinement: Hashable, Sendable, Codable {
         beneath directory: Directory?
     ) throws(FileError) -> Confinement {
         let path = path(of: directory)
-        try Directory.attempt("confine to", path) { stage_no_new_privileges() }
+        try Directory.attempt("confine to", at: path) { stage_no_new_privileges() }
         let version = Int(stage_landlock_version())
         guard version >= 1 else { return .none }
         var handled = handled(version)
         let size = MemoryLayout<UInt64>.size * (version < 4 ? 1 : version < 6 ? 2 : 3)
-        let ruleset = try Directory.attempt("confine to", path) {
+        let ruleset = try Directory.attempt("confine to", at: path) {
             unsafe stage_landlock_create(&handled, size)
         }
         defer { close(ruleset) }
         if let parent = directory?.descriptor.rawValue {
-            try Directory.attempt("confine to", path) {
+            try Directory.attempt("confine to", at: path) {
                 stage_landlock_allow(ruleset, parent, allowed(version))
             }
         }
-        try Directory.attempt("confine to", path) { stage_landlock_restrict(ruleset) }
+        try Directory.attempt("confine to", at: path) { stage_landlock_restrict(ruleset) }
         return Confinement(
             version: version,
             restrictsFiles: true,
@@ -173,16 +175,16 @@ public struct ResourceLimits: Hashable, Sendable {
     /// Applies these limits, and limits of address space and open files, to the whole process, permanently;
     /// disables core dumps.
     public func apply() throws(FileError) {
-        try Self.set(CInt(RLIMIT_CORE.rawValue), 0)
-        try Self.set(CInt(RLIMIT_AS.rawValue), Self.addressSpace)
-        try Self.set(CInt(RLIMIT_NOFILE.rawValue), Self.openFiles)
-        try Self.set(CInt(RLIMIT_FSIZE.rawValue), fileSize)
+        try Self.set(CInt(RLIMIT_CORE.rawValue), limit: 0)
+        try Self.set(CInt(RLIMIT_AS.rawValue), limit: Self.addressSpace)
+        try Self.set(CInt(RLIMIT_NOFILE.rawValue), limit: Self.openFiles)
+        try Self.set(CInt(RLIMIT_FSIZE.rawValue), limit: fileSize)
         let used = stage_cpu_seconds()
-        try Self.set(CInt(RLIMIT_CPU.rawValue), used &+ processorSeconds)
+        try Self.set(CInt(RLIMIT_CPU.rawValue), limit: used &+ processorSeconds)
     }
 
-    private static func set(_ resource: CInt, _ limit: UInt64) throws(FileError) {
-        try Directory.attempt("limit", "/proc/self/limits") {
+    private static func set(_ resource: CInt, limit: UInt64) throws(FileError) {
+        try Directory.attempt("limit", at: "/proc/self/limits") {
             stage_set_limit(resource, limit, 1)
         }
     }

@@ -98,7 +98,7 @@ public struct ControlGroup: Sendable {
 
     /// Opens `cgroup.procs`, through which a process joins the group.
     func openProcesses() throws(FileError) -> FileDescriptor {
-        try directory.openFile("cgroup.procs", O_WRONLY, 0)
+        try directory.openFile("cgroup.procs", flags: O_WRONLY, mode: 0)
     }
 
     private func limit(_ name: FilePath) throws(FileError) -> Int64? {
@@ -113,7 +113,7 @@ public struct ControlGroup: Sendable {
     }
 
     private func write(_ text: String, to name: FilePath) throws(FileError) {
-        let descriptor = try directory.openFile(name, O_WRONLY, 0)
+        let descriptor = try directory.openFile(name, flags: O_WRONLY, mode: 0)
         let file = File(adopting: descriptor, path: directory.path.pushing(name))
         try file.write(Array(text.utf8).span, at: 0)
     }

@@ -164,7 +164,9 @@ public final class ConversationProgram {
                 unsafe stage_plain_pipe($0)
             }
         }
-        guard status == 0 else { throw FileError("start", path: path, errno: Errno(rawValue: errno)) }
+        guard status == 0 else {
+            throw FileError("start", path: path, errno: Errno(rawValue: errno))
+        }
         return (FileDescriptor(rawValue: ends.0), FileDescriptor(rawValue: ends.1))
     }
 
@@ -194,7 +196,9 @@ public final class ConversationProgram {
                 output.rawValue
             )
         }
-        guard status == 0 else { throw FileError("start", path: path, errno: Errno(rawValue: status)) }
+        guard status == 0 else {
+            throw FileError("start", path: path, errno: Errno(rawValue: status))
+        }
         return process
     }
 }

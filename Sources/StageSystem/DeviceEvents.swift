@@ -16,7 +16,7 @@ public import SystemPackage
     ///
     /// - Throws: ``FileError`` if the system refuses, for example in a sandbox.
     public init() throws(FileError) {
-        let socket = try Directory.attempt("open", "kobject-uevent") { stage_device_events() }
+        let socket = try Directory.attempt("open", at: "kobject-uevent") { stage_device_events() }
         descriptor = FileDescriptor(rawValue: socket)
     }
 

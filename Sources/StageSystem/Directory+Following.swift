@@ -28,7 +28,7 @@ extension Directory {
         case .file:
             return .file(file)
         case .directory:
-            let copy = try Self.attempt("open", file.path) {
+            let copy = try Self.attempt("open", at: file.path) {
                 stage_duplicate(file.descriptor.rawValue)
             }
             return .directory(
@@ -40,7 +40,7 @@ extension Directory {
     }
 
     private func open(following name: FilePath) throws(FileError) -> FileDescriptor {
-        let file = try Self.attempt("open", path.pushing(name)) {
+        let file = try Self.attempt("open", at: path.pushing(name)) {
             unsafe name.withPlatformString { name in
                 unsafe stage_openat2(
                     descriptor.rawValue,

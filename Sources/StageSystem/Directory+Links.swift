@@ -29,10 +29,10 @@ extension Directory {
     /// Returns the text that `read` writes to a buffer, or `nil` if it finds no link; errors name `name`.
     private func link(
         _ name: @autoclosure () -> FilePath.Component?,
-        _ read: (UnsafeMutablePointer<CChar>, Int) -> Int
+        read: (UnsafeMutablePointer<CChar>, Int) -> Int
     ) throws(FileError) -> String? {
         do {
-            return try unsafe text(of: name(), read)
+            return try unsafe text(of: name(), read: read)
         } catch  where error.errno == .noSuchFileOrDirectory || error.errno == .invalidArgument {
             return nil
         }
@@ -40,7 +40,7 @@ extension Directory {
 
     private func text(
         of name: @autoclosure () -> FilePath.Component?,
-        _ read: (UnsafeMutablePointer<CChar>, Int) -> Int
+        read: (UnsafeMutablePointer<CChar>, Int) -> Int
     ) throws(FileError) -> String {
         try unsafe withUnsafeTemporaryAllocation(
             of: CChar.self,
@@ -49,7 +49,7 @@ extension Directory {
             guard let base = buffer.baseAddress else { return "" }
             let count = try Self.attempt(
                 "read the link",
-                path.appending([name()].compactMap(\.self))
+                at: path.appending([name()].compactMap(\.self))
             ) { unsafe CInt(read(base, buffer.count)) }
             return unsafe String(
                 decoding: UnsafeRawBufferPointer(

@@ -21,7 +21,8 @@ extension Directory {
         inDirectoriesOf path: String,
         where isIncluded: (FileStatus) -> Bool
     ) throws(FileError) -> Bool {
-        guard let listed = try openBeneath(descriptor, path, O_RDONLY | O_DIRECTORY) else {
+        guard let listed = try openBeneath(descriptor, name: path, flags: O_RDONLY | O_DIRECTORY)
+        else {
             return false
         }
         guard let stream = unsafe fdopendir(listed.rawValue) else {
@@ -35,7 +36,11 @@ extension Directory {
             errno = 0
             guard let entry = unsafe readdir(stream) else {
                 guard errno != 0 else { return false }
-                throw FileError("read", path: self.path.appending(path), errno: Errno(rawValue: errno))
+                throw FileError(
+                    "read",
+                    path: self.path.appending(path),
+                    errno: Errno(rawValue: errno)
+                )
             }
             let text = unsafe withUnsafePointer(to: &entry.pointee.d_name) { bytes in
                 unsafe bytes.withMemoryRebound(to: CChar.self, capacity: Int(NAME_MAX) + 1) {
@@ -43,12 +48,16 @@ extension Directory {
                 }
             }
             guard text != ".", text != "..",
-                let file = try openBeneath(listed, "\(text)/\(name.string)", O_PATH)
+                let file = try openBeneath(listed, name: "\(text)/\(name.string)", flags: O_PATH)
             else { continue }
             // Closing loses no data: it was not opened for writing.
             defer { try? file.close() }
             guard let status = FileStatus(of: file) else {
-                throw FileError("look at", path: self.path.appending(path), errno: Errno(rawValue: errno))
+                throw FileError(
+                    "look at",
+                    path: self.path.appending(path),
+                    errno: Errno(rawValue: errno)
+                )
             }
             if status.kind == .file, isIncluded(status) { return true }
         }
@@ -58,11 +67,11 @@ extension Directory {
     /// directory.
     private func openBeneath(
         _ directory: FileDescriptor,
-        _ name: String,
-        _ flags: CInt
+        name: String,
+        flags: CInt
     ) throws(FileError) -> FileDescriptor? {
         do {
-            let file = try Self.attempt("open", path.appending(name)) {
+            let file = try Self.attempt("open", at: path.appending(name)) {
                 unsafe stage_openat2(
                     directory.rawValue,
                     name,

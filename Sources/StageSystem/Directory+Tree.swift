@@ -29,7 +29,7 @@ extension Directory {
         _ body: (DirectoryEntry) throws(FileError) -> Bool
     ) throws(FileError) {
         // Opens the directory anew: duplicated descriptors share their read position.
-        let copy = try openFile(".", O_RDONLY | O_DIRECTORY, 0)
+        let copy = try openFile(".", flags: O_RDONLY | O_DIRECTORY, mode: 0)
         guard let stream = unsafe fdopendir(copy.rawValue) else {
             let reason = Errno(rawValue: errno)
             // The error to report is the one of fdopendir(3).
@@ -49,7 +49,7 @@ extension Directory {
                 }
             }
             guard let name = text.lastComponent, name.kind == .regular else { continue }
-            let kind = try kind(unsafe entry.pointee.d_type, name)
+            let kind = try kind(unsafe entry.pointee.d_type, of: name)
             guard try body(DirectoryEntry(name: name, kind: kind)) else { return }
         }
     }
@@ -81,7 +81,7 @@ extension Directory {
                     try top.remove(entry.name)
                 } else if let below = try top.directory(FilePath(entry.name)) {
                     try below.allowChanges()
-                    try below.empty(into: top, &moved, unless: isOver)
+                    try below.empty(into: top, moved: &moved, unless: isOver)
                     try top.removeDirectory(entry.name)
                 }
             }
@@ -92,7 +92,7 @@ extension Directory {
     /// Removes the files of this directory, and moves its directories to `top` under unique names.
     private func empty(
         into top: Directory,
-        _ moved: inout Int,
+        moved: inout Int,
         unless isOver: () -> Bool
     ) throws(FileError) {
         for entry in try entries() {
@@ -130,13 +130,13 @@ extension Directory {
 
     /// Gives the owner all permissions for the directory, and other users none, since it is being removed.
     private func allowChanges() throws(FileError) {
-        try Self.attempt("change", path) { fchmod(descriptor.rawValue, 0o700) }
+        try Self.attempt("change", at: path) { fchmod(descriptor.rawValue, 0o700) }
     }
 
     /// Returns the file type from readdir(3), or from lstat(2) if the file system does not report it.
     private func kind(
         _ type: UInt8,
-        _ name: FilePath.Component
+        of name: FilePath.Component
     ) throws(FileError) -> FileStatus.Kind {
         switch Int(type) {
         case Int(DT_REG): .file

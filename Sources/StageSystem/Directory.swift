@@ -26,7 +26,7 @@ public final class Directory: Sendable {
 
     /// Opens the directory at `path`, following symbolic links.
     public static func open(_ path: FilePath) throws(FileError) -> Directory {
-        let descriptor = try Self.attempt("open", path) {
+        let descriptor = try Self.attempt("open", at: path) {
             unsafe path.withPlatformString { unsafe stage_open_directory($0) }
         }
         return Directory(adopting: FileDescriptor(rawValue: descriptor), path: path)
@@ -40,7 +40,7 @@ public final class Directory: Sendable {
         do {
             return try open(path)
         } catch  where error.errno == .noSuchFileOrDirectory {
-            try makeMissing(path, permissions)
+            try makeMissing(path, permissions: permissions)
             return try open(path)
         }
     }
@@ -48,17 +48,17 @@ public final class Directory: Sendable {
     /// Creates the directory at `path` and its missing parents.
     private static func makeMissing(
         _ path: FilePath,
-        _ permissions: FilePermissions
+        permissions: FilePermissions
     ) throws(FileError) {
         let above = path.removingLastComponent()
         do {
             do {
-                try makeOne(path, permissions)
+                try makeOne(path, permissions: permissions)
             } catch
                 where error.errno == .noSuchFileOrDirectory && !above.isEmpty && above != path
             {
-                try makeMissing(above, permissions)
-                try makeOne(path, permissions)
+                try makeMissing(above, permissions: permissions)
+                try makeOne(path, permissions: permissions)
             }
         } catch  where error.errno == .fileExists || error.errno == .readOnlyFileSystem {
             // The directory exists already, or opening it reports the error.
@@ -67,9 +67,9 @@ public final class Directory: Sendable {
 
     private static func makeOne(
         _ path: FilePath,
-        _ permissions: FilePermissions
+        permissions: FilePermissions
     ) throws(FileError) {
-        _ = try Self.attempt("create", path) {
+        _ = try Self.attempt("create", at: path) {
             unsafe path.withPlatformString { unsafe mkdir($0, permissions.rawValue) }
         }
     }
@@ -77,7 +77,7 @@ public final class Directory: Sendable {
     /// Opens the directory at `name` below this one, or returns `nil` if there is none.
     public func directory(_ name: FilePath) throws(FileError) -> Directory? {
         do {
-            let file = try openFile(name, O_RDONLY | O_DIRECTORY, 0)
+            let file = try openFile(name, flags: O_RDONLY | O_DIRECTORY, mode: 0)
             return Directory(adopting: file, path: path.pushing(name))
         } catch  where error.errno == .noSuchFileOrDirectory {
             return nil
@@ -91,7 +91,7 @@ public final class Directory: Sendable {
     public func directory(unmounted name: FilePath.Component) throws(FileError) -> Directory? {
         do {
             let flags = O_RDONLY | O_DIRECTORY
-            let file = try openFile(FilePath(name), flags, 0, resolve: RESOLVE_NO_XDEV)
+            let file = try openFile(FilePath(name), flags: flags, mode: 0, resolve: RESOLVE_NO_XDEV)
             return Directory(adopting: file, path: path.appending(name))
         } catch  where error.errno == .noSuchFileOrDirectory {
             return nil
@@ -105,7 +105,7 @@ public final class Directory: Sendable {
         permissions: FilePermissions = .directory
     ) throws(FileError) -> Directory {
         try createDirectory(name, permissions: permissions)
-        let file = try openFile(name, O_RDONLY | O_DIRECTORY, 0)
+        let file = try openFile(name, flags: O_RDONLY | O_DIRECTORY, mode: 0)
         return Directory(adopting: file, path: path.pushing(name))
     }
 
@@ -116,7 +116,7 @@ public final class Directory: Sendable {
         permissions: FilePermissions = .directory
     ) throws(FileError) -> Bool {
         do {
-            try unsafe onParent(of: name, "create") { parent, last in
+            try unsafe onParent(of: name, operation: "create") { parent, last in
                 unsafe mkdirat(parent, last, permissions.rawValue)
             }
             return true
@@ -132,7 +132,7 @@ public final class Directory: Sendable {
     /// - Throws: ``FileError`` with ``FileError/isNotRegularFile`` for a FIFO, a device, a socket or a directory.
     public func file(reading name: FilePath) throws(FileError) -> File? {
         do {
-            return try openRegularFile(name, O_RDONLY)
+            return try openRegularFile(name, flags: O_RDONLY)
         } catch  where error.errno == .noSuchFileOrDirectory {
             return nil
         }
@@ -143,7 +143,7 @@ public final class Directory: Sendable {
         creating name: FilePath,
         permissions: FilePermissions = .file
     ) throws(FileError) -> File {
-        let file = try openFile(name, O_RDWR | O_CREAT | O_EXCL, permissions.rawValue)
+        let file = try openFile(name, flags: O_RDWR | O_CREAT | O_EXCL, mode: permissions.rawValue)
         return File(adopting: file, path: path.pushing(name))
     }
 
@@ -152,13 +152,13 @@ public final class Directory: Sendable {
         updating name: FilePath,
         permissions: FilePermissions = .file
     ) throws(FileError) -> File {
-        try openRegularFile(name, O_RDWR | O_CREAT, permissions.rawValue)
+        try openRegularFile(name, flags: O_RDWR | O_CREAT, mode: permissions.rawValue)
     }
 
     /// Opens the regular file at `name` for reading and writing, or returns `nil` if it does not exist.
     public func file(updatingExisting name: FilePath) throws(FileError) -> File? {
         do {
-            return try openRegularFile(name, O_RDWR)
+            return try openRegularFile(name, flags: O_RDWR)
         } catch  where error.errno == .noSuchFileOrDirectory {
             return nil
         }
@@ -171,7 +171,7 @@ public final class Directory: Sendable {
 
     /// Creates a symbolic link at `name`, which must not exist.
     public func createLink(_ name: FilePath, to target: String) throws(FileError) {
-        try unsafe onParent(of: name, "create") { parent, last in
+        try unsafe onParent(of: name, operation: "create") { parent, last in
             unsafe symlinkat(target, parent, last)
         }
     }
@@ -183,10 +183,10 @@ public final class Directory: Sendable {
         to name: FilePath,
         in directory: Directory
     ) throws(FileError) {
-        try unsafe directory.onParent(of: name, "link") { from, last in
+        try unsafe directory.onParent(of: name, operation: "link") { from, last in
             // Returns -1 with errno set, like a system call.
             do throws(FileError) {
-                try unsafe onParent(of: newName, "link") { parent, newLast in
+                try unsafe onParent(of: newName, operation: "link") { parent, newLast in
                     unsafe linkat(from, last, parent, newLast, 0)
                 }
                 return 0
@@ -206,7 +206,7 @@ public final class Directory: Sendable {
         in directory: Directory,
         replacing: Bool = true
     ) throws(FileError) {
-        _ = try Self.attempt("rename", path.appending(name)) {
+        _ = try Self.attempt("rename", at: path.appending(name)) {
             unsafe name.withPlatformString { from in
                 unsafe newName.withPlatformString { to in
                     unsafe stage_renameat2(
@@ -229,14 +229,14 @@ public final class Directory: Sendable {
 
     /// Removes the file or link at `name` below this directory, which must exist.
     public func removeFile(_ name: FilePath) throws(FileError) {
-        try unsafe onParent(of: name, "remove") { parent, last in
+        try unsafe onParent(of: name, operation: "remove") { parent, last in
             unsafe unlinkat(parent, last, 0)
         }
     }
 
     /// Sets the permission bits of this directory, ignoring the umask.
     public func setMode(_ mode: FilePermissions) throws(FileError) {
-        _ = try Self.attempt("change", path) { fchmod(descriptor.rawValue, mode.rawValue) }
+        _ = try Self.attempt("change", at: path) { fchmod(descriptor.rawValue, mode.rawValue) }
     }
 
     /// Removes the empty directory `name`, and returns whether it existed.
@@ -247,7 +247,7 @@ public final class Directory: Sendable {
 
     private func remove(_ name: FilePath.Component, flags: CInt) throws(FileError) -> Bool {
         do {
-            _ = try Self.attempt("remove", path.appending(name)) {
+            _ = try Self.attempt("remove", at: path.appending(name)) {
                 unsafe name.withPlatformString { unsafe unlinkat(descriptor.rawValue, $0, flags) }
             }
             return true
@@ -261,7 +261,7 @@ public final class Directory: Sendable {
     public func status(_ name: FilePath) throws(FileError) -> FileStatus? {
         var status = stat()
         do {
-            try unsafe onParent(of: name, "look at") { parent, last in
+            try unsafe onParent(of: name, operation: "look at") { parent, last in
                 unsafe fstatat(parent, last, &status, AT_SYMLINK_NOFOLLOW)
             }
             return FileStatus(status)
@@ -272,24 +272,24 @@ public final class Directory: Sendable {
 
     /// Waits until the entries of this directory are on disk (fsync(2)).
     public func synchronize() throws(FileError) {
-        _ = try Self.attempt("synchronize", path) { fsync(descriptor.rawValue) }
+        _ = try Self.attempt("synchronize", at: path) { fsync(descriptor.rawValue) }
     }
 
     /// Waits until all data of the file system that contains this directory is on disk (syncfs(2)).
     ///
     /// One call for a tree of any size: cheaper than an fsync(2) for each file, from a handful of files on.
     public func synchronizeFileSystem() throws(FileError) {
-        _ = try Self.attempt("synchronize", path) { stage_syncfs(descriptor.rawValue) }
+        _ = try Self.attempt("synchronize", at: path) { stage_syncfs(descriptor.rawValue) }
     }
 
     /// Opens `name` below this directory with flags of open(2) and additional resolve flags of openat2(2).
     func openFile(
         _ name: FilePath,
-        _ flags: CInt,
-        _ mode: CInterop.Mode,
+        flags: CInt,
+        mode: CInterop.Mode,
         resolve: CInt = 0
     ) throws(FileError) -> FileDescriptor {
-        let file = try Self.attempt("open", path.pushing(name)) {
+        let file = try Self.attempt("open", at: path.pushing(name)) {
             unsafe name.withPlatformString { name in
                 unsafe stage_openat2(
                     descriptor.rawValue,
@@ -308,13 +308,13 @@ public final class Directory: Sendable {
     /// Throws for a FIFO or a device, and does not wait for it.
     func openRegularFile(
         _ name: FilePath,
-        _ flags: CInt,
-        _ mode: CInterop.Mode = 0
+        flags: CInt,
+        mode: CInterop.Mode = 0
     ) throws(FileError) -> File {
         let place = path.pushing(name)
         let descriptor: FileDescriptor
         do {
-            descriptor = try openFile(name, flags | O_NONBLOCK | O_NOCTTY, mode)
+            descriptor = try openFile(name, flags: flags | O_NONBLOCK | O_NOCTTY, mode: mode)
         } catch
             where error.errno == .tooManySymbolicLinkLevels || error.errno == .noSuchAddressOrDevice
         {
@@ -328,8 +328,8 @@ public final class Directory: Sendable {
     /// Calls `body` with the descriptor of the parent directory of `name` and the last component of `name`.
     private func onParent(
         of name: FilePath,
-        _ operation: String,
-        _ body: (CInt, UnsafePointer<CChar>) -> CInt
+        operation: String,
+        call body: (CInt, UnsafePointer<CChar>) -> CInt
     ) throws(FileError) {
         // A single component, the most common case, needs no other directory. FilePath's component views are
         // slow.
@@ -337,7 +337,7 @@ public final class Directory: Sendable {
             unsafe $0.pointee != 0 && strchr($0, CInt(UInt8(ascii: "/"))) == nil
         }
         if isComponent {
-            _ = try Self.attempt(operation, path.pushing(name)) {
+            _ = try Self.attempt(operation, at: path.pushing(name)) {
                 unsafe name.withPlatformString { unsafe body(descriptor.rawValue, $0) }
             }
             return
@@ -346,10 +346,10 @@ public final class Directory: Sendable {
             throw FileError(operation, path: path.pushing(name), errno: .invalidArgument)
         }
         let above = name.removingLastComponent()
-        let parent = try openFile(above, O_RDONLY | O_DIRECTORY, 0)
+        let parent = try openFile(above, flags: O_RDONLY | O_DIRECTORY, mode: 0)
         // Opened for this call only, and not for writing.
         defer { try? parent.close() }
-        _ = try Self.attempt(operation, path.pushing(name)) {
+        _ = try Self.attempt(operation, at: path.pushing(name)) {
             unsafe last.withPlatformString { unsafe body(parent.rawValue, $0) }
         }
     }
@@ -358,8 +358,8 @@ public final class Directory: Sendable {
     @discardableResult
     static func attempt(
         _ operation: String,
-        _ path: @autoclosure () -> FilePath,
-        _ call: () -> CInt
+        at path: @autoclosure () -> FilePath,
+        call: () -> CInt
     ) throws(FileError) -> CInt {
         while true {
             let result = call()

@@ -38,7 +38,11 @@ public struct DirectoryCursor: ~Copyable {
         of path: String
     ) throws(FileError) -> (directory: Directory, name: FilePath) {
         guard let place = try place(of: path) else {
-            throw FileError("open", path: root.path.pushing(FilePath(path)), errno: .noSuchFileOrDirectory)
+            throw FileError(
+                "open",
+                path: root.path.pushing(FilePath(path)),
+                errno: .noSuchFileOrDirectory
+            )
         }
         return place
     }

@@ -18,7 +18,9 @@ extension File {
         limit: Int64? = nil
     ) throws(FileError) {
         let size = try source.status().size
-        guard size <= limit ?? .max else { throw FileError("copy", path: source.path, errno: .fileTooLarge) }
+        guard size <= limit ?? .max else {
+            throw FileError("copy", path: source.path, errno: .fileTooLarge)
+        }
         // EOPNOTSUPP, EXDEV and EINVAL are common here. After any other error, the copy below reports the
         // cause.
         if stage_clone_content(source.descriptor.rawValue, descriptor.rawValue) == 0 {
@@ -37,7 +39,7 @@ extension File {
         to end: inout Int64,
         size: Int64
     ) throws(FileError) -> Bool {
-        try Directory.attempt("read", path) {
+        try Directory.attempt("read", at: path) {
             unsafe stage_next_stored(descriptor.rawValue, size, &start, &end)
         } == 1
     }

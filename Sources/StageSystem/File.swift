@@ -22,7 +22,7 @@ public import SystemPackage
 
     /// Opens the file at `path` for reading, following symbolic links.
     public static func open(reading path: FilePath) throws(FileError) -> File {
-        let file = try Directory.attempt("open", path) {
+        let file = try Directory.attempt("open", at: path) {
             unsafe path.withPlatformString { unsafe stage_open_file($0) }
         }
         return File(adopting: FileDescriptor(rawValue: file), path: path)
@@ -30,7 +30,7 @@ public import SystemPackage
 
     /// Opens the regular file at `path` for reading, following symbolic links; throws for other file types.
     public static func open(readingRegular path: FilePath) throws(FileError) -> File {
-        let descriptor = try Directory.attempt("open", path) {
+        let descriptor = try Directory.attempt("open", at: path) {
             unsafe path.withPlatformString { unsafe stage_open_regular_file($0) }
         }
         let file = File(adopting: FileDescriptor(rawValue: descriptor), path: path)
@@ -63,7 +63,9 @@ public import SystemPackage
             let count = try read(into: &buffer, at: Int64(content.count))
             if count == 0 { return content }
             content += buffer[..<count]
-            guard content.count <= limit else { throw FileError("read", path: path, errno: .fileTooLarge) }
+            guard content.count <= limit else {
+                throw FileError("read", path: path, errno: .fileTooLarge)
+            }
         }
     }
 
@@ -138,7 +140,7 @@ public import SystemPackage
         return FileStatus(status)
     }
 
-    private func attempt(_ operation: String, _ call: () -> Int) throws(FileError) -> Int {
+    private func attempt(_ operation: String, call: () -> Int) throws(FileError) -> Int {
         while true {
             let result = call()
             if result >= 0 { return result }

@@ -41,7 +41,9 @@ extension File {
     /// Returns the identity and state of the file.
     public func identity() throws(FileError) -> FileIdentity {
         var status = stat()
-        _ = try Directory.attempt("look at", path) { unsafe fstat(descriptor.rawValue, &status) }
+        _ = try Directory.attempt("look at", at: path) {
+            unsafe fstat(descriptor.rawValue, &status)
+        }
         return FileIdentity(status)
     }
 }
@@ -50,7 +52,7 @@ extension Directory {
     /// Returns the identity and state of the directory.
     public func identity() throws(FileError) -> FileIdentity {
         var status = stat()
-        _ = try Self.attempt("look at", path) { unsafe fstat(descriptor.rawValue, &status) }
+        _ = try Self.attempt("look at", at: path) { unsafe fstat(descriptor.rawValue, &status) }
         return FileIdentity(status)
     }
 }

@@ -20,10 +20,9 @@ import SystemPackage
     }
 
     /// Takes the lock on `file`, or returns `nil` if a conflicting lock is held.
-    public static func attempt(_ file: consuming File, _ mode: Mode) throws(FileError) -> FileLock?
-    {
+    public static func attempt(_ file: consuming File, mode: Mode) throws(FileError) -> FileLock? {
         do {
-            try take(file, mode)
+            try take(file, mode: mode)
         } catch
             where error.errno == .resourceTemporarilyUnavailable
             || error.errno == .permissionDenied
@@ -41,7 +40,7 @@ import SystemPackage
     /// Converts a shared lock to an exclusive one, and returns whether this succeeded.
     borrowing func tryUpgradeToExclusive() -> Bool {
         // An error means that the lock may be held elsewhere.
-        (try? Self.take(file, .exclusive)) != nil
+        (try? Self.take(file, mode: .exclusive)) != nil
     }
 
     /// Reads from the file, so that its access time records the use.
@@ -56,7 +55,7 @@ import SystemPackage
     /// Takes no lock itself, so the query never makes another process fail to lock.
     public static func isHeld(on file: borrowing File) throws(FileError) -> Bool {
         let descriptor = file.descriptor.rawValue
-        return try Directory.attempt("lock", file.path) {
+        return try Directory.attempt("lock", at: file.path) {
             stage_ofd_is_locked(descriptor, Int16(F_WRLCK))
         } > 0
     }
@@ -67,15 +66,15 @@ import SystemPackage
     /// it do not influence the result.
     public static func isHeldExclusively(on file: borrowing File) throws(FileError) -> Bool {
         let descriptor = file.descriptor.rawValue
-        return try Directory.attempt("lock", file.path) {
+        return try Directory.attempt("lock", at: file.path) {
             stage_ofd_is_locked(descriptor, Int16(F_RDLCK))
         } > 0
     }
 
-    private static func take(_ file: borrowing File, _ mode: Mode) throws(FileError) {
+    private static func take(_ file: borrowing File, mode: Mode) throws(FileError) {
         let kind = Int16(mode == .shared ? F_RDLCK : F_WRLCK)
         let descriptor = file.descriptor.rawValue
         let path = file.path
-        try Directory.attempt("lock", path) { stage_ofd_lock(descriptor, kind) }
+        try Directory.attempt("lock", at: path) { stage_ofd_lock(descriptor, kind) }
     }
 }

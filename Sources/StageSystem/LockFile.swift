@@ -19,12 +19,12 @@ public struct LockFile: ~Copyable, Sendable {
     public static func attempt(
         _ name: FilePath.Component,
         in directory: Directory,
-        _ mode: FileLock.Mode
+        mode: FileLock.Mode
     ) throws(FileError) -> LockFile? {
         while true {
             let file = try open(name, in: directory)
             let inode = try file.status().inode
-            guard let lock = try FileLock.attempt(file, mode) else { return nil }
+            guard let lock = try FileLock.attempt(file, mode: mode) else { return nil }
             // The last holder may have removed the file between opening and locking.
             guard try directory.status(FilePath(name))?.inode == inode else { continue }
             return LockFile(directory: directory, name: name, inode: inode, lock: lock)
@@ -37,12 +37,12 @@ public struct LockFile: ~Copyable, Sendable {
     public static func wait(
         for name: FilePath.Component,
         in directory: Directory,
-        _ mode: FileLock.Mode,
+        mode: FileLock.Mode,
         patience: Duration
     ) async throws(FileError) -> LockFile {
         let deadline = ContinuousClock.now + patience
         while true {
-            if let lock = try attempt(name, in: directory, mode) { return lock }
+            if let lock = try attempt(name, in: directory, mode: mode) { return lock }
             guard ContinuousClock.now < deadline else {
                 throw FileError(lockedByOthers: directory.path.appending(name))
             }

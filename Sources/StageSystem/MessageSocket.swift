@@ -36,7 +36,7 @@ public final class MessageSocket: Sendable {
         _ = try unsafe withUnsafeMutablePointer(to: &sockets) { pair throws(FileError) in
             try unsafe pair.withMemoryRebound(to: CInt.self, capacity: 2) {
                 pair throws(FileError) in
-                try Directory.attempt("connect", "socket") { unsafe stage_socket_pair(pair) }
+                try Directory.attempt("connect", at: "socket") { unsafe stage_socket_pair(pair) }
             }
         }
         return (
@@ -49,7 +49,7 @@ public final class MessageSocket: Sendable {
     public func send(_ bytes: [UInt8], files: [FileDescriptor] = []) throws(FileError) {
         precondition(bytes.count <= Self.maximumLength && files.count <= Self.maximumFiles)
         let numbers = files.map(\.rawValue)
-        try Directory.attempt("send to", "socket") {
+        try Directory.attempt("send to", at: "socket") {
             unsafe CInt(
                 stage_send(descriptor.rawValue, bytes, bytes.count, numbers, numbers.count)
             )
@@ -78,7 +78,7 @@ public final class MessageSocket: Sendable {
             byteCount: Self.maximumLength,
             alignment: 16
         ) { buffer throws(FileError) in
-            let length = try Directory.attempt("receive from", "socket") {
+            let length = try Directory.attempt("receive from", at: "socket") {
                 unsafe CInt(
                     stage_receive(
                         descriptor.rawValue,

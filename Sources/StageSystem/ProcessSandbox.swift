@@ -47,18 +47,18 @@ public struct ProcessSandbox: Equatable, Sendable {
             throw FileError("confine", path: "/proc/self", errno: .resourceBusy)
         }
         let restrictions = Self.supported
-        try Directory.attempt("confine", "/proc/self") { stage_no_new_privileges() }
+        try Directory.attempt("confine", at: "/proc/self") { stage_no_new_privileges() }
         if restrictions.files {
             let ruleset = try files.ruleset(allowsConnections: true)
-            try Directory.attempt("confine", "/proc/self") {
+            try Directory.attempt("confine", at: "/proc/self") {
                 stage_landlock_restrict(ruleset.descriptor)
             }
         }
-        try Directory.attempt("confine", "/proc/self") {
+        try Directory.attempt("confine", at: "/proc/self") {
             stage_keep_capabilities(1 << UInt32(CAP_DAC_OVERRIDE) | 1 << UInt32(CAP_FOWNER))
         }
         if restrictions.calls {
-            try Directory.attempt("confine", "/proc/self") { stage_filter_worker() }
+            try Directory.attempt("confine", at: "/proc/self") { stage_filter_worker() }
         }
         return restrictions
     }

@@ -11,7 +11,7 @@ import SystemPackage
 
     init() throws(FileError) {
         var ends: [CInt] = [-1, -1]
-        try Directory.attempt("connect", "pipe") { unsafe stage_pipe(&ends) }
+        try Directory.attempt("connect", at: "pipe") { unsafe stage_pipe(&ends) }
         reading = ends[0]
         writing = ends[1]
     }
@@ -108,7 +108,8 @@ struct ProgramWatch {
             var pause = end >= 0 ? left : min(left, Self.interval)
             if !reserves.isEmpty { pause = min(pause, Self.spaceInterval) }
             var pollRequests = [
-                output.pollRequest, errors.pollRequest, pollfd(fd: end, events: Int16(POLLIN), revents: 0),
+                output.pollRequest, errors.pollRequest,
+                pollfd(fd: end, events: Int16(POLLIN), revents: 0),
             ]
             unsafe _ = poll(&pollRequests, nfds_t(pollRequests.count), pause.milliseconds)
             _ = output.take()

@@ -104,7 +104,7 @@ public struct Sandbox: Equatable, Sendable {
         if allowsConnections { handled.network &= 1 }
         let size = MemoryLayout<UInt64>.size * (version < 4 ? 1 : version < 6 ? 2 : 3)
         let ruleset = Ruleset(
-            descriptor: try Directory.attempt("confine to", "sandbox") {
+            descriptor: try Directory.attempt("confine to", at: "sandbox") {
                 unsafe stage_landlock_create(&handled, size)
             },
             confinesSignals: version >= 6,
@@ -114,13 +114,13 @@ public struct Sandbox: Equatable, Sendable {
         let execute = read | UInt64(LANDLOCK_ACCESS_FS_EXECUTE)
         let devices = UInt64(LANDLOCK_ACCESS_FS_MAKE_CHAR) | UInt64(LANDLOCK_ACCESS_FS_MAKE_BLOCK)
         let write = ~(UInt64(LANDLOCK_ACCESS_FS_EXECUTE) | devices)
-        for path in readable { try ruleset.allow(read, path, isRequired: false) }
-        for path in executable { try ruleset.allow(execute, path, isRequired: false) }
-        for path in writable { try ruleset.allow(write, path, isRequired: true) }
+        for path in readable { try ruleset.allow(read, at: path, isRequired: false) }
+        for path in executable { try ruleset.allow(execute, at: path, isRequired: false) }
+        for path in writable { try ruleset.allow(write, at: path, isRequired: true) }
         for path in Self.streams {
             try ruleset.allow(
                 UInt64(LANDLOCK_ACCESS_FS_READ_FILE) | UInt64(LANDLOCK_ACCESS_FS_WRITE_FILE),
-                path,
+                at: path,
                 isRequired: false
             )
         }
@@ -137,7 +137,7 @@ extension Sandbox.Ruleset {
     /// Allows `access` at `path`, reduced to the handled rights and to those that its file type can have.
     fileprivate borrowing func allow(
         _ access: UInt64,
-        _ path: FilePath,
+        at path: FilePath,
         isRequired: Bool
     ) throws(FileError) {
         let file = unsafe path.withPlatformString { unsafe stage_open_path($0) }
@@ -151,10 +151,10 @@ extension Sandbox.Ruleset {
         }
         defer { close(file) }
         var status = stat()
-        try Directory.attempt("look at", path) { unsafe fstat(file, &status) }
+        try Directory.attempt("look at", at: path) { unsafe fstat(file, &status) }
         var rights = access & files
         if status.st_mode & S_IFMT != S_IFDIR { rights &= Self.rightsOfFiles }
-        try Directory.attempt("confine to", path) {
+        try Directory.attempt("confine to", at: path) {
             stage_landlock_allow(descriptor, file, rights)
         }
     }

@@ -121,7 +121,7 @@ public struct SandboxedProgram: Sendable {
         output.closeWriting()
         errors.closeWriting()
         report.closeWriting()
-        defer { Self.end(supervisor, killSwitch) }
+        defer { Self.end(supervisor, disarming: killSwitch) }
         let end = ContinuousClock.now + deadline
         let restrictions = try restrictions(from: report, until: end)
         guard restrictions?.include(required) ?? true else {
@@ -148,7 +148,7 @@ public struct SandboxedProgram: Sendable {
     private static let patience = Duration.seconds(10)
 
     /// Asks the supervisor to kill the rest of the program, waits for it, and reaps it.
-    private static func end(_ supervisor: pid_t, _ killSwitch: KillSwitch) {
+    private static func end(_ supervisor: pid_t, disarming killSwitch: KillSwitch) {
         // An unreaped process keeps its process id, so the signal cannot reach another process.
         _ = kill(supervisor, SIGTERM)
         killSwitch.disarm()
@@ -172,13 +172,15 @@ public struct SandboxedProgram: Sendable {
     private static func memoryFile(holding bytes: [UInt8]) throws(FileError) -> File {
         let file = File(
             adopting: FileDescriptor(
-                rawValue: try Directory.attempt("create", "standard input") { stage_memory_file() }
+                rawValue: try Directory.attempt("create", at: "standard input") {
+                    stage_memory_file()
+                }
             ),
             path: "standard input"
         )
         try file.write(bytes.span, at: 0)
         let descriptor = file.descriptor.rawValue
-        try Directory.attempt("seal", "standard input") { stage_seal(descriptor) }
+        try Directory.attempt("seal", at: "standard input") { stage_seal(descriptor) }
         return file
     }
 
@@ -194,7 +196,7 @@ public struct SandboxedProgram: Sendable {
         let descriptor = ruleset.descriptor
         let confinesSignals = ruleset.confinesSignals
         let pipe = report.writing
-        return try Directory.attempt("start", path) {
+        return try Directory.attempt("start", at: path) {
             unsafe path.withPlatformString { program in
                 unsafe directory.withPlatformString { directory in
                     var start = unsafe stage_sandbox(
@@ -244,7 +246,11 @@ public struct SandboxedProgram: Sendable {
         // Killed before it sent a report.
         guard let value else { return nil }
         guard value.step == 0 || value.step == STAGE_STEP_CALLS.rawValue else {
-            throw FileError(Self.operation(value.step), path: path, errno: Errno(rawValue: value.error))
+            throw FileError(
+                Self.operation(value.step),
+                path: path,
+                errno: Errno(rawValue: value.error)
+            )
         }
         return Sandbox.Restrictions(
             files: value.restricts_files != 0,

@@ -21,7 +21,7 @@ import SystemPackage
     /// Tools show at most 15 bytes of its name.
     ///
     /// - Throws: ``FileError`` if the system refuses a thread.
-    public init(name: String, _ body: @escaping @Sendable () -> Void) throws(FileError) {
+    public init(name: String, body: @escaping @Sendable () -> Void) throws(FileError) {
         let start = unsafe Unmanaged.passRetained(Start(name: name, body: body))
         var thread = pthread_t()
         let status = unsafe pthread_create(

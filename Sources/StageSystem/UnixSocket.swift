@@ -31,7 +31,7 @@ public final class UnixSocket: Sendable {
         to path: FilePath,
         patience: Int = 0
     ) throws(FileError) -> UnixSocket {
-        let descriptor = try Directory.attempt("connect to", path) {
+        let descriptor = try Directory.attempt("connect to", at: path) {
             unsafe path.withPlatformString { unsafe stage_connect($0, patience) }
         }
         return UnixSocket(adopting: FileDescriptor(rawValue: descriptor), path: path)
@@ -41,7 +41,7 @@ public final class UnixSocket: Sendable {
     /// unix(7)).
     public func peer() throws(FileError) -> UInt32 {
         var user: uid_t = 0
-        try Directory.attempt("look at the other end of", path) {
+        try Directory.attempt("look at the other end of", at: path) {
             unsafe stage_peer_user(descriptor.rawValue, &user)
         }
         return user
@@ -49,14 +49,16 @@ public final class UnixSocket: Sendable {
 
     /// Sets the time in seconds after which a call without progress fails with `EAGAIN`; 0 for no limit.
     public func setPatience(seconds: Int) throws(FileError) {
-        try Directory.attempt("set up", path) { stage_set_patience(descriptor.rawValue, seconds) }
+        try Directory.attempt("set up", at: path) {
+            stage_set_patience(descriptor.rawValue, seconds)
+        }
     }
 
     /// Sends all bytes, and waits while the receiver's buffer is full.
     public func send(_ bytes: [UInt8]) throws(FileError) {
         var sent = 0
         while sent < bytes.count {
-            let count = try Directory.attempt("write to", path) {
+            let count = try Directory.attempt("write to", at: path) {
                 unsafe bytes.withUnsafeBytes { buffer in
                     let rest = unsafe UnsafeRawBufferPointer(
                         rebasing: buffer[sent...].prefix(1 << 20)
@@ -78,7 +80,7 @@ public final class UnixSocket: Sendable {
     /// Waits for bytes and returns at most `limit` of them; none at the end of the stream.
     public func receive(upTo limit: Int = 64 << 10) throws(FileError) -> [UInt8] {
         var bytes = [UInt8](repeating: 0, count: limit)
-        let count = try Directory.attempt("read from", path) {
+        let count = try Directory.attempt("read from", at: path) {
             unsafe CInt(recv(descriptor.rawValue, &bytes, bytes.count, 0))
         }
         bytes.removeLast(bytes.count - Int(count))

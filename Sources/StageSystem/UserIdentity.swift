@@ -91,7 +91,7 @@ extension File {
         as user: UserIdentity
     ) throws(FileError) -> File {
         guard user.user != geteuid() else { return try open(readingStored: path) }
-        let file = try user.act("open", path) { () throws(FileError) in
+        let file = try user.act("open", at: path) { () throws(FileError) in
             try open(readingStored: path).release()
         }
         return File(adopting: file, path: path)
@@ -102,27 +102,29 @@ extension File {
     private static func open(readingStored path: FilePath) throws(FileError) -> File {
         let found = File(
             adopting: FileDescriptor(
-                rawValue: try Directory.attempt("open", path) {
+                rawValue: try Directory.attempt("open", at: path) {
                     unsafe path.withPlatformString { unsafe stage_find_file($0) }
                 }
             ),
             path: path
         )
         let descriptor = found.descriptor.rawValue
-        let isMadeUp = try Directory.attempt("look at", path) {
+        let isMadeUp = try Directory.attempt("look at", at: path) {
             stage_is_kernel_content(descriptor)
         }
         guard isMadeUp == 0, try found.status().kind == .file else {
             throw FileError(notRegular: path)
         }
-        let opened = try Directory.attempt("open", path) { stage_open_found(descriptor) }
+        let opened = try Directory.attempt("open", at: path) { stage_open_found(descriptor) }
         return File(adopting: FileDescriptor(rawValue: opened), path: path)
     }
 
     /// Returns a duplicate of the descriptor, which the caller closes.
     private consuming func release() throws(FileError) -> FileDescriptor {
         FileDescriptor(
-            rawValue: try Directory.attempt("open", path) { stage_duplicate(descriptor.rawValue) }
+            rawValue: try Directory.attempt("open", at: path) {
+                stage_duplicate(descriptor.rawValue)
+            }
         )
     }
 }
@@ -133,7 +135,7 @@ extension Directory {
         of name: FilePath.Component,
         to user: UserIdentity
     ) throws(FileError) {
-        _ = try Self.attempt("give away", path.appending(name)) {
+        _ = try Self.attempt("give away", at: path.appending(name)) {
             unsafe name.withPlatformString {
                 unsafe fchownat(
                     descriptor.rawValue,
@@ -151,7 +153,7 @@ extension Directory {
         of name: FilePath.Component,
         to mode: FilePermissions
     ) throws(FileError) {
-        _ = try Self.attempt("change", path.appending(name)) {
+        _ = try Self.attempt("change", at: path.appending(name)) {
             unsafe name.withPlatformString {
                 unsafe fchmodat(descriptor.rawValue, $0, mode.rawValue, 0)
             }
@@ -168,14 +170,14 @@ extension UserIdentity {
             else { throw FileError("read", path: path, errno: .noSuchFileOrDirectory) }
             return link
         }
-        return try user == geteuid() ? read() : act("read", path, read)
+        return try user == geteuid() ? read() : act("read", at: path, body: read)
     }
 
     /// Runs `body` with the user's file access rights, in a thread that exists only for this.
     fileprivate func act<Value: Sendable>(
         _ operation: String,
-        _ path: FilePath,
-        _ body: @escaping @Sendable () throws(FileError) -> Value
+        at path: FilePath,
+        body: @escaping @Sendable () throws(FileError) -> Value
     ) throws(FileError) -> Value {
         let result = Mutex<Result<Value, FileError>?>(nil)
         try SystemThread(name: "stage-\(operation)") {

@@ -75,7 +75,11 @@ public struct UserProgram: Sendable {
         var failure = stage_user_report()
         let size = MemoryLayout<stage_user_report>.size
         guard unsafe read(report.reading, &failure, size) == size else { return ending }
-        throw FileError(Self.operation(failure.step), path: path, errno: Errno(rawValue: failure.error))
+        throw FileError(
+            Self.operation(failure.step),
+            path: path,
+            errno: Errno(rawValue: failure.error)
+        )
     }
 
     private func start(_ report: Pipe) throws(FileError) -> pid_t {
@@ -86,7 +90,7 @@ public struct UserProgram: Sendable {
         let joined = try controlGroup?.openProcesses()
         // Closing loses no data: this process has not written to it.
         defer { try? joined?.close() }
-        return try Directory.attempt("start", path) {
+        return try Directory.attempt("start", at: path) {
             unsafe path.withPlatformString { program in
                 unsafe directory.withPlatformString { directory in
                     unsafe groups.withUnsafeBufferPointer { groups in
@@ -129,7 +133,11 @@ public struct UserProgram: Sendable {
             // Polls for the end where the kernel has no pidfd.
             let pause = left.map { max($0, .milliseconds(1)).milliseconds }
             let interval: CInt = 20
-            unsafe _ = poll(&pollRequests, 2, end >= 0 ? pause ?? -1 : min(pause ?? interval, interval))
+            unsafe _ = poll(
+                &pollRequests,
+                2,
+                end >= 0 ? pause ?? -1 : min(pause ?? interval, interval)
+            )
             if deadline == nil, pollRequests[1].revents != 0 {
                 // A process that has just started may not have its own group yet.
                 if kill(-process, SIGTERM) != 0 { _ = kill(process, SIGTERM) }

@@ -13,7 +13,7 @@ public final class WakeSignal: Sendable {
     ///
     /// - Throws: ``FileError`` if the process has reached its limit of open files.
     public init() throws(FileError) {
-        let file = try Directory.attempt("open", "eventfd") { stage_counter() }
+        let file = try Directory.attempt("open", at: "eventfd") { stage_counter() }
         descriptor = FileDescriptor(rawValue: file)
     }
 

@@ -36,7 +36,9 @@ struct PartialDownload: Codable, Sendable {
             guard let text = buffer.baseAddress else { return false }
             return unsafe mkdtemp(text) != nil
         }
-        guard isMade else { throw FileError("create", path: template, errno: Errno(rawValue: errno)) }
+        guard isMade else {
+            throw FileError("create", path: template, errno: Errno(rawValue: errno))
+        }
         let path = String(decoding: name.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
         directory = FilePath(path).lastComponent?.string ?? ""
     }
@@ -74,7 +76,7 @@ struct PartialDownload: Codable, Sendable {
                 status.mode & 0o022 == 0
             else { throw FileError("open", path: folder.path, errno: .permissionDenied) }
             let file = try folder.file(updating: "lock", permissions: .privateFile)
-            guard let taken = try FileLock.attempt(file, .exclusive) else {
+            guard let taken = try FileLock.attempt(file, mode: .exclusive) else {
                 throw FileError("lock", path: folder.path, errno: .resourceTemporarilyUnavailable)
             }
             lock = PartialLock(taken)
@@ -110,7 +112,11 @@ struct PartialDownload: Codable, Sendable {
     private func openDirectory() throws(FileError) -> Directory {
         let parent = try Directory.open(Self.parent)
         guard let folder = try parent.directory(FilePath(directory)) else {
-            throw FileError("open", path: Self.parent.appending(directory), errno: .noSuchFileOrDirectory)
+            throw FileError(
+                "open",
+                path: Self.parent.appending(directory),
+                errno: .noSuchFileOrDirectory
+            )
         }
         return folder
     }

@@ -87,7 +87,9 @@ struct ManifestFile {
     func place() throws(CommandFailure) -> (Directory, FilePath.Component) {
         let above = path.removingLastComponent()
         do throws(FileError) {
-            guard let last = path.lastComponent else { throw FileError("open", path: path, errno: .isDirectory) }
+            guard let last = path.lastComponent else {
+                throw FileError("open", path: path, errno: .isDirectory)
+            }
             return (try Directory.open(above.isEmpty ? "." : above), last)
         } catch {
             throw CommandFailure(output: error)
@@ -104,7 +106,12 @@ struct ManifestFile {
     ) async throws(CommandFailure) -> LockFile {
         let lock = FilePath.Component(".\(component.string).lock") ?? component
         do throws(FileError) {
-            return try await LockFile.wait(for: lock, in: directory, .exclusive, patience: patience)
+            return try await LockFile.wait(
+                for: lock,
+                in: directory,
+                mode: .exclusive,
+                patience: patience
+            )
         } catch {
             var failure = CommandFailure(output: error)
             if error.isHeldByOthers {

@@ -22,7 +22,7 @@ import Testing
     /// Takes a shared lock on a file as a process that may only read it does.
     private func hold(_ name: String) throws -> FileLock {
         guard let file = try container.root.file(reading: FilePath(name)),
-            let lock = try FileLock.attempt(file, .shared)
+            let lock = try FileLock.attempt(file, mode: .shared)
         else { throw ContainerError.missing(FilePath(name)) }
         return lock
     }

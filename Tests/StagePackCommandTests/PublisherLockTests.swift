@@ -60,7 +60,7 @@ struct PublisherLockTests {
 
     @Test func whoWaitsForAnotherPublisherIsToldWhy() async throws {
         let (manifest, add) = try await makeManifest()
-        let lock = try LockFile.attempt(".own.json.lock", in: world.directory, .exclusive)
+        let lock = try LockFile.attempt(".own.json.lock", in: world.directory, mode: .exclusive)
         let ending = try await world.program.run(add)
         #expect(ending.status == 42)
         #expect(
@@ -81,7 +81,7 @@ struct PublisherLockTests {
         try publisher.write(["a": [1]])
         let store = world.directory.path.appending("store")
         let folder = try Directory.make(store)
-        let lock = try LockFile.attempt(".lock", in: folder, .exclusive)
+        let lock = try LockFile.attempt(".lock", in: folder, mode: .exclusive)
         let recipe = world.directory.path.appending("recipe.json").string
         let ending = try await run("package", recipe, "--indexed", "-o", store.string)
         #expect(ending.status == 42)

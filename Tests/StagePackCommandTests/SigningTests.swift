@@ -392,7 +392,7 @@ struct SigningTests {
         try await createManifest()
         try await succeed("keys generate ../k.pem --unencrypted")
         try await succeed("keys init manifest.json --key ../k.pem")
-        let lock = try LockFile.attempt(".metadata.lock", in: directory, .exclusive)
+        let lock = try LockFile.attempt(".metadata.lock", in: directory, mode: .exclusive)
         let ending = try await run("refresh manifest.json --key ../k.pem --force")
         #expect(ending.status == 42, "\(ending)")
         _ = consume lock

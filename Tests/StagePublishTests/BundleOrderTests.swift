@@ -214,7 +214,7 @@ struct UnfinishedVersionTests {
         _ = try root.makeDirectory("d")
         let (left, others) = (["b/.bundle.1x", "d/.deltas.1x"], ["b/.htaccess", "d/x.bundle."])
         for path in left + others { _ = try root.file(creating: FilePath(path)) }
-        let lock = isAlone ? nil : try LockFile.attempt(".lock", in: root, .shared)
+        let lock = isAlone ? nil : try LockFile.attempt(".lock", in: root, mode: .shared)
         _ = try await store.package(["a": noise(2000)], "new")
         for path in left { #expect(try (root.status(FilePath(path)) == nil) == isAlone) }
         for path in others { #expect(try root.status(FilePath(path)) != nil) }
@@ -230,7 +230,7 @@ struct UnfinishedVersionTests {
                 let lock = try? LockFile.attempt(
                     ".lock",
                     in: root,
-                    .exclusive
+                    mode: .exclusive
                 )
                 bundles.withLock { $0.append(lock == nil) }
             }
@@ -266,7 +266,12 @@ struct UnfinishedVersionTests {
         if folder == "i" { try directory.removeTree("i") }
         _ = try directory.file(creating: path)
         let ending = await ending(of: new, after: first) { _ in }
-        #expect(ending == .file(FileError("open", path: directory.path.pushing(path), errno: .notDirectory)))
+        #expect(
+            ending
+                == .file(
+                    FileError("open", path: directory.path.pushing(path), errno: .notDirectory)
+                )
+        )
         let names = try store.names(in: "b")
         #expect(names.count == 2)
         for name in names { #expect(Digest(of: try store.bytes("b/\(name)")).description == name) }

@@ -13,7 +13,7 @@ struct LockFileTests {
 
     /// Whether the lock could be had; it is given up at once.
     private func canBeHad(_ mode: FileLock.Mode = .exclusive) throws -> Bool {
-        let lock = try LockFile.attempt(Self.name, in: directory, mode)
+        let lock = try LockFile.attempt(Self.name, in: directory, mode: mode)
         return lock != nil
     }
 
@@ -22,7 +22,7 @@ struct LockFileTests {
     }
 
     @Test func onlyOneHasItAndTheLastRemovesTheFile() throws {
-        let lock = try LockFile.attempt(Self.name, in: directory, .exclusive)
+        let lock = try LockFile.attempt(Self.name, in: directory, mode: .exclusive)
         #expect(try !canBeHad())
         #expect(try mode == 0o600)
         _ = consume lock
@@ -31,7 +31,7 @@ struct LockFileTests {
     }
 
     @Test func severalShareIt() throws {
-        let first = try LockFile.attempt(Self.name, in: directory, .shared)
+        let first = try LockFile.attempt(Self.name, in: directory, mode: .shared)
         #expect(try canBeHad(.shared))
         #expect(try !canBeHad())
         #expect(try mode == 0o600, "one has it still")
@@ -43,7 +43,7 @@ struct LockFileTests {
     @Test func theEndOfALockDoesNotDependOnWhoElseHasItsFileOpen() throws {
         let file = try directory.file(updating: "file", permissions: .privateFile)
         let copy = try FileDescriptor(rawValue: file.descriptor.rawValue).duplicate()
-        let lock = try FileLock.attempt(file, .exclusive)
+        let lock = try FileLock.attempt(file, mode: .exclusive)
         _ = consume lock
         let other = try directory.file(updating: "file", permissions: .privateFile)
         #expect(try !FileLock.isHeld(on: other))
@@ -62,7 +62,7 @@ struct LockFileTests {
     func whoMayReplaceFilesMayOpenIt(folder: CInterop.Mode, file: UInt32) throws {
         let shared = try directory.makeDirectory("shared")
         try shared.setMode(FilePermissions(rawValue: folder))
-        let lock = try LockFile.attempt(Self.name, in: shared, .exclusive)
+        let lock = try LockFile.attempt(Self.name, in: shared, mode: .exclusive)
         #expect(try shared.status(FilePath(Self.name))?.mode == file)
         _ = consume lock
     }
@@ -73,7 +73,7 @@ struct LockFileTests {
         let folder = try directory.makeDirectory("own")
         let user = UserIdentity(user: 1, group: 2, groups: [])
         try directory.changeOwner(of: "own", to: user)
-        let lock = try LockFile.attempt(Self.name, in: folder, .exclusive)
+        let lock = try LockFile.attempt(Self.name, in: folder, mode: .exclusive)
         let status = try #require(try folder.status(FilePath(Self.name)))
         #expect(status.owner == 1 && status.group == 2 && status.mode == 0o600)
         _ = consume lock
@@ -86,14 +86,14 @@ struct LockFileTests {
     }
 
     @Test func whoWaitsIsToldWhatFor() async throws {
-        let lock = try LockFile.attempt(Self.name, in: directory, .shared)
+        let lock = try LockFile.attempt(Self.name, in: directory, mode: .shared)
         let directory = directory
         let error = await #expect(throws: FileError.self) {
             let patience = Duration.milliseconds(30)
             _ = try await LockFile.wait(
                 for: Self.name,
                 in: directory,
-                .exclusive,
+                mode: .exclusive,
                 patience: patience
             )
         }
@@ -122,7 +122,8 @@ struct LockFileTests {
         for _ in 0..<times {
             try await withBlockingThread {
                 while true {
-                    guard let lock = try LockFile.attempt(name, in: directory, .exclusive) else {
+                    guard let lock = try LockFile.attempt(name, in: directory, mode: .exclusive)
+                    else {
                         continue
                     }
                     let bytes = try directory.file(reading: "file")?.readAll(limit: 8) ?? []
