@@ -47,7 +47,9 @@ public struct ArchiveInventory: Hashable, Sendable, Codable {
             )
             let launcher = DecoderLauncher(executable: executable, arguments: arguments)
             guard case .inventory(let inventory) = try exchange.run(with: launcher) else {
-                throw .fileSystem(FileError("receive from", path: "socket", errno: .invalidArgument))
+                throw .fileSystem(
+                    FileError("receive from", path: "socket", errno: .invalidArgument)
+                )
             }
             self = inventory
         }

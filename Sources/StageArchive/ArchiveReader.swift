@@ -124,7 +124,8 @@ import SystemPackage
 
     private func require(_ status: CInt) throws(ArchiveError) {
         guard status == ARCHIVE_OK else {
-            throw decoded?.failure ?? .wrongFormat(expected: format, unsafe errorMessage(of: handle))
+            throw decoded?.failure
+                ?? .wrongFormat(expected: format, unsafe errorMessage(of: handle))
         }
     }
 

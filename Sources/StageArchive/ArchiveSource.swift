@@ -44,7 +44,7 @@ import SystemPackage
         return step
     }
 
-    func seek(_ offset: Int64, _ whence: CInt) -> Int64? {
+    func seek(_ offset: Int64, whence: CInt) -> Int64? {
         let base: Int64 =
             switch whence {
             case SEEK_SET: 0
@@ -210,9 +210,9 @@ func errorMessage(of handle: OpaquePointer) -> String {
 
 /// The `archive_read_callback` of a ``FileSource``.
 func readFile(
-    _ archive: OpaquePointer?,
-    _ context: UnsafeMutableRawPointer?,
-    _ bytes: UnsafeMutablePointer<UnsafeRawPointer?>?
+    archive: OpaquePointer?,
+    context: UnsafeMutableRawPointer?,
+    bytes: UnsafeMutablePointer<UnsafeRawPointer?>?
 ) -> Int {
     guard let context = unsafe context, let bytes = unsafe bytes else { return -1 }
     let source = unsafe Unmanaged<FileSource>.fromOpaque(context).takeUnretainedValue()
@@ -223,9 +223,9 @@ func readFile(
 
 /// The `archive_skip_callback` of a ``FileSource``.
 func skipFile(
-    _ archive: OpaquePointer?,
-    _ context: UnsafeMutableRawPointer?,
-    _ count: Int64
+    archive: OpaquePointer?,
+    context: UnsafeMutableRawPointer?,
+    count: Int64
 ) -> Int64 {
     guard let context = unsafe context else { return 0 }
     return unsafe Unmanaged<FileSource>.fromOpaque(context).takeUnretainedValue().skip(count)
@@ -233,21 +233,21 @@ func skipFile(
 
 /// The `archive_seek_callback` of a ``FileSource``.
 func seekFile(
-    _ archive: OpaquePointer?,
-    _ context: UnsafeMutableRawPointer?,
-    _ offset: Int64,
-    _ whence: CInt
+    archive: OpaquePointer?,
+    context: UnsafeMutableRawPointer?,
+    offset: Int64,
+    whence: CInt
 ) -> Int64 {
     guard let context = unsafe context else { return Int64(ARCHIVE_FATAL) }
     let source = unsafe Unmanaged<FileSource>.fromOpaque(context).takeUnretainedValue()
-    return source.seek(offset, whence) ?? Int64(ARCHIVE_FATAL)
+    return source.seek(offset, whence: whence) ?? Int64(ARCHIVE_FATAL)
 }
 
 /// The `archive_read_callback` of a ``DecodedSource``.
 func readDecoded(
-    _ archive: OpaquePointer?,
-    _ context: UnsafeMutableRawPointer?,
-    _ bytes: UnsafeMutablePointer<UnsafeRawPointer?>?
+    archive: OpaquePointer?,
+    context: UnsafeMutableRawPointer?,
+    bytes: UnsafeMutablePointer<UnsafeRawPointer?>?
 ) -> Int {
     guard let context = unsafe context, let bytes = unsafe bytes else { return -1 }
     let source = unsafe Unmanaged<DecodedSource>.fromOpaque(context).takeUnretainedValue()

@@ -141,22 +141,22 @@ public indirect enum ArchiveWritingError: Error, Equatable, Sendable {
             filter = "xz"
             try unsafe require(archive_write_add_filter_xz(handle))
             // A single thread would write a single block, and so other bytes than two threads.
-            try set("threads", of: filter, max(threads, 2))
+            try set("threads", of: filter, to: max(threads, 2))
         case .tarZstandard:
             filter = "zstd"
             try unsafe require(archive_write_add_filter_zstd(handle))
             // Zero threads would compress on this thread, and produce other bytes than one worker thread.
-            try set("threads", of: filter, max(threads, 1))
+            try set("threads", of: filter, to: max(threads, 1))
         case .tarBzip2, .tarLZ4, .zip, .file:
             preconditionFailure("the format '\(format.rawValue)' is not written")
         }
-        try set("compression-level", of: filter, level)
+        try set("compression-level", of: filter, to: level)
     }
 
     private func set(
         _ option: String,
         of filter: String,
-        _ value: Int
+        to value: Int
     ) throws(ArchiveWritingError) {
         try unsafe require(archive_write_set_filter_option(handle, filter, option, "\(value)"))
     }
@@ -192,10 +192,10 @@ private final class Output {
 }
 
 private func writeOutput(
-    _ archive: OpaquePointer?,
-    _ context: UnsafeMutableRawPointer?,
-    _ bytes: UnsafeRawPointer?,
-    _ count: Int
+    archive: OpaquePointer?,
+    context: UnsafeMutableRawPointer?,
+    bytes: UnsafeRawPointer?,
+    count: Int
 ) -> Int {
     guard let context = unsafe context else { return -1 }
     let output = unsafe Unmanaged<Output>.fromOpaque(context).takeUnretainedValue()

@@ -24,12 +24,12 @@ struct BatchWriter: ~Copyable {
         mutating func start(
             root: Directory,
             counts: TreeCounts,
-            _ pool: WritePool
+            pool: WritePool
         ) throws(FileError) {
             areStarted = true
-            first = try Self.thread(root, counts, pool)
+            first = try Self.thread(root, counts: counts, pool: pool)
             if sysconf(CInt(_SC_NPROCESSORS_ONLN)) > 3 {
-                second = try Self.thread(root, counts, pool)
+                second = try Self.thread(root, counts: counts, pool: pool)
             }
         }
 
@@ -40,8 +40,8 @@ struct BatchWriter: ~Copyable {
 
         private static func thread(
             _ root: Directory,
-            _ counts: TreeCounts,
-            _ pool: WritePool
+            counts: TreeCounts,
+            pool: WritePool
         ) throws(FileError) -> SystemThread {
             try SystemThread(name: "stage-write") {
                 pool.work(with: TreeWriter(root: root, counts: counts))
@@ -67,11 +67,11 @@ struct BatchWriter: ~Copyable {
     /// Starts a file, a directory or a link; `content` bytes are appended next.
     mutating func begin(
         _ kind: WriteBatch.Job.Kind,
-        _ path: String,
+        path: String,
         content: Int
     ) throws(ArchiveError) {
         if !batch.fits(path, content: content) { try submitBatch() }
-        batch.begin(kind, path)
+        batch.begin(kind, path: path)
     }
 
     /// Appends to the content of the entry started last.
@@ -81,7 +81,7 @@ struct BatchWriter: ~Copyable {
 
     /// Adds a link.
     mutating func addLink(_ path: String, to target: String) throws(ArchiveError) {
-        try begin(.link, path, content: target.utf8.count + 1)
+        try begin(.link, path: path, content: target.utf8.count + 1)
         batch.append(target: target)
     }
 
@@ -133,7 +133,7 @@ struct BatchWriter: ~Copyable {
     private mutating func submitBatch() throws(ArchiveError) {
         if !threads.areStarted {
             do throws(FileError) {
-                try threads.start(root: root, counts: counts, pool)
+                try threads.start(root: root, counts: counts, pool: pool)
             } catch {
                 throw .fileSystem(error)
             }
@@ -155,16 +155,16 @@ struct BatchWriter: ~Copyable {
     private func write(_ batch: WriteBatch) throws(ArchiveError) {
         do {
             try writer.write(batch)
-            pool.done(batch, nil)
+            pool.done(batch, failure: nil)
         } catch {
-            pool.done(batch, error)
+            pool.done(batch, failure: error)
             throw error
         }
     }
 
     private func withPath<Result>(
         _ path: String,
-        _ body: (PathBytes) throws(ArchiveError) -> Result
+        body: (PathBytes) throws(ArchiveError) -> Result
     ) throws(ArchiveError) -> Result {
         let count = path.utf8.count
         return try unsafe withUnsafeTemporaryAllocation(byteCount: count + 1, alignment: 1) {

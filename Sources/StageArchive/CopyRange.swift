@@ -5,7 +5,7 @@ import SystemPackage
 /// Copies up to `count` bytes at `offset` from one file to the same offset of another, in the kernel where
 /// the file system supports it, and returns the number copied: 0 at the end, `nil` on an error, which
 /// errno(3) holds.
-func copyRange(of source: CInt, to file: CInt, _ offset: Int64, _ count: Int) -> Int? {
+func copyRange(of source: CInt, to file: CInt, at offset: Int64, count: Int) -> Int? {
     while true {
         let moved = stage_copy_range(source, file, offset, count)
         if moved >= 0 { return moved }
@@ -14,15 +14,15 @@ func copyRange(of source: CInt, to file: CInt, _ offset: Int64, _ count: Int) ->
         case EXDEV, EINVAL, ENOSYS, EOPNOTSUPP, EPERM: break
         default: return nil
         }
-        return copyThroughMemory(of: source, to: file, offset, min(count, 256 << 10))
+        return copyThroughMemory(of: source, to: file, at: offset, count: min(count, 256 << 10))
     }
 }
 
 private func copyThroughMemory(
     of source: CInt,
     to file: CInt,
-    _ offset: Int64,
-    _ count: Int
+    at offset: Int64,
+    count: Int
 ) -> Int? {
     unsafe withUnsafeTemporaryAllocation(byteCount: count, alignment: 16) { buffer in
         var read: Int

@@ -93,7 +93,7 @@ struct DirectoryCache: ~Copyable {
 
     /// Adds an open directory, which the cache closes; evicts the least recently used one if the cache is
     /// full.
-    mutating func add(_ path: UnsafeRawBufferPointer, _ descriptor: CInt) {
+    mutating func add(_ path: UnsafeRawBufferPointer, descriptor: CInt) {
         if entries.count == Self.capacity,
             let oldest = entries.indices.min(by: { entries[$0].lastUse < entries[$1].lastUse })
         {

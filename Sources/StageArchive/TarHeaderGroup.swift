@@ -114,14 +114,14 @@ struct TarHeaderGroup {
                 let equals = record.firstIndex(of: UInt8(ascii: "="))
             else { throw Self.damaged }
             let key = String(decoding: record[record.startIndex + 1..<equals], as: UTF8.self)
-            try take(key, Array(record[(equals + 1)...].dropLast()), isShared: areShared)
+            try take(key, value: Array(record[(equals + 1)...].dropLast()), isShared: areShared)
             rest = rest.dropFirst(length)
         }
     }
 
     private mutating func take(
         _ key: String,
-        _ value: [UInt8],
+        value: [UInt8],
         isShared: Bool
     ) throws(ArchiveError) {
         guard Self.ignored.contains(key) || Self.isIgnoredAttribute(key),

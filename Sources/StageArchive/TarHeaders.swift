@@ -70,7 +70,7 @@ struct TarHeaders {
             case .extended(let kind):
                 try group.add(bytes, of: kind)
                 skipped = Self.padded(Int64(bytes.count)) - Int64(bytes.count)
-                begin(.header, TarHeader.length)
+                begin(.header, length: TarHeader.length)
             case .ended:
                 break
             }
@@ -97,17 +97,17 @@ struct TarHeaders {
             guard size <= TarHeaderGroup.maximumLength else {
                 throw .damaged(entry: nil, "an extended header is too large")
             }
-            begin(.extended(kind), Int(size))
+            begin(.extended(kind), length: Int(size))
         case .file, .hardLink, .other:
             let length = try group.length(of: header, kind, size: size)
             starts.append(start)
             group = TarHeaderGroup()
             skipped = Self.padded(length)
-            begin(.header, TarHeader.length)
+            begin(.header, length: TarHeader.length)
         }
     }
 
-    private mutating func begin(_ next: Phase, _ length: Int) {
+    private mutating func begin(_ next: Phase, length: Int) {
         phase = next
         missing = length
         if length == 0 { finishPhase() }

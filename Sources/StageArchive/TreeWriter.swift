@@ -47,7 +47,7 @@ final class TreeCounts: Sendable {
             case .file(let isExecutable):
                 let file = try createFile(path, isExecutable: isExecutable)
                 defer { close(file) }
-                try unsafe write(content, to: file, at: nil, path)
+                try unsafe write(content, to: file, at: nil, path: path)
             case .directory:
                 try makeDirectory(path)
             case .link:
@@ -60,7 +60,7 @@ final class TreeCounts: Sendable {
 
     /// Creates the file at `path` and its missing parent directories.
     func createFile(_ path: PathBytes, isExecutable: Bool) throws(ArchiveError) -> CInt {
-        let parent = try directory(path, path.parentLength)
+        let parent = try directory(path, length: path.parentLength)
         let mode: mode_t = isExecutable ? 0o755 : 0o644
         while true {
             let file = unsafe stage_open_at(
@@ -70,10 +70,12 @@ final class TreeCounts: Sendable {
                 mode
             )
             if file >= 0 {
-                try setMode(of: file, mode, isExecutable, path)
+                try setMode(of: file, to: mode, isExecutable: isExecutable, path: path)
                 return file
             }
-            if errno != EINTR { throw refusal("create", path, Errno(rawValue: errno)) }
+            if errno != EINTR {
+                throw refusal("create", path: path, reason: Errno(rawValue: errno))
+            }
         }
     }
 
@@ -81,11 +83,11 @@ final class TreeCounts: Sendable {
     func openFile(_ path: PathBytes) -> Result<CInt, Errno> {
         let flags = O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK
         let above = path.parentLength
-        if above == 0 { return unsafe open(path.name, in: root.descriptor.rawValue, flags) }
-        switch openDirectory(path, above) {
+        if above == 0 { return unsafe open(path.name, in: root.descriptor.rawValue, flags: flags) }
+        switch openDirectory(path, length: above) {
         case .success(let parent):
             defer { close(parent) }
-            return unsafe open(path.name, in: parent, flags)
+            return unsafe open(path.name, in: parent, flags: flags)
         case .failure(let error):
             return .failure(error)
         }
@@ -95,7 +97,7 @@ final class TreeCounts: Sendable {
     private func open(
         _ name: UnsafePointer<CChar>,
         in parent: CInt,
-        _ flags: CInt
+        flags: CInt
     ) -> Result<CInt, Errno> {
         while true {
             let open = unsafe stage_open_at(parent, name, flags, 0)
@@ -109,7 +111,7 @@ final class TreeCounts: Sendable {
         _ bytes: UnsafeRawBufferPointer,
         to file: CInt,
         at offset: Int64?,
-        _ path: @autoclosure () -> PathBytes
+        path: @autoclosure () -> PathBytes
     ) throws(ArchiveError) {
         guard let reason = unsafe writeAll(bytes, to: file, at: offset) else { return }
         throw .fileSystem(FileError("write", path: root.path.appending(path().text), errno: reason))
@@ -125,40 +127,40 @@ final class TreeCounts: Sendable {
     }
 
     private func makeDirectory(_ path: PathBytes) throws(ArchiveError) {
-        let parent = try directory(path, path.parentLength)
-        guard try !makeDirectory(path, path.count, in: parent) else { return }
+        let parent = try directory(path, length: path.parentLength)
+        guard try !makeDirectory(path, length: path.count, in: parent) else { return }
         // It exists, created for this entry or one below it. A file or a link is a collision.
-        _ = try directory(path, path.count)
+        _ = try directory(path, length: path.count)
     }
 
     private func makeLink(
         _ path: PathBytes,
         to target: UnsafeRawBufferPointer
     ) throws(ArchiveError) {
-        let parent = try directory(path, path.parentLength)
+        let parent = try directory(path, length: path.parentLength)
         guard let target = unsafe target.baseAddress?.assumingMemoryBound(to: CChar.self) else {
             return
         }
         guard unsafe symlinkat(target, parent, path.name) != 0 else { return }
-        throw refusal("create", path, Errno(rawValue: errno))
+        throw refusal("create", path: path, reason: Errno(rawValue: errno))
     }
 
     /// Returns the open directory of the first `count` bytes of `path`, and creates it if it does not exist.
-    private func directory(_ path: PathBytes, _ count: Int) throws(ArchiveError) -> CInt {
+    private func directory(_ path: PathBytes, length count: Int) throws(ArchiveError) -> CInt {
         if count == 0 { return root.descriptor.rawValue }
         if let open = unsafe cache.find(path.prefix(count)) { return open }
-        let parent = try directory(path, path.parentLength(of: count))
+        let parent = try directory(path, length: path.parentLength(of: count))
         var reason = Errno.noSuchFileOrDirectory
         for attempt in 0...1 {
-            switch openDirectory(path, count, in: parent) {
+            switch openDirectory(path, length: count, in: parent) {
             case .success(let open):
-                unsafe cache.add(path.prefix(count), open)
+                unsafe cache.add(path.prefix(count), descriptor: open)
                 return open
             case .failure(let error):
                 reason = error
             }
             guard attempt == 0, reason == .noSuchFileOrDirectory else { break }
-            _ = try makeDirectory(path, count, in: parent)
+            _ = try makeDirectory(path, length: count, in: parent)
         }
         let prefix = path.text(count)
         switch reason {
@@ -172,26 +174,26 @@ final class TreeCounts: Sendable {
     /// Opens the directory of the first `count` bytes of `path` in its open parent.
     private func openDirectory(
         _ path: PathBytes,
-        _ count: Int,
+        length count: Int,
         in parent: CInt,
-        _ flags: CInt = O_PATH
+        flags: CInt = O_PATH
     ) -> Result<CInt, Errno> {
         let above = path.parentLength(of: count)
         return unsafe path.terminated(at: count) { start in
             unsafe open(
                 start + (above == 0 ? 0 : above + 1),
                 in: parent,
-                flags | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW
+                flags: flags | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW
             )
         }
     }
 
     /// Opens the directory of the first `count` bytes of `path` one component at a time, without creating
     /// any.
-    private func openDirectory(_ path: PathBytes, _ count: Int) -> Result<CInt, Errno> {
+    private func openDirectory(_ path: PathBytes, length count: Int) -> Result<CInt, Errno> {
         var open: CInt?
         for end in 1...count where end == count || path.isSeparator(at: end) {
-            let result = openDirectory(path, end, in: open ?? root.descriptor.rawValue)
+            let result = openDirectory(path, length: end, in: open ?? root.descriptor.rawValue)
             if let open { close(open) }
             guard case .success(let next) = result else { return result }
             open = next
@@ -203,7 +205,7 @@ final class TreeCounts: Sendable {
     /// did not exist before.
     private func makeDirectory(
         _ path: PathBytes,
-        _ count: Int,
+        length count: Int,
         in parent: CInt
     ) throws(ArchiveError) -> Bool {
         let above = path.parentLength(of: count)
@@ -214,13 +216,15 @@ final class TreeCounts: Sendable {
         guard status == 0 else {
             if errno == EEXIST { return false }
             let reason = Errno(rawValue: errno)
-            throw .fileSystem(FileError("create", path: root.path.appending(path.text(count)), errno: reason))
+            throw .fileSystem(
+                FileError("create", path: root.path.appending(path.text(count)), errno: reason)
+            )
         }
         let made = counts.directories.add(1, ordering: .relaxed).newValue
         guard made <= counts.maximumDirectories else {
             throw .tooManyEntries(entry: path.text(count), limit: counts.maximumDirectories)
         }
-        try setDirectoryMode(path, count, in: parent)
+        try setDirectoryMode(path, length: count, in: parent)
         return true
     }
 
@@ -230,9 +234,9 @@ final class TreeCounts: Sendable {
     /// whether they do, and only then each file's mode is set.
     private func setMode(
         of file: CInt,
-        _ mode: mode_t,
-        _ isExecutable: Bool,
-        _ path: PathBytes
+        to mode: mode_t,
+        isExecutable: Bool,
+        path: PathBytes
     ) throws(ArchiveError) {
         let known = isExecutable ? executableModeIsExact : fileModeIsExact
         if known == true { return }
@@ -249,12 +253,12 @@ final class TreeCounts: Sendable {
 
     private func setDirectoryMode(
         _ path: PathBytes,
-        _ count: Int,
+        length count: Int,
         in parent: CInt
     ) throws(ArchiveError) {
         if directoryModeIsExact == true { return }
         let reason: Errno
-        switch openDirectory(path, count, in: parent, O_RDONLY) {
+        switch openDirectory(path, length: count, in: parent, flags: O_RDONLY) {
         case .success(let open):
             defer { close(open) }
             let status = FileStatus(of: FileDescriptor(rawValue: open))
@@ -264,19 +268,23 @@ final class TreeCounts: Sendable {
         case .failure(let error):
             reason = error
         }
-        throw .fileSystem(FileError("change", path: root.path.appending(path.text(count)), errno: reason))
+        throw .fileSystem(
+            FileError("change", path: root.path.appending(path.text(count)), errno: reason)
+        )
     }
 
     /// Returns the error for a failed creation at `path`: a collision if the name exists.
     private func refusal(
         _ operation: String,
-        _ path: PathBytes,
-        _ reason: Errno
+        path: PathBytes,
+        reason: Errno
     ) -> ArchiveError {
         guard reason == .fileExists else {
-            return .fileSystem(FileError(operation, path: root.path.appending(path.text), errno: reason))
+            return .fileSystem(
+                FileError(operation, path: root.path.appending(path.text), errno: reason)
+            )
         }
-        guard case .success(let open) = openDirectory(path, path.count) else {
+        guard case .success(let open) = openDirectory(path, length: path.count) else {
             return .collision(entry: path.text, .sameName)
         }
         close(open)

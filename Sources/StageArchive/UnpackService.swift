@@ -25,7 +25,7 @@ public enum UnpackService {
         do {
             guard try Directory.open("/proc/self/task").entries().count == 1 else { return 1 }
             while let message = try socket.receive() {
-                try socket.send(value: start(message, socket))
+                try socket.send(value: start(message, service: socket))
             }
             return 0
         } catch {
@@ -37,7 +37,7 @@ public enum UnpackService {
     /// Forks the process that serves the socket in a message.
     private static func start(
         _ message: MessageSocket.Message,
-        _ service: MessageSocket
+        service: MessageSocket
     ) -> ServiceStart {
         defer { message.closeFiles() }
         guard let channel = message.files.first else {
@@ -71,8 +71,13 @@ public enum UnpackService {
         to message: MessageSocket.Message,
         on socket: MessageSocket
     ) -> ServiceAnswer {
-        guard let serviceRequest = message.value(as: ServiceRequest.self), let file = message.files.first
-        else { return .failure(.fileSystem(FileError("receive from", path: "socket", errno: .invalidArgument))) }
+        guard let serviceRequest = message.value(as: ServiceRequest.self),
+            let file = message.files.first
+        else {
+            return .failure(
+                .fileSystem(FileError("receive from", path: "socket", errno: .invalidArgument))
+            )
+        }
         let archive = File(adopting: file, path: "archive")
         let cancellation = Cancellation()
         let events = UnpackEvents(
@@ -90,7 +95,9 @@ public enum UnpackService {
             switch serviceRequest.task {
             case .unpack(let path, let fileName, let limits):
                 guard message.files.count == 2 else {
-                    throw .fileSystem(FileError("receive from", path: "socket", errno: .invalidArgument))
+                    throw .fileSystem(
+                        FileError("receive from", path: "socket", errno: .invalidArgument)
+                    )
                 }
                 let request = UnpackRequest(
                     archive: archive.descriptor,

@@ -52,9 +52,9 @@ public final class Unpacker: Sendable {
     ) async throws(ArchiveError) -> UnpackReport {
         let report =
             if let launcher {
-                try await unpack(request, with: launcher, progress)
+                try await unpack(request, with: launcher, progress: progress)
             } else {
-                try await unpackOnThread(request, progress)
+                try await unpackOnThread(request, progress: progress)
             }
         warnOnce(of: report.confinement)
         return report
@@ -62,7 +62,7 @@ public final class Unpacker: Sendable {
 
     private func unpackOnThread(
         _ request: UnpackRequest,
-        _ progress: @escaping @Sendable (ByteCount) -> Void
+        progress: @escaping @Sendable (ByteCount) -> Void
     ) async throws(ArchiveError) -> UnpackReport {
         let cancellation = Cancellation()
         let thread = DecoderThread<UnpackReport>(
@@ -85,7 +85,7 @@ public final class Unpacker: Sendable {
     private func unpack(
         _ request: UnpackRequest,
         with launcher: DecoderLauncher,
-        _ progress: @escaping @Sendable (ByteCount) -> Void
+        progress: @escaping @Sendable (ByteCount) -> Void
     ) async throws(ArchiveError) -> UnpackReport {
         let exchange = DecoderExchange(
             ServiceRequest(
@@ -103,7 +103,9 @@ public final class Unpacker: Sendable {
         return try await onThread {
             Result { () throws(ArchiveError) in
                 guard case .report(let report) = try exchange.run(with: launcher) else {
-                    throw .fileSystem(FileError("receive from", path: "socket", errno: .invalidArgument))
+                    throw .fileSystem(
+                        FileError("receive from", path: "socket", errno: .invalidArgument)
+                    )
                 }
                 return report
             }

@@ -18,7 +18,7 @@ extension UnpackRequest {
     /// An entry that packs must not contain is an error that names it, never skipped. After an error the
     /// destination contains the files written so far, which the caller removes.
     func unpack(_ events: UnpackEvents = UnpackEvents()) throws(ArchiveError) -> UnpackReport {
-        var unpacking = Unpacking(self, events)
+        var unpacking = Unpacking(self, events: events)
         do {
             let report = try unpacking.run()
             unpacking.close()
@@ -41,7 +41,7 @@ private struct Unpacking: ~Copyable {
     private var bytes: Int64 = 0
     private var bytesTold: Int64 = 0
 
-    init(_ request: UnpackRequest, _ events: UnpackEvents) {
+    init(_ request: UnpackRequest, events: UnpackEvents) {
         self.request = request
         self.events = events
         writer = BatchWriter(root: request.destination, limits: request.limits)
@@ -91,10 +91,10 @@ private struct Unpacking: ~Copyable {
         switch entry.kind {
         case .file(let isExecutable):
             try countEntry(path)
-            try takeFile(path, isExecutable: isExecutable, header.size, from: &reader)
+            try takeFile(path, isExecutable: isExecutable, size: header.size, from: &reader)
         case .directory:
             try countDirectory(path)
-            try writer.begin(.directory, path, content: 0)
+            try writer.begin(.directory, path: path, content: 0)
         case .link(let target):
             try countEntry(path)
             links.add(entry.path, to: target)
@@ -113,16 +113,16 @@ private struct Unpacking: ~Copyable {
     private mutating func takeFile(
         _ path: String,
         isExecutable: Bool,
-        _ size: Int64?,
+        size: Int64?,
         from reader: inout ArchiveReader
     ) throws(ArchiveError) {
         files += 1
-        if let size { try checkSize(of: size, path) }
+        if let size { try checkSize(of: size, path: path) }
         let start = bytes
         if let size, size <= WriteBatch.wholeFileLimit {
-            try writer.begin(.file(isExecutable: isExecutable), path, content: Int(size))
+            try writer.begin(.file(isExecutable: isExecutable), path: path, content: Int(size))
             try unsafe reader.readData { (piece) throws(ArchiveError) in
-                try count(piece.count, path)
+                try count(piece.count, of: path)
                 guard bytes - start <= size else { throw wrongSize(path) }
                 unsafe writer.append(piece)
             }
@@ -134,7 +134,7 @@ private struct Unpacking: ~Copyable {
             )
             try unsafe reader.readData { (piece) throws(ArchiveError) in
                 let offset = bytes - start
-                try count(piece.count, path)
+                try count(piece.count, of: path)
                 try unsafe writer.append(piece, of: file, at: offset)
             }
         }
@@ -158,7 +158,7 @@ private struct Unpacking: ~Copyable {
         guard case .success(let source) = try writer.open(original) else { throw fault }
         let descriptor = FileDescriptor(rawValue: source.descriptor)
         guard let status = FileStatus(of: descriptor), status.kind == .file else { throw fault }
-        try copy(source, status.size, to: path, isExecutable: status.isExecutable)
+        try copy(source, size: status.size, to: path, isExecutable: status.isExecutable)
     }
 
     private mutating func copySingleFile() throws(ArchiveError) {
@@ -171,17 +171,17 @@ private struct Unpacking: ~Copyable {
         }
         let copy = dup(request.archive.rawValue)
         let source = OpenFile(copy, path: name, startsWriting: false)
-        try self.copy(source, status.size, to: path, isExecutable: false)
+        try self.copy(source, size: status.size, to: path, isExecutable: false)
     }
 
     private mutating func copy(
         _ source: OpenFile,
-        _ size: Int64,
+        size: Int64,
         to path: String,
         isExecutable: Bool
     ) throws(ArchiveError) {
         files += 1
-        try checkSize(of: size, path)
+        try checkSize(of: size, path: path)
         let file = try writer.create(
             path,
             isExecutable: isExecutable,
@@ -191,14 +191,24 @@ private struct Unpacking: ~Copyable {
         while offset < size {
             guard !events.isCancelled() else { throw .cancelled }
             let step = Int(min(size - offset, 1 << 20))
-            guard let moved = copyRange(of: source.descriptor, to: file.descriptor, offset, step)
+            guard
+                let moved = copyRange(
+                    of: source.descriptor,
+                    to: file.descriptor,
+                    at: offset,
+                    count: step
+                )
             else {
-                let reason = FileError("write", path: request.destination.path.appending(path), errno: .current)
+                let reason = FileError(
+                    "write",
+                    path: request.destination.path.appending(path),
+                    errno: .current
+                )
                 throw .fileSystem(reason)
             }
             guard moved > 0 else { throw wrongSize(path) }
             offset += Int64(moved)
-            try count(moved, path)
+            try count(moved, of: path)
         }
     }
 
@@ -231,13 +241,13 @@ private struct Unpacking: ~Copyable {
         }
     }
 
-    private mutating func checkSize(of size: Int64, _ path: String) throws(ArchiveError) {
+    private mutating func checkSize(of size: Int64, path: String) throws(ArchiveError) {
         guard size <= request.limits.bytes.rawValue - bytes else {
             throw .tooLarge(entry: path, limit: request.limits.bytes)
         }
     }
 
-    private mutating func count(_ read: Int, _ path: String) throws(ArchiveError) {
+    private mutating func count(_ read: Int, of path: String) throws(ArchiveError) {
         bytes += Int64(read)
         guard bytes <= request.limits.bytes.rawValue else {
             throw .tooLarge(entry: path, limit: request.limits.bytes)

@@ -60,7 +60,7 @@ import StageSystem
     }
 
     /// Adds a file, a directory or a link, whose content is appended next.
-    func begin(_ kind: Job.Kind, _ path: String) {
+    func begin(_ kind: Job.Kind, path: String) {
         var job = Job(kind: kind, path: used, pathLength: path.utf8.count)
         append(path)
         unsafe buffer[used] = 0

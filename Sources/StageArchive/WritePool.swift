@@ -63,7 +63,7 @@ final class WritePool: Sendable {
     }
 
     /// Returns a written batch to the pool, with its error.
-    func done(_ batch: WriteBatch, _ failure: ArchiveError?) {
+    func done(_ batch: WriteBatch, failure: ArchiveError?) {
         batch.clear()
         sharedState.change { state in
             state.busy -= 1
@@ -82,7 +82,7 @@ final class WritePool: Sendable {
         while let batch = next() {
             var failure: ArchiveError?
             do { try writer.write(batch) } catch { failure = error }
-            done(batch, failure)
+            done(batch, failure: failure)
         }
     }
 

@@ -25,8 +25,8 @@ final class ZipBytes {
 
     /// Returns the unsigned little-endian number of up to eight bytes at `position`; a number above
     /// `Int64.max` becomes negative.
-    func number(at position: Int64, _ count: Int) throws(ArchiveError) -> Int64 {
-        let (window, index) = try window(at: position, count)
+    func number(at position: Int64, count: Int) throws(ArchiveError) -> Int64 {
+        let (window, index) = try window(at: position, count: count)
         var number: Int64 = 0
         for byte in windows[window].bytes[index..<index + count].reversed() {
             number = number << 8 | Int64(byte)
@@ -35,18 +35,19 @@ final class ZipBytes {
     }
 
     /// Returns the `count` bytes at `position`.
-    func bytes(at position: Int64, _ count: Int) throws(ArchiveError) -> [UInt8] {
+    func bytes(at position: Int64, count: Int) throws(ArchiveError) -> [UInt8] {
         guard count <= Self.windowSize else {
-            let first = try bytes(at: position, Self.windowSize)
-            return first + (try bytes(at: position + Int64(first.count), count - first.count))
+            let first = try bytes(at: position, count: Self.windowSize)
+            return first
+                + (try bytes(at: position + Int64(first.count), count: count - first.count))
         }
-        let (window, index) = try window(at: position, count)
+        let (window, index) = try window(at: position, count: count)
         return Array(windows[window].bytes[index..<index + count])
     }
 
     private func window(
         at position: Int64,
-        _ count: Int
+        count: Int
     ) throws(ArchiveError) -> (Int, Int) {
         guard position >= 0, position <= size - Int64(count) else {
             throw .damaged(entry: nil, "a header is cut short")
@@ -73,7 +74,9 @@ final class ZipBytes {
         repeat {
             count = unsafe pread(file.rawValue, &bytes, bytes.count, off_t(position))
         } while count < 0 && errno == EINTR
-        guard count >= 0 else { throw .fileSystem(FileError("read", path: "archive", errno: .current)) }
+        guard count >= 0 else {
+            throw .fileSystem(FileError("read", path: "archive", errno: .current))
+        }
         bytes.removeLast(bytes.count - count)
         windows[index] = Window(start: position, bytes: bytes)
     }

@@ -60,7 +60,7 @@ struct ZipEnd {
     /// Finds the last end record, which must end with the file.
     static func find(in bytes: ZipBytes) throws(ArchiveError) -> ZipEnd {
         let lowest = max(0, bytes.size - window)
-        let tail = try bytes.bytes(at: lowest, Int(bytes.size - lowest))
+        let tail = try bytes.bytes(at: lowest, count: Int(bytes.size - lowest))
         let signature: [UInt8] = [0x50, 0x4B, 0x05, 0x06]
         let place = stride(from: tail.count - Int(recordLength), through: 0, by: -1).first {
             tail[$0..<$0 + 4].elementsEqual(signature)
@@ -69,17 +69,18 @@ struct ZipEnd {
             throw .wrongFormat(expected: .zip, "the central directory is missing")
         }
         let position = lowest + Int64(place)
-        let comment = try bytes.number(at: position + 20, 2)
+        let comment = try bytes.number(at: position + 20, count: 2)
         guard position + recordLength + comment == bytes.size else {
             throw .damaged(entry: nil, "extra bytes follow the end of the archive")
         }
         let small = ZipEnd(
-            start: try bytes.number(at: position + 16, 4),
-            end: try bytes.number(at: position + 16, 4) + bytes.number(at: position + 12, 4),
-            count: try bytes.number(at: position + 10, 2)
+            start: try bytes.number(at: position + 16, count: 4),
+            end: try bytes.number(at: position + 16, count: 4)
+                + bytes.number(at: position + 12, count: 4),
+            count: try bytes.number(at: position + 10, count: 2)
         )
-        guard try bytes.number(at: position + 4, 4) == 0,
-            try bytes.number(at: position + 8, 2) == small.count
+        guard try bytes.number(at: position + 4, count: 4) == 0,
+            try bytes.number(at: position + 8, count: 2) == small.count
         else { throw .damaged(entry: nil, "the archive has several parts") }
         let large = try findLarge(in: bytes, before: position)
         let found = large?.directory ?? small
@@ -96,20 +97,22 @@ struct ZipEnd {
         before position: Int64
     ) throws(ArchiveError) -> (directory: ZipEnd, start: Int64)? {
         let locator = position - 20
-        guard locator >= 0, try bytes.number(at: locator, 4) == 0x0706_4B50 else { return nil }
-        let record = try bytes.number(at: locator + 8, 8)
+        guard locator >= 0, try bytes.number(at: locator, count: 4) == 0x0706_4B50 else {
+            return nil
+        }
+        let record = try bytes.number(at: locator + 8, count: 8)
         guard record >= 0, record <= locator - 56,
-            try bytes.number(at: record, 4) == 0x0606_4B50,
-            try bytes.number(at: record + 4, 8) == locator - record - 12
+            try bytes.number(at: record, count: 4) == 0x0606_4B50,
+            try bytes.number(at: record + 4, count: 8) == locator - record - 12
         else { throw .damaged(entry: nil, "the end record of zip64 is damaged") }
-        let count = try bytes.number(at: record + 32, 8)
-        let size = try bytes.number(at: record + 40, 8)
-        let start = try bytes.number(at: record + 48, 8)
+        let count = try bytes.number(at: record + 32, count: 8)
+        let size = try bytes.number(at: record + 40, count: 8)
+        let start = try bytes.number(at: record + 48, count: 8)
         let (end, overflows) = start.addingReportingOverflow(size)
         let pairs: [(small: Int64, large: Int64, unset: Int64)] = [
-            (try bytes.number(at: position + 10, 2), count, 0xFFFF),
-            (try bytes.number(at: position + 12, 4), size, 0xFFFF_FFFF),
-            (try bytes.number(at: position + 16, 4), start, 0xFFFF_FFFF),
+            (try bytes.number(at: position + 10, count: 2), count, 0xFFFF),
+            (try bytes.number(at: position + 12, count: 4), size, 0xFFFF_FFFF),
+            (try bytes.number(at: position + 16, count: 4), start, 0xFFFF_FFFF),
         ]
         guard !overflows, count >= 0, size >= 0, start >= 0,
             pairs.allSatisfy({ $0.small == $0.unset || $0.small == $0.large })

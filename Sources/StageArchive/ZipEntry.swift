@@ -21,28 +21,29 @@ struct ZipEntry {
 
     /// Reads the entry at `position` of the central directory.
     init(central bytes: ZipBytes, at position: Int64, limit: Int64) throws(ArchiveError) {
-        guard try bytes.number(at: position, 4) == 0x0201_4B50 else {
+        guard try bytes.number(at: position, count: 4) == 0x0201_4B50 else {
             throw .damaged(entry: nil, "an entry of the central directory is damaged")
         }
-        let nameLength = try bytes.number(at: position + 28, 2)
-        let extraLength = try bytes.number(at: position + 30, 2)
-        headerLength = 46 + nameLength + extraLength + (try bytes.number(at: position + 32, 2))
+        let nameLength = try bytes.number(at: position + 28, count: 2)
+        let extraLength = try bytes.number(at: position + 30, count: 2)
+        headerLength =
+            46 + nameLength + extraLength + (try bytes.number(at: position + 32, count: 2))
         guard position + headerLength <= limit else {
             throw .damaged(entry: nil, "an entry of the central directory is cut short")
         }
-        nameBytes = try bytes.bytes(at: position + 46, Int(nameLength))
+        nameBytes = try bytes.bytes(at: position + 46, count: Int(nameLength))
         name = String(decoding: nameBytes, as: UTF8.self)
-        flags = try bytes.number(at: position + 8, 2)
-        method = try bytes.number(at: position + 10, 2)
-        checksum = try bytes.number(at: position + 16, 4)
-        compressedSize = try bytes.number(at: position + 20, 4)
-        size = try bytes.number(at: position + 24, 4)
-        offset = try bytes.number(at: position + 42, 4)
-        let isUnix = [3, 19].contains(try bytes.number(at: position + 5, 1))
-        let mode = isUnix ? try bytes.number(at: position + 40, 2) : 0
+        flags = try bytes.number(at: position + 8, count: 2)
+        method = try bytes.number(at: position + 10, count: 2)
+        checksum = try bytes.number(at: position + 16, count: 4)
+        compressedSize = try bytes.number(at: position + 20, count: 4)
+        size = try bytes.number(at: position + 24, count: 4)
+        offset = try bytes.number(at: position + 42, count: 4)
+        let isUnix = [3, 19].contains(try bytes.number(at: position + 5, count: 1))
+        let mode = isUnix ? try bytes.number(at: position + 40, count: 2) : 0
         isLink = mode & 0o170000 == 0o120000
-        let extra = try bytes.bytes(at: position + 46 + nameLength, Int(extraLength))
-        try apply(ZipExtra(extra, of: name), [\.size, \.compressedSize, \.offset])
+        let extra = try bytes.bytes(at: position + 46 + nameLength, count: Int(extraLength))
+        try apply(ZipExtra(extra, of: name), numbers: [\.size, \.compressedSize, \.offset])
         try checkMeans()
         try checkName()
         try checkKind(mode)
@@ -52,24 +53,25 @@ struct ZipEntry {
     ///
     /// - Throws: ``ArchiveError`` if the local header differs.
     func extent(in bytes: ZipBytes, limit: Int64) throws(ArchiveError) -> Range<Int64> {
-        guard offset >= 0, offset <= limit - 30, try bytes.number(at: offset, 4) == 0x0403_4B50
+        guard offset >= 0, offset <= limit - 30,
+            try bytes.number(at: offset, count: 4) == 0x0403_4B50
         else { throw disagreement("place") }
-        let nameLength = try bytes.number(at: offset + 26, 2)
-        let extraLength = try bytes.number(at: offset + 28, 2)
+        let nameLength = try bytes.number(at: offset + 26, count: 2)
+        let extraLength = try bytes.number(at: offset + 28, count: 2)
         let start = offset + 30 + nameLength + extraLength
         guard compressedSize >= 0, start <= limit, compressedSize <= limit - start else {
             throw disagreement("compressed size")
         }
         var local = self
-        local.nameBytes = try bytes.bytes(at: offset + 30, Int(nameLength))
-        local.flags = try bytes.number(at: offset + 6, 2)
-        local.method = try bytes.number(at: offset + 8, 2)
-        local.checksum = try bytes.number(at: offset + 14, 4)
-        local.compressedSize = try bytes.number(at: offset + 18, 4)
-        local.size = try bytes.number(at: offset + 22, 4)
+        local.nameBytes = try bytes.bytes(at: offset + 30, count: Int(nameLength))
+        local.flags = try bytes.number(at: offset + 6, count: 2)
+        local.method = try bytes.number(at: offset + 8, count: 2)
+        local.checksum = try bytes.number(at: offset + 14, count: 4)
+        local.compressedSize = try bytes.number(at: offset + 18, count: 4)
+        local.size = try bytes.number(at: offset + 22, count: 4)
         local.unicodeName = nil
-        let extra = try bytes.bytes(at: offset + 30 + nameLength, Int(extraLength))
-        try local.apply(ZipExtra(extra, of: name), [\.size, \.compressedSize])
+        let extra = try bytes.bytes(at: offset + 30 + nameLength, count: Int(extraLength))
+        try local.apply(ZipExtra(extra, of: name), numbers: [\.size, \.compressedSize])
         try compare(local)
         if isLink { try checkTarget(in: bytes, at: start) }
         return offset..<start + compressedSize
@@ -82,7 +84,7 @@ struct ZipEntry {
             fault = "a compressed target"
         } else if size > Int64(LinkTarget.maximumLength) {
             fault = "a target of \(size.quantity(of: "byte"))"
-        } else if try bytes.bytes(at: start, Int(size)).contains(0) {
+        } else if try bytes.bytes(at: start, count: Int(size)).contains(0) {
             fault = "a target with a zero byte"
         } else {
             return
@@ -115,7 +117,7 @@ struct ZipEntry {
     /// Applies the extra fields; `numbers` lists the fields that zip64 may extend, in its order.
     private mutating func apply(
         _ extra: ZipExtra,
-        _ numbers: [WritableKeyPath<ZipEntry, Int64>]
+        numbers: [WritableKeyPath<ZipEntry, Int64>]
     ) throws(ArchiveError) {
         unicodeName = extra.unicodeName
         var large = extra.largeNumbers[...]
