@@ -19,7 +19,7 @@ extension StagingHistory: JSONReadable {
         firstLoadedAt =
             members.has(.firstLoadedAt)
             ? Int64(try members.number(.firstLoadedAt, in: .min ... .max)) : nil
-        spent = try members.value(Spending.self, .spent)
+        spent = try members.value(Spending.self, for: .spent)
         if members.has(.lastRun) {
             lastRun = Run(try members.node(.lastRun, expected: "an object").value)
         }

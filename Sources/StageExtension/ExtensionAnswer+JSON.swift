@@ -75,7 +75,7 @@ private struct DownloadsDocument: JSONReadable {
         // How many there may be is a rule about the extension, not one of the format.
         downloads = try members.values(
             DownloadDocument.self,
-            .downloads,
+            for: .downloads,
             expected: "an array of downloads",
             atMost: .max
         ).map(\.download)

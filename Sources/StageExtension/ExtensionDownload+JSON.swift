@@ -27,9 +27,9 @@ struct DownloadDocument: JSONReadable {
             return
         }
         var file = ExtensionURLDownload(
-            identifier: try members.text(.identifier, Self.checkedIdentifier),
+            identifier: try members.text(.identifier, as: Self.checkedIdentifier),
             url: try members.text(.url) { text throws(ValueError) in
-                try URLReference.check(text, .absolute)
+                try URLReference.check(text, form: .absolute)
                 return text
             },
             fileSize: try members.number(.fileSize, in: .min ... .max),
@@ -40,7 +40,7 @@ struct DownloadDocument: JSONReadable {
         file.isEssential = essential ?? false
         file.priority = priority ?? 0
         if members.has(.headers) {
-            file.headers = try members.value(HeadersDocument.self, .headers).headers
+            file.headers = try members.value(HeadersDocument.self, for: .headers).headers
         }
         download = .url(file)
     }

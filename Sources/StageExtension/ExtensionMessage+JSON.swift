@@ -58,15 +58,15 @@ private struct MessageDocument: JSONReadable {
         case .downloads:
             message = .downloads(request)
         case .finished:
-            let download = try members.value(DownloadDocument.self, .download).download
+            let download = try members.value(DownloadDocument.self, for: .download).download
             message = .finished(request, download, file: try members.path(of: .file))
         case .failed:
-            let download = try members.value(DownloadDocument.self, .download).download
-            let failure = try members.value(FailureDocument.self, .error).failure
+            let download = try members.value(DownloadDocument.self, for: .download).download
+            let failure = try members.value(FailureDocument.self, for: .error).failure
             message = .failed(request, download, failure)
         case .challenge:
-            let download = try members.value(DownloadDocument.self, .download).download
-            let challenge = try members.value(ChallengeDocument.self, .challenge).challenge
+            let download = try members.value(DownloadDocument.self, for: .download).download
+            let challenge = try members.value(ChallengeDocument.self, for: .challenge).challenge
             message = .challenge(request, download, challenge)
         }
     }

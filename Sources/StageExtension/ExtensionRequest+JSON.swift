@@ -37,7 +37,7 @@ struct RequestDocument {
         guard hasPacks else { return }
         request.packs = try members.values(
             ExtensionPackDocument.self,
-            .packs,
+            for: .packs,
             expected: "an array of packs",
             atMost: ManifestLimits.packs
         ).map(\.pack)
@@ -58,7 +58,7 @@ private struct ExtensionPackDocument: JSONReadable {
         pack = ExtensionPack(
             id: try members.text(.id) { text throws(ValueError) in try PackID(text) },
             version: try members.number(.version, in: 1...Int.max),
-            policy: try members.value(PolicyDocument.self, .policy).policy,
+            policy: try members.value(PolicyDocument.self, for: .policy).policy,
             downloadSize: try members.byteCount(
                 .downloadSize,
                 atMost: ManifestLimits.archiveSize

@@ -9,8 +9,7 @@ struct CalendarTime: Equatable {
     /// Creates a time from its parts, or returns `nil` if the date or the time of day does not exist.
     ///
     /// A second may be 60: ``secondsSince1970`` counts a leap second as the second after it.
-    init?(_ date: (year: Int, month: Int, day: Int), _ time: (hour: Int, minute: Int, second: Int))
-    {
+    init?(date: (year: Int, month: Int, day: Int), time: (hour: Int, minute: Int, second: Int)) {
         guard (1...12).contains(date.month),
             (1...Self.days(inMonth: date.month, of: date.year)).contains(date.day),
             (0..<24).contains(time.hour), (0..<60).contains(time.minute),

@@ -19,7 +19,10 @@ package struct HTTPDate: Hashable, Comparable, Sendable {
             let month = Self.months.firstIndex(of: String(date[2])),
             let year = Self.digits(date[3]),
             let time = Self.time(date[4]),
-            let moment = CalendarTime((Self.fullYear(year, of: date[3]), month + 1, day), time)
+            let moment = CalendarTime(
+                date: (Self.fullYear(year, of: date[3]), month + 1, day),
+                time: time
+            )
         else { return nil }
         seconds = moment.secondsSince1970
     }

@@ -44,7 +44,7 @@ package struct InternetTime: Hashable, Comparable, Sendable {
         guard let year = number(4), let month = number(2, after: "-"),
             let day = number(2, after: "-"), let hour = number(2, after: "Tt"),
             let minute = number(2, after: ":"), let second = number(2, after: ":"),
-            let local = CalendarTime((year, month, day), (hour, minute, second)),
+            let local = CalendarTime(date: (year, month, day), time: (hour, minute, second)),
             let nanoseconds = Self.fraction(in: &rest)
         else { return nil }
         var offset = 0

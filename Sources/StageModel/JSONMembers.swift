@@ -32,7 +32,7 @@ package struct JSONMembers<Key: CodingKey> {
     /// Returns a member and its path; errors name `expected` as its type.
     package func node(_ key: Key, expected: String) throws(ManifestError) -> JSONNode {
         guard let value = value(key) else {
-            throw fault(key, ValueError(expected: expected, found: "nothing"))
+            throw fault(for: key, ValueError(expected: expected, found: "nothing"))
         }
         return JSONNode(value: value, path: node.path + [.member(key.stringValue)])
     }
@@ -40,7 +40,7 @@ package struct JSONMembers<Key: CodingKey> {
     /// Decodes a member.
     package func value<Value: JSONReadable>(
         _ type: Value.Type,
-        _ key: Key,
+        for key: Key,
         expected: String = "an object"
     ) throws(ManifestError) -> Value {
         try Value(reading: try node(key, expected: expected))
@@ -49,7 +49,7 @@ package struct JSONMembers<Key: CodingKey> {
     /// Decodes a member that is an array.
     package func values<Value: JSONReadable>(
         _ type: Value.Type,
-        _ key: Key,
+        for key: Key,
         expected: String,
         atMost limit: Int
     ) throws(ManifestError) -> [Value] {
@@ -59,7 +59,7 @@ package struct JSONMembers<Key: CodingKey> {
         }
         guard elements.count <= limit else {
             throw fault(
-                key,
+                for: key,
                 ValueError(
                     expected: "at most \(limit.quantity(of: "element"))",
                     found: "\(elements.count)"
@@ -75,7 +75,7 @@ package struct JSONMembers<Key: CodingKey> {
     /// Returns a string member.
     package func string(_ key: Key) throws(ManifestError) -> String {
         guard case .string(let text)? = value(key) else {
-            throw fault(key, ValueError(expected: "a string", found: found(key)))
+            throw fault(for: key, ValueError(expected: "a string", found: found(key)))
         }
         return text
     }
@@ -85,7 +85,7 @@ package struct JSONMembers<Key: CodingKey> {
         guard has(key) else { return [] }
         return try values(
             JSONString.self,
-            key,
+            for: key,
             expected: "an array of strings",
             atMost: limit
         ).map(\.text)
@@ -94,7 +94,7 @@ package struct JSONMembers<Key: CodingKey> {
     /// Returns a boolean member.
     package func boolean(_ key: Key) throws(ManifestError) -> Bool {
         guard case .boolean(let value) = try node(key, expected: "a boolean").value else {
-            throw fault(key, ValueError(expected: "a boolean", found: found(key)))
+            throw fault(for: key, ValueError(expected: "a boolean", found: found(key)))
         }
         return value
     }
@@ -102,14 +102,17 @@ package struct JSONMembers<Key: CodingKey> {
     /// Returns a member that is a whole number within `range`.
     package func number(_ key: Key, in range: ClosedRange<Int>) throws(ManifestError) -> Int {
         guard case .integer(let value)? = value(key), let number = Int(exactly: value) else {
-            throw fault(key, ValueError(expected: "a whole number", found: found(key)))
+            throw fault(for: key, ValueError(expected: "a whole number", found: found(key)))
         }
         guard range.contains(number) else {
             let limits =
                 range.upperBound == .max
                 ? "of \(range.lowerBound) or more"
                 : "from \(range.lowerBound) to \(range.upperBound)"
-            throw fault(key, ValueError(expected: "a whole number \(limits)", found: "\(number)"))
+            throw fault(
+                for: key,
+                ValueError(expected: "a whole number \(limits)", found: "\(number)")
+            )
         }
         return number
     }
@@ -122,13 +125,13 @@ package struct JSONMembers<Key: CodingKey> {
     /// Returns a string member converted with `make`.
     package func text<Value>(
         _ key: Key,
-        _ make: (String) throws(ValueError) -> Value
+        as make: (String) throws(ValueError) -> Value
     ) throws(ManifestError) -> Value {
         let text = try string(key)
         do throws(ValueError) {
             return try make(text)
         } catch {
-            throw fault(key, error)
+            throw fault(for: key, error)
         }
     }
 
@@ -138,7 +141,7 @@ package struct JSONMembers<Key: CodingKey> {
         let text = try node(key, expected: "a value").value.text
         guard text.utf8.count <= ManifestLimits.userInfoLength else {
             let expected = "at most \(ManifestLimits.userInfoLength) bytes as compact JSON"
-            throw fault(key, ValueError(expected: expected, found: "\(text.utf8.count)"))
+            throw fault(for: key, ValueError(expected: expected, found: "\(text.utf8.count)"))
         }
         return text
     }
@@ -147,7 +150,7 @@ package struct JSONMembers<Key: CodingKey> {
     package func check<Elements: Sequence>(
         _ elements: Elements,
         of key: Key,
-        _ check: (Elements.Element) throws(ValueError) -> Void
+        check: (Elements.Element) throws(ValueError) -> Void
     ) throws(ManifestError) {
         for (index, element) in elements.enumerated() {
             do throws(ValueError) {
@@ -164,7 +167,7 @@ package struct JSONMembers<Key: CodingKey> {
     }
 
     /// Returns the error for a member.
-    package func fault(_ key: Key, _ error: ValueError) -> ManifestError {
+    package func fault(for key: Key, _ error: ValueError) -> ManifestError {
         .invalid(member: path(key), error)
     }
 

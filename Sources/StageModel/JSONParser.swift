@@ -27,9 +27,9 @@ package struct JSONParser {
         case UInt8(ascii: "["):
             return try nested { parser throws(ManifestError) in try parser.array() }
         case UInt8(ascii: "\""): return .string(try string())
-        case UInt8(ascii: "t"): return try word("true", .boolean(true))
-        case UInt8(ascii: "f"): return try word("false", .boolean(false))
-        case UInt8(ascii: "n"): return try word("null", .null)
+        case UInt8(ascii: "t"): return try word("true", value: .boolean(true))
+        case UInt8(ascii: "f"): return try word("false", value: .boolean(false))
+        case UInt8(ascii: "n"): return try word("null", value: .null)
         case UInt8(ascii: "-"): return try number()
         case let byte? where byte.isDigit: return try number()
         default: throw unexpected("a value")
@@ -100,7 +100,7 @@ package struct JSONParser {
 
     private mutating func word(
         _ word: StaticString,
-        _ value: JSONTree
+        value: JSONTree
     ) throws(ManifestError) -> JSONTree {
         let text = "\(word)"
         guard bytes[position...].starts(with: text.utf8) else { throw unexpected("a value") }

@@ -34,17 +34,17 @@ extension Manifest {
             },
             revision: try members.number(.revision, in: 0...Int.max),
             applicationVersion: try members.has(.requires)
-                ? members.value(RequirementsDocument.self, .requires).applicationVersion : nil,
+                ? members.value(RequirementsDocument.self, for: .requires).applicationVersion : nil,
             baseURLs: try members.strings(.baseURLs, atMost: ManifestLimits.baseURLs),
             packs: try members.values(
                 PackDocument.self,
-                .packs,
+                for: .packs,
                 expected: "an array of packs",
                 atMost: ManifestLimits.packs
             ).map(\.pack)
         )
         try members.check(baseURLs, of: .baseURLs) { url throws(ValueError) in
-            try URLReference.check(url, .absolute)
+            try URLReference.check(url, form: .absolute)
         }
         try checkUniqueness()
     }

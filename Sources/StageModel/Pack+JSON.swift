@@ -14,11 +14,11 @@ struct PackDocument: JSONReadable, Encodable {
         pack = Pack(
             id: try members.text(.id) { text throws(ValueError) in try PackID(text) },
             version: try members.number(.version, in: 1...Int.max),
-            policy: try members.value(PolicyDocument.self, .policy).policy,
+            policy: try members.value(PolicyDocument.self, for: .policy).policy,
             archive: members.has(.archive) || !members.has(.index)
-                ? try members.value(ArchiveDocument.self, .archive).archive : nil,
+                ? try members.value(ArchiveDocument.self, for: .archive).archive : nil,
             index: members.has(.index)
-                ? try members.value(IndexDocument.self, .index).index : nil,
+                ? try members.value(IndexDocument.self, for: .index).index : nil,
             installedSize: try members.byteCount(
                 .installedSize,
                 atMost: ManifestLimits.installedSize
@@ -30,7 +30,7 @@ struct PackDocument: JSONReadable, Encodable {
         }
         if members.has(.requires) {
             pack.applicationVersion =
-                try members.value(RequirementsDocument.self, .requires).applicationVersion
+                try members.value(RequirementsDocument.self, for: .requires).applicationVersion
         }
         pack.userInfo = try members.userInfo(.userInfo)
     }
@@ -75,13 +75,13 @@ package struct PolicyDocument: JSONReadable, Encodable {
         let names = members.names.sorted()
         let name = names.count == 1 ? names[0] : ""
         func events() throws(ManifestError) -> Set<InstallationEvent> {
-            try members.value(EventsDocument.self, Name(stringValue: name)).events
+            try members.value(EventsDocument.self, for: Name(stringValue: name)).events
         }
         switch name {
         case "essential": policy = .essential(try events())
         case "prefetch": policy = .prefetch(try events())
         case "onDemand":
-            _ = try members.value(EmptyDocument.self, Name(stringValue: name))
+            _ = try members.value(EmptyDocument.self, for: Name(stringValue: name))
             policy = .onDemand
         default:
             let found = names.map { "'\($0.forDisplay(atMost: 30))'" }
@@ -133,7 +133,7 @@ private struct EventsDocument: JSONReadable, Encodable {
         let key = Key.installationEventTypes
         let names = try members.values(
             JSONString.self,
-            key,
+            for: key,
             expected: "an array of strings",
             atMost: ManifestLimits.events
         )
@@ -190,7 +190,10 @@ private struct ArchiveDocument: JSONReadable, Encodable {
             guard archive.format == .tarZstandard else {
                 let format = archive.format.rawValue
                 let expected = "nothing beside the format '\(format)'"
-                throw members.fault(.windowSize, ValueError(expected: expected, found: "a number"))
+                throw members.fault(
+                    for: .windowSize,
+                    ValueError(expected: expected, found: "a number")
+                )
             }
         }
         if members.has(.fileName) {

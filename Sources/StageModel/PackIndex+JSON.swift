@@ -21,7 +21,7 @@ struct IndexDocument: JSONReadable, Encodable {
         guard members.has(.deltas) else { return }
         index.deltas = try members.values(
             DeltaDocument.self,
-            .deltas,
+            for: .deltas,
             expected: "an array of objects",
             atMost: ManifestLimits.deltas
         )
@@ -58,7 +58,7 @@ private struct DeltaDocument: JSONReadable, Encodable {
             digest: try members.digest(.sha256)
         )
         guard members.has(.frames) else { return }
-        delta.frames = try members.value(DeltaFramesDocument.self, .frames).frames
+        delta.frames = try members.value(DeltaFramesDocument.self, for: .frames).frames
     }
 
     func encode(to encoder: any Encoder) throws {
@@ -105,7 +105,7 @@ extension JSONMembers {
     /// Returns a URL member, absolute or relative.
     func reference(_ key: Key) throws(ManifestError) -> String {
         try text(key) { text throws(ValueError) in
-            try URLReference.check(text, .absoluteOrRelative)
+            try URLReference.check(text, form: .absoluteOrRelative)
             return text
         }
     }

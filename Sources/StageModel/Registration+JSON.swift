@@ -53,26 +53,27 @@ extension Registration {
             manifestURLs: try members.strings(.manifestURLs, atMost: ManifestLimits.manifestURLs),
             trust: try members.value(
                 Trust.Document.self,
-                .trust,
+                for: .trust,
                 expected: Trust.Document.expected
             ).trust
         )
         try checkManifestURLs(members)
         if members.has(.restrictions) {
-            restrictions = try members.value(Restrictions.Document.self, .restrictions).restrictions
+            restrictions = try members.value(Restrictions.Document.self, for: .restrictions)
+                .restrictions
         }
         if members.has(.quota) {
             quota = ByteCount(try members.number(.quota, in: 0...Int.max))
         }
         func program(_ key: Key) throws(ManifestError) -> Program? {
             guard members.has(key) else { return nil }
-            return try members.value(Program.Document.self, key).program
+            return try members.value(Program.Document.self, for: key).program
         }
         downloaderExtension = try program(.downloaderExtension)
         backgroundEventsHandler = try program(.backgroundEventsHandler)
         if members.has(.manifestFormat) { try readFormat(members) }
         if members.has(.updateConditions) {
-            updateConditions = try members.value(UpdateConditions.self, .updateConditions)
+            updateConditions = try members.value(UpdateConditions.self, for: .updateConditions)
         }
     }
 
@@ -86,7 +87,7 @@ extension Registration {
         guard manifestFormat == .stagepack || downloaderExtension != nil else {
             let expected = "a downloaderExtension that reads a manifest of the application's format"
             throw members.fault(
-                .downloaderExtension,
+                for: .downloaderExtension,
                 ValueError(expected: expected, found: "none")
             )
         }
@@ -101,7 +102,7 @@ extension Registration {
     private func checkManifestURLs(_ members: JSONMembers<Key>) throws(ManifestError) {
         guard !manifestURLs.isEmpty else {
             throw members.fault(
-                .manifestURLs,
+                for: .manifestURLs,
                 ValueError(
                     expected: "1 to \(ManifestLimits.manifestURLs) URLs",
                     found: members.has(.manifestURLs) ? "none" : members.found(.manifestURLs)
@@ -109,7 +110,7 @@ extension Registration {
             )
         }
         try members.check(manifestURLs, of: .manifestURLs) { url throws(ValueError) in
-            try URLReference.check(url, .absolute)
+            try URLReference.check(url, form: .absolute)
             guard trust != .transport || ManifestTrust.isAcceptable(url) else {
                 throw ValueError(expected: "an https URL, or a root of trust", text: url)
             }
@@ -272,7 +273,7 @@ extension Registration.Restrictions {
                 .downloadDomainAllowList,
                 atMost: ManifestLimits.allowedDomains
             )
-            try members.check(domains, of: .downloadDomainAllowList, Self.checkDomain)
+            try members.check(domains, of: .downloadDomainAllowList, check: Self.checkDomain)
             restrictions.downloadDomainAllowList = domains
         }
 
@@ -295,13 +296,13 @@ extension Registration.Restrictions {
 
         func encode(to encoder: any Encoder) throws {
             var container = encoder.container(keyedBy: Key.self)
-            func encode(_ count: ByteCount?, _ key: Key) throws {
+            func encode(_ count: ByteCount?, for key: Key) throws {
                 try container.encodeIfPresent(count, forKey: key)
             }
-            try encode(restrictions.downloadAllowance, .downloadAllowance)
-            try encode(restrictions.essentialDownloadAllowance, .essentialDownloadAllowance)
-            try encode(restrictions.maxInstallSize, .maxInstallSize)
-            try encode(restrictions.essentialMaxInstallSize, .essentialMaxInstallSize)
+            try encode(restrictions.downloadAllowance, for: .downloadAllowance)
+            try encode(restrictions.essentialDownloadAllowance, for: .essentialDownloadAllowance)
+            try encode(restrictions.maxInstallSize, for: .maxInstallSize)
+            try encode(restrictions.essentialMaxInstallSize, for: .essentialMaxInstallSize)
             try container.encodeIfPresent(
                 restrictions.downloadDomainAllowList,
                 forKey: .downloadDomainAllowList

@@ -107,7 +107,7 @@ extension URLReference {
 
     /// Checks a URL: http, https, file or, if `form` allows it, relative; without user name, password,
     /// control characters, spaces and other characters that URLs must not contain.
-    package static func check(_ text: String, _ form: Form) throws(ValueError) {
+    package static func check(_ text: String, form: Form) throws(ValueError) {
         guard text.utf8.count <= ManifestLimits.urlLength else {
             throw ValueError(
                 expected: "a URL of at most \(ManifestLimits.urlLength) bytes",

@@ -39,7 +39,7 @@ public struct VersionRequirement: Hashable, Sendable {
     public func isMet(by version: String) -> Bool {
         guard let version = Self.numbers(version[...]) else { return false }
         return comparisons.allSatisfy { comparison in
-            let difference = Self.compare(version, comparison.version)
+            let difference = Self.compare(version, with: comparison.version)
             return switch comparison.operation {
             case "<": difference < 0
             case "<=": difference <= 0
@@ -58,7 +58,7 @@ public struct VersionRequirement: Hashable, Sendable {
         return numbers.count == parts.count ? numbers : nil
     }
 
-    private static func compare(_ left: [Int], _ right: [Int]) -> Int {
+    private static func compare(_ left: [Int], with right: [Int]) -> Int {
         for index in 0..<max(left.count, right.count) {
             let a = index < left.count ? left[index] : 0
             let b = index < right.count ? right[index] : 0

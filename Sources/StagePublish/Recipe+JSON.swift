@@ -34,26 +34,26 @@ private struct RecipeDocument: JSONReadable {
         try members.checkForUnknownMembers()
         recipe = Recipe(
             pack: try members.text(.assetPackID) { text throws(ValueError) in try PackID(text) },
-            policy: try members.value(PolicyDocument.self, .downloadPolicy).policy,
+            policy: try members.value(PolicyDocument.self, for: .downloadPolicy).policy,
             selectors: try members.values(
                 SelectorDocument.self,
-                .fileSelectors,
+                for: .fileSelectors,
                 expected: "an array of selectors",
                 atMost: 10_000
             ).map(\.selector)
         )
         guard !recipe.selectors.isEmpty else {
             throw members.fault(
-                .fileSelectors,
+                for: .fileSelectors,
                 ValueError(expected: "at least one selector", found: "none")
             )
         }
         recipe.platforms = try members.strings(.platforms, atMost: 16)
         if members.has(.language) {
-            recipe.language = try members.text(.language, SelectorText.language)
+            recipe.language = try members.text(.language, as: SelectorText.language)
         }
         if members.has(.sourceRoot) {
-            recipe.sourceRoot = try members.text(.sourceRoot, SelectorText.source)
+            recipe.sourceRoot = try members.text(.sourceRoot, as: SelectorText.source)
         }
         recipe.userInfo = try members.userInfo(.userInfo)
     }
@@ -74,23 +74,23 @@ private struct SelectorDocument: JSONReadable {
         let keys = Key.allCases.filter { members.has($0) }
         switch keys {
         case [.file]:
-            let path = try members.text(.file, SelectorText.filePath)
+            let path = try members.text(.file, as: SelectorText.filePath)
             selector = .file(source: path.text, destination: path)
         case [.directory]:
-            let path = try members.text(.directory, SelectorText.directoryPath)
+            let path = try members.text(.directory, as: SelectorText.directoryPath)
             selector = .directory(source: path?.text ?? ".", destination: path)
         case [.fileSource, .fileDestination]:
             selector = .file(
-                source: try members.text(.fileSource, SelectorText.source),
-                destination: try members.text(.fileDestination, SelectorText.filePath)
+                source: try members.text(.fileSource, as: SelectorText.source),
+                destination: try members.text(.fileDestination, as: SelectorText.filePath)
             )
         case [.directorySource, .directoryDestination]:
             selector = .directory(
-                source: try members.text(.directorySource, SelectorText.source),
-                destination: try members.text(.directoryDestination, SelectorText.directoryPath)
+                source: try members.text(.directorySource, as: SelectorText.source),
+                destination: try members.text(.directoryDestination, as: SelectorText.directoryPath)
             )
         case [.filePattern]:
-            selector = .pattern(try members.text(.filePattern, SelectorText.pattern))
+            selector = .pattern(try members.text(.filePattern, as: SelectorText.pattern))
         case [.fileExclusion]:
             selector = .exclusion(
                 try members.text(.fileExclusion) { text throws(ValueError) in

@@ -64,7 +64,7 @@ struct Delegation: Hashable, Sendable {
         }
         guard !members.has(.paths) || !members.has(.digestPrefixes) else {
             throw members.fault(
-                .paths,
+                for: .paths,
                 ValueError(
                     expected: "either 'paths' or 'path_hash_prefixes'",
                     found: "both"

@@ -23,7 +23,7 @@ struct Envelope: JSONReadable {
         message = try CanonicalJSON.bytes(of: signed)
         let list = try members.values(
             Signature.self,
-            .signatures,
+            for: .signatures,
             expected: "an array of signatures",
             atMost: Self.signatureLimit
         )
@@ -108,7 +108,7 @@ struct MetadataHeader: Hashable, Sendable {
         guard parts.count <= 3, parts.allSatisfy({ UInt32($0) != nil }), let major = Int(parts[0])
         else {
             throw members.fault(
-                .specification,
+                for: .specification,
                 ValueError(expected: "a version such as '1.0.34'", text: specification)
             )
         }

@@ -66,7 +66,7 @@ public struct RoleKeys: Hashable, Sendable {
         let members = try JSONMembers(node, keyedBy: Member.self)
         let ids = try members.values(
             JSONString.self,
-            .keyids,
+            for: .keyids,
             expected: "an array of key ids",
             atMost: Self.limit
         ).map(\.text)

@@ -12,7 +12,7 @@ public struct TimestampMetadata: SignedMetadata, Hashable, Sendable {
             members.node(.meta, expected: "an object"),
             keyedBy: FileMember.self
         )
-        snapshot = try files.value(FileDescription.self, .snapshot)
+        snapshot = try files.value(FileDescription.self, for: .snapshot)
     }
 
     private enum Member: String, CodingKey { case meta }
