@@ -16,17 +16,17 @@ import CZstd
     public init(level: Int, findsDistantRepeats: Bool = false) {
         guard let context = unsafe ZSTD_createCCtx() else { fatalError("out of memory") }
         unsafe self.context = context
-        set(ZSTD_c_compressionLevel, CInt(level))
-        set(ZSTD_c_contentSizeFlag, 1)
-        set(ZSTD_c_checksumFlag, 0)
-        if findsDistantRepeats { set(ZSTD_c_enableLongDistanceMatching, 1) }
+        set(ZSTD_c_compressionLevel, to: CInt(level))
+        set(ZSTD_c_contentSizeFlag, to: 1)
+        set(ZSTD_c_checksumFlag, to: 0)
+        if findsDistantRepeats { set(ZSTD_c_enableLongDistanceMatching, to: 1) }
     }
 
     deinit { unsafe _ = ZSTD_freeCCtx(context) }
 
     /// Returns the frame of `bytes`; equal bytes, levels and libzstd versions give equal frames.
     public mutating func compress(_ bytes: Span<UInt8>) -> [UInt8] {
-        set(ZSTD_c_windowLog, 0)
+        set(ZSTD_c_windowLog, to: 0)
         return frame(of: bytes)
     }
 
@@ -40,7 +40,7 @@ import CZstd
         let reach = max(bytes.count + prefix.count, 2)
         set(
             ZSTD_c_windowLog,
-            CInt(min(max(Int.bitWidth - (reach - 1).leadingZeroBitCount, 10), 27))
+            to: CInt(min(max(Int.bitWidth - (reach - 1).leadingZeroBitCount, 10), 27))
         )
         return unsafe prefix.withUnsafeBufferPointer { buffer in
             require(unsafe ZSTD_CCtx_refPrefix(context, buffer.baseAddress, buffer.count))
@@ -80,7 +80,7 @@ import CZstd
         }
     }
 
-    private func set(_ parameter: ZSTD_cParameter, _ value: CInt) {
+    private func set(_ parameter: ZSTD_cParameter, to value: CInt) {
         require(unsafe ZSTD_CCtx_setParameter(context, parameter, value))
     }
 }

@@ -30,12 +30,12 @@ import CZstd
         guard let context = unsafe ZSTD_createCCtx() else { fatalError("out of memory") }
         unsafe self.context = context
         buffer = [UInt8](repeating: 0, count: ZSTD_CStreamOutSize())
-        set(ZSTD_c_compressionLevel, CInt(level))
-        set(ZSTD_c_windowLog, CInt(window.trailingZeroBitCount))
-        set(ZSTD_c_enableLongDistanceMatching, 1)
-        set(ZSTD_c_checksumFlag, 1)
+        set(ZSTD_c_compressionLevel, to: CInt(level))
+        set(ZSTD_c_windowLog, to: CInt(window.trailingZeroBitCount))
+        set(ZSTD_c_enableLongDistanceMatching, to: 1)
+        set(ZSTD_c_checksumFlag, to: 1)
         // Zero workers would compress on this thread, and produce other bytes than one worker.
-        set(ZSTD_c_nbWorkers, CInt(max(width, 1)))
+        set(ZSTD_c_nbWorkers, to: CInt(max(width, 1)))
     }
 
     deinit { unsafe _ = ZSTD_freeCCtx(context) }
@@ -45,20 +45,20 @@ import CZstd
         _ bytes: Span<UInt8>,
         to sink: (Span<UInt8>) throws(Failure) -> Void
     ) throws(Failure) {
-        try run(bytes, ZSTD_e_continue, sink)
+        try run(bytes, operation: ZSTD_e_continue, sink: sink)
     }
 
     /// Compresses the rest, and ends the frame.
     public consuming func finish<Failure: Error>(
         to sink: (Span<UInt8>) throws(Failure) -> Void
     ) throws(Failure) {
-        try run([UInt8]().span, ZSTD_e_end, sink)
+        try run([UInt8]().span, operation: ZSTD_e_end, sink: sink)
     }
 
     private mutating func run<Failure: Error>(
         _ bytes: Span<UInt8>,
-        _ operation: ZSTD_EndDirective,
-        _ sink: (Span<UInt8>) throws(Failure) -> Void
+        operation: ZSTD_EndDirective,
+        sink: (Span<UInt8>) throws(Failure) -> Void
     ) throws(Failure) {
         var taken = 0
         var left = 0
@@ -88,7 +88,7 @@ import CZstd
         } while taken < bytes.count || (operation == ZSTD_e_end && left > 0)
     }
 
-    private func set(_ parameter: ZSTD_cParameter, _ value: CInt) {
+    private func set(_ parameter: ZSTD_cParameter, to value: CInt) {
         require(unsafe ZSTD_CCtx_setParameter(context, parameter, value))
     }
 }

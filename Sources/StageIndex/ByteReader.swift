@@ -50,14 +50,14 @@ struct ByteReader: ~Copyable {
         return Int64(bitPattern: value >> 1) ^ -Int64(bitPattern: value & 1)
     }
 
-    mutating func slice(_ what: String, _ count: Int) throws(IndexError) -> ArraySlice<UInt8> {
+    mutating func slice(_ what: String, count: Int) throws(IndexError) -> ArraySlice<UInt8> {
         guard count <= left else { throw fault("\(what) is cut off") }
         defer { offset += count }
         return bytes[offset..<offset + count]
     }
 
     mutating func digest(_ what: String) throws(IndexError) -> Digest {
-        Digest(bytes: Array(try slice(what, Digest.byteCount)))
+        Digest(bytes: Array(try slice(what, count: Digest.byteCount)))
     }
 }
 

@@ -22,7 +22,7 @@ extension ContentIndex {
             )
         }
         var reader = ByteReader(bytes)
-        _ = try reader.slice("the magic number", Self.magic.count)
+        _ = try reader.slice("the magic number", count: Self.magic.count)
         // The smallest encoding of each item bounds the number of items.
         let counts = (
             bundles: try reader.number("the number of bundles", in: 0...reader.left / 33),
@@ -143,7 +143,7 @@ extension ContentIndex {
             }
             path.removeAll(keepingCapacity: true)
             path += previous[..<Int(shared[index])]
-            path += try reader.slice("a path", Int(rests[index]))
+            path += try reader.slice("a path", count: Int(rests[index]))
             guard index == 0 || previous.lexicographicallyPrecedes(path) else {
                 throw IndexError(offset: start, reason: "the paths are not in order")
             }
@@ -176,7 +176,7 @@ extension ContentIndex {
         for position in kinds.indices where kinds[position] == 3 {
             let path = entries.path(at: position)
             let count = try reader.number("a target's length", in: 0...LinkTarget.maximumLength)
-            let bytes = try reader.slice("the target of a link", count)
+            let bytes = try reader.slice("the target of a link", count: count)
             guard let text = String(validating: bytes, as: UTF8.self) else {
                 throw reader.fault("the target of a link is not UTF-8")
             }
@@ -206,7 +206,7 @@ extension ContentIndex {
         var last = 0
         for (position, kind) in kinds.enumerated() where kind < 2 {
             let size = entries.size(at: position)
-            let content = try Self.content(size, of: frames, &last, from: &reader)
+            let content = try Self.content(size, of: frames, last: &last, from: &reader)
             entries.set(content, at: position)
             if size > 0, case .frames(let list) = content, list.count == 1 {
                 entries.setDigest(frames[list[0]].digest, at: position)
@@ -221,7 +221,7 @@ extension ContentIndex {
     private static func content(
         _ size: Int64,
         of frames: [Frame],
-        _ last: inout Int,
+        last: inout Int,
         from reader: inout ByteReader
     ) throws(IndexError) -> Content {
         guard size > 0 else { return .part(frame: 0, offset: 0) }
@@ -327,7 +327,7 @@ extension ContentIndex {
 
     private static func list<Value>(
         _ count: Int,
-        _ next: () throws(IndexError) -> Value
+        next: () throws(IndexError) -> Value
     ) throws(IndexError) -> [Value] {
         var values: [Value] = []
         values.reserveCapacity(count)

@@ -25,7 +25,7 @@ extension DeltaSet {
         }
 
         init(from reader: inout ByteReader) throws(IndexError) {
-            let magic = try reader.slice("the magic number", DeltaSet.magic.count)
+            let magic = try reader.slice("the magic number", count: DeltaSet.magic.count)
             guard magic.elementsEqual(DeltaSet.magic) else {
                 throw IndexError(
                     offset: 0,
