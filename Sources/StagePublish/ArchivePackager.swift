@@ -33,7 +33,7 @@ public struct ArchivePackager: Sendable {
         to output: FilePath
     ) async throws(PackagingError) -> PackagedArchive {
         try await withCancellableThread { cancellation throws(PackagingError) in
-            try write(evaluation, to: output, cancellation)
+            try write(evaluation, to: output, cancellation: cancellation)
         }
     }
 
@@ -49,12 +49,12 @@ public struct ArchivePackager: Sendable {
     private func write(
         _ evaluation: RecipeEvaluation,
         to output: FilePath,
-        _ cancellation: Cancellation
+        cancellation: Cancellation
     ) throws(PackagingError) -> PackagedArchive {
         let target = try OutputFile(output)
         let digest: Digest
         do throws(PackagingError) {
-            try write(evaluation, cancellation) { (bytes) throws(FileError) in
+            try write(evaluation, cancellation: cancellation) { (bytes) throws(FileError) in
                 try target.append(bytes)
             }
             // Compressors read much input before they write: most of the time passes at the end.
@@ -86,11 +86,11 @@ public struct ArchivePackager: Sendable {
     /// - Throws: ``PackagingError``; the sink's output is incomplete then.
     func write(
         _ evaluation: RecipeEvaluation,
-        _ cancellation: Cancellation,
+        cancellation: Cancellation,
         expecting digests: [[UInt8]: Digest] = [:],
         to sink: @escaping (Span<UInt8>) throws(FileError) -> Void
     ) throws(PackagingError) {
-        var archive = try Archive(format, level: level, threads: threads, sink)
+        var archive = try Archive(format, level: level, threads: threads, sink: sink)
         var buffer = [UInt8](repeating: 0, count: 1 << 20)
         var total = ByteCount.zero
         for entry in evaluation.entries {
@@ -98,7 +98,12 @@ public struct ArchivePackager: Sendable {
             try archive.add(entry)
             guard case .file = entry.content.kind else { continue }
             let digest = digests[Array(entry.content.path.text.utf8)]
-            try archive.addContent(of: entry, expecting: digest, cancellation, using: &buffer) {
+            try archive.addContent(
+                of: entry,
+                expecting: digest,
+                cancellation: cancellation,
+                using: &buffer
+            ) {
                 total = total + ByteCount($0)
                 progress(total)
             }
@@ -115,7 +120,7 @@ private struct Archive: ~Copyable {
         _ format: ArchiveFormat,
         level: Int,
         threads: Int,
-        _ sink: @escaping (Span<UInt8>) throws(FileError) -> Void
+        sink: @escaping (Span<UInt8>) throws(FileError) -> Void
     ) throws(PackagingError) {
         do throws(ArchiveWritingError) {
             writer = try ArchiveWriter(format, level: level, threads: threads, sink: sink)
@@ -136,7 +141,7 @@ private struct Archive: ~Copyable {
     mutating func addContent(
         of entry: RecipeEvaluation.Entry,
         expecting digest: Digest?,
-        _ cancellation: Cancellation,
+        cancellation: Cancellation,
         using buffer: inout [UInt8],
         progress: (Int) -> Void
     ) throws(PackagingError) {

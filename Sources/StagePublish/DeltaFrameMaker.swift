@@ -47,7 +47,7 @@ struct DeltaFrameMaker: Sendable {
             let batch = Array(groups.prefix(width * Self.batch))
             groups = groups.dropFirst(batch.count)
             let results = await frames(of: batch)
-            try unpublished.add(batch, results)
+            try unpublished.add(batch, results: results)
             done = done + size(of: batch[...])
             report(done, total)
         }
@@ -87,7 +87,11 @@ struct DeltaFrameMaker: Sendable {
         var decompressor = FrameDecompressor()
         do throws(FileError) {
             var made: [[Made]] = []
-            for group in groups { made.append(try frames(of: group, &compressor, &decompressor)) }
+            for group in groups {
+                made.append(
+                    try frames(of: group, compressor: &compressor, decompressor: &decompressor)
+                )
+            }
             return .success(made)
         } catch {
             return .failure(error)
@@ -96,16 +100,20 @@ struct DeltaFrameMaker: Sendable {
 
     private func frames(
         of group: DeltaPlan.Group,
-        _ compressor: inout FrameCompressor,
-        _ decompressor: inout FrameDecompressor
+        compressor: inout FrameCompressor,
+        decompressor: inout FrameDecompressor
     ) throws(FileError) -> [Made] {
-        guard let window = try old.bytes(of: group.window, &decompressor) else { return [] }
+        guard let window = try old.bytes(of: group.window, decompressor: &decompressor) else {
+            return []
+        }
         compressor.load(prefix: window.span)
         var made: [Made] = []
         for position in group.frames {
-            guard let content = try new.content(of: position, &decompressor) else { continue }
+            guard let content = try new.content(of: position, decompressor: &decompressor) else {
+                continue
+            }
             let bytes = compressor.compress(content.span)
-            guard isWorthwhile(bytes.count, position) else { continue }
+            guard isWorthwhile(bytes.count, insteadOf: position) else { continue }
             // Only frames that decompress correctly are published.
             let tried = try? decompressor.decompress(
                 bytes.span,
@@ -120,7 +128,7 @@ struct DeltaFrameMaker: Sendable {
 
     /// Returns whether a delta frame of `count` bytes, with its table entry, saves enough of the frame to
     /// justify reading old bytes on the client.
-    private func isWorthwhile(_ count: Int, _ position: Int) -> Bool {
+    private func isWorthwhile(_ count: Int, insteadOf position: Int) -> Bool {
         (count + Digest.byteCount + 4) * 10 < new.index.frames[position].storedLength * 7
     }
 }

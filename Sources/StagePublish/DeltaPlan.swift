@@ -37,7 +37,7 @@ struct DeltaPlan: Equatable {
         guard !left.isEmpty else { return }
         let addresses = ContentAddresses(of: old)
         let choice = PlaceChoice(matches: matches, addresses: addresses)
-        let candidates = Self.candidates(for: left, from: old, to: new, choice)
+        let candidates = Self.candidates(for: left, from: old, to: new, by: choice)
         pack(candidates, in: addresses)
     }
 
@@ -75,7 +75,7 @@ struct DeltaPlan: Equatable {
         for left: Set<Int>,
         from old: ContentIndex,
         to new: ContentIndex,
-        _ choice: PlaceChoice
+        by choice: PlaceChoice
     ) -> [Candidate] {
         let counterparts = Counterparts(in: old)
         var parts: [Int: [PlaceChoice.Piece]] = [:]
@@ -97,7 +97,15 @@ struct DeltaPlan: Equatable {
                     continue
                 }
                 let twin = counterparts[path]
-                choose(list, of: new, near: twin, of: old, left, choice, &chosen)
+                choose(
+                    list,
+                    of: new,
+                    near: twin,
+                    of: old,
+                    missing: left,
+                    by: choice,
+                    chosen: &chosen
+                )
             }
         }
         for (frame, pieces) in parts where chosen[frame] == nil {
@@ -116,9 +124,9 @@ struct DeltaPlan: Equatable {
         of new: ContentIndex,
         near twin: Int?,
         of old: ContentIndex,
-        _ left: Set<Int>,
-        _ choice: PlaceChoice,
-        _ chosen: inout [Int: PlaceChoice.Result]
+        missing left: Set<Int>,
+        by choice: PlaceChoice,
+        chosen: inout [Int: PlaceChoice.Result]
     ) {
         let file = twin.flatMap(choice.addresses.range(ofEntry:))
         let anchors = twin.map(old.anchors(in:)) ?? [:]

@@ -68,7 +68,7 @@ public struct DeltaSetWriter: Sendable {
         for base in bases { updates.append(try await write(to: version, from: base, in: store)) }
         try PackagingError.wrapping { () throws(FileError) in
             // An existing set may not have been named by any manifest.
-            try StoreMark.write(version, updates.compactMap(\.delta), to: store)
+            try StoreMark.write(version, deltas: updates.compactMap(\.delta), to: store)
         }
         return updates
     }
@@ -78,7 +78,7 @@ public struct DeltaSetWriter: Sendable {
     func write(
         to version: StoredIndex,
         from old: ContentIndex,
-        _ unpublished: UnpublishedDeltaSet? = nil,
+        unpublished: UnpublishedDeltaSet? = nil,
         in store: Directory
     ) async throws(PackagingError) -> BaseUpdate {
         let indexDelta = IndexDelta(from: old, to: version)
@@ -124,7 +124,7 @@ public struct DeltaSetWriter: Sendable {
         // Clients find a delta set through the index delta, even if that saves no bytes by itself.
         guard size < version.reference.size || frames != nil else { return update }
         update.delta = try PackagingError.wrapping { () throws(FileError) in
-            try indexDelta.write(bytes, frames, to: store)
+            try indexDelta.write(bytes, frames: frames, to: store)
         }
         return update
     }
@@ -199,7 +199,7 @@ private struct IndexDelta {
     /// Writes the delta unless it exists, and returns its reference for the manifest.
     func write(
         _ bytes: [UInt8],
-        _ frames: PackIndex.DeltaFrames?,
+        frames: PackIndex.DeltaFrames?,
         to store: Directory
     ) throws(FileError) -> PackIndex.Delta {
         if try present(in: store) != bytes {

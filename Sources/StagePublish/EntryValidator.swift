@@ -10,7 +10,7 @@ enum EntryValidator {
         var entries: [Entry] = []
         entries.reserveCapacity(all.count)
         for entry in all {
-            guard let last = entries.last, isSame(last.content.path, entry.content.path) else {
+            guard let last = entries.last, isSame(last.content.path, as: entry.content.path) else {
                 entries.append(entry)
                 continue
             }
@@ -44,7 +44,7 @@ enum EntryValidator {
     }
 
     /// Compares two paths by their bytes: Swift treats canonically equivalent text as equal.
-    private static func isSame(_ first: ContentPath, _ second: ContentPath) -> Bool {
+    private static func isSame(_ first: ContentPath, as second: ContentPath) -> Bool {
         first.text.utf8.elementsEqual(second.text.utf8)
     }
 
@@ -62,7 +62,7 @@ enum EntryValidator {
     }
 
     /// Throws if the entries exceed the limits of a manifest.
-    static func checkLimits(_ size: ByteCount, _ count: Int) throws(PackagingError) {
+    static func checkLimits(size: ByteCount, count: Int) throws(PackagingError) {
         guard count <= ManifestLimits.fileCount else {
             throw .overLimit(
                 ValueError(expected: "at most \(ManifestLimits.fileCount) files", found: "\(count)")
@@ -92,7 +92,7 @@ enum EntryValidator {
         }
         for entry in entries {
             guard case .link(let target) = entry.content.kind,
-                let end = destination(of: entry.content.path, target),
+                let end = destination(of: entry.content.path, target: target),
                 !end.isEmpty, folded[end.lowercased()] == nil
             else { continue }
             let above = nearest(above: end) { folded[$0.lowercased()] }
@@ -104,7 +104,7 @@ enum EntryValidator {
     }
 
     /// Returns the nearest parent directory for which `find` returns a value.
-    private static func nearest(above path: String, _ find: (String) -> Int?) -> Int? {
+    private static func nearest(above path: String, find: (String) -> Int?) -> Int? {
         var components = path.split(separator: "/")
         while components.popLast() != nil {
             if let found = find(components.joined(separator: "/")) { return found }
@@ -113,7 +113,7 @@ enum EntryValidator {
     }
 
     /// Returns the path that a link's target resolves to as text.
-    private static func destination(of path: ContentPath, _ target: LinkTarget) -> String? {
+    private static func destination(of path: ContentPath, target: LinkTarget) -> String? {
         var components = Array(path.components.dropLast())
         for component in target.text.split(separator: "/") where component != "." {
             if component == ".." {

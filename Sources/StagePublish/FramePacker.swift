@@ -83,7 +83,7 @@ struct FramePacker: ~Copyable {
     }
 
     private mutating func flush() async throws(FileError) {
-        let digests = await Self.inParallel(pending.map(\.bytes), width) { pieces in
+        let digests = await Self.inParallel(pending.map(\.bytes), width: width) { pieces in
             pieces.map { Digest(of: $0) }
         }
         var fresh: [(digest: Digest, bytes: [UInt8])] = []
@@ -93,7 +93,7 @@ struct FramePacker: ~Copyable {
             fresh.append((digest, piece.bytes))
         }
         let level = level
-        let stored = await Self.inParallel(fresh.map(\.bytes), width) { pieces in
+        let stored = await Self.inParallel(fresh.map(\.bytes), width: width) { pieces in
             var compressor = PieceCompressor(level: level)
             return pieces.map { compressor.store($0) }
         }
@@ -172,8 +172,8 @@ struct FramePacker: ~Copyable {
     /// Maps pieces on `width` processors, each of which takes every `width`th piece.
     private static func inParallel<Value: Sendable>(
         _ pieces: [[UInt8]],
-        _ width: Int,
-        _ body: @escaping @Sendable ([[UInt8]]) -> [Value]
+        width: Int,
+        body: @escaping @Sendable ([[UInt8]]) -> [Value]
     ) async -> [Value] {
         await withTaskGroup(of: (Int, [Value]).self) { group in
             for part in 0..<width {

@@ -79,7 +79,7 @@ extension GlobPattern {
                 // A final `**` matches at least one component.
                 if position == components.count - 1 { next.append(position + 1) }
             case .name(let elements):
-                if Self.matches(elements[...], scalars[...]) { next.append(position + 1) }
+                if Self.matches(elements[...], name: scalars[...]) { next.append(position + 1) }
             }
         }
         return closure(next)
@@ -106,7 +106,7 @@ extension GlobPattern {
 
     private static func matches(
         _ elements: ArraySlice<Element>,
-        _ name: ArraySlice<Unicode.Scalar>
+        name: ArraySlice<Unicode.Scalar>
     ) -> Bool {
         var elements = elements
         var name = name
@@ -117,7 +117,7 @@ extension GlobPattern {
                 elements = elements.dropFirst()
                 retry = (elements, name)
             } else if let element = elements.first, let scalar = name.first,
-                matches(element, scalar)
+                matches(element, scalar: scalar)
             {
                 elements = elements.dropFirst()
                 name = name.dropFirst()
@@ -132,7 +132,7 @@ extension GlobPattern {
         }
     }
 
-    private static func matches(_ element: Element, _ scalar: Unicode.Scalar) -> Bool {
+    private static func matches(_ element: Element, scalar: Unicode.Scalar) -> Bool {
         switch element {
         case .any: false
         case .one: true

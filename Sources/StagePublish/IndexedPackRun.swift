@@ -113,7 +113,7 @@ struct IndexedPackRun: ~Copyable {
                     (digest, content) = (surveyed, here)
                 } else {
                     let file = try File.open(readingRegular: entry.file)
-                    (digest, content) = try await add(file, size)
+                    (digest, content) = try await add(file, size: size)
                 }
             } catch {
                 throw .file(error)
@@ -135,7 +135,7 @@ struct IndexedPackRun: ~Copyable {
     /// Adds the content of a file; returns `nil` content if its size has changed.
     private mutating func add(
         _ file: borrowing File,
-        _ size: Int64
+        size: Int64
     ) async throws(FileError) -> (Digest, Content?) {
         var small: [UInt8] = []
         var hasher = SHA256Hasher()
@@ -154,7 +154,7 @@ struct IndexedPackRun: ~Copyable {
             let cluster = known[digest] == nil ? Cluster.new : Cluster.moved
             return (digest, try await gather(small, into: cluster))
         }
-        return (digest, try await chunk(file, size))
+        return (digest, try await chunk(file, size: size))
     }
 
     /// Returns existing content with this digest, from this version or the previous one.
@@ -207,7 +207,7 @@ struct IndexedPackRun: ~Copyable {
     /// Splits a large file into frames.
     private mutating func chunk(
         _ file: borrowing File,
-        _ size: Int64
+        size: Int64
     ) async throws(FileError) -> Content? {
         var slots: [FramePacker.Slot] = []
         var window: [UInt8] = []

@@ -100,15 +100,15 @@ public struct IndexedPackWriter: Sendable {
         } catch {
             throw .file(error)
         }
-        let pack = try await write(evaluation, bundles, store)
+        let pack = try await write(evaluation, bundles: bundles, store: store)
         _ = consume lock
         return pack
     }
 
     private func write(
         _ evaluation: RecipeEvaluation,
-        _ bundles: Directory,
-        _ store: Directory
+        bundles: Directory,
+        store: Directory
     ) async throws(PackagingError) -> IndexedPack {
         var run = IndexedPackRun(
             writer: self,
@@ -138,7 +138,7 @@ public struct IndexedPackWriter: Sendable {
         var stored: StoredIndex
         do throws(FileError) {
             try version.newBundles.publish()
-            stored = try writeIndex(version.index, archive, to: store)
+            stored = try writeIndex(version.index, archive: archive, to: store)
         } catch {
             throw .file(error)
         }
@@ -172,14 +172,19 @@ public struct IndexedPackWriter: Sendable {
         var updates: [BaseUpdate] = []
         for base in bases where !base.index.entries.isEmpty && base.index != stored.index {
             updates.append(
-                try await deltas.write(to: stored, from: base.index, base.unpublished, in: store)
+                try await deltas.write(
+                    to: stored,
+                    from: base.index,
+                    unpublished: base.unpublished,
+                    in: store
+                )
             )
         }
         let named = updates.compactMap(\.delta)
         guard !named.isEmpty else { return updates }
         try PackagingError.wrapping { () throws(FileError) in
             // An existing set may not have been named by any manifest.
-            try StoreMark.write(stored, named, to: store)
+            try StoreMark.write(stored, deltas: named, to: store)
         }
         return updates
     }
@@ -208,7 +213,7 @@ public struct IndexedPackWriter: Sendable {
     /// Writes the index, and returns it with the delta sets of the store.
     private func writeIndex(
         _ index: ContentIndex,
-        _ archive: PackArchive?,
+        archive: PackArchive?,
         to store: Directory
     ) throws(FileError) -> StoredIndex {
         let directory = try store.makeDirectory("i")
@@ -217,7 +222,7 @@ public struct IndexedPackWriter: Sendable {
         let stored = compressor.compress(content.span)
         let name = Digest(of: stored)
         // Written before the index, with which the version can be offered.
-        try StoreMark.write(index, named: name, archive, to: store)
+        try StoreMark.write(index, named: name, archive: archive, to: store)
         try StoreObjects(directory: directory).write(stored, digest: name)
         return try StoredIndex(
             index,

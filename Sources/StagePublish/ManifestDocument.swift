@@ -66,7 +66,7 @@ public struct ManifestDocument {
         let fresh = try Self.tree(of: pack)
         var packs = tree["packs"]?.elements ?? []
         if let index {
-            packs[index] = Self.merge(packs[index], fresh)
+            packs[index] = Self.merge(packs[index], with: fresh)
         } else {
             packs.append(fresh)
         }
@@ -169,7 +169,7 @@ public struct ManifestDocument {
     }
 
     /// Merges a pack's new entry with the unknown members of the old one.
-    private static func merge(_ old: JSONTree, _ new: JSONTree) -> JSONTree {
+    private static func merge(_ old: JSONTree, with new: JSONTree) -> JSONTree {
         var merged: JSONTree = .object([])
         for member in old.members {
             if let value = new[member.name] {

@@ -40,7 +40,7 @@ public enum ManifestLint {
     private static func warnings(about manifest: Manifest) -> [LintFinding] {
         var findings = baseURLWarnings(manifest)
         if manifest.packs.isEmpty {
-            findings.append(warning("packs", "there are no packs"))
+            findings.append(warning(at: "packs", "there are no packs"))
         }
         var seen = Seen()
         for (index, pack) in manifest.packs.enumerated() {
@@ -58,7 +58,7 @@ public enum ManifestLint {
             if path(of: url).utf8.last != UInt8(ascii: "/") {
                 findings.append(
                     warning(
-                        member,
+                        at: member,
                         "the last component of '\(url.forDisplay())' is not part of packs' URLs",
                         hint: "end the URL with '/'"
                     )
@@ -69,7 +69,7 @@ public enum ManifestLint {
         if !manifest.baseURLs.isEmpty, !urls.isEmpty, urls.allSatisfy(isAbsolute) {
             findings.append(
                 warning(
-                    "baseURLs",
+                    at: "baseURLs",
                     "not used, since the URLs of all packs are absolute",
                     hint: "make them relative, so that every mirror is used"
                 )
@@ -83,7 +83,7 @@ public enum ManifestLint {
         if pack.policy == .essential([]) || pack.policy == .prefetch([]) {
             findings.append(
                 warning(
-                    "\(member).policy",
+                    at: "\(member).policy",
                     "no event downloads the pack",
                     hint: "name an event in 'installationEventTypes', or use 'onDemand'"
                 )
@@ -100,17 +100,17 @@ public enum ManifestLint {
         {
             findings.append(
                 warning(
-                    "\(member).archive.format",
+                    at: "\(member).archive.format",
                     "'\(archive.format.rawValue)' does not fit a URL that ends like "
                         + "'\(format.rawValue)'"
                 )
             )
         }
         if pack.installedSize == .zero {
-            findings.append(warning("\(member).installedSize", "the pack is empty"))
+            findings.append(warning(at: "\(member).installedSize", "the pack is empty"))
         }
         if pack.fileCount == 0 {
-            findings.append(warning("\(member).fileCount", "the pack has no files"))
+            findings.append(warning(at: "\(member).fileCount", "the pack has no files"))
         }
         return findings
     }
@@ -123,7 +123,7 @@ public enum ManifestLint {
         guard size > essentialSize else { return [] }
         let message = "essential packs have \(size) in all, more than \(essentialSize)"
         let hint = "make packs 'prefetch' that the first launch does not need"
-        return [warning("packs", message, hint: hint)]
+        return [warning(at: "packs", message, hint: hint)]
     }
 }
 
@@ -139,7 +139,7 @@ extension ManifestLint {
             if let twin = ids[key] {
                 findings.append(
                     warning(
-                        "\(member).id",
+                        at: "\(member).id",
                         "'\(pack.id)' differs only by case from '\(twin.id)' of \(twin.member).id"
                     )
                 )
@@ -150,7 +150,7 @@ extension ManifestLint {
             if let twin = digests[pack.contentDigest] {
                 findings.append(
                     warning(
-                        "\(member).\(kind).sha256",
+                        at: "\(member).\(kind).sha256",
                         "the \(kind) is the same as \(twin).\(kind)"
                     )
                 )
@@ -162,7 +162,7 @@ extension ManifestLint {
     }
 
     private static func warning(
-        _ member: String,
+        at member: String,
         _ message: String,
         hint: String? = nil
     ) -> LintFinding {
@@ -170,7 +170,11 @@ extension ManifestLint {
     }
 
     private static func plainHTTP(_ member: String) -> LintFinding {
-        warning(member, "plain http shows downloads to others on the network", hint: "use https")
+        warning(
+            at: member,
+            "plain http shows downloads to others on the network",
+            hint: "use https"
+        )
     }
 
     private static func isPlainHTTP(_ url: String) -> Bool {

@@ -47,7 +47,7 @@ struct PlaceChoice {
         for piece in pieces.sorted(by: { $0.range.lowerBound < $1.range.lowerBound }) {
             samples = samples.drop { $0.offset <= piece.range.lowerBound }
             let own = samples.prefix { $0.offset <= piece.range.upperBound }
-            let best = choose(Array(own), piece, &result.addresses)
+            let best = choose(Array(own), for: piece, addingTo: &result.addresses)
             if result.best == nil { result.best = best }
         }
         return result
@@ -64,12 +64,12 @@ struct PlaceChoice {
     /// Adds the locations of a piece; returns its probable start.
     private func choose(
         _ samples: [SampleMatches.Sample],
-        _ piece: Piece,
-        _ found: inout AddressSet
+        for piece: Piece,
+        addingTo found: inout AddressSet
     ) -> Int64? {
         var covered = samples.map { $0.addresses.contains { found.contains($0 - 1) } }
         var best: Int64?
-        for spot in spots(of: samples, piece) {
+        for spot in spots(of: samples, in: piece) {
             let gain = spot.samples.count { !covered[$0] }
             // A single sample among many may be a coincidence, or a header common to all files of a type.
             guard gain > 1 || gain * 4 > samples.count else { continue }
@@ -108,7 +108,7 @@ struct PlaceChoice {
 
     /// Returns the spots of samples, those with the most samples first; among equals, those near the
     /// corresponding file first.
-    private func spots(of samples: [SampleMatches.Sample], _ piece: Piece) -> [Spot] {
+    private func spots(of samples: [SampleMatches.Sample], in piece: Piece) -> [Spot] {
         var places: [(address: Int64, sample: Int)] = []
         for (number, sample) in samples.enumerated() {
             for address in sample.addresses { places.append((address, number)) }

@@ -50,7 +50,7 @@ public struct RecipeEvaluation: Sendable {
     /// - Throws: ``PackagingError``.
     public init(_ recipe: Recipe, in directory: FilePath = "") throws(PackagingError) {
         let root = recipe.sourceRoot.map { directory.pushing(FilePath($0)) } ?? directory
-        var walk = SelectorWalk(root: root, recipe.selectors)
+        var walk = SelectorWalk(root: root, selectors: recipe.selectors)
         var idle: [String] = []
         for (index, selector) in recipe.selectors.enumerated() where try walk.select(selector) == 0
         {
@@ -62,7 +62,7 @@ public struct RecipeEvaluation: Sendable {
         entries = try EntryValidator.ordered(walk.found)
         try EntryValidator.checkLinks(entries)
         warnings = EntryValidator.warnings(entries) + walk.idleExclusions.map(Warning.idleExclusion)
-        try EntryValidator.checkLimits(installedSize, fileCount)
+        try EntryValidator.checkLimits(size: installedSize, count: fileCount)
     }
 }
 

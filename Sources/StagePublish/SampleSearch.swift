@@ -91,7 +91,10 @@ struct SampleSearch: Sendable {
                         do throws(FileError) {
                             var values: [Value?] = []
                             for frame in own {
-                                let content = try version.content(of: frame, &decompressor)
+                                let content = try version.content(
+                                    of: frame,
+                                    decompressor: &decompressor
+                                )
                                 values.append(content.map { body(frame, $0) })
                             }
                             return .success(values)

@@ -9,7 +9,7 @@ struct SelectorWalk {
     private let root: FilePath
     private var exclusions: [(pattern: GlobPattern, isUsed: Bool)]
 
-    init(root: FilePath, _ selectors: [FileSelector]) {
+    init(root: FilePath, selectors: [FileSelector]) {
         self.root = root
         exclusions = selectors.compactMap { selector in
             guard case .exclusion(let pattern) = selector else { return nil }
@@ -31,7 +31,7 @@ struct SelectorWalk {
         case .directory(let source, let destination):
             try addDirectory(source, as: destination)
         case .pattern(let pattern):
-            try addMatches(of: pattern, in: try open("."), at: "", pattern.start)
+            try addMatches(of: pattern, in: try open("."), at: "", state: pattern.start)
         case .exclusion:
             break
         }
@@ -64,7 +64,7 @@ struct SelectorWalk {
         as destination: ContentPath?
     ) throws(PackagingError) {
         guard !isExcluded(source), let directory = try openIfThere(source) else { return }
-        if let destination { add(directory: destination, source) }
+        if let destination { add(directory: destination, source: source) }
         try addTree(directory, at: source, as: destination)
     }
 
@@ -75,7 +75,7 @@ struct SelectorWalk {
     ) throws(PackagingError) {
         for entry in try entries(of: directory) {
             let name = try text(of: entry.name, in: source)
-            let below = Self.join(source, name)
+            let below = Self.join(source, with: name)
             if isExcluded(below) { continue }
             let target = try path(destination.map { "\($0.text)/\(name)" } ?? name, of: below)
             guard entry.kind == .directory else {
@@ -83,7 +83,7 @@ struct SelectorWalk {
                 try add(leaf, in: directory, as: target)
                 continue
             }
-            add(directory: target, below)
+            add(directory: target, source: below)
             try addTree(try open(entry.name, in: directory), at: below, as: target)
         }
     }
@@ -92,17 +92,17 @@ struct SelectorWalk {
         of pattern: GlobPattern,
         in directory: Directory,
         at source: String,
-        _ state: GlobPattern.State
+        state: GlobPattern.State
     ) throws(PackagingError) {
         for entry in try entries(of: directory) {
             // Names that are not UTF-8 are errors only if they are selected.
             let name = entry.name.string
             let next = pattern.advance(state, over: name[...])
-            let below = source.isEmpty ? name : Self.join(source, name)
+            let below = source.isEmpty ? name : Self.join(source, with: name)
             if next.isEmpty || isExcluded(below) { continue }
             if entry.kind == .directory {
                 let inside = try open(entry.name, in: directory)
-                try addMatches(of: pattern, in: inside, at: below, next)
+                try addMatches(of: pattern, in: inside, at: below, state: next)
             } else if pattern.accepts(next) {
                 _ = try text(of: entry.name, in: source)
                 let leaf = Leaf(name: entry.name, kind: entry.kind, source: below)
@@ -128,7 +128,7 @@ extension SelectorWalk {
         var source: String
     }
 
-    private mutating func add(directory destination: ContentPath, _ source: String) {
+    private mutating func add(directory destination: ContentPath, source: String) {
         found.append(
             RecipeEvaluation.Entry(
                 content: ContentEntry(path: destination, kind: .directory),
@@ -228,7 +228,7 @@ extension SelectorWalk {
     ) throws(PackagingError) -> String {
         guard let text = String(validating: name) else {
             throw .notAllowed(
-                source: Self.join(source, name.string),
+                source: Self.join(source, with: name.string),
                 ValueError(expected: "a name in UTF-8", found: "other bytes")
             )
         }
@@ -243,7 +243,7 @@ extension SelectorWalk {
         }
     }
 
-    private static func join(_ source: String, _ name: String) -> String {
+    private static func join(_ source: String, with name: String) -> String {
         if source == "." || source.isEmpty { return name }
         return source.hasSuffix("/") ? source + name : "\(source)/\(name)"
     }

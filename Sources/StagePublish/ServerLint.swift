@@ -67,14 +67,31 @@ public enum ServerLint {
         var objects: [ManifestObject] = []
         if let archive = pack.archive {
             objects.append(
-                ManifestObject(archive.url, archive.size, archive.digest, "\(member).archive")
+                ManifestObject(
+                    url: archive.url,
+                    size: archive.size,
+                    digest: archive.digest,
+                    member: "\(member).archive"
+                )
             )
         }
         guard let index = pack.index else { return objects }
-        objects.append(ManifestObject(index.url, index.size, index.digest, "\(member).index"))
+        objects.append(
+            ManifestObject(
+                url: index.url,
+                size: index.size,
+                digest: index.digest,
+                member: "\(member).index"
+            )
+        )
         for (place, delta) in index.deltas.enumerated() {
             let path = "\(member).index.deltas[\(place)]"
-            var object = ManifestObject(delta.url, delta.size, delta.digest, path)
+            var object = ManifestObject(
+                url: delta.url,
+                size: delta.size,
+                digest: delta.digest,
+                member: path
+            )
             object.names.append(index.contentDigest)
             objects.append(object)
             guard let frames = delta.frames else { continue }
@@ -101,7 +118,7 @@ private struct ManifestObject {
 
 extension ManifestObject {
     /// Creates an object with its own URL.
-    fileprivate init(_ url: String, _ size: ByteCount, _ digest: Digest, _ member: String) {
+    fileprivate init(url: String, size: ByteCount, digest: Digest, member: String) {
         self.init(size: size, names: [digest], member: member) {
             $0.urls(for: url, manifestURL: $1)
         }
@@ -124,7 +141,7 @@ struct ObjectCheck: Sendable {
             return [
                 finding(
                     .error,
-                    "depends on the URL of the manifest",
+                    message: "depends on the URL of the manifest",
                     hint: "pass --manifest-url, or add 'baseURLs' to the manifest"
                 )
             ]
@@ -150,7 +167,7 @@ struct ObjectCheck: Sendable {
         case .server(let summary, let hasStrongValidator):
             let findings = contentFindings(summary)
             guard findings.allSatisfy({ $0.severity != .error }) else { return findings }
-            return findings + validatorFindings(summary, hasStrongValidator)
+            return findings + validatorFindings(summary, hasStrongValidator: hasStrongValidator)
         }
     }
 
@@ -173,7 +190,7 @@ struct ObjectCheck: Sendable {
             return [
                 finding(
                     .error,
-                    "is answered with status \(summary.status)",
+                    message: "is answered with status \(summary.status)",
                     hint: summary.status == 404 ? "upload it before the manifest" : nil
                 )
             ]
@@ -200,7 +217,8 @@ struct ObjectCheck: Sendable {
             return [
                 finding(
                     .error,
-                    "is sent with the content encoding '\(encoding.forDisplay())', which is refused",
+                    message:
+                        "is sent with the content encoding '\(encoding.forDisplay())', which is refused",
                     hint: "send archives as they are; nginx: 'gzip off', Apache: 'SetEnv no-gzip 1'"
                 )
             ]
@@ -209,7 +227,7 @@ struct ObjectCheck: Sendable {
             return [
                 finding(
                     .error,
-                    "is answered with a web page",
+                    message: "is answered with a web page",
                     hint: "send archives as 'application/octet-stream'"
                 )
             ]
@@ -228,7 +246,7 @@ struct ObjectCheck: Sendable {
         return [
             finding(
                 .warning,
-                "is answered with another range: expected '\(expected)', found "
+                message: "is answered with another range: expected '\(expected)', found "
                     + (found.map { "'\($0.forDisplay())'" } ?? "nothing"),
                 hint: "check the handling of ranges by a cache or proxy before the server"
             )
@@ -238,7 +256,7 @@ struct ObjectCheck: Sendable {
     private func noRanges(_ summary: ResponseSummary) -> LintFinding {
         finding(
             .warning,
-            "does not support ranges: interrupted downloads restart",
+            message: "does not support ranges: interrupted downloads restart",
             hint: Self.isNginx(summary)
                 ? "nginx: no 'max_ranges 0', and 'gzip off' and no filters for archives"
                 : "let the server answer 'Range' with status 206"
@@ -247,7 +265,7 @@ struct ObjectCheck: Sendable {
 
     private func validatorFindings(
         _ summary: ResponseSummary,
-        _ hasStrongValidator: Bool
+        hasStrongValidator: Bool
     ) -> [LintFinding] {
         let isNamed = names.contains { url.contains($0.description) }
         guard !hasStrongValidator, !isNamed else { return [] }
@@ -255,7 +273,8 @@ struct ObjectCheck: Sendable {
         return [
             finding(
                 .warning,
-                "has no strong validator (\(tag ?? "there is no entity tag")): interrupted downloads "
+                message:
+                    "has no strong validator (\(tag ?? "there is no entity tag")): interrupted downloads "
                     + "may restart",
                 hint: Self.isNginx(summary)
                     ? "nginx: 'etag on' and 'gzip off' for archives; or put the digest in the URL"
@@ -270,7 +289,7 @@ struct ObjectCheck: Sendable {
 
     private func finding(
         _ severity: LintFinding.Severity,
-        _ message: String,
+        message: String,
         hint: String? = nil
     ) -> LintFinding {
         LintFinding(

@@ -32,7 +32,7 @@ struct SolidArchive: Sendable {
         }
         if let present { return present }
         return try await withCancellableThread { cancellation throws(PackagingError) in
-            try make(evaluation, of: index, named: content, in: store, cancellation)
+            try make(evaluation, of: index, named: content, in: store, cancellation: cancellation)
         }
     }
 
@@ -41,18 +41,18 @@ struct SolidArchive: Sendable {
         of index: ContentIndex,
         named content: Digest,
         in store: Directory,
-        _ cancellation: Cancellation
+        cancellation: Cancellation
     ) throws(PackagingError) -> PackArchive? {
         let window = StreamCompressor.window(for: Self.largestSize(of: evaluation))
         let archive = try PackagingError.wrapping { () throws(FileError) in
             let directory = try store.makeDirectory(FilePath(StoreObjectKind.archive.folder))
             return try TemporaryArchive(
                 in: directory,
-                StreamCompressor(level: level, window: window, width: width)
+                compressor: StreamCompressor(level: level, window: window, width: width)
             )
         }
         do throws(PackagingError) {
-            try fill(archive, evaluation, of: index, cancellation)
+            try fill(archive, with: evaluation, of: index, cancellation: cancellation)
             // A client requests all frames in few ranges, including the gaps between them.
             let frames = RangePlan(index.frames.indices, of: index).byteCount
             guard archive.size < frames else {
@@ -68,9 +68,9 @@ struct SolidArchive: Sendable {
 
     private func fill(
         _ archive: TemporaryArchive,
-        _ evaluation: RecipeEvaluation,
+        with evaluation: RecipeEvaluation,
         of index: ContentIndex,
-        _ cancellation: Cancellation
+        cancellation: Cancellation
     ) throws(PackagingError) {
         // Compares bytes: names that are canonically equivalent in Unicode are different files.
         var digests: [[UInt8]: Digest] = [:]
@@ -80,7 +80,7 @@ struct SolidArchive: Sendable {
         }
         var packager = ArchivePackager(format: .tar, threads: 1)
         packager.progress = report
-        try packager.write(evaluation, cancellation, expecting: digests) {
+        try packager.write(evaluation, cancellation: cancellation, expecting: digests) {
             (bytes) throws(FileError) in try archive.append(bytes)
         }
         if cancellation.isRequested { throw .cancelled }
@@ -108,7 +108,7 @@ private final class TemporaryArchive {
 
     init(
         in directory: Directory,
-        _ compressor: consuming StreamCompressor
+        compressor: consuming StreamCompressor
     ) throws(FileError) {
         self.directory = directory
         self.compressor = consume compressor
@@ -153,7 +153,9 @@ private final class TemporaryArchive {
             size: ByteCount(size),
             window: window
         )
-        let target = FilePath.Component(stringLiteral: StoredArchive.name(archive.digest, content))
+        let target = FilePath.Component(
+            stringLiteral: StoredArchive.name(archive.digest, of: content)
+        )
         try PackagingError.wrapping { () throws(FileError) in
             try directory.rename(name, to: target, in: directory)
             try directory.synchronize()

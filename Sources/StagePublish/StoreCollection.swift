@@ -64,7 +64,7 @@ public struct StoreCollection: Equatable, Sendable {
         let live = try Self.objects(of: manifests, in: store)
         do throws(FileError) {
             var collection = StoreCollection()
-            try collection.sort(store, live, seconds, now, isDryRun)
+            try collection.sort(store, live: live, seconds: seconds, now: now, isDryRun: isDryRun)
             _ = consume lock
             return collection
         } catch {
@@ -75,10 +75,10 @@ public struct StoreCollection: Equatable, Sendable {
     /// Counts the objects of the store, and removes the expired ones.
     private mutating func sort(
         _ store: Directory,
-        _ live: Set<String>,
-        _ seconds: Int64,
-        _ now: Int64,
-        _ isDryRun: Bool
+        live: Set<String>,
+        seconds: Int64,
+        now: Int64,
+        isDryRun: Bool
     ) throws(FileError) {
         let known = try UnusedObjects(of: store)
         let marks = try StoreMark.all(in: store)

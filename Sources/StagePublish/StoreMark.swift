@@ -21,22 +21,28 @@ public enum StoreMark {
         _ stored: StoredIndex,
         to store: Directory
     ) throws(FileError) {
-        try write(stored, stored.reference.deltas, to: store)
+        try write(stored, deltas: stored.reference.deltas, to: store)
     }
 
     static func write(
         _ stored: StoredIndex,
-        _ deltas: [PackIndex.Delta],
+        deltas: [PackIndex.Delta],
         to store: Directory
     ) throws(FileError) {
-        try write(stored.index, named: stored.reference.digest, stored.archive, deltas, to: store)
+        try write(
+            stored.index,
+            named: stored.reference.digest,
+            archive: stored.archive,
+            deltas: deltas,
+            to: store
+        )
     }
 
     static func write(
         _ index: ContentIndex,
         named name: Digest,
-        _ archive: PackArchive?,
-        _ deltas: [PackIndex.Delta] = [],
+        archive: PackArchive?,
+        deltas: [PackIndex.Delta] = [],
         to store: Directory
     ) throws(FileError) {
         // The first collection of a store removes nothing, so it needs no marks.

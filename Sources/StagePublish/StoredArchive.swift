@@ -7,7 +7,7 @@ import SystemPackage
 /// The archives of the indexed packs in a store.
 enum StoredArchive {
     /// Returns the name of an archive, from its digest and that of the index of its files.
-    static func name(_ digest: Digest, _ content: Digest) -> String { "\(digest).of.\(content)" }
+    static func name(_ digest: Digest, of content: Digest) -> String { "\(digest).of.\(content)" }
 
     /// Returns an archive's reference for the manifest, with a URL relative to the store.
     static func reference(
@@ -17,7 +17,7 @@ enum StoredArchive {
         window: ByteCount
     ) -> PackArchive {
         PackArchive(
-            url: "\(StoreObjectKind.archive.folder)/\(name(digest, content))",
+            url: "\(StoreObjectKind.archive.folder)/\(name(digest, of: content))",
             format: .tarZstandard,
             size: size,
             digest: digest,
@@ -41,7 +41,7 @@ enum StoredArchive {
             var head = [UInt8](repeating: 0, count: ZstandardHeader.maximumLength)
             let count = try file.read(into: &head, at: 0)
             let digest = try Digest(of: file)
-            guard name(digest, content) == entry.name.string,
+            guard name(digest, of: content) == entry.name.string,
                 let header = ZstandardHeader(Array(head[..<count])),
                 header.windowSize <= UInt64(ManifestLimits.windowSize.rawValue)
             else { continue }

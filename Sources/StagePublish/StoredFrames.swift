@@ -30,7 +30,7 @@ struct StoredFrames: Sendable {
     /// Returns the content of a frame; `nil` if the store lacks its bundle or the bytes are damaged.
     func content(
         of position: Int,
-        _ decompressor: inout FrameDecompressor
+        decompressor: inout FrameDecompressor
     ) throws(FileError) -> [UInt8]? {
         let frame = index.frames[position]
         guard var bytes = try stored(position) else { return nil }
@@ -47,7 +47,7 @@ struct StoredFrames: Sendable {
     /// Returns the bytes of a window; `nil` if the store lacks some of them.
     func bytes(
         of window: DeltaSet.Window,
-        _ decompressor: inout FrameDecompressor
+        decompressor: inout FrameDecompressor
     ) throws(FileError) -> [UInt8]? {
         var bytes: [UInt8] = []
         bytes.reserveCapacity(window.length)
@@ -66,7 +66,13 @@ struct StoredFrames: Sendable {
                 offset = span.upperBound
                 let common = span.clamped(to: range)
                 guard !common.isEmpty else { continue }
-                guard let content = try recent.content(of: frame, in: self, &decompressor) else {
+                guard
+                    let content = try recent.content(
+                        of: frame,
+                        in: self,
+                        decompressor: &decompressor
+                    )
+                else {
                     return nil
                 }
                 let start = span.lowerBound
@@ -88,10 +94,12 @@ private struct RecentFrames {
     mutating func content(
         of position: Int,
         in version: StoredFrames,
-        _ decompressor: inout FrameDecompressor
+        decompressor: inout FrameDecompressor
     ) throws(FileError) -> [UInt8]? {
         if let known = frames.first(where: { $0.position == position }) { return known.content }
-        guard let content = try version.content(of: position, &decompressor) else { return nil }
+        guard let content = try version.content(of: position, decompressor: &decompressor) else {
+            return nil
+        }
         if frames.count == Self.limit { frames.removeFirst() }
         frames.append((position, content))
         return content

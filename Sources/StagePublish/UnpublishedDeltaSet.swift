@@ -25,7 +25,7 @@ struct UnpublishedDeltaSet: Sendable {
     /// Adds the results of groups; of `n` results, each contains every `n`th group.
     mutating func add(
         _ groups: [DeltaPlan.Group],
-        _ results: [Result<[[Made]], FileError>]
+        results: [Result<[[Made]], FileError>]
     ) throws(PackagingError) {
         do throws(FileError) {
             var parts: [[[Made]]] = []
