@@ -66,7 +66,7 @@ public struct AssetPack: Hashable, Identifiable, Sendable {
             }
         return BADownload.made(
             of: .pack(pack.id, essential: isEssential, priority: nil),
-            .created
+            state: .created
         )
     }
 }

@@ -65,7 +65,7 @@ extension AssetPackManager.Configuration {
 
     /// Resolves the configuration on a machine with this environment.
     func source(environment: [String: String]) throws(Failure) -> PackSource {
-        let (group, catalogue) = try groupAndCatalogue(environment)
+        let (group, catalogue) = try groupAndCatalogue(environment: environment)
         let origin: CommandFetcher.Source =
             switch catalogue {
             case .application(let id): .application(id)
@@ -83,14 +83,14 @@ extension AssetPackManager.Configuration {
     }
 
     private func groupAndCatalogue(
-        _ environment: [String: String]
+        environment: [String: String]
     ) throws(Failure) -> (ApplicationGroupID, PackSource.Catalogue) {
         switch origin {
         case .application(let text):
             let id = try Self.value("application") { () throws(ValueError) in
                 try ApplicationID(text)
             }
-            return (try Self.registration(of: id, environment).group, .application(id))
+            return (try Self.registration(of: id, environment: environment).group, .application(id))
         case .manifest(let text, let url):
             let group = try Self.value("application group") { () throws(ValueError) in
                 try ApplicationGroupID(text)
@@ -101,7 +101,7 @@ extension AssetPackManager.Configuration {
 
     private static func value<Value>(
         _ name: String,
-        _ body: () throws(ValueError) -> Value
+        body: () throws(ValueError) -> Value
     ) throws(Failure) -> Value {
         do throws(ValueError) {
             return try body()
@@ -112,7 +112,7 @@ extension AssetPackManager.Configuration {
 
     private static func registration(
         of id: ApplicationID,
-        _ environment: [String: String]
+        environment: [String: String]
     ) throws(Failure) -> Registration {
         let folders = RegistrationLocations.folders(environment: environment)
         guard let path = RegistrationLocations.files(of: id, in: folders).last else {

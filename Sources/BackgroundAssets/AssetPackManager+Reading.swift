@@ -21,7 +21,7 @@ extension AssetPackManager {
         searchingInAssetPackWithID assetPackID: String? = nil,
         options: Data.ReadingOptions = .mappedIfSafe
     ) throws -> Data {
-        try Data(contentsOf: url(for: path, assetPackID), options: options)
+        try Data(contentsOf: url(for: path, assetPackID: assetPackID), options: options)
     }
 
     /// Opens a file for reading; the caller closes it.
@@ -32,7 +32,7 @@ extension AssetPackManager {
         searchingInAssetPackWithID assetPackID: String? = nil
     ) throws -> FileDescriptor {
         try FileDescriptor.open(
-            FilePath(url(for: path, assetPackID).path(percentEncoded: false)),
+            FilePath(url(for: path, assetPackID: assetPackID).path(percentEncoded: false)),
             .readOnly,
             options: [.closeOnExec]
         )
@@ -44,9 +44,11 @@ extension AssetPackManager {
     ///
     /// - Throws: ``ManagedBackgroundAssetsError/fileNotFound(at:)`` like
     ///   ``contents(at:searchingInAssetPackWithID:options:)``.
-    public nonisolated func url(for path: FilePath) throws -> URL { try url(for: path, nil) }
+    public nonisolated func url(for path: FilePath) throws -> URL {
+        try url(for: path, assetPackID: nil)
+    }
 
-    private nonisolated func url(for path: FilePath, _ assetPackID: String?) throws -> URL {
+    private nonisolated func url(for path: FilePath, assetPackID: String?) throws -> URL {
         let store = try source().store
         // The root exists in each pack.
         guard !path.isEmpty else { throw ManagedBackgroundAssetsError.fileNotFound(at: path) }

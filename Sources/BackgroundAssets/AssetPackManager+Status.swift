@@ -43,7 +43,7 @@ extension AssetPackManager {
     /// refer to the manifest that was accepted last.
     public func status(relativeTo assetPack: AssetPack) async throws -> AssetPack.Status {
         let source = try source()
-        return try status(of: assetPack, Self.packID(assetPack.id), source)
+        return try status(of: assetPack, id: Self.packID(assetPack.id), source: source)
     }
 
     /// Requests the manifest from the server, and compares the staged version with the offered one.
@@ -56,7 +56,7 @@ extension AssetPackManager {
         let source = try source()
         let id = try Self.packID(assetPackID)
         try await source.store.refresh()
-        let status = try status(of: source.offer(of: id), id, source)
+        let status = try status(of: source.offer(of: id), id: id, source: source)
         guard status != .obsolete else {
             throw ManagedBackgroundAssetsError.assetPackNotFound(withID: assetPackID)
         }
@@ -65,8 +65,8 @@ extension AssetPackManager {
 
     private func status(
         of pack: AssetPack?,
-        _ id: PackID,
-        _ source: PackSource
+        id: PackID,
+        source: PackSource
     ) throws -> AssetPack.Status {
         var status = AssetPack.Status(
             of: pack,
@@ -86,7 +86,7 @@ extension AssetPackManager {
         do {
             let source = try source()
             let id = try Self.packID(assetPackID)
-            var status = try status(of: source.offer(of: id), id, source)
+            var status = try status(of: source.offer(of: id), id: id, source: source)
             // Without a manifest, no pack is obsolete.
             if try source.offers() == nil { status.remove(.obsolete) }
             let isHere = status.contains(.downloaded)

@@ -40,7 +40,7 @@ extension AssetPackManager {
             guard let staged = try source.store.currentGeneration(of: pack.id),
                 !staged.holds(pack)
             else { continue }
-            download(pack.id, try source.assetPack(pack), source, isKept: true)
+            download(pack.id, pack: try source.assetPack(pack), source: source, isKept: true)
             updating.insert(pack.id.text)
         }
         let removed = try await source.store.removeObsoletePacks()

@@ -99,7 +99,7 @@ public actor AssetPackManager {
     ) async throws {
         let source = try source()
         if shouldUpdate { try await source.store.refresh() }
-        try await ensure(assetPack, isLatest: shouldUpdate, source, source.offers)
+        try await ensure(assetPack, isLatest: shouldUpdate, source: source, offers: source.offers)
     }
 
     /// Ensures that packs are available; the failure of one does not stop the others.
@@ -118,7 +118,12 @@ public actor AssetPackManager {
             if shouldUpdate { try await source.store.refresh() }
             // Read once for all packs: parsing a manifest of thousands of packs takes time.
             let offers = try source.offers()
-            error = await outcome(of: assetPacks, isLatest: shouldUpdate, source, offers)
+            error = await outcome(
+                of: assetPacks,
+                isLatest: shouldUpdate,
+                source: source,
+                offers: offers
+            )
         } catch let failure {
             for pack in assetPacks { error.failures[pack] = failure }
         }
@@ -129,14 +134,14 @@ public actor AssetPackManager {
     private func outcome(
         of assetPacks: Set<AssetPack>,
         isLatest: Bool,
-        _ source: PackSource,
-        _ offers: [PackID: Pack]?
+        source: PackSource,
+        offers: [PackID: Pack]?
     ) async -> LocalAvailabilityError {
         await withTaskGroup(of: (AssetPack, (any Error)?).self) { group in
             for pack in assetPacks {
                 group.addTask {
                     do {
-                        try await self.ensure(pack, isLatest: isLatest, source) { offers }
+                        try await self.ensure(pack, isLatest: isLatest, source: source) { offers }
                         return (pack, nil)
                     } catch {
                         return (pack, error)
@@ -158,8 +163,8 @@ public actor AssetPackManager {
     private func ensure(
         _ assetPack: AssetPack,
         isLatest: Bool,
-        _ source: PackSource,
-        _ offers: () throws -> [PackID: Pack]?
+        source: PackSource,
+        offers: () throws -> [PackID: Pack]?
     ) async throws {
         let id = try Self.packID(assetPack.id)
         // The URL holds a lease: the version cannot be removed from here on.
@@ -171,22 +176,22 @@ public actor AssetPackManager {
         {
             return
         }
-        try await download(id, offer ?? assetPack, source, isKept: false).wait()
+        try await download(id, pack: offer ?? assetPack, source: source, isKept: false).wait()
     }
 
     /// Downloads the newest version of a pack, or joins a running download.
     @discardableResult
     func download(
         _ id: PackID,
-        _ assetPack: AssetPack,
-        _ source: PackSource,
+        pack assetPack: AssetPack,
+        source: PackSource,
         isKept: Bool
     ) -> PackDownload {
         if let known = downloads[id], !known.hasEnded {
             if isKept { known.keep() }
             return known
         }
-        let download = PackDownload(id, assetPack, isKept: isKept)
+        let download = PackDownload(id, assetPack: assetPack, isKept: isKept)
         downloads[id] = download
         queue.append((download, source))
         beginFetches()
@@ -207,7 +212,7 @@ public actor AssetPackManager {
     private func beginFetches() {
         while fetching < Self.fetchLimit, !queue.isEmpty {
             let (download, source) = queue.removeFirst()
-            if download.begin({ Task { await self.fetch(download, source) } }) {
+            if download.begin({ Task { await self.fetch(download, from: source) } }) {
                 fetching += 1
             } else {
                 updates.send(.failed(download.assetPack, CancellationError()))
@@ -215,7 +220,7 @@ public actor AssetPackManager {
         }
     }
 
-    private func fetch(_ download: PackDownload, _ source: PackSource) async {
+    private func fetch(_ download: PackDownload, from source: PackSource) async {
         let updates = updates
         updates.send(.began(download.assetPack))
         var failure: (any Error)?
@@ -224,7 +229,7 @@ public actor AssetPackManager {
                 updates.send(download.advance(to: progress))
             }
         } catch {
-            failure = Self.failure(error, of: download.id, source)
+            failure = Self.failure(error, of: download.id, source: source)
         }
         fetching -= 1
         if downloads[download.id] === download { downloads[download.id] = nil }
@@ -238,7 +243,7 @@ public actor AssetPackManager {
     private static func failure(
         _ error: PackStoreError,
         of id: PackID,
-        _ source: PackSource
+        source: PackSource
     ) -> any Error {
         switch error {
         case .cancelled: return CancellationError()

@@ -82,7 +82,7 @@ public class BADownload: Hashable, CustomStringConvertible, @unchecked Sendable 
 
     /// Returns a new download with the same properties except `isEssential`.
     private func copy(isEssential: Bool) -> Self {
-        let copy = BADownload.made(of: wire.copy(isEssential: isEssential), .created)
+        let copy = BADownload.made(of: wire.copy(isEssential: isEssential), state: .created)
         guard let copy = copy as? Self else {
             preconditionFailure("a download has the class that its kind calls for")
         }
@@ -90,7 +90,7 @@ public class BADownload: Hashable, CustomStringConvertible, @unchecked Sendable 
     }
 
     /// Creates a download of the class for its kind.
-    static func made(of wire: ExtensionDownload, _ state: State) -> BADownload {
+    static func made(of wire: ExtensionDownload, state: State) -> BADownload {
         switch wire {
         case .pack(_, let essential, let priority):
             BADownload(

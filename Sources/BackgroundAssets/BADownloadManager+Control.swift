@@ -60,7 +60,7 @@ extension BADownloadManager {
         return try await body()
     }
 
-    private static let others = BAError(.downloadAlreadyScheduled, "others are in control")
+    private static let others = BAError(.downloadAlreadyScheduled, message: "others are in control")
     /// The polling interval in seconds.
     private static let pause = 0.01
     /// The lock file in the group's shared directory (flock(2)).
@@ -90,7 +90,7 @@ extension BADownloadManager {
         else {
             throw BAError(
                 .callerConnectionInvalid,
-                "the application group is not known: set 'applicationGroupIdentifier'"
+                message: "the application group is not known: set 'applicationGroupIdentifier'"
             )
         }
         return try Directory.make(FilePath(folder.path(percentEncoded: false)))

@@ -117,7 +117,7 @@ public final class BADownloadManager: Sendable {
     public func scheduleDownload(_ download: BADownload) throws {
         guard request() == nil else { return try ExtensionSession.schedule(download) }
         let (session, file) = try accepted(download)
-        try session.schedule(file, DownloadNote(download))
+        try session.schedule(file, note: DownloadNote(download))
     }
 
     /// Schedules a download like ``scheduleDownload(_:)``.
@@ -134,11 +134,11 @@ public final class BADownloadManager: Sendable {
         guard request() == nil else {
             throw BAError(
                 .callFromExtensionNotAllowed,
-                "an extension starts nothing in the foreground"
+                message: "an extension starts nothing in the foreground"
             )
         }
         let (session, file) = try accepted(download)
-        try session.start(file, DownloadNote(download))
+        try session.start(file, note: DownloadNote(download))
     }
 
     /// Cancels a download; the delegate of this process receives no further events of it.
@@ -147,7 +147,7 @@ public final class BADownloadManager: Sendable {
     public func cancel(_ download: BADownload) throws {
         guard request() == nil else { return try ExtensionSession.cancel(download) }
         guard case .url(let file) = download.wire else {
-            throw BAError(.downloadNotScheduled, "the download was not scheduled")
+            throw BAError(.downloadNotScheduled, message: "the download was not scheduled")
         }
         try session(file.applicationGroup.text).cancel(download)
     }
@@ -157,18 +157,18 @@ public final class BADownloadManager: Sendable {
         _ download: BADownload
     ) throws(BAError) -> (DownloadSession, ExtensionURLDownload) {
         guard case .url(let file) = download.wire else {
-            throw BAError(.downloadInvalid, "packs are staged by their host")
+            throw BAError(.downloadInvalid, message: "packs are staged by their host")
         }
         guard !download.identifier.isEmpty else {
-            throw BAError(.downloadInvalid, "expected an identifier, found none")
+            throw BAError(.downloadInvalid, message: "expected an identifier, found none")
         }
         if let refusal = ExtensionRules.refusal(ofAny: file) {
-            throw BAError(.downloadInvalid, "\(refusal)")
+            throw BAError(.downloadInvalid, message: "\(refusal)")
         }
         guard !download.isEssential else {
             throw BAError(
                 .downloadEssentialDownloadNotPermitted,
-                "nothing is essential that an application asks for"
+                message: "nothing is essential that an application asks for"
             )
         }
         return (try session(file.applicationGroup.text), file)
@@ -181,7 +181,7 @@ public final class BADownloadManager: Sendable {
         guard !sessions.isEmpty else {
             throw BAError(
                 .callerConnectionInvalid,
-                "the application group is not known: set 'applicationGroupIdentifier'"
+                message: "the application group is not known: set 'applicationGroupIdentifier'"
             )
         }
         return sessions.sorted { $0.group < $1.group }
@@ -193,7 +193,7 @@ public final class BADownloadManager: Sendable {
         do throws(ValueError) {
             identifier = try ApplicationGroupID(group)
         } catch {
-            throw BAError(.downloadInvalid, "application group: \(error)")
+            throw BAError(.downloadInvalid, message: "application group: \(error)")
         }
         let (session, link, isNew) = state.withLock { state in
             if let known = state.links[identifier] { return (known.session, known.link, false) }

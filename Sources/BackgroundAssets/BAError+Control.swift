@@ -5,10 +5,10 @@ extension BAError {
     init(_ error: ControlError) {
         switch error {
         case .notRunning:
-            self.init(.callerConnectionNotAccepted, "\(error): start 'stagepackd'")
-        case .accessDenied: self.init(.callerConnectionNotAccepted, "\(error)")
+            self.init(.callerConnectionNotAccepted, message: "\(error): start 'stagepackd'")
+        case .accessDenied: self.init(.callerConnectionNotAccepted, message: "\(error)")
         case .refused(let refusal): self.init(refusal)
-        default: self.init(.callerConnectionInvalid, "\(error)")
+        default: self.init(.callerConnectionInvalid, message: "\(error)")
         }
     }
 
@@ -21,6 +21,6 @@ extension BAError {
             case .quota: .downloadWouldExceedAllowance
             case .storage, .unavailable: .downloadFailedToStart
             }
-        self.init(code, refusal.message)
+        self.init(code, message: refusal.message)
     }
 }

@@ -58,7 +58,7 @@ public struct BAError: Error, Hashable, Sendable {
         self.message = message
     }
 
-    init(_ code: BAErrorCode, _ message: String) {
+    init(_ code: BAErrorCode, message: String) {
         self.init(errorCode: code.rawValue, message: message)
     }
 

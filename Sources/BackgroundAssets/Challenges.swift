@@ -101,7 +101,7 @@ extension ExtensionChallengeAnswer {
     /// Converts the answer of an extension for the host.
     ///
     /// A credential without user and password counts as none: the host supports no others.
-    init(_ disposition: URLSession.AuthChallengeDisposition, _ credential: URLCredential?) {
+    init(_ disposition: URLSession.AuthChallengeDisposition, credential: URLCredential?) {
         switch disposition {
         case .useCredential:
             guard let user = credential?.user, let password = credential?.password else {

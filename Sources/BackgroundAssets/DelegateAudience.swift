@@ -30,7 +30,7 @@ final class DelegateAudience: SessionReceiver {
     /// replaced.
     init(
         _ session: DownloadSession,
-        _ connection: SessionConnection,
+        connection: SessionConnection,
         delegate: @escaping DelegateLink.Source
     ) {
         self.session = session
@@ -66,7 +66,7 @@ final class DelegateAudience: SessionReceiver {
         let isAnswered =
             event.kind == .challenged && task != nil
             && session.hasAnswer(to: event.task ?? 0, sequence: event.sequence)
-        if let task, !isAnswered { tell(event, task, delegate) }
+        if let task, !isAnswered { tell(event, task: task, delegate: delegate) }
         guard event.sequence != nil else { return }
         if event.kind == .challenged, task != nil { return }
         if event.kind != .challenged, let id = event.task { forget(id) }
@@ -100,7 +100,7 @@ final class DelegateAudience: SessionReceiver {
         event.task = task.id
         event.state = task.state
         event.holds = task.holds
-        tell(event, task, delegate)
+        tell(event, task: task, delegate: delegate)
     }
 
     /// Reports that the daemon has lost a download, unless it was cancelled here.
@@ -112,7 +112,7 @@ final class DelegateAudience: SessionReceiver {
         let reason = "the daemon has lost its records of the download: schedule it again"
         delegate.download(
             BADownload.made(of: task, for: session.group),
-            failedWithError: BAError(.downloadFailedToStart, reason)
+            failedWithError: BAError(.downloadFailedToStart, message: reason)
         )
     }
 
@@ -138,21 +138,21 @@ final class DelegateAudience: SessionReceiver {
 
     private func tell(
         _ event: SessionEvent,
-        _ task: TransferTask,
-        _ delegate: any BADownloadManagerDelegate
+        task: TransferTask,
+        delegate: any BADownloadManagerDelegate
     ) {
         let steps = state.withLock { state in
             let received = event.kind == .progress ? 0 : task.bytesReceived.rawValue
             return state.watches[task.id, default: DownloadWatch(received: received)].take(event)
         }
-        for step in steps { perform(step, event, task, delegate) }
+        for step in steps { perform(step, event: event, task: task, delegate: delegate) }
     }
 
     private func perform(
         _ step: DownloadWatch.Step,
-        _ event: SessionEvent,
-        _ task: TransferTask,
-        _ delegate: any BADownloadManagerDelegate
+        event: SessionEvent,
+        task: TransferTask,
+        delegate: any BADownloadManagerDelegate
     ) {
         func download(_ newState: TransferTask.State) -> BADownload {
             var task = task
@@ -175,21 +175,21 @@ final class DelegateAudience: SessionReceiver {
             delegate.download(
                 download(.waiting),
                 didReceive: URLAuthenticationChallenge(question, failures: failures),
-                completionHandler: answer(to: question, event, task)
+                completionHandler: answer(to: question, event: event, task: task)
             )
         case .stall: giveUp(task)
         case .fail(let reason):
-            let error = BAError(.downloadFailedToStart, reason)
+            let error = BAError(.downloadFailedToStart, message: reason)
             delegate.download(download(.failed), failedWithError: error)
         case .cancel:
             let reason = state.withLock { $0.stalls.removeValue(forKey: task.id) }
             if session.wasCancelledHere(task.id) { return }
             let error: any Error =
-                reason.map { BAError(.downloadFailedToStart, $0) } ?? URLError(.cancelled)
+                reason.map { BAError(.downloadFailedToStart, message: $0) } ?? URLError(.cancelled)
             delegate.download(download(.cancelled), failedWithError: error)
         case .finish(let path) where !session.client.accepts(path):
             let reason = "the daemon names '\(path)', not its own file"
-            let error = BAError(.downloadFailedToStart, reason)
+            let error = BAError(.downloadFailedToStart, message: reason)
             delegate.download(download(.failed), failedWithError: error)
         case .finish(let path):
             delegate.download(download(.completed), finishedWithFileURL: URL(filePath: path))
@@ -214,8 +214,8 @@ final class DelegateAudience: SessionReceiver {
     /// Returns the completion handler for a challenge; the first answer counts.
     private func answer(
         to question: Challenge,
-        _ event: SessionEvent,
-        _ task: TransferTask
+        event: SessionEvent,
+        task: TransferTask
     ) -> @Sendable (URLSession.AuthChallengeDisposition, URLCredential?) -> Void {
         ChallengeReply { [session] disposition, credential in
             var change = TransferChange()

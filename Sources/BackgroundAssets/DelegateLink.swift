@@ -59,7 +59,7 @@ final class DelegateLink: Sendable {
             return (connection, state.changes)
         }
         guard let new else { return }
-        let audience = DelegateAudience(session, new.connection) { [weak self] in
+        let audience = DelegateAudience(session, connection: new.connection) { [weak self] in
             self?.delegate(after: new.changes)
         }
         session.listen(over: new.connection)

@@ -45,7 +45,7 @@ struct DownloadNote: Hashable, Codable {
 
 extension TransferRequest {
     /// Creates the request of a download.
-    init(_ download: ExtensionURLDownload, _ note: DownloadNote) {
+    init(_ download: ExtensionURLDownload, note: DownloadNote) {
         self.init(token: UUID().uuidString, kind: .download, url: download.url)
         size = ByteCount(Int64(download.fileSize))
         headers = download.headers.isEmpty ? nil : download.headers

@@ -62,17 +62,20 @@ final class DownloadSession: Sendable {
     }
 
     /// Schedules a download, which the daemon starts at a time that it chooses.
-    func schedule(_ wire: ExtensionURLDownload, _ note: DownloadNote) throws(BAError) {
+    func schedule(_ wire: ExtensionURLDownload, note: DownloadNote) throws(BAError) {
         try cancelled.withLock { _ throws(BAError) in
             guard try task(named: note.identifier)?.isUnfinished != true else {
-                throw BAError(.downloadAlreadyScheduled, "the download was scheduled before")
+                throw BAError(
+                    .downloadAlreadyScheduled,
+                    message: "the download was scheduled before"
+                )
             }
-            _ = try create(wire, note)
+            _ = try create(wire, note: note)
         }
     }
 
     /// Starts a download now: the scheduled one, or else a new one.
-    func start(_ wire: ExtensionURLDownload, _ note: DownloadNote) throws(BAError) {
+    func start(_ wire: ExtensionURLDownload, note: DownloadNote) throws(BAError) {
         try cancelled.withLock { _ throws(BAError) in
             var note = note
             note.isForeground = true
@@ -91,7 +94,7 @@ final class DownloadSession: Sendable {
                     throw BAError(error)
                 }
             }
-            let id = try create(wire, note)
+            let id = try create(wire, note: note)
             promotion.description = nil
             do throws(ControlError) {
                 _ = try client.change(id, promotion)
@@ -107,7 +110,7 @@ final class DownloadSession: Sendable {
     func cancel(_ download: BADownload) throws(BAError) {
         try cancelled.withLock { cancelled throws(BAError) in
             guard let task = try task(named: download.identifier) else {
-                throw BAError(.downloadNotScheduled, "the download was not scheduled")
+                throw BAError(.downloadNotScheduled, message: "the download was not scheduled")
             }
             var state = task.state
             if task.isUnfinished {
@@ -127,9 +130,9 @@ final class DownloadSession: Sendable {
                 cancelled.remove(task.id)
             }
             guard state != .failed else {
-                throw BAError(.downloadAlreadyFailed, "the download has failed already")
+                throw BAError(.downloadAlreadyFailed, message: "the download has failed already")
             }
-            throw BAError(.downloadDoesNotExist, "the download has ended already")
+            throw BAError(.downloadDoesNotExist, message: "the download has ended already")
         }
     }
 
@@ -155,10 +158,10 @@ final class DownloadSession: Sendable {
 
     private func create(
         _ wire: ExtensionURLDownload,
-        _ note: DownloadNote
+        note: DownloadNote
     ) throws(BAError) -> Int64 {
         do throws(ControlError) {
-            let requests = [TransferRequest(wire, note)]
+            let requests = [TransferRequest(wire, note: note)]
             let ids: [Int64]
             do throws(ControlError) {
                 ids = try client.createTasks(requests)

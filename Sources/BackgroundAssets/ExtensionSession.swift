@@ -34,11 +34,14 @@ enum ExtensionSession {
             guard case .failed? = state.message else {
                 throw BAError(
                     .callFromExtensionNotAllowed,
-                    "an extension schedules downloads only when one has failed"
+                    message: "an extension schedules downloads only when one has failed"
                 )
             }
             guard !state.scheduled.contains(where: { $0.identifier == download.identifier }) else {
-                throw BAError(.downloadAlreadyScheduled, "the download was scheduled before")
+                throw BAError(
+                    .downloadAlreadyScheduled,
+                    message: "the download was scheduled before"
+                )
             }
             state.scheduled.append(download)
         }
@@ -49,7 +52,7 @@ enum ExtensionSession {
         try state.withLock { state in
             let index = state.scheduled.firstIndex { $0.identifier == download.identifier }
             guard let index else {
-                throw BAError(.downloadNotScheduled, "the download was not scheduled")
+                throw BAError(.downloadNotScheduled, message: "the download was not scheduled")
             }
             state.scheduled.remove(at: index)
         }
@@ -76,22 +79,22 @@ enum ExtensionSession {
             return .downloads(downloads.map(\.wire).sorted { $0.identifier < $1.identifier })
         case .finished(_, let download, let file):
             program.backgroundDownload(
-                BADownload.made(of: download, .finished),
+                BADownload.made(of: download, state: .finished),
                 finishedWithFileURL: URL(filePath: file.string)
             )
             return .nothing
         case .failed(_, let download, let failure):
             program.backgroundDownload(
-                BADownload.made(of: download, .failed),
+                BADownload.made(of: download, state: .failed),
                 failedWithError: BAError(errorCode: failure.code, message: failure.message)
             )
             return .downloads(scheduled.map(\.wire))
         case .challenge(_, let download, let challenge):
             let (disposition, credential) = await program.backgroundDownload(
-                BADownload.made(of: download, .downloading),
+                BADownload.made(of: download, state: .downloading),
                 didReceive: URLAuthenticationChallenge(challenge)
             )
-            return .challenge(ExtensionChallengeAnswer(disposition, credential))
+            return .challenge(ExtensionChallengeAnswer(disposition, credential: credential))
         }
     }
 

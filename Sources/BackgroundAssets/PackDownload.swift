@@ -21,7 +21,7 @@ final class PackDownload: Sendable {
     private let progress: Progress
     private let state: Mutex<State>
 
-    init(_ id: PackID, _ assetPack: AssetPack, isKept: Bool) {
+    init(_ id: PackID, assetPack: AssetPack, isKept: Bool) {
         self.id = id
         self.assetPack = assetPack
         progress = Progress.discreteProgress(totalUnitCount: Int64(assetPack.downloadSize))

@@ -50,7 +50,7 @@ public final class ExternalSigner: MetadataSigner {
             try ConversationProgram(path, environment: environment)
         }
         exchange = Exchange(program: path.string, conversation: conversation, limit: limit)
-        let answer = try exchange.ask(Request(request: "public-key"), .publicKey)
+        let answer = try exchange.ask(Request(request: "public-key"), asked: .publicKey)
         guard let name = answer.scheme, let scheme = SignatureScheme(rawValue: name),
             let text = answer.public
         else {
@@ -86,7 +86,7 @@ public final class ExternalSigner: MetadataSigner {
             message: Data(message).base64EncodedString()
         )
         let asked = SignerRequest.signature(subject: subject, key: key.id)
-        let answer = try exchange.ask(request, asked)
+        let answer = try exchange.ask(request, asked: asked)
         guard let text = answer.signature, let signature = Data(base64Encoded: text) else {
             throw exchange.malformed("expected the member 'signature' in base64", asked: asked)
         }
@@ -120,7 +120,7 @@ private struct Exchange {
 
     func ask(
         _ request: ExternalSigner.Request,
-        _ asked: SignerRequest
+        asked: SignerRequest
     ) throws(SigningError) -> ExternalSigner.Answer {
         let encoder = JSONEncoder()
         encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]

@@ -79,7 +79,7 @@ extension RepositoryFiles {
                 )
             )
         }
-        if inspection.fault == nil { inspection.fault = try clientFault(root, plan) }
+        if inspection.fault == nil { inspection.fault = try clientFault(root, plan: plan) }
         let digest = Digest(of: manifest).description
         let entry = plan.current[.targets]?.signed["targets"]?[manifestName.string]
         inspection.namesManifest = entry?["hashes"]?["sha256"]?.string == digest
@@ -89,7 +89,7 @@ extension RepositoryFiles {
 
     private func clientFault(
         _ root: RootDocument,
-        _ plan: RepositoryPlan
+        plan: RepositoryPlan
     ) throws(SigningError) -> TrustError? {
         func stored(_ role: SigningRole) throws(SigningError) -> [UInt8]? {
             guard let document = plan.current[role] else { return nil }

@@ -60,15 +60,15 @@ final class RepositoryPlan {
             if let custom = targets[name]?["custom"] { entry = entry.setting("custom", to: custom) }
             return base.setting("targets", to: targets.setting(name, to: entry))
         case .snapshot:
-            return Self.naming(.targets, settled[.targets], in: base)
+            return Self.naming(.targets, document: settled[.targets], in: base)
         case .timestamp:
-            return Self.naming(.snapshot, settled[.snapshot], in: base)
+            return Self.naming(.snapshot, document: settled[.snapshot], in: base)
         }
     }
 
     private static func naming(
         _ role: SigningRole,
-        _ document: SignedDocument?,
+        document: SignedDocument?,
         in base: JSONTree
     ) -> JSONTree {
         let files = base["meta"] ?? .object([])

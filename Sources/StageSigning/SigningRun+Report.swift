@@ -40,7 +40,7 @@ extension SigningRun {
                 let isNext = Self.isComplete(next, after: published)
                 deciding = [isNext ? next : published ?? next]
             }
-            report.drafts.append(draft(role, document, under: roots, deciding: deciding))
+            report.drafts.append(draft(role, document: document, under: roots, deciding: deciding))
         }
         return report
     }
@@ -48,7 +48,7 @@ extension SigningRun {
     /// Describes a draft: signatures by keys of any of the roots, and missing keys of the deciding ones.
     private func draft(
         _ role: SigningRole,
-        _ document: SignedDocument,
+        document: SignedDocument,
         under roots: [RootDocument],
         deciding: [RootDocument]
     ) -> SigningReport.Draft {

@@ -240,7 +240,14 @@ public final class SigningRun {
                 name: files.manifestName.string
             )
             guard
-                try settle(role, content: content, of: plan, order, under: root, before: before)
+                try settle(
+                    role,
+                    content: content,
+                    of: plan,
+                    order: order,
+                    under: root,
+                    before: before
+                )
             else { return nil }
         }
         return plan
@@ -251,14 +258,14 @@ public final class SigningRun {
         _ role: SigningRole,
         content: JSONTree,
         of plan: RepositoryPlan,
-        _ order: SigningOrder,
+        order: SigningOrder,
         under root: RootDocument,
         before: RootDocument?
     ) throws(SigningError) -> Bool {
         let wanted = SignedDocument(signed: content).content
         if let current = plan.current[role], current.content == wanted,
             root.signatures(on: current, by: role).isComplete,
-            !renews(role, current, order, under: root)
+            !renews(role, current: current, order: order, under: root)
         {
             plan.settled[role] = current
             return true
@@ -274,7 +281,7 @@ public final class SigningRun {
         }
         guard var document else { return false }
         try sign(&document, of: role, under: [root, before].compactMap(\.self))
-        try keep(document, of: role, after: plan.current[role], order)
+        try keep(document, of: role, after: plan.current[role], order: order)
         guard root.signatures(on: document, by: role).isComplete else {
             unsigned[role] = document
             return false
@@ -290,7 +297,7 @@ public final class SigningRun {
         _ document: SignedDocument,
         of role: SigningRole,
         after current: SignedDocument?,
-        _ order: SigningOrder
+        order: SigningOrder
     ) throws(SigningError) {
         guard !document.signatures.isEmpty else { return }
         if let earlier = drafts[role], earlier.message != document.message { return }
@@ -310,8 +317,8 @@ public final class SigningRun {
 
     private func renews(
         _ role: SigningRole,
-        _ current: SignedDocument,
-        _ order: SigningOrder,
+        current: SignedDocument,
+        order: SigningOrder,
         under root: RootDocument
     ) -> Bool {
         if order.renewsAlways, role != .targets { return true }
