@@ -23,9 +23,9 @@ public struct AssetPack: Hashable, Identifiable, Sendable {
 
     private let pack: ExtensionPack
     /// The content digest of the offered version; `nil` in an extension, which does not receive it.
-    private let archiveDigest: Digest?
+    private let contentDigest: Digest?
 
-    init(_ pack: ExtensionPack, archiveDigest: Digest? = nil) {
+    init(_ pack: ExtensionPack, contentDigest: Digest? = nil) {
         id = pack.id.text
         version = pack.version
         downloadSize = Int(pack.downloadSize.rawValue)
@@ -33,14 +33,14 @@ public struct AssetPack: Hashable, Identifiable, Sendable {
         isProposed = pack.isProposed
         stagedVersion = pack.stagedVersion
         self.pack = pack
-        self.archiveDigest = archiveDigest
+        self.contentDigest = contentDigest
     }
 
     /// Creates the application's view of a pack of a manifest.
     init(_ pack: Pack, stagedVersion: Int?) {
         self.init(
             ExtensionPack(pack, urls: [], stagedVersion: stagedVersion, isProposed: false),
-            archiveDigest: pack.contentDigest
+            contentDigest: pack.contentDigest
         )
     }
 
@@ -50,7 +50,7 @@ public struct AssetPack: Hashable, Identifiable, Sendable {
     /// packs.
     func isHeld(by generation: GenerationName) -> Bool {
         guard let content = generation.content, content.version == version else { return false }
-        return archiveDigest.map { $0 == content.archiveDigest } ?? true
+        return contentDigest.map { $0 == content.contentDigest } ?? true
     }
 
     /// Returns a download of the pack.

@@ -46,7 +46,7 @@ extension Container {
         guard let current = try reader.currentGeneration(of: record.id) else { return record }
         // What replaces damaged content replaces what that had replaced.
         record.replaced =
-            current.content.map { $0 == (record.version, record.archiveDigest) } ?? false
+            current.content.map { $0 == (record.version, record.contentDigest) } ?? false
             ? try reader.wholeRecord(of: current, record.id)?.replaced : current.description
         return record
     }
@@ -64,7 +64,7 @@ extension Container {
         while true {
             let name = GenerationName(
                 version: record.version,
-                digest: record.archiveDigest,
+                digest: record.contentDigest,
                 attempt: attempt
             )
             do throws(FileError) {

@@ -10,12 +10,17 @@ import SystemPackage
 public struct Pin: Hashable, Sendable, Codable {
     /// The version that is held.
     public var version: Int
-    /// The digest of the archive that it came from.
-    public var archiveDigest: Digest
+    /// The ``StageModel/Pack/contentDigest`` of the version.
+    public var contentDigest: Digest
     /// Since when, in seconds since 1970.
     public var pinnedAt: Int64
     /// The name of the generation that a rollback has replaced; `nil` for a pin that was asked for.
     public var rolledBackFrom: String?
+
+    private enum CodingKeys: String, CodingKey {
+        case version, pinnedAt, rolledBackFrom
+        case contentDigest = "archiveDigest"
+    }
 
     /// The generation that a rollback has replaced, where it was one that pinned the pack.
     public var replaced: GenerationName? {
@@ -24,7 +29,7 @@ public struct Pin: Hashable, Sendable, Codable {
 
     init(_ content: GenerationName.Content, pinnedAt: Int64, replacing: GenerationName?) {
         version = content.version
-        archiveDigest = content.archiveDigest
+        contentDigest = content.contentDigest
         self.pinnedAt = pinnedAt
         rolledBackFrom = replacing?.description
     }
@@ -32,12 +37,12 @@ public struct Pin: Hashable, Sendable, Codable {
     /// Whether it is this generation that the pin names.
     public func holds(_ generation: GenerationName) -> Bool {
         guard let content = generation.content else { return false }
-        return content.version == version && content.archiveDigest == archiveDigest
+        return content.version == version && content.contentDigest == contentDigest
     }
 
     /// Whether it is this pack's content that the pin names.
     public func holds(_ pack: Pack) -> Bool {
-        pack.version == version && pack.contentDigest == archiveDigest
+        pack.version == version && pack.contentDigest == contentDigest
     }
 }
 
@@ -45,7 +50,7 @@ extension Pin: JSONReadable {
     package init(reading node: JSONNode) throws(ManifestError) {
         let members = try JSONMembers(node, keyedBy: CodingKeys.self)
         version = try members.number(.version, in: .min ... .max)
-        archiveDigest = try members.digest(.archiveDigest)
+        contentDigest = try members.digest(.contentDigest)
         pinnedAt = Int64(try members.number(.pinnedAt, in: .min ... .max))
         rolledBackFrom = members.has(.rolledBackFrom) ? try members.string(.rolledBackFrom) : nil
     }

@@ -9,7 +9,7 @@ public struct StagedPack: Hashable, Sendable, Codable {
     /// The publisher's version.
     public var version: Int
     /// The digest of the archive that the content came from.
-    public var archiveDigest: Digest
+    public var contentDigest: Digest
     /// The size of that archive.
     public var archiveSize: ByteCount
     /// The sum of the sizes of the files.
@@ -27,11 +27,17 @@ public struct StagedPack: Hashable, Sendable, Codable {
     /// The name of the generation of other content that was current before; `nil` for none.
     public internal(set) var replaced: String?
 
+    private enum CodingKeys: String, CodingKey {
+        case id, version, archiveSize, installedSize, fileCount, application, manifestRevision
+        case source, stagedAt, replaced
+        case contentDigest = "archiveDigest"
+    }
+
     /// Creates the record of a pack that `manifest` names.
     public init(_ pack: Pack, of manifest: Manifest, source: String, stagedAt: Int64) {
         id = pack.id
         version = pack.version
-        archiveDigest = pack.contentDigest
+        contentDigest = pack.contentDigest
         archiveSize = pack.downloadSize
         installedSize = pack.installedSize
         fileCount = pack.fileCount
@@ -46,7 +52,7 @@ public struct StagedPack: Hashable, Sendable, Codable {
     ///
     /// Digests decide, not versions: a pack published twice under one version is two packs.
     public func holds(_ pack: Pack) -> Bool {
-        archiveDigest == pack.contentDigest && version == pack.version
+        contentDigest == pack.contentDigest && version == pack.version
     }
 }
 
@@ -55,7 +61,7 @@ extension StagedPack: JSONReadable {
         let members = try JSONMembers(node, keyedBy: CodingKeys.self)
         id = try members.text(.id) { text throws(ValueError) in try PackID(text) }
         version = try members.number(.version, in: .min ... .max)
-        archiveDigest = try members.digest(.archiveDigest)
+        contentDigest = try members.digest(.contentDigest)
         archiveSize = ByteCount(try members.number(.archiveSize, in: 0...Int.max))
         installedSize = ByteCount(try members.number(.installedSize, in: 0...Int.max))
         fileCount = try members.number(.fileCount, in: .min ... .max)
@@ -76,7 +82,7 @@ extension StagedPack {
     var json: [UInt8] {
         var members: [JSONTree.Member] = [
             .init("application", .string(application.text)),
-            .init("archiveDigest", .string(archiveDigest.description)),
+            .init("archiveDigest", .string(contentDigest.description)),
             .init("archiveSize", .integer(archiveSize.rawValue)),
             .init("fileCount", .integer(Int64(fileCount))),
             .init("id", .string(id.text)),
@@ -114,7 +120,7 @@ public struct GenerationName: Hashable, Sendable, Comparable, CustomStringConver
     private static let fallback = FilePath.Component(stringLiteral: "unnamed")
 
     /// What a generation was made from.
-    public typealias Content = (version: Int, archiveDigest: Digest)
+    public typealias Content = (version: Int, contentDigest: Digest)
 
     /// The version and the digest of the archive, or `nil` if the name is not one of ours.
     public var content: Content? { Self.content(component.string[...]) }
@@ -137,7 +143,7 @@ public struct GenerationName: Hashable, Sendable, Comparable, CustomStringConver
     /// Digests decide, not versions alone: a pack published twice under one version is two packs.
     public func holds(_ pack: Pack) -> Bool {
         guard let content else { return false }
-        return content.version == pack.version && content.archiveDigest == pack.contentDigest
+        return content.version == pack.version && content.contentDigest == pack.contentDigest
     }
 
     /// Whether both were made from one archive: the one is a repaired copy of the other.

@@ -75,7 +75,11 @@ struct Launcher: Sendable {
     ) throws(FileError) -> UserIdentity? {
         guard user != UserIdentity.current.user else { return nil }
         guard let account = Account(user: user) else {
-            throw FileError("find the account of user \(user) for", path: path, errno: .noSuchProcess)
+            throw FileError(
+                "find the account of user \(user) for",
+                path: path,
+                errno: .noSuchProcess
+            )
         }
         let member = Set(UserIdentity(user: user, group: account.group).groups)
         return UserIdentity(

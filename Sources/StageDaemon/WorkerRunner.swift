@@ -109,7 +109,9 @@ struct WorkerRunner: Sendable {
         _ name: String,
         _ channel: MessageSocket
     ) async throws(FileError) -> UserProgram {
-        guard let program else { throw FileError("start", path: "stagepack", errno: .noSuchFileOrDirectory) }
+        guard let program else {
+            throw FileError("start", path: "stagepack", errno: .noSuchFileOrDirectory)
+        }
         let groups = launcher.groups
         return try await withBlockingThread { () throws(FileError) in
             let identity = try Launcher.identity(owner.user, owner.rights, for: program)

@@ -146,12 +146,12 @@ public struct Planner: Sendable {
         /// The publisher's version.
         public var version: Int
         /// The digest of the archive it came from.
-        public var archiveDigest: Digest
+        public var contentDigest: Digest
 
         /// Creates the value from its parts.
-        public init(version: Int, archiveDigest: Digest) {
+        public init(version: Int, contentDigest: Digest) {
             self.version = version
-            self.archiveDigest = archiveDigest
+            self.contentDigest = contentDigest
         }
     }
 
@@ -329,7 +329,7 @@ public struct Planner: Sendable {
     private func state(of pack: Pack) -> Plan.Reason? {
         guard let present = staged[pack.id] else { return .missing }
         if present.version != pack.version { return .outdated(staged: present.version) }
-        return present.archiveDigest == pack.contentDigest ? nil : .contentChanged
+        return present.contentDigest == pack.contentDigest ? nil : .contentChanged
     }
 
     /// Why the event does not call for the pack, or `nil` if it does.

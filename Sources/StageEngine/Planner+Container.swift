@@ -46,7 +46,7 @@ extension Planner {
                 }
                 staged[pack.id] = StagedVersion(
                     version: content.version,
-                    archiveDigest: content.archiveDigest
+                    contentDigest: content.contentDigest
                 )
             }
         }

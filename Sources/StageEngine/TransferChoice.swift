@@ -50,7 +50,7 @@ extension Planner {
     /// What a manifest tells of the ways to an indexed pack; `nil` for one that is an archive alone.
     public func transferChoice(for pack: Pack) -> TransferChoice? {
         guard let index = pack.index else { return nil }
-        let base = staged[pack.id]?.archiveDigest
+        let base = staged[pack.id]?.contentDigest
         let delta = index.deltas.first { $0.base == base }
         return TransferChoice(
             objects: index.bundleSize,

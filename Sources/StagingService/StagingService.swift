@@ -387,7 +387,7 @@ extension Planner {
             for pack in plan(for: .event(.install, essentialOnly: false)).packsToStage {
                 staged[pack.id] = StagedVersion(
                     version: pack.version,
-                    archiveDigest: pack.contentDigest
+                    contentDigest: pack.contentDigest
                 )
             }
         }

@@ -31,7 +31,11 @@ struct IndexFile {
             for bundle in stored.index.bundles {
                 let name = FilePath("\(bundle.digest)")
                 guard try bundles.status(name)?.size == bundle.size else {
-                    throw FileError("open", path: bundles.path.pushing(name), errno: .noSuchFileOrDirectory)
+                    throw FileError(
+                        "open",
+                        path: bundles.path.pushing(name),
+                        errno: .noSuchFileOrDirectory
+                    )
                 }
             }
             try StoreMark.write(stored, to: store)

@@ -24,7 +24,10 @@ enum SystemShortage {
     static func endIfAny(isHook: Bool) {
         guard let shortage = need.shortage() else {
             if !isHook {
-                ResourceRequirements.explainTraps(trapWords, status: ExitStatus.systemShortage.rawValue)
+                ResourceRequirements.explainTraps(
+                    trapWords,
+                    status: ExitStatus.systemShortage.rawValue
+                )
             }
             return
         }

@@ -190,7 +190,7 @@ import Testing
     ]) func aLinkOfAnotherFormIsNoStagedContent(target: String) throws {
         try container.publishAurora(version: 3, "3")
         let content = try #require(try container.reader.stagedContent(of: .aurora))
-        #expect(content == (3, StagedPack.aurora(version: 3).archiveDigest))
+        #expect(content == (3, StagedPack.aurora(version: 3).contentDigest))
         let packs = try #require(try container.root.directory("packs"))
         try packs.replaceLink("aurora", to: target)
         #expect(try container.reader.stagedContent(of: .aurora) == nil)

@@ -371,7 +371,7 @@ struct ArchiveBesideIndexTests {
         let second = try #require(world.pack)
         planner.manifest.packs = [second]
         planner.staged = [
-            first.id: .init(version: 1, archiveDigest: first.contentDigest)
+            first.id: .init(version: 1, contentDigest: first.contentDigest)
         ]
         #expect(choice()?.dependsOnIndex == true)
         #expect(choice()?.differences == second.index?.deltas.first?.frames?.size)

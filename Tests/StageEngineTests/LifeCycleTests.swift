@@ -46,8 +46,8 @@ struct LifeCycleTests {
             switch before {
             case .nothing: nil
             case .thisVersion:
-                .init(version: pack.version, archiveDigest: pack.contentDigest)
-            case .earlierVersion: .init(version: 1, archiveDigest: .sample(0))
+                .init(version: pack.version, contentDigest: pack.contentDigest)
+            case .earlierVersion: .init(version: 1, contentDigest: .sample(0))
             }
         return Planner(manifest: manifest, staged: staged.map { [pack.id: $0] } ?? [:])
     }

@@ -153,9 +153,9 @@ struct PlannerRoomTests {
         ]
         var planner = Planner(manifest: try .of(packs))
         planner.staged = try [
-            PackID("level"): .init(version: 1, archiveDigest: .sample(9)),
-            PackID("demand"): .init(version: 1, archiveDigest: packs[1].contentDigest),
-            PackID("early"): .init(version: 1, archiveDigest: packs[2].contentDigest),
+            PackID("level"): .init(version: 1, contentDigest: .sample(9)),
+            PackID("demand"): .init(version: 1, contentDigest: packs[1].contentDigest),
+            PackID("early"): .init(version: 1, contentDigest: packs[2].contentDigest),
         ]
         planner.retention = Retention(
             generations: [
