@@ -1,6 +1,6 @@
 import BackgroundAssets
 
-/// A program in the shape that Apple's documentation shows, without a word of this package's own.
+/// A program in the shape of Apple's documentation, without any API of this package's own.
 struct BackgroundDownloadHandler: BADownloaderExtension {
     static let group = "com.example.aurora"
 
@@ -81,7 +81,7 @@ struct BackgroundDownloadHandler: BADownloaderExtension {
     }
 }
 
-/// A program that leaves all but the choice to the policies.
+/// A program that only selects packs, and leaves the rest to the policies.
 struct ManagedHandler: ManagedDownloaderExtension {
     func shouldDownload(_ assetPack: AssetPack) -> Bool {
         guard let data = assetPack.userInfo else { return true }
@@ -90,14 +90,14 @@ struct ManagedHandler: ManagedDownloaderExtension {
     }
 }
 
-/// A program that does nothing of its own.
+/// A program with the default implementations only.
 struct IdleHandler: BADownloaderExtension {}
 
-/// An application that has its packs managed, likewise.
+/// An application with managed packs, in the same shape.
 struct TutorialLoader {
     var manager = AssetPackManager.shared
 
-    /// Returns the tutorial's text, after the pack was fetched if need be, and how far that came.
+    /// Returns the tutorial's text, after downloading the pack if needed, and the last progress.
     func load(_ path: FilePath, of id: String) async -> (text: String, fraction: Double) {
         let updates = manager.statusUpdates(forAssetPackWithID: id)
         async let fraction = follow(updates)
@@ -134,7 +134,7 @@ struct TutorialLoader {
         return fraction
     }
 
-    /// Makes all packs available but those that cannot be had, whose names it returns.
+    /// Makes all packs available, and returns the ids of those that failed.
     func loadAll() async throws -> [String] {
         do {
             let manifest = try await manager.manifest

@@ -11,7 +11,7 @@ import Testing
 struct AssetPackConfigurationTests {
     private typealias Failure = AssetPackManager.ConfigurationError
 
-    /// Every member throws what is wrong with the configuration, and none of them traps.
+    /// Every member throws the configuration's error, and none of them traps.
     private func expect(
         _ error: AssetPackManager.ConfigurationError,
         of manager: AssetPackManager

@@ -164,7 +164,7 @@ struct AssetPackManagerTests {
         #expect(await manager.localStatus(ofAssetPackWithID: "aurora") == .downloaded)
 
         try world.publish(try ManagedPack("aurora", version: 2))
-        // Nobody has asked the server yet.
+        // No request was sent to the server yet.
         #expect(try await manager.status(relativeTo: old) == [.downloaded, .upToDate])
         let outdated: AssetPack.Status = [.downloaded, .outOfDate, .updateAvailable]
         #expect(try await manager.status(ofAssetPackWithID: "aurora") == outdated)

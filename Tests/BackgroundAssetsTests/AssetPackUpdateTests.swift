@@ -4,10 +4,10 @@ import StagePack
 import StageTesting
 import Testing
 
-/// What is told while packs are fetched, and how a fetch is cancelled.
+/// Status updates during downloads, and cancellation.
 @Suite(.server, .directory, .serialized, .timeLimit(.minutes(3)))
 struct AssetPackUpdateTests {
-    /// Reports that it waits, and that it goes on, before another fetcher does the work.
+    /// Reports a pause and a resumption before another fetcher does the work.
     private struct PausingFetcher: PackFetcher {
         var fetcher: CommandFetcher
 
@@ -34,7 +34,7 @@ struct AssetPackUpdateTests {
         }
     }
 
-    /// Waits until the fetch of a pack is under way, however long a busy machine takes to start it.
+    /// Waits until the download of a pack has started, however long a busy machine takes.
     private func begin(
         _ updates: some AsyncSequence<AssetPackManager.DownloadStatusUpdate, Never>
     ) async {

@@ -8,7 +8,7 @@ import Testing
 
 @testable import BackgroundAssets
 
-/// Delegates that follow one another while the real daemon has events for them, and records that are lost.
+/// Delegates that replace one another while the real daemon has events for them, and lost records.
 @Suite(.directory, .daemon, .server) struct DelegateChangeTests {
     private static let credential = URLCredential(user: "u", password: "p", persistence: .none)
 
@@ -24,7 +24,7 @@ import Testing
         let (manager, client, second) = (world.manager, world.daemon.client, Recorder())
         let first = Recorder {
             manager.delegate = second
-            // Time for the connection to end, if it does not wait for this call.
+            // Gives the connection time to end, in case it does not wait for this call.
             _ = try? client.answer(to: .session(World.session))
         }
         world.manager.delegate = first

@@ -6,7 +6,7 @@ import Testing
 
 @testable import BackgroundAssets
 
-/// What the manager of an application refuses, and by which number.
+/// Errors of an application's manager, and their codes.
 @Suite(.directory, .daemon, .server) struct DownloadManagerErrorTests {
     @Test(arguments: [
         ("http://host/a", 30, false, World.group, "a", BAErrorCode.downloadInvalid),

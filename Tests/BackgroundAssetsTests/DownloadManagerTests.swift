@@ -8,7 +8,7 @@ import Testing
 
 @testable import BackgroundAssets
 
-/// The manager in an application, at the real daemon.
+/// The manager in an application, with the real daemon.
 @Suite(.directory, .daemon, .server) struct DownloadManagerTests {
     @Test func aScheduledDownloadIsOneOfTheDaemonsDiscretionaryTasks() async throws {
         let world = try await World()
@@ -101,7 +101,7 @@ import Testing
         try await poll { try await client.task(3).state == .failed }
         expect(.downloadAlreadyFailed) { try world.manager.cancel(try world.download("missing")) }
         world.manager.delegate = recorder
-        // Of the first nobody hears: it was cancelled here.
+        // The delegate receives no event of the first one: it was cancelled here.
         try await recorder.ends(["finished a: /staged/2", "failed missing: 102"], in: world)
         try await world.acknowledged(3)
     }

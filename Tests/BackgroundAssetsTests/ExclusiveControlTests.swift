@@ -8,7 +8,7 @@ import Testing
 
 @testable import BackgroundAssets
 
-/// Who is in control of a group, over a shared folder of the test's own.
+/// Exclusive control of a group, in a shared directory of the test.
 @Suite(.directory) struct ExclusiveControlTests {
     private func manager() throws -> BADownloadManager {
         let root = try TemporaryDirectory.required().path

@@ -10,9 +10,9 @@ import Testing
 
 @testable import BackgroundAssets
 
-/// What programs in Apple's shape answer to the messages of a host.
+/// The answers of programs in Apple's shape to the messages of a host.
 ///
-/// One after the other, since a process has one session.
+/// Serialized, since a process has one session.
 @Suite(.directory, .serialized) struct ExtensionSessionTests {
     private static let group = ApplicationGroupID(unchecked: "com.example.aurora")
 
@@ -189,7 +189,7 @@ import Testing
         )
     }
 
-    /// What a program may schedule, and when.
+    /// The downloads that a program may schedule, and when.
     @Test func onlyAFailureHasRoomForOtherDownloads() async throws {
         struct Eager: BADownloaderExtension {
             func downloads(

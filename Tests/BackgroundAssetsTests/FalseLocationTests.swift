@@ -8,7 +8,7 @@ import Testing
 
 @testable import BackgroundAssets
 
-/// A daemon that tells of files that are not its to give.
+/// A daemon that names files that it must not hand out.
 @Suite(.directory) struct FalseLocationTests {
     @Test(arguments: StagedBait.allCases)
     func aFileThatIsNotTheDaemonsToGiveIsNotHandedOver(bait: StagedBait) async throws {
@@ -16,7 +16,7 @@ import Testing
         let directory = try TemporaryDirectory.required()
         let location = try bait.lay(in: directory)
         world.daemon.stage(in: directory.path.appending("staged").string)
-        // A delegate moves what it is handed, as an application does.
+        // The delegate moves the file that it gets, like an application.
         let target = directory.path.appending("taken").string
         let recorder = Recorder {
             try? FileManager.default.moveItem(atPath: location.string, toPath: target)

@@ -6,10 +6,10 @@ import StageSystem
 import StageTesting
 import Testing
 
-/// A publisher's server, a container, and managers of an application between them, which fetch with the
-/// `stagepack` program that the package builds.
+/// A publisher's server, a container, and managers of an application, which download with the `stagepack`
+/// program that the package builds.
 ///
-/// The suites that make one have the traits `.server` and `.directory`.
+/// Suites that create one have the traits `.server` and `.directory`.
 struct ManagedWorld {
     let server: TestServer
     let container: FilePath
@@ -20,7 +20,7 @@ struct ManagedWorld {
         container = try TemporaryDirectory.required().path.appending("container")
     }
 
-    /// Serves packs and a manifest of them, one revision after the one before.
+    /// Serves packs and their manifest, with the next revision.
     mutating func publish(_ packs: ManagedPack...) throws {
         let manifest = Manifest(
             application: try ApplicationID("net.example.wallpaper"),
@@ -32,10 +32,10 @@ struct ManagedWorld {
         for pack in packs { server.answer(pack.path, with: .content(pack.archive)) }
     }
 
-    /// The server has no manifest to offer any more.
+    /// Stops serving the manifest.
     func goOffline() { server.answer("/manifest.json", with: .status(503)) }
 
-    /// What the program is told, and `--attempts 1`.
+    /// Returns a fetcher with the options of the program, and `--attempts 1`.
     func fetcher() throws -> CommandFetcher {
         let program = try BuiltProgram.path(of: "stagepack")
         return CommandFetcher(
@@ -45,7 +45,7 @@ struct ManagedWorld {
         )
     }
 
-    /// How the application is configured.
+    /// Returns the application's configuration.
     func configuration() throws -> AssetPackManager.Configuration {
         let url = try #require(URL(string: server.url("/manifest.json")))
         var configuration = AssetPackManager.Configuration(
@@ -57,7 +57,7 @@ struct ManagedWorld {
         return configuration
     }
 
-    /// A manager as another process of the application would have it.
+    /// Returns a manager as another process of the application would have it.
     func manager(
         _ change: (inout AssetPackManager.Configuration) throws -> Void = { _ in }
     ) throws -> AssetPackManager {
@@ -66,7 +66,7 @@ struct ManagedWorld {
         return AssetPackManager(configuration: configuration, environment: [:])
     }
 
-    /// A manager that has made the packs available.
+    /// Returns a manager that has made the packs available.
     func manager(with id: String, _ others: String...) async throws -> AssetPackManager {
         let manager = try manager()
         for id in [id] + others {
@@ -76,7 +76,7 @@ struct ManagedWorld {
     }
 }
 
-/// A pack made in code: the archive of its files, and how a manifest offers it.
+/// A pack created in code: the archive of its files, and its entry in a manifest.
 struct ManagedPack {
     var pack: Pack
     let archive: [UInt8]
@@ -106,7 +106,7 @@ struct ManagedPack {
         )
     }
 
-    /// A pack of one file, that has its version, and of some bytes that take a while to send.
+    /// Creates a pack of one file, which contains its version, and of bytes that take a while to send.
     init(_ id: String, version: Int = 1, byteCount: Int = 0) throws {
         var files = ["\(id)/version.txt": Array("\(version)".utf8)]
         if byteCount > 0 { files["\(id)/noise"] = .init(repeating: 7, count: byteCount) }
@@ -114,12 +114,12 @@ struct ManagedPack {
     }
 }
 
-/// Keeps what a sequence of updates has.
+/// Records a sequence of updates.
 actor UpdateLog {
     private(set) var names: [String] = []
     private(set) var hasEnded = false
 
-    /// Takes everything there is; `body` is given each progress.
+    /// Records all updates; passes each progress to `body`.
     func record(
         _ updates: some AsyncSequence<AssetPackManager.DownloadStatusUpdate, Never> & Sendable,
         _ body: (Progress) -> Void = { _ in }
@@ -140,7 +140,7 @@ actor UpdateLog {
         hasEnded = true
     }
 
-    /// The names, each once where it comes several times in a row.
+    /// The names, without consecutive duplicates.
     var phases: [String] {
         names.reduce(into: []) { if $0.last != $1 { $0.append($1) } }
     }

@@ -8,7 +8,7 @@ import Testing
 
 @testable import BackgroundAssets
 
-/// The manager at a daemon that says and loses what a test tells it to.
+/// The manager with a daemon that answers and loses messages as a test requires.
 @Suite(.directory) struct ScriptedDaemonTests {
     @Test func whatHappensIsToldInOrder() async throws {
         let world = try ScriptedWorld()
@@ -17,7 +17,7 @@ import Testing
         let download = try world.download("a")
         try world.manager.schedule(download)
         try await world.attach()
-        // Whoever asks now hears of the end: what was before is told from the events alone.
+        // A request now would return the end: earlier states are known from events only.
         world.daemon.hold("GET /v1/tasks/1")
         world.emit(.changed) { $0.state = .running }
         world.emit(.progress) { $0.bytesReceived = ByteCount(10) }

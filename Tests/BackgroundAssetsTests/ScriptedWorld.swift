@@ -10,7 +10,7 @@ import Testing
 
 @testable import BackgroundAssets
 
-/// An application and a daemon that does what a test says, for what the real one cannot be made to do.
+/// An application and a simulated daemon, for behaviour that the real one cannot be made to show.
 struct ScriptedWorld {
     static let group = World.group
     static let session = World.session
@@ -31,7 +31,7 @@ struct ScriptedWorld {
         return manager
     }
 
-    /// The manager of another process of the application.
+    /// Returns the manager of another process of the application.
     func other() -> BADownloadManager { Self.manager(daemon.path) }
 
     func download(
@@ -69,7 +69,7 @@ struct ScriptedWorld {
 
     var lines: [String] { daemon.requests.map(\.line) }
 
-    /// What was changed about tasks.
+    /// Returns the changes of tasks.
     func changes() throws -> [TransferChange] {
         try daemon.requests.filter { $0.line.hasPrefix("PATCH") }
             .map { try ControlFormat.decode(TransferChange.self, from: $0.body) }

@@ -10,7 +10,8 @@ import Testing
 
 @testable import BackgroundAssets
 
-/// An application, the daemon that the package builds, and a server; for suites with `.directory`, `.daemon` and `.server`.
+/// An application, the daemon that the package builds, and a server; for suites with `.directory`, `.daemon`
+/// and `.server`.
 struct World {
     static let group = "com.example.aurora"
     static let session = "backgroundassets/\(group)"
@@ -23,9 +24,9 @@ struct World {
     private let front: TLSFront?
     private let gate = Cancellation()
 
-    /// Starts a daemon that trusts the server and makes discretionary transfers at once.
+    /// Starts a daemon that trusts the server and starts discretionary transfers at once.
     ///
-    /// `/a` and `/b` have content, `/late` once ``open()`` was called. Unless it `serves`, nothing answers https.
+    /// `/a` and `/b` have content, `/late` only after ``open()``. Without `serves`, no server answers https.
     init(serves: Bool = true) async throws {
         daemon = try .required()
         front =
@@ -55,13 +56,13 @@ struct World {
         return manager
     }
 
-    /// The manager of another process of the application.
+    /// Returns the manager of another process of the application.
     func other() -> BADownloadManager { Self.manager(daemon.socket.string) }
 
     /// Lets the server answer the requests for `/late`.
     func open() { gate.request() }
 
-    /// Makes a recorder the delegate, and waits until the download `secret` has it asked for a password.
+    /// Sets a recorder as the delegate, and waits until the download `secret` has received a challenge.
     func challenge(
         _ recorder: Recorder,
         sourceLocation: SourceLocation = #_sourceLocation
@@ -77,7 +78,7 @@ struct World {
         )
     }
 
-    /// A download of a path, by default of the one that is called as it is.
+    /// Returns a download of a path, whose identifier is the path by default.
     func download(
         _ identifier: String,
         of path: String? = nil,
@@ -97,15 +98,15 @@ struct World {
         )
     }
 
-    /// The daemon's tasks of the application, in the order of their numbers.
+    /// Returns the daemon's tasks of the application, by id.
     func tasks() async throws -> [TransferTask] {
         try await daemon.client.tasks(in: Self.session).sorted { $0.id < $1.id }
     }
 
-    /// The application's session as the daemon has it.
+    /// Returns the application's session in the daemon.
     func status() async throws -> SessionStatus { try await daemon.client.session(Self.session) }
 
-    /// Waits until a delegate hears.
+    /// Waits until a delegate is attached.
     func attach() async throws {
         try await poll("no delegate is attached") { (try? await status())?.isAttached == true }
     }
@@ -118,7 +119,7 @@ struct World {
     }
 }
 
-/// Writes down what a delegate hears.
+/// Records the calls of a delegate.
 final class Recorder: NSObject, BADownloadManagerDelegate {
     typealias Answer = @Sendable (URLSession.AuthChallengeDisposition, URLCredential?) -> Void
 
@@ -154,7 +155,7 @@ final class Recorder: NSObject, BADownloadManagerDelegate {
         #expect(lines == expected, sourceLocation: sourceLocation)
     }
 
-    /// Waits for lines other than of pieces, pauses and resumptions, with places as `/staged/<task>`.
+    /// Waits for lines other than progress, pauses and resumptions, with locations as `/staged/<task>`.
     func ends(
         _ expected: [String],
         in world: World,

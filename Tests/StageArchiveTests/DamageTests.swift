@@ -3,7 +3,7 @@ import StageModel
 import StageTesting
 import Testing
 
-/// Archives that are cut short, changed or too large: never a success, never a hang.
+/// Archives that are truncated, changed or too large: never a success, never a hang.
 @Suite(.directory) struct DamageTests {
     @Test(arguments: ArchiveFormat.tars)
     func anArchiveCutAtAnyBlockIsRefused(format: ArchiveFormat) async throws {
@@ -50,7 +50,7 @@ import Testing
                 changed[Int.random(in: changed.indices, using: &random)] ^=
                     1 << UInt8.random(in: 0..<8, using: &random)
             }
-            // Some changes are harmless; that nothing is written elsewhere is checked each time.
+            // Some changes are harmless; each time, the test checks that nothing is written elsewhere.
             _ = try await bench.refusal(changed, format)
         }
     }

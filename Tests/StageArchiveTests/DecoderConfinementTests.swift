@@ -8,9 +8,9 @@ import Synchronization
 import SystemPackage
 import Testing
 
-/// The process that decodes an archive can do nothing else, whatever code it is tricked into running.
+/// The process that decodes an archive can do nothing else, even when exploited.
 @Suite(.directory) struct DecoderConfinementTests {
-    /// Rights that a thread has, by the names of proc(5).
+    /// The rights of a thread, by the names of proc(5).
     private static let rightless: [String: String] = [
         "CapInh": "0000000000000000", "CapPrm": "0000000000000000", "CapEff": "0000000000000000",
         "CapAmb": "0000000000000000", "NoNewPrivs": "1", "Seccomp": "2",
@@ -25,7 +25,7 @@ import Testing
         )
     }
 
-    /// Starts a process of the tests, with a socket that ends with it.
+    /// Starts a process of the tests, with a socket that closes when it ends.
     private func start(_ work: String) throws -> (ChildProcess, MessageSocket) {
         let (ours, theirs) = try MessageSocket.pair()
         let child = try ChildProcess(
@@ -52,7 +52,7 @@ import Testing
         )
         let archive = try largeArchive()
         let found = Mutex<[Observation]>([])
-        // The decoder may be done before it is stopped, or not have its threads yet: it is tried again.
+        // The decoder may have ended before it is stopped, or not have its threads yet: retried.
         for attempt in 0..<50 where found.withLock({ $0.isEmpty }) {
             let destination = try TemporaryDirectory.required().makeDirectory(
                 FilePath("to-\(attempt)")
@@ -72,14 +72,14 @@ import Testing
         }
         #expect(Set(observation.files.values).isDisjoint(with: ["/dev/tty"]))
         #expect(observation.files.count { $0.value.hasPrefix("socket:") } == 1)
-        // The soft and the hard limit, as the kernel keeps them.
+        // The soft and hard limits, as reported by the kernel.
         let (space, size) = (UInt64(4) << 30, UInt64(64) << 20)
         #expect(observation.limits["Max address space"] == "\(space) \(space)")
         #expect(observation.limits["Max open files"] == "256 256")
         #expect(observation.limits["Max file size"] == "\(size) \(size)")
         #expect(observation.limits["Max core file size"] == "0 0")
         let time = try #require(observation.limits["Max cpu time"]).split(separator: " ")
-        // What the service had used itself is added.
+        // The processor time that the service had used itself is added.
         #expect(time[0] == time[1])
         #expect((136...140).contains(try #require(Int(time[0]))))
     }
@@ -103,11 +103,11 @@ import Testing
         #expect(try directory.entries().map(\.name.string) == ["own"])
     }
 
-    /// The error that an attempt has to end with.
+    /// Returns the expected error of an attempt.
     private static func expected(_ line: String) -> CInt {
-        // Of these Landlock takes the right away, and the filter none of the call.
+        // For these, Landlock removes the right, and the filter does not refuse the call.
         if line.contains(": open, to ") || line.contains(": open, memory") { return EACCES }
-        // The C library then asks for less.
+        // The C library then retries with fewer flags.
         return line.contains(": clone3") ? ENOSYS : EPERM
     }
 
@@ -198,7 +198,7 @@ import Testing
         #expect(throws: ArchiveError.self) {
             try ArchiveInventory(of: path, format: .tarGzip, decoding: mode)
         }
-        // What two headers say is compared as it is for unpacking.
+        // Contradicting headers are detected as in unpacking.
         var entry = ZipBuilder.Entry("a", content: [1])
         entry.localName = [0x62]
         let zip = try root.file(creating: "zip")
@@ -214,14 +214,14 @@ import Testing
     }
 }
 
-/// What proc(5) says of a decoder that was stopped in the middle of its archive.
+/// The state in proc(5) of a decoder that was stopped in the middle of its archive.
 private struct Observation {
     var threads: [String: [String: String]] = [:]
     var files: [String: String] = [:]
-    /// The soft and the hard limit of resources, by the names of proc(5).
+    /// The soft and hard resource limits, by the names of proc(5).
     var limits: [String: String] = [:]
 
-    /// Stops the decoder that was started with `mark`, and looks; `nil` if it has ended.
+    /// Stops the decoder that was started with `mark`, and reads its state; `nil` if it has ended.
     init?(ofDecoderMarked mark: String) {
         guard let process = Self.processes(marked: mark).first(where: Self.hasArchive),
             kill(process, SIGSTOP) == 0
@@ -247,12 +247,12 @@ private struct Observation {
     }
 
     private static func limits(of process: pid_t) -> [String: String] {
-        // A process that has gone meanwhile has none.
+        // The process may have ended meanwhile.
         let file = try? File.open(reading: FilePath("/proc/\(process)/limits"))
         guard let bytes = try? file?.readAll(limit: 1 << 16) else { return [:] }
         var limits: [String: String] = [:]
         for line in String(decoding: bytes, as: UTF8.self).split(separator: "\n") {
-            // Columns of 26, 21 and 21 characters.
+            // The columns have 26, 21 and 21 characters.
             let (name, values) = (line.prefix(26), line.dropFirst(26).prefix(42))
             let words = name.split(separator: " ").joined(separator: " ")
             limits[words] = values.split(separator: " ").joined(separator: " ")
@@ -260,13 +260,13 @@ private struct Observation {
         return limits
     }
 
-    /// The service has none.
+    /// Returns whether a process has an archive open; the service has not.
     private static func hasArchive(_ process: pid_t) -> Bool {
         files(of: process).values.contains { $0.hasSuffix("/large") }
     }
 
     private static func files(of process: pid_t) -> [String: String] {
-        // A process that has gone meanwhile has none.
+        // The process may have ended meanwhile.
         guard let directory = try? Directory.open(FilePath("/proc/\(process)/fd")),
             let entries = try? directory.entries()
         else { return [:] }
@@ -284,7 +284,7 @@ private struct Observation {
                 let file = try? File.open(reading: FilePath("/proc/\(number)/cmdline"))
             else { return nil }
             var bytes = [UInt8](repeating: 0, count: 512)
-            // A process that has gone meanwhile is none of ours.
+            // The process may have ended meanwhile.
             guard let count = try? file.read(into: &bytes, at: 0) else { return nil }
             return String(decoding: bytes[..<count], as: UTF8.self).contains(mark) ? number : nil
         }

@@ -3,8 +3,7 @@ import StageModel
 import StageTesting
 import Testing
 
-/// Headers of tar archives that libarchive reads as less than they say: each is refused, with an error
-/// that names the entry.
+/// Tar headers that contain more than libarchive reads: each is refused, with an error that names the entry.
 @Suite(.directory) struct HostileHeaderTests {
     typealias Case = HostileTarTests.Case
 
@@ -108,7 +107,7 @@ import Testing
         }
     }
 
-    /// What distribution tools add by themselves, and what says who made an archive and when.
+    /// Attributes that distribution tools add, and those that record the author and time of an archive.
     @Test func attributesWithoutASayAreIgnored() async throws {
         let tar = Self.archive {
             $0.addPax(kind: .sharedPax, ("comment", "0f1e2d"))
@@ -188,7 +187,7 @@ import Testing
         },
     ]
 
-    /// libarchive refuses them too, in some versions and in other words.
+    /// libarchive refuses them too, in some versions and with other messages.
     @Test(arguments: doubled)
     func twoExtendedHeadersForOneEntryAreRefused(archive: [UInt8]) async throws {
         var bench = try Bench()
@@ -196,8 +195,8 @@ import Testing
         #expect(error == .damaged(entry: nil, "an extended header occurs twice"))
     }
 
-    /// In blocks the largest numbers have more bytes than a number holds: what follows would be read as
-    /// a header that lies within the content.
+    /// Rounded up to blocks, the largest numbers overflow: the next header would be read from within the
+    /// content.
     @Test(arguments: [0x7F, 0x40] as [UInt8])
     func aSizeThatNoFileHasIsRefused(first: UInt8) async throws {
         var tar = TarBuilder(.init("a"), .init("b")).bytes

@@ -3,7 +3,7 @@ import StageModel
 import StageTesting
 import Testing
 
-/// Archives that hold what a pack may not hold: each is refused, with an error that names the entry.
+/// Archives with entries that packs must not contain: each is refused, with an error that names the entry.
 @Suite(.directory) struct HostileTarTests {
     struct Case: Sendable, CustomTestStringConvertible {
         var testDescription: String

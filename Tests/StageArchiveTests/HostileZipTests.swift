@@ -3,7 +3,7 @@ import StageModel
 import StageTesting
 import Testing
 
-/// Zip archives that hold what a pack may not hold, or that say two things at once.
+/// Zip archives with entries that packs must not contain, or with contradicting headers.
 @Suite(.directory) struct HostileZipTests {
     @Test(arguments: HostileTarTests.names)
     func namesThatArePathsElsewhereAreRefused(name: String) async throws {

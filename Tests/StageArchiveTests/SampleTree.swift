@@ -1,7 +1,7 @@
 import StageModel
 import StageTesting
 
-/// A tree with one of everything that a pack may hold, as archives and as what comes out of them.
+/// A tree with every kind of entry that a pack may contain, as archives and as the expected result.
 enum SampleTree {
     static let large = (0..<700_000).map { UInt8(truncatingIfNeeded: $0 &* 2_654_435_761 >> 13) }
     static let longName = String(repeating: "verzeichnis-", count: 8) + "/" + longLeaf

@@ -31,7 +31,9 @@ struct ServiceMessageTests {
             .failure(.cancelled),
             .failure(.damaged(entry: "a/ü", "it ends early")),
             .failure(.tooLarge(entry: "b", limit: .kibibytes(4))),
-            .failure(.fileSystem(FileError("open", path: "/nowhere", errno: .noSuchFileOrDirectory))),
+            .failure(
+                .fileSystem(FileError("open", path: "/nowhere", errno: .noSuchFileOrDirectory))
+            ),
         ]
 
     private static let requests: [ServiceRequest] = [
@@ -70,7 +72,7 @@ struct ServiceMessageTests {
         return try far.receive()?.value(as: type)
     }
 
-    /// Checks that a message is read as what was written, and that a part of it or more than it is none.
+    /// Checks that a message can be decoded again, and that a truncated or longer one is invalid.
     private func check(_ message: some ServiceMessage) throws {
         func readAgain<Message: ServiceMessage>(_ bytes: [UInt8], _: Message) throws -> [UInt8]? {
             try read(bytes, as: Message.self).map { self.bytes($0) }
@@ -80,7 +82,7 @@ struct ServiceMessageTests {
         #expect(try readAgain(written + [0], message) == nil)
         for count in 0..<written.count {
             let part = Array(written.prefix(count))
-            // The name of a file is the last field, which may be left out.
+            // The file name is the last field, which is optional.
             #expect(try readAgain(part, message).map { $0 == part } ?? true, "\(count) bytes")
         }
     }
@@ -105,7 +107,7 @@ struct ServiceMessageTests {
         }
     }
 
-    /// Sizes that a decoder sends that was taken over are added to others.
+    /// Sizes from a compromised decoder are added to others.
     @Test(arguments: [-1, Int.min, Int.max, Int(ManifestLimits.installedSize.rawValue) + 1])
     func aSizeThatNoContentHasIsNoMessage(size: Int) throws {
         for head in [[0], [1, 1, 1, 1], [2, 1]] {

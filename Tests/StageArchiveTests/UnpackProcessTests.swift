@@ -8,9 +8,9 @@ import Synchronization
 import SystemPackage
 import Testing
 
-/// A process that unpacks may die at any time; the caller learns of it, and the next one serves.
+/// The unpacking process may die at any time; the caller gets an error, and the next process works.
 @Suite(.directory) struct UnpackProcessTests {
-    /// An archive that takes a while: 64 MiB, which compress well.
+    /// An archive that takes a while to unpack: 64 MiB, which compress well.
     private func slowRequest(_ destination: FilePath) throws -> (Kept, UnpackRequest) {
         let root = try TemporaryDirectory.required()
         let content = [UInt8](repeating: 7, count: 64 << 20)
@@ -26,7 +26,7 @@ import Testing
         return (Kept(archive), request)
     }
 
-    /// An open file that lives as long as a test needs it.
+    /// An open file that stays open as long as a test needs it.
     private final class Kept: Sendable {
         let file: File
         init(_ file: consuming File) { self.file = file }
@@ -45,7 +45,7 @@ import Testing
         let root = try TemporaryDirectory.required()
         let (archive, request) = try slowRequest("destination")
         var outcome: ArchiveError?
-        // The process may be done before the signal arrives: then it is tried once more.
+        // The process may have ended before the signal arrives: retried.
         for attempt in 0..<50 where outcome == nil {
             var request = request
             request.destination = try root.makeDirectory(FilePath("destination-\(attempt)"))
@@ -131,7 +131,7 @@ import Testing
                 let file = try? File.open(reading: FilePath("/proc/\(number)/cmdline"))
             else { continue }
             var bytes = [UInt8](repeating: 0, count: 512)
-            // A process that has gone meanwhile is none of ours.
+            // The process may have ended meanwhile.
             guard let count = try? file.read(into: &bytes, at: 0) else { continue }
             if String(decoding: bytes[..<count], as: UTF8.self).contains(mark) {
                 kill(number, SIGKILL)

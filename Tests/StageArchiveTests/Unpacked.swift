@@ -6,7 +6,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// What came out of an archive: the files with their content, the directories and the links.
+/// The result of unpacking: files with their content, directories and links.
 struct Unpacked: Equatable {
     enum Thing: Equatable {
         case file([UInt8], isExecutable: Bool)
@@ -16,7 +16,7 @@ struct Unpacked: Equatable {
 
     var things: [String: Thing] = [:]
 
-    /// Reads a tree back.
+    /// Reads a tree from disk.
     init(_ directory: Directory) throws {
         try read(directory, prefix: "")
     }
@@ -45,14 +45,14 @@ struct Unpacked: Equatable {
     }
 }
 
-/// An unpacker with a place for one archive after the other, and canaries around it.
+/// An unpacker with a new destination for each archive, and canaries around them.
 struct Bench {
     let root: Directory
     let unpacker: Unpacker
     var limits = UnpackLimits(entries: 1000, bytes: .mebibytes(16))
     private var rounds = 0
 
-    /// Where the executable that serves unpack requests is built: beside the tests.
+    /// The executable that serves unpack requests, built beside the tests.
     static var service: FilePath {
         get throws {
             let tests = try #require(FilePath("/proc/self/exe").resolved)
@@ -60,7 +60,7 @@ struct Bench {
         }
     }
 
-    /// Creates a bench; without a mode, archives are decoded as the command decodes them.
+    /// Creates a bench; without a mode, archives are decoded like in the command.
     init(_ mode: Unpacker.Mode? = nil) throws {
         root = try TemporaryDirectory.required()
         let service = Unpacker.Mode.process(
@@ -72,7 +72,7 @@ struct Bench {
         try canary.write([1, 2, 3].span, at: 0)
     }
 
-    /// Unpacks an archive into a directory of its own.
+    /// Unpacks an archive into a new directory.
     mutating func unpack(
         _ bytes: [UInt8],
         _ format: ArchiveFormat,
@@ -104,7 +104,7 @@ struct Bench {
         return (try result.get(), found)
     }
 
-    /// The error that an archive is refused with.
+    /// Returns the error for an invalid archive.
     mutating func refusal(_ bytes: [UInt8], _ format: ArchiveFormat) async throws -> ArchiveError? {
         do {
             _ = try await unpack(bytes, format)
@@ -122,7 +122,7 @@ struct Bench {
 }
 
 extension FilePath {
-    /// What a symbolic link in `/proc` points to.
+    /// The target of a symbolic link in `/proc`.
     fileprivate var resolved: FilePath? {
         let parent = removingLastComponent()
         guard let name = lastComponent, let directory = try? Directory.open(parent) else {

@@ -7,9 +7,9 @@ import Synchronization
 import SystemPackage
 import Testing
 
-/// Archives that are as they should be come out as they went in, in either mode.
+/// Valid archives are unpacked completely, in both modes.
 @Suite(.directory) struct UnpackerTests {
-    /// Both modes; root has one of them.
+    /// Both modes; root has only one of them.
     static func modes() throws -> [Unpacker.Mode] {
         let service = Unpacker.Mode.process(
             executable: try Bench.service,

@@ -48,7 +48,7 @@ import Testing
         #expect(key.verifies(signature: signature, of: [0x73]) == false)
     }
 
-    /// The same test from its private key, in the encoding of RFC 8410, section 7.
+    /// The same test with its private key, in the encoding of RFC 8410, section 7.
     @Test func aPrivateKeyOfTheStandardSignsLikeIt() throws {
         let pem = """
             -----BEGIN PRIVATE KEY-----

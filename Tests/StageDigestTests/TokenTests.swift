@@ -5,12 +5,12 @@ import SystemPackage
 import Testing
 import TokenProvider
 
-/// Keys of a provider that stands in for one of tokens: `Tests/TokenProvider` has its rules.
+/// Keys of a provider that simulates one for tokens: `Tests/TokenProvider` has its rules.
 @Suite(.serialized, .directory)
 struct TokenTests {
     private let directory: Directory
 
-    /// Whether the stand-in is there; a provider is registered once in a process.
+    /// Indicates whether the simulated provider is registered, which is possible once in a process.
     private static let isRegistered: Bool = {
         guard let context = unsafe LibraryContext.forTokens else { return false }
         return unsafe stage_token_register(context) == 1
@@ -40,7 +40,7 @@ struct TokenTests {
         }
     }
 
-    /// The provider is not there until it is registered, as on most machines: this test comes first.
+    /// Without registration there is no provider, as on most machines: this test runs first.
     @Test func aKeyIsNamedByAURIWithoutItsPIN() {
         for uri in [
             "pkcs11:object=a?pin-value=1234", "PKCS11:object=a", "file:/tmp/a", "pkcs11:a\0b",
@@ -71,7 +71,7 @@ struct TokenTests {
         #expect(publicKey.verifies(signature: signature, of: [1, 2]) == false)
     }
 
-    /// OpenSSL takes a URI without slashes for the path of a file first.
+    /// OpenSSL first treats a URI without slashes as the path of a file.
     @Test func aFileWhoseNameIsTheURIIsNotTakenForTheToken() throws {
         #expect(Self.isRegistered)
         let uri = "pkcs11:token=\(UInt64.random(in: 0 ... .max))"

@@ -240,7 +240,11 @@ import Testing
     @Test func aGroupWithoutASharedFolderIsAnError() async throws {
         var bench = try Bench()
         bench.request.container = bench.root.path.appending("nowhere")
-        let error = FileError("confine to", path: bench.request.container, errno: .noSuchFileOrDirectory)
+        let error = FileError(
+            "confine to",
+            path: bench.request.container,
+            errno: .noSuchFileOrDirectory
+        )
         #expect(
             await bench.outcome(Bench.shell(Self.empty))
                 == .failure(.notStarted(program: Self.sh, error))

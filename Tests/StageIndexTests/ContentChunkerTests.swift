@@ -4,7 +4,7 @@ import StageModel
 import Testing
 
 struct ContentChunkerTests {
-    /// Bytes that are the same each time.
+    /// Returns reproducible bytes.
     private func content(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
         var state = seed
         let words = (0..<count / 4 + 1).map { _ in
@@ -36,12 +36,12 @@ struct ContentChunkerTests {
         #expect(all.reduce(0, +) == 16 << 20)
         #expect(180...350 ~= all.count, "\(all.count)")
         #expect(lengths(of: content(100)) == [100])
-        // Without anything that the content could say, at most.
+        // Content without any boundary is cut at the maximum.
         let zeros = [UInt8](repeating: 0, count: 600 << 10)
         #expect(lengths(of: zeros) == [256 << 10, 256 << 10, 88 << 10])
     }
 
-    /// Other cuts would be right, and find nothing again of what was published before.
+    /// Other parameters would be valid too, but find no chunks of content published before.
     @Test func theParametersAreFrozen() {
         #expect(
             Array(lengths(of: content(2 << 20)).prefix(6)) == [
@@ -59,7 +59,7 @@ struct ContentChunkerTests {
 }
 
 extension [Int] {
-    /// The digests of pieces of these lengths.
+    /// Returns the digests of pieces of these lengths.
     fileprivate func digests(of bytes: [UInt8]) -> [Digest] {
         var start = 0
         return map { length in
@@ -118,10 +118,10 @@ struct RangePlanTests {
             let places = (0..<count).map { (0, Int64($0) * step, length) }
             return RangePlan(0..<count, of: index(places))
         }
-        // The gaps are one in 43 of what is asked for.
+        // The gaps are a 43rd of the requested bytes.
         #expect(plan(4 << 20, count: 8).requests.count == 8)
         #expect(plan(4 << 20, count: 40).requests.count == 14)
-        // One in twelve would be too much.
+        // A twelfth would be too much.
         #expect(plan(1 << 20, count: 40).requests.count == 40)
     }
 }

@@ -6,7 +6,7 @@ import Testing
 
 @testable import StageIndex
 
-/// An index with everything that an index can have.
+/// An index with every kind of entry.
 func sampleIndex() throws -> ContentIndex {
     func digest(_ text: String) -> Digest { Digest(of: Array(text.utf8)) }
     func file(_ size: Int64, _ digest: Digest, _ content: ContentIndex.Content) -> ContentIndex.Kind
@@ -87,7 +87,7 @@ struct ContentIndexTests {
         #expect(index.storedSize == ByteCount(Int64(70_800)))
     }
 
-    /// What is still an index is another one; what is none says so.
+    /// A changed index is either a different valid index, or an error.
     @Test func everyBendOfAByteIsAnErrorOrAnotherIndex() throws {
         let index = try sampleIndex()
         let bytes = index.encoded()
@@ -119,7 +119,7 @@ struct ContentIndexTests {
         #expect(throws: IndexError.self) { try ContentIndex(decoding: bytes + [0]) }
     }
 
-    /// Counts that promise more than there is take no memory for it.
+    /// Excessive counts allocate no memory.
     @Test func hugeNumbersAreRefused() throws {
         let head = ContentIndex.magic
         let huge: [UInt8] = [0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x01]
@@ -132,7 +132,7 @@ struct ContentIndexTests {
         #expect(error?.reason.contains("version 2") == true)
     }
 
-    /// Paths that share nearly everything take three bytes each, and would become 300 MB.
+    /// Paths that share nearly all bytes take three bytes each, and would expand to 300 MB.
     @Test func manyLongPathsAreRefused() throws {
         let count = 300_000
         var bytes = ContentIndex.magic + [0, 0, 0xE0, 0xA7, 0x12, 0]
@@ -151,7 +151,7 @@ struct ContentIndexTests {
         #expect(throws: IndexError.self) { try ContentIndex(decoding: index.encoded()) }
     }
 
-    /// Such a name would be cut where it becomes a C string.
+    /// Such a name would be truncated as a C string.
     @Test(arguments: [Array("-b".utf8), Array("/a".utf8)])
     func aZeroInAPathOrATargetIsRefused(after bytes: [UInt8]) throws {
         var index = try sampleIndex().encoded()
@@ -206,12 +206,12 @@ struct FrameTests {
         #expect(frame.count < 2000)
         #expect(try decompressor.decompress(frame.span, after: old.span, to: new.count) == new)
         #expect(throws: FrameError.self) { try decompressor.decompress(frame.span, to: new.count) }
-        // What comes next knows nothing of the prefix.
+        // Later frames do not use the prefix.
         let plain = compressor.compress(text.span)
         #expect(try decompressor.decompress(plain.span, to: text.count) == text)
     }
 
-    /// The kernel would take the part before the zero byte for the whole name.
+    /// The kernel would use only the part before the zero byte.
     @Test(arguments: ["aXb", "b/linX", "../X"])
     func zeroBytesInNamesAndTargetsAreRefused(marked: String) throws {
         let link = try ContentPath("b/linX")

@@ -4,7 +4,7 @@ import Testing
 
 @testable import StageIndex
 
-/// A set that leads from the sample to itself.
+/// A set from the sample to itself.
 private func sampleSet() -> DeltaSet {
     func digest(_ text: String) -> Digest { Digest(of: Array(text.utf8)) }
     return DeltaSet(
@@ -40,11 +40,11 @@ struct DeltaSetTests {
         #expect(throws: Never.self) { try set.check(from: index, to: index) }
     }
 
-    /// Fewer bytes are left than a window takes at least.
+    /// Fewer bytes remain than the smallest window takes.
     @Test(arguments: [0, 1, 2])
     func aTableThatEndsWithinItsWindowsIsRefused(left: Int) {
         let set = sampleSet()
-        // Two windows and no frames; the first window begins far into its file.
+        // Two windows and no frames; the first window starts at a large offset.
         let rest: [UInt8] = [2, 0, 1, 0, 0x80, 0x80, 0x01, 1] + [1, 0].prefix(left)
         let bytes = DeltaSet.magic + set.new.bytes + set.old.bytes + [UInt8(rest.count)] + rest
         let what = left == 0 ? "the number of parts" : left == 1 ? "the file" : "where"
@@ -62,7 +62,7 @@ struct DeltaSetTests {
         #expect(try DeltaSet(decodingTable: set.encodedTable()) == set)
     }
 
-    /// One byte changed anywhere is an error, or another set that is written as it was read.
+    /// A change of any byte is either an error, or a different valid set.
     @Test func everyByteMatters() throws {
         let set = sampleSet()
         let bytes = set.encodedTable()
@@ -97,7 +97,7 @@ struct DeltaSetTests {
         #expect(throws: IndexError.self) { try DeltaSet(decodingTable: bytes + [0]) }
     }
 
-    /// The table of a set whose first numbers are other ones.
+    /// Returns the table of a set with other numbers at its start.
     private func table(_ rest: [UInt8]) -> [UInt8] {
         let set = sampleSet()
         var bytes = DeltaSet.magic + set.new.bytes + set.old.bytes

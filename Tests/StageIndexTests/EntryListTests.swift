@@ -24,7 +24,7 @@ struct EntryListTests {
         }
     }
 
-    /// Random lists, of which each entry is asked for alone and in any order.
+    /// Random lists, whose entries are read individually and in any order.
     @Test(arguments: [1, 2, 3, 4] as [UInt64])
     func listsOfAllKindsComeBack(seed: UInt64) throws {
         var generator = SeededGenerator(seed: seed)

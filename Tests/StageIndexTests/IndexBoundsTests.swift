@@ -3,14 +3,14 @@ import Testing
 
 @testable import StageIndex
 
-/// A small index that stands for a large one takes memory and directories in proportion to what the
-/// manifest says of its pack.
+/// A small encoded index with a large content takes memory and directories in proportion to the manifest's
+/// figures.
 struct IndexBoundsTests {
     private func bounds(_ fileCount: Int, _ installedSize: Int) -> IndexBounds {
         IndexBounds(fileCount: fileCount, installedSize: ByteCount(installedSize))
     }
 
-    /// An index of empty directories alone: a few bytes each, and fewer when it is compressed.
+    /// An index of empty directories: a few bytes each, and fewer when compressed.
     private func directories(_ count: Int, below prefix: String = "") throws -> [UInt8] {
         let names = (0..<count).map { prefix + String($0 + 1_000_000) }
         let index = ContentIndex(
@@ -39,7 +39,7 @@ struct IndexBoundsTests {
         #expect(try ContentIndex(decoding: most, within: bounds(0, 0)).entries.count == 4096)
     }
 
-    /// Directories that only paths name count as those that are entries.
+    /// Directories that are only implied by paths count too.
     @Test func impliedDirectoriesAreBoundAsWell() throws {
         let entries = try (0..<300).map { number in
             let path = (0..<20).map { "\(number)-\($0)" }.joined(separator: "/")
@@ -58,8 +58,8 @@ struct IndexBoundsTests {
         #expect(try ContentIndex(decoding: bytes, within: bounds(0, 0)).entries.count == 4090)
     }
 
-    /// A file of one frame, named as often as there are bytes: eight bytes of memory for each of them,
-    /// and next to nothing when the index is compressed.
+    /// A file whose single frame is listed once for each byte: eight bytes of memory for each, and almost
+    /// nothing when the index is compressed.
     @Test func aFileHasFewFramesForItsSize() throws {
         let count = 20_000_000
         let digest = [UInt8](repeating: 7, count: 32)

@@ -3,7 +3,7 @@ import Testing
 
 @testable import StageIndex
 
-/// Where paths lead in the tree of an index, links included.
+/// The resolution of paths in the tree of an index, links included.
 struct ResolvingTests {
     private static let links = [
         "to-file": "d/f", "to-dir": "d", "d/up": "../e", "d/e/back": "../../to-dir",
@@ -57,7 +57,7 @@ struct ResolvingTests {
             return ([place] + found.links.map { index.entries[$0].path.text })
                 .joined(separator: " ")
         }
-        // By their bytes: two of the names are one to Unicode.
+        // Compared by bytes: two of the names are equal in Unicode.
         #expect(found.map { Array($0.utf8) } == expected.map { Array($0.utf8) })
     }
 

@@ -6,7 +6,7 @@ import Testing
         Array(repeating: "d", count: depth).joined(separator: "/")
     }
 
-    /// A path of `length` bytes whose components have 100 bytes at most.
+    /// Returns a path of `length` bytes with components of at most 100 bytes.
     static func long(_ length: Int) -> String {
         let part = String(repeating: "x", count: 99) + "/"
         let text = String(repeating: part, count: length / 100 + 1).prefix(length)

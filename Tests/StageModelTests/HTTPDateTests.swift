@@ -19,7 +19,7 @@ struct HTTPDateTests {
         #expect(HTTPDate(text) == HTTPDate(seconds: seconds))
     }
 
-    /// A leap second is the one after it, and two digits of a year are of the years 1970 to 2069.
+    /// A leap second counts as the next second, and two-digit years are 1970 to 2069.
     @Test(arguments: [
         ("Sat, 31 Dec 2016 23:59:60 GMT", 1_483_228_800),
         ("Thursday, 01-Jan-70 00:00:00 GMT", 0), ("Tuesday, 01-Jan-69 00:00:00 GMT", 3_124_224_000),

@@ -1,7 +1,7 @@
 import StageModel
 import Testing
 
-/// What decoders differ on: a manifest that one program signs and another reads has one meaning.
+/// Texts that decoders interpret differently: a signed manifest must have one meaning.
 @Suite struct JSONStrictnessTests {
     private static let start =
         #"{"manifestVersion": 1, "application": "a", "revision": 0, "packs": []"#
@@ -86,7 +86,7 @@ import Testing
             for bit in 0..<8 {
                 var bytes = text
                 bytes[index] ^= 1 << UInt8(bit)
-                // Whether it still is a manifest depends on the byte.
+                // The changed bytes may still be a manifest.
                 _ = try? Manifest(json: bytes)
             }
         }

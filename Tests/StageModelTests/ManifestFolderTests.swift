@@ -2,7 +2,7 @@ import FoundationEssentials
 import StageModel
 import Testing
 
-/// The files of `Manifests/`, which publishers and other implementations read too.
+/// The files of `Manifests/`, which publishers and other implementations also read.
 @Suite struct ManifestFolderTests {
     @Test func everySampleIsRead() throws {
         let names = try FileManager.default.contentsOfDirectory(atPath: "\(Self.folder)/samples")
@@ -33,7 +33,7 @@ import Testing
         var error: String
     }
 
-    /// Reads a document, and checks that what is written of it is read as the same.
+    /// Decodes a document, and checks that its encoding decodes to the same value.
     private static func roundTrip(_ bytes: [UInt8], _ name: String) throws(ManifestError) {
         if name.hasPrefix("registration-") {
             let registration = try Registration(json: bytes)

@@ -1,6 +1,6 @@
 import StageModel
 
-/// Manifests and registrations for tests, as text whose parts a test replaces.
+/// Manifests and registrations for tests, as text with replaceable parts.
 enum Sample {
     static let digest = String(repeating: "0a", count: 32)
 
@@ -37,7 +37,7 @@ enum Sample {
         "backgroundEventsHandler": {"path": "/usr/lib/wallpaper/events"}}
         """
 
-    /// The manifest as it has to be read.
+    /// The expected manifest.
     static func expected() throws -> Manifest {
         var pack = Pack(
             id: try PackID("aurora"),
@@ -65,7 +65,7 @@ enum Sample {
 }
 
 extension String {
-    /// The text with one occurrence replaced; the test fails if it is not there.
+    /// Returns the text with one occurrence replaced; the test fails if it does not occur.
     func replacing(once part: String, with other: String) throws -> String {
         guard let range = firstRange(of: part) else { throw Missing(part: part) }
         return replacingCharacters(in: range, with: other)
@@ -76,7 +76,7 @@ extension String {
     }
 }
 
-/// A part that a test wants to replace is not in the text.
+/// The text does not contain the part to replace.
 struct Missing: Error {
     var part: String
 }

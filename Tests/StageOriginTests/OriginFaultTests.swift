@@ -140,7 +140,9 @@ struct OriginFaultTests {
         }
         let missing = TreeTrait.path.appending("missing")
         #expect(
-            throws: OriginError.directory(FileError("open", path: missing, errno: .noSuchFileOrDirectory))
+            throws: OriginError.directory(
+                FileError("open", path: missing, errno: .noSuchFileOrDirectory)
+            )
         ) {
             try Origin(missing, logger: OriginTests.quiet)
         }

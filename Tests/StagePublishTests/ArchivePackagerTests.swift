@@ -12,7 +12,7 @@ import Testing
 @Suite(.directory) struct ArchivePackagerTests {
     static let formats: [ArchiveFormat] = [.tar, .tarGzip, .tarXZ, .tarZstandard]
 
-    /// Bytes that compress a little, the same for the same seed.
+    /// Reproducible bytes that compress a little.
     private func content(_ count: Int, _ seed: UInt64) -> [UInt8] {
         var state = seed
         return (0..<count).map { _ in
@@ -23,7 +23,7 @@ import Testing
 
     private static let files = ["b.bin", "d/a", "d/Nordlicht über Tromsø.svg", "tool"]
 
-    /// Makes the same tree, its files in some order.
+    /// Creates the same tree, with its files in the given order.
     private func tree(_ name: String, _ order: [String] = files) throws -> SourceTree {
         let tree = try SourceTree(name)
         for file in order {
@@ -65,9 +65,9 @@ import Testing
         #expect(status == 0)
         let (_, second) = try await pack(other, format, threads: 5)
         #expect(Digest(of: first) == Digest(of: second))
-        // The time in a gzip header (RFC 1952, section 2.3).
+        // The timestamp in a gzip header (RFC 1952, section 2.3).
         if format == .tarGzip { #expect(Array(first[4..<8]) == [0, 0, 0, 0]) }
-        // And what matters makes a difference.
+        // Relevant differences change the archive.
         try other.set(0o755, of: "d/a")
         let (_, third) = try await pack(other, format)
         #expect(Digest(of: third) != Digest(of: second))
@@ -183,13 +183,19 @@ import Testing
         let tree = try tree("one")
         let evaluation = try tree.evaluate(#"{"directory": "."}"#)
         let packager = ArchivePackager(format: .tar, threads: 1)
-        await #expect(throws: PackagingError.file(FileError("create", path: tree.path, errno: .isDirectory))) {
+        await #expect(
+            throws: PackagingError.file(FileError("create", path: tree.path, errno: .isDirectory))
+        ) {
             try await packager.write(evaluation, to: tree.path)
         }
         let missing = tree.path.appending("no").appending("where")
         await #expect(
             throws: PackagingError.file(
-                FileError("open", path: missing.removingLastComponent(), errno: .noSuchFileOrDirectory)
+                FileError(
+                    "open",
+                    path: missing.removingLastComponent(),
+                    errno: .noSuchFileOrDirectory
+                )
             )
         ) { try await packager.write(evaluation, to: missing) }
     }

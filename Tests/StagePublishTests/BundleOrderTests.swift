@@ -8,7 +8,7 @@ import Synchronization
 import SystemPackage
 import Testing
 
-/// Where the frames of a new version lie.
+/// The locations of the frames of a new version.
 @Suite(.largeDirectory)
 struct BundleOrderTests {
     private let store: IndexedStore
@@ -17,7 +17,7 @@ struct BundleOrderTests {
 
     init() throws { store = try IndexedStore() }
 
-    /// Two trees: of the second's files every other one is new, the rest has changed a little.
+    /// Two trees: every other file of the second is new, and the others have changed a little.
     private static let trees = {
         var old: [String: [UInt8]] = ["same": noise(100_000), "gone": noise(90_000, seed: 2)]
         for number in 0..<5 {
@@ -37,20 +37,20 @@ struct BundleOrderTests {
         return (old: old, new: new)
     }()
 
-    /// The frames that a version does not share with an older one, in their order.
+    /// Returns the frames that a version does not share with an older one, in order.
     private func fresh(_ new: ContentIndex, after old: ContentIndex) -> [Int] {
         let known = Set(old.frames.map(\.digest))
         return new.frames.indices.filter { !known.contains(new.frames[$0].digest) }
     }
 
-    /// The same with those last of which there are differences.
+    /// Returns the same frames with those last that have delta frames.
     private func arranged(_ new: IndexedPack, after old: IndexedPack) throws -> [Int] {
         let made = Set(try store.deltaSet(of: new).frames.map(\.position))
         let fresh = fresh(new.index, after: old.index)
         return fresh.filter { !made.contains($0) } + fresh.filter { made.contains($0) }
     }
 
-    /// Checks that the bundles after `count` hold these frames, one after the other, and nothing else.
+    /// Checks that the bundles after `count` contain exactly these frames, one after the other.
     private func expect(_ positions: [Int], in index: ContentIndex, after count: Int) {
         var (bundle, offset) = (count, Int64(0))
         let wrong = positions.first { position in
@@ -63,7 +63,7 @@ struct BundleOrderTests {
         #expect(bundle == index.bundles.count - 1 && offset == index.bundles.last?.size)
     }
 
-    /// Checks that the store has the bundles of these versions under their names, and nothing else.
+    /// Checks that the store contains exactly the bundles of these versions.
     private func expectBundles(of packs: [IndexedPack]) throws {
         let digests = Set(packs.flatMap(\.index.bundles).map(\.digest.description))
         #expect(try store.names(in: "b") == digests.sorted())
@@ -75,7 +75,7 @@ struct BundleOrderTests {
         let identity = try identity(of: first)
         let second = try await store.package(new, "new", after: first.index)
         let order = try arranged(second, after: first)
-        // As they came, they lay in between.
+        // In input order, they alternate.
         let switches = zip(order, order.dropFirst()).filter { $1 != $0 + 1 }
         #expect(switches.count >= 8)
         expect(order, in: second.index, after: 1)
@@ -83,7 +83,7 @@ struct BundleOrderTests {
         #expect(second.newBytes == ByteCount(second.index.bundles[1].size))
         try expectBundles(of: [first, second])
         #expect(try self.identity(of: first) == identity)
-        // An update asks for nothing else, in one piece.
+        // An update requests nothing else, in one range.
         let made = Set(try store.deltaSet(of: second).frames.map(\.position))
         let others = order.filter { !made.contains($0) }
         let plan = RangePlan(others, of: second.index)
@@ -91,7 +91,7 @@ struct BundleOrderTests {
         #expect(plan.requests.map(\.range) == [0..<length])
     }
 
-    /// The file that the first bundle of a version is.
+    /// Returns the identity of the file of a version's first bundle.
     private func identity(of pack: IndexedPack) throws -> FileIdentity {
         let bundle = FilePath("b/\(pack.index.bundles[0].digest)")
         return try File.open(reading: store.directory().path.pushing(bundle)).identity()
@@ -124,7 +124,7 @@ struct BundleOrderTests {
         try expectBundles(of: [first, second])
     }
 
-    /// What lies in order already is not written once more.
+    /// Frames that are in order already are not rewritten.
     @Test(arguments: [true, false])
     func anOrderThatIsRightIsKept(isRight: Bool) async throws {
         let (changed, fresh) = isRight ? ("z", "a") : ("a", "z")
@@ -157,7 +157,7 @@ struct BundleOrderTests {
             new[name]?[60_000] ^= 1
         }
         let first = try await store.package(old, "old")
-        // The archive would be less than what is new, even with the set.
+        // The archive would be smaller than the new frames, even with the set.
         let second = try await store.package(new, "new", after: first.index) {
             $0.makesArchive = false
         }
@@ -171,14 +171,14 @@ struct BundleOrderTests {
     }
 }
 
-/// What is in a store when a version was not made.
+/// The content of a store after a failed run.
 @Suite(.directory)
 struct UnfinishedVersionTests {
     private let store: IndexedStore
 
     init() throws { store = try IndexedStore() }
 
-    /// When a run ends before its time.
+    /// The moment at which a run fails.
     enum Moment: CaseIterable { case firstBundles, beforeComparing, afterComparing }
 
     @Test(arguments: Moment.allCases)
@@ -201,12 +201,12 @@ struct UnfinishedVersionTests {
         #expect(ending == .cancelled)
         #expect(found.withLock { $0 } == 1)
         #expect(try objects() == before)
-        // And nothing of it stands in the way.
+        // The failed run does not affect the next one.
         let second = try await store.package(new, "new", after: first.index)
         #expect(try store.files(of: second.index) == new)
     }
 
-    /// Hidden files of runs that were killed, and of those that are at work.
+    /// Hidden files of killed runs, and of running ones.
     @Test(arguments: [true, false])
     func whatKilledRunsHaveLeftIsRemovedByOneThatIsAlone(isAlone: Bool) async throws {
         _ = try await store.package(["a": noise(1000)], "old")
@@ -221,7 +221,7 @@ struct UnfinishedVersionTests {
         _ = consume lock
     }
 
-    /// And while it is at work, nobody takes what is its own for that.
+    /// A running process keeps other processes from removing its files.
     @Test func aRunAtWorkIsNotSweptAway() async throws {
         let bundles = Mutex<[Bool]>([])
         let root = try store.directory()
@@ -238,7 +238,7 @@ struct UnfinishedVersionTests {
         #expect(bundles.withLock { $0 } == [true])
     }
 
-    /// A draft that is shorter than it was when it was written is noticed while its frames are copied.
+    /// A temporary bundle that became shorter is detected when its frames are copied.
     @Test(arguments: [0, 100_000])
     func aVersionThatCannotBeArrangedLeavesNothing(size: Int64) async throws {
         let (old, new) = versions()
@@ -277,7 +277,7 @@ struct UnfinishedVersionTests {
         for name in names { #expect(Digest(of: try store.bytes("b/\(name)")).description == name) }
     }
 
-    /// A version whose first frames have changed a little, and one before it.
+    /// A version whose first frames have changed a little, and its predecessor.
     private func versions(
         large: Bool = false
     ) -> (old: [String: [UInt8]], new: [String: [UInt8]]) {
@@ -288,7 +288,7 @@ struct UnfinishedVersionTests {
         return (old, new)
     }
 
-    /// How a run in a task of its own ends that ought to fail.
+    /// Returns the error of a run in a separate task, which must fail.
     private func ending(
         of files: [String: [UInt8]],
         after first: IndexedPack,
@@ -307,7 +307,7 @@ struct UnfinishedVersionTests {
         }
     }
 
-    /// Everything in the store, hidden or not, and its bytes.
+    /// Returns all files of the store, including hidden ones, with their digests.
     private func objects() throws -> [String: Digest] {
         var objects: [String: Digest] = [:]
         for folder in try store.names(in: ".") {
@@ -319,16 +319,16 @@ struct UnfinishedVersionTests {
     }
 }
 
-/// The files of bundles that nobody asks for.
+/// Returns the files of temporary bundles.
 private func drafts(in bundles: Directory) -> [FilePath] {
-    // None is what a test finds that has none.
+    // A test without bundles finds none.
     let entries = (try? bundles.entries()) ?? []
     return entries.filter { $0.name.string.hasPrefix(".") }.map { FilePath($0.name) }
 }
 
-/// Small files of so many bytes, more or less, that are like none of the others.
+/// Returns small files of about this size without common content.
 private func manyFiles(_ count: Int) -> [String: [UInt8]] {
-    // More than a frame has of them: what is in one is not alike.
+    // More pieces than fit into a frame, so that frames have no common content.
     let pieces = (0..<8).map { noise(60_000, seed: UInt64($0 + 50)) }
     var files: [String: [UInt8]] = [:]
     for number in 0..<count / 60_000 {

@@ -24,12 +24,12 @@ struct DeltaFrameMakerTests {
         for number in 0..<60 { old["small/\(number)"] = noise(2000 + number, seed: UInt64(number)) }
         var new = old
         new["gone"] = nil
-        // Each frame of it is another one.
+        // Changes each of its frames.
         for place in stride(from: 5000, to: 500_000, by: 10_000) { new["large"]?[place] ^= 1 }
         new["large"]?.insert(contentsOf: noise(3000, seed: 5), at: 200_000)
         for number in 0..<60 { new["small/\(number)"]?[1000] ^= 1 }
         new["nothing like it"] = noise(80_000, seed: 6)
-        // Content whose name has another hash.
+        // Content in a file whose name contains another hash.
         old["app.1a2b3c.js"] = noise(300_000, seed: 7)
         var app = noise(300_000, seed: 7)
         old["app.1a2b3c.js"] = app
@@ -55,7 +55,7 @@ struct DeltaFrameMakerTests {
         #expect(set.new == second.reference.contentDigest && set.old == delta.base)
         try set.check(from: first.index, to: second.index)
         #expect(frames.size < ByteCount(20_000) && second.newBytes > ByteCount(500_000))
-        // Each is what it says, of what a client has: the old files.
+        // Each delta frame decompresses to its frame with the old files, which a client has.
         var decompressor = FrameDecompressor()
         for (frame, range) in zip(set.frames, set.ranges(afterTable: table.count)) {
             let stored = Array(object[Int(range.lowerBound)..<Int(range.upperBound)])
@@ -72,7 +72,7 @@ struct DeltaFrameMakerTests {
             )
             #expect(Digest(of: content) == expected.digest)
         }
-        // Everything but what there was nothing like.
+        // All frames except those without similar content.
         let missing = IndexDifference(from: first.index, to: second.index).frames
         let made = Set(set.frames.map(\.position))
         let left = missing.filter { !made.contains($0) }
@@ -137,7 +137,7 @@ struct DeltaFrameMakerTests {
         #expect(told.reference.deltas[0].frames == nil)
     }
 
-    /// A bundle in the store that is not what it ought to be is as good as none.
+    /// A damaged bundle in the store counts as missing.
     @Test func whatIsDamagedInTheStoreMakesNoDifferences() async throws {
         let first = try await store.package(old, "old")
         let bundles = try store.directory("b")
@@ -150,7 +150,7 @@ struct DeltaFrameMakerTests {
         #expect(second.reference.deltas[0].frames == nil)
     }
 
-    /// A window that begins as a dictionary of Zstandard does is not taken for one.
+    /// A window that starts like a Zstandard dictionary is not treated as one.
     @Test func contentThatLooksLikeADictionaryIsContent() async throws {
         let before = [0x37, 0xA4, 0x30, 0xEC] + noise(300_000)
         var after = before
@@ -162,7 +162,7 @@ struct DeltaFrameMakerTests {
 }
 
 struct DeltaPlanTests {
-    /// An index of files that are cut into frames of 64 KiB each, named by texts.
+    /// An index of files with frames of 64 KiB each, which are identified by strings.
     private func index(_ files: [(path: String, frames: [String])]) throws -> ContentIndex {
         var index = ContentIndex(bundles: [.init(digest: Digest(of: [1]), size: 256 << 20)])
         var known: [String: Int] = [:]
@@ -198,7 +198,7 @@ struct DeltaPlanTests {
 
     @Test func windowsFollowWhereTheContentIs() throws {
         let old = try index([("a", numbers(0..<1000))])
-        // 300 frames are new at the beginning; then each tenth has changed.
+        // The first 300 frames are new; then every tenth has changed.
         let changed = (0..<1000).map { $0 % 10 == 5 ? "\($0)'" : "\($0)" }
         let new = try index([("a", numbers(0..<300, "new") + changed)])
         let plan = DeltaPlan(from: old, to: new)
@@ -210,7 +210,7 @@ struct DeltaPlanTests {
             #expect(segment.offset + Int64(segment.length) <= 1000 << 16)
             for frame in group.frames where frame >= 300 {
                 let place = Int64(frame - 300) << 16
-                // And what is a megabyte around it.
+                // Also a megabyte around it.
                 #expect(segment.offset <= max(0, place - 1_000_000))
                 let end = min(1000 << 16, place + 1_065_536)
                 #expect(end <= segment.offset + Int64(segment.length))

@@ -7,7 +7,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// Delta sets from several older versions, made with a version and later.
+/// Delta sets from several older versions, created with a version or later.
 @Suite(.directory)
 struct DeltaSetWriterTests {
     private let store: IndexedStore
@@ -15,14 +15,14 @@ struct DeltaSetWriterTests {
 
     init() throws { store = try IndexedStore() }
 
-    /// Three trees, each of which differs from the others in every frame of a large file, by a few bytes.
+    /// Three trees that differ in a few bytes of every frame of a large file.
     private static let versions: [[String: [UInt8]]] = (0..<3).map { number in
         var large = noise(400_000)
         for place in stride(from: 1000, to: large.count, by: 9000) { large[place] = UInt8(number) }
         return ["large": large, "same": noise(70_000, seed: 4), "small": [UInt8(number), 7]]
     }
 
-    /// Packages the three trees; the third with delta sets from so many versions.
+    /// Packages the three trees; the third one with delta sets from `count` versions.
     private func package(
         into store: IndexedStore,
         bases: Int
@@ -96,7 +96,7 @@ struct DeltaSetWriterTests {
         }
         #expect(try objects(of: other) == objects(of: store))
         #expect(try objects(of: other).subtracting(before).count == 2)
-        // Nothing is made again.
+        // Nothing is created again.
         let inodes = try inodes(of: other)
         let again = try await writer.write(
             to: stored(packs[2], in: other),
@@ -108,7 +108,7 @@ struct DeltaSetWriterTests {
         #expect(try self.inodes(of: other) == inodes)
     }
 
-    /// Copies of one file cost an archive little, and a delta set each.
+    /// Copies of one file cost an archive little, but each adds to a delta set.
     @Test func aSetThatSavesNothingIsNotKept() async throws {
         func tree(_ seed: UInt64) -> [String: [UInt8]] {
             var content = noise(200_000)
@@ -154,7 +154,7 @@ struct DeltaSetWriterTests {
             await #expect(throws: expected) {
                 try await DeltaSetWriter(width: 1).write(
                     to: version,
-                    // The first one could be made.
+                    // The set from the first one could be created.
                     from: [packs[0].index, base.index],
                     in: store.directory()
                 )
@@ -185,7 +185,7 @@ struct DeltaSetWriterTests {
             in: store.directory()
         )
         #expect(updates.allSatisfy { $0.delta?.frames != nil })
-        // The order of names says nothing.
+        // The order of names has no effect.
         for (age, pack) in older.enumerated() {
             let path = store.root.path.appending("store").appending(pack.reference.url)
             try File.open(readingRegular: path).setModified(1_800_000_000 - Int64(age))
@@ -197,7 +197,7 @@ struct DeltaSetWriterTests {
         #expect(found.reference.deltas.allSatisfy { $0.frames != nil })
     }
 
-    /// The hidden file that a killed run leaves goes with the next run, and nothing else.
+    /// The next run removes the hidden file of a killed run, and nothing else.
     @Test func aRunThatWasKilledHarmsNothing() async throws {
         let packs = try await package(into: store, bases: 1)
         let folder = try store.directory("d")

@@ -35,30 +35,30 @@ struct IndexedStore {
         return try await writer.write(source.evaluate(#"{"directory": "."}"#), to: directory())
     }
 
-    /// The store, or a folder of it.
+    /// Returns the store, or a directory in it.
     func directory(_ path: FilePath? = nil) throws -> Directory {
         let store = root.path.appending(name)
         return try Directory.open(path.map { store.pushing($0) } ?? store)
     }
 
-    /// An object.
+    /// Returns the bytes of an object.
     func bytes(_ path: String) throws -> [UInt8] {
         try StageTesting.bytes(of: root.path.appending(name).pushing(FilePath(path)))
     }
 
-    /// The names of what is in a folder.
+    /// Returns the names in a directory.
     func names(in folder: FilePath) throws -> [String] {
         try directory(folder).entries().map(\.name.string).sorted()
     }
 
-    /// The table of the delta set of a pack.
+    /// Returns the table of a pack's delta set.
     func deltaSet(of pack: IndexedPack) throws -> DeltaSet {
         let frames = try #require(pack.reference.deltas.first?.frames)
         let object = try bytes("d/\(frames.digest)")
         return try DeltaSet(decodingTable: Array(object.prefix(Int(frames.tableSize.rawValue))))
     }
 
-    /// The files of a version, made of nothing but bundles.
+    /// Returns the files of a version, restored from bundles only.
     func files(of index: ContentIndex) throws -> [String: [UInt8]] {
         let bundles = try index.bundles.map { bundle in
             let bytes = try bytes("b/\(bundle.digest)")

@@ -7,7 +7,7 @@ import SystemPackage
 import Testing
 
 @Suite(.directory) struct RecipeEvaluationTests {
-    /// A tree with something for every selector.
+    /// A tree with files for every selector.
     private func tree() throws -> SourceTree {
         let tree = try SourceTree()
         try tree.file("a/one.txt", "1")

@@ -3,7 +3,7 @@ import StagePublish
 import Testing
 
 @Suite struct RecipeTests {
-    /// A recipe with these selectors.
+    /// Returns a recipe with these selectors.
     private func recipe(_ selectors: String, more: String = "") -> [UInt8] {
         Array(
             """
@@ -138,7 +138,7 @@ import Testing
     @Test func theTemplateIsARecipe() throws {
         let recipe = try Recipe(json: Array(RecipeTemplate.text.utf8))
         #expect(recipe.pack == (try PackID("my-pack")))
-        // What is commented out is right as well.
+        // The commented-out members are valid too.
         let all = RecipeTemplate.text.split(separator: "\n").map { line -> String in
             let text = line.drop { $0 == " " }
             return text.hasPrefix("// ,") ? String(text.dropFirst(3)) : String(line)

@@ -7,7 +7,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// Stores that content is packaged into again.
+/// Stores into which the same content is packaged again.
 @Suite(.directory)
 struct RepeatedPackagingTests {
     private let versions: [[String: [UInt8]]] = [
@@ -15,7 +15,7 @@ struct RepeatedPackagingTests {
         ["a": noise(100_000, seed: 1) + [1], "c": noise(200, seed: 3), "d": noise(700, seed: 4)],
     ]
 
-    /// An object as a server and a synchronization see it.
+    /// An object as servers and synchronization tools see it.
     private struct Object: Equatable {
         var inode: UInt64
         var modified: Int64
@@ -29,7 +29,7 @@ struct RepeatedPackagingTests {
             }
             for entry in try directory.entries() {
                 let name = FilePath(entry.name)
-                // A file that takes its place has another inode, even within the same second.
+                // A file that replaces it has another inode, even within the same second.
                 let status = try #require(try directory.status(name))
                 objects["\(folder)/\(name)"] = Object(
                     inode: status.inode,

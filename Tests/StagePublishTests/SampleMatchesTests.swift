@@ -19,14 +19,14 @@ struct SampleMatchesTests {
         )
     }
 
-    /// However large the content is, samples are about a million.
+    /// The number of samples is limited to about a million for any size.
     @Test(arguments: [(1 << 20, 8), (1 << 28, 8), (1 << 30, 10), (Int64(1) << 40, 20)])
     func samplesOfLargeContentAreFarApart(byteCount: Int64, bits: Int) {
         let sampler = ContentSampler(byteCount: byteCount)
         #expect(sampler.bits == bits && byteCount >> Int64(sampler.bits) <= 1 << 20)
     }
 
-    /// Content that repeats itself has each of its positions chosen, or none.
+    /// In repetitive content, all positions are samples, or none.
     @Test(arguments: 1...300)
     func contentThatRepeatsItselfHasFewSamples(period: Int) {
         let pattern = noise(period, seed: UInt64(period))
@@ -42,7 +42,7 @@ struct SampleMatchesTests {
         }
     }
 
-    /// Of content that is everywhere, a few places are kept.
+    /// Of content that occurs everywhere, only a few locations are kept.
     @Test func fewPlacesOfASampleAreKept() {
         let samples = sampler.samples(of: noise(100_000).span)
         var matches = SampleMatches(sampler: sampler, samples: [3: samples])

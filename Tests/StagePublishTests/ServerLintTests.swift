@@ -42,7 +42,7 @@ import Testing
         }
     }
 
-    /// The findings about an archive that is answered so: severity, member, and the message without
+    /// Returns the findings about an archive with this response: severity, member, and the message without
     /// the URL.
     private func findings(_ answer: Answer, path: String = "/packs/a.tar") async throws -> [String]
     {
@@ -132,7 +132,7 @@ import Testing
         #expect(await lint(manifest, at: server.url("/manifest.json")) == [])
     }
 
-    /// A name that the packager gives never stands for anything else.
+    /// A name that contains a digest always has the same content.
     @Test func whatIsNamedByItsContentNeedsNoValidator() async throws {
         let server = TestServer.current
         var manifest = try indexed()

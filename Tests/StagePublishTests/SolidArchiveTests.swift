@@ -9,11 +9,11 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// Archives beside the objects of indexed packs.
+/// Archives of indexed packs.
 @Suite(.directory)
 struct SolidArchiveTests {
     private let store: IndexedStore
-    /// Files that are the same but for a byte every few kilobytes.
+    /// Files that differ only in one byte every few kilobytes.
     private let files: [String: [UInt8]] = {
         var files: [String: [UInt8]] = ["empty": [], "caf\u{E9}/a": [1], "cafe\u{301}/b": [2]]
         for number in 0..<12 as Range<UInt8> {
@@ -38,7 +38,7 @@ struct SolidArchiveTests {
         #expect(archive.url == "a/\(archive.digest).of.\(pack.reference.contentDigest)")
         #expect(archive.size == ByteCount(bytes.count))
         #expect(archive.size + archive.size < pack.reference.bundleSize)
-        // All of the content, and no more than twice that.
+        // Large enough for all of the content, and at most twice that.
         #expect(archive.windowSize == .mebibytes(2))
         #expect(ZstandardHeader(bytes)?.windowSize == 2 << 20)
         #expect(try store.names(in: "a") == [String(archive.url.dropFirst(2))])
@@ -60,10 +60,10 @@ struct SolidArchiveTests {
         let again = try await store.package(files, "two") { $0.level = 3 }
         #expect(again.archive == first)
         #expect(try self.inode(of: first) == inode)
-        // Whoever made it, and however hard.
+        // Regardless of the packager and its level.
         let better = try await store.package(files, "three") { $0.level = 1 }
         #expect(better.archive == first)
-        // Of other bytes than its name says it is made again.
+        // An archive with other bytes than its name says is created again.
         let name = try #require(FilePath(first.url).lastComponent)
         try store.directory("a").write([1, 2, 3], to: name, durably: false)
         #expect(try await store.package(files, "four").archive == first)
@@ -123,7 +123,7 @@ struct SolidArchiveTests {
         #expect(try store.names(in: "a") == [String(kept.url.dropFirst(2))])
     }
 
-    /// Windows from what decoders take at least to what they take at most.
+    /// Windows from the smallest to the largest that decoders accept.
     @Test(
         arguments: [
             (0, 1 << 10), (1024, 1 << 10), (1025, 1 << 11), (1 << 20, 1 << 20),

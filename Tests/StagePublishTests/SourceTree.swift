@@ -10,18 +10,18 @@ import Testing
 struct SourceTree {
     let path: FilePath
 
-    /// Makes the tree `name`.
+    /// Creates the tree `name`.
     init(_ name: String = "tree") throws {
         path = try TemporaryDirectory.required().path.appending(name)
         _ = try Directory.make(path)
     }
 
-    /// Writes a file and makes the directories above it.
+    /// Writes a file and creates its parent directories.
     func file(_ name: String, _ content: String = "", mode: mode_t = 0o644) throws {
         try file(name, Array(content.utf8), mode: mode)
     }
 
-    /// Writes a file and makes the directories above it.
+    /// Writes a file and creates its parent directories.
     func file(_ name: String, _ content: [UInt8], mode: mode_t = 0o644) throws {
         let file = path.pushing(FilePath(name))
         let directory = try Directory.make(file.removingLastComponent())
@@ -37,19 +37,19 @@ struct SourceTree {
         try #require(status == 0)
     }
 
-    /// Makes a link and the directories above it.
+    /// Creates a link and its parent directories.
     func link(_ name: String, to target: String) throws {
         let link = path.pushing(FilePath(name))
         let directory = try Directory.make(link.removingLastComponent())
         try directory.createLink(FilePath(try #require(link.lastComponent)), to: target)
     }
 
-    /// Makes a directory.
+    /// Creates a directory.
     func directory(_ name: String) throws {
         _ = try Directory.make(path.pushing(FilePath(name)))
     }
 
-    /// What a recipe with the selectors finds.
+    /// Evaluates a recipe with the selectors.
     func evaluate(_ selectors: String, root: String? = nil) throws -> RecipeEvaluation {
         let more = root.map { #", "sourceRoot": "\#($0)""# } ?? ""
         let json = """
@@ -59,8 +59,8 @@ struct SourceTree {
         return try RecipeEvaluation(try Recipe(json: Array(json.utf8)), in: path)
     }
 
-    /// The paths that a recipe with the selectors finds: with '/' for directories, '*' for executable
-    /// files, '@' for links.
+    /// Returns the paths that a recipe with the selectors selects, with '/' for directories, '*' for
+    /// executable files, '@' for links.
     func names(_ selectors: String, root: String? = nil) throws -> [String] {
         try evaluate(selectors, root: root).entries.map { entry in
             let mark =
@@ -76,7 +76,7 @@ struct SourceTree {
 }
 
 extension RecipeEvaluation {
-    /// The numbers of bytes of files and links, by path.
+    /// The sizes of files and links, by path.
     var sizes: [String: Int64] {
         let files = entries.filter { $0.content.kind != .directory }
         return Dictionary(

@@ -16,7 +16,7 @@ struct StoreCollectionTests {
 
     init() throws { store = try IndexedStore() }
 
-    /// A pack of two versions, of which the second has a delta set, and then one that shares nothing with them.
+    /// Two versions of a pack, the second with a delta set, and a third one that shares nothing with them.
     private func versions() async throws -> [IndexedPack] {
         let first = try await store.package(["a": noise(100_000, seed: 1), "b": [1]], "one")
         let second = try await store.package(
@@ -70,7 +70,7 @@ struct StoreCollectionTests {
         let offered = try manifest(versions[1])
         let found = try await collect(offered)
         #expect(found.removed.objects == 0)
-        // The first index, and the index and the bundle of the third version.
+        // The first index, and the index and bundle of the third version.
         #expect(found.waiting.objects == 3)
         #expect(found.used.objects == all.count - 3)
         let early = try await collect(offered, after: 30 * day - 1)
@@ -88,7 +88,7 @@ struct StoreCollectionTests {
         let versions = try await versions()
         let (older, newer) = (try manifest(versions[0]), try manifest(versions[2]))
         _ = try await collect(newer)
-        // Another application's manifest counts as well.
+        // Another application's manifest counts too.
         let between = try await collect(newer, older, after: 29 * day)
         #expect(between.waiting.objects > 0)
         let again = try await collect(newer, after: 31 * day)
@@ -135,7 +135,7 @@ struct StoreCollectionTests {
         let whole = try store.bytes(index.url)
         try folder.remove(name)
         await #expect(throws: StoreCollectionError.self) { try await collect(offered, keeping: 0) }
-        // A whole index of another version is damage as well.
+        // An intact index of another version counts as damaged too.
         try folder.write(try store.bytes(versions[0].reference.url), to: name, durably: false)
         await #expect(throws: StoreCollectionError.self) { try await collect(offered, keeping: 0) }
         try folder.write(Array(whole.dropLast()), to: name, durably: false)
@@ -166,7 +166,7 @@ struct StoreCollectionTests {
         #expect(try await collect(offered, after: 59 * day).removed == anew.waiting)
     }
 
-    /// The sets from all older versions, made with the version or later.
+    /// The sets from all older versions, created with the version or later.
     @Test func deltaSetsStayWhileAManifestNamesThem() async throws {
         let trees = (0..<3).map { number in
             ["a": noise(100_000, seed: 1) + [UInt8(number)], "b": [UInt8(number)]]
@@ -190,7 +190,7 @@ struct StoreCollectionTests {
         #expect(sets.count == 2)
         _ = try await collect(try manifest(packs[1]), keeping: 0)
         #expect(try names().isSuperset(of: sets))
-        // A manifest that names one of them, and then none.
+        // A manifest names one of them, and then none.
         let named = packs[0].reference.deltas.compactMap(\.frames).map { "d/\($0.digest)" }
         _ = try await collect(try manifest(packs[0]), keeping: 0)
         #expect(try names().filter { $0.hasPrefix("d/") } == Set(named))
@@ -200,7 +200,7 @@ struct StoreCollectionTests {
         #expect(try names().filter { $0.hasPrefix("d/") || $0.contains(".from.") } == [])
     }
 
-    /// A set that was without use for almost its time, and is going to be named.
+    /// A set that was unused for almost the whole time, and will be named again.
     @Test func aSetThatIsAskedForAgainWaitsAnew() async throws {
         let versions = try await versions()
         _ = try await collect(try manifest(versions[2]))
@@ -214,7 +214,7 @@ struct StoreCollectionTests {
         let set = "d/\(try #require(delta.frames).digest)"
         let later = try await collect(try manifest(versions[2]), after: 30 * day)
         #expect(try names().isSuperset(of: [set, delta.url, versions[1].reference.url]))
-        // The older version was not asked for.
+        // The older version was not requested.
         #expect(later.removed.objects > 0)
         #expect(try await collect(try manifest(versions[2]), after: 60 * day).waiting.objects == 0)
         #expect(try !names().contains(set))
@@ -224,7 +224,7 @@ struct StoreCollectionTests {
         let versions = try await versions()
         let offered = try manifest(versions[2])
         _ = try await collect(offered)
-        // The same content under another name: the bundle is there, the index is new.
+        // The same content under another name: the bundle exists, the index is new.
         let renamed = try await store.package(["z": noise(100_000, seed: 1), "y": [1]], "four")
         #expect(renamed.index.bundles == versions[0].index.bundles)
         let later = try await collect(offered, after: 30 * day)

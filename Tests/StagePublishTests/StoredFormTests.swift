@@ -4,14 +4,14 @@ import StagePublish
 import StageTesting
 import Testing
 
-/// Frames are stored compressed, or as they are where a fast level gains nothing.
+/// Frames are stored compressed, or uncompressed if a fast level gains nothing.
 @Suite(.largeDirectory)
 struct StoredFormTests {
     private let store: IndexedStore
 
     init() throws { store = try IndexedStore() }
 
-    /// The stored bytes of a pack of one file of less than 64 KiB, which is one frame.
+    /// The stored bytes of a pack with one file of less than 64 KiB, which is one frame.
     private func storedLength(of bytes: [UInt8], _ tree: String) async throws -> Int {
         let pack = try await store.package(["file": bytes], tree) { $0.level = 19 }
         let frame = try #require(pack.index.frames.first)
@@ -25,7 +25,7 @@ struct StoredFormTests {
         #expect(try await storedLength(of: noise(60_000), "noise") == 60_000)
     }
 
-    /// Repeats that the fast level alone does not find: it skips positions of content in which it found nothing.
+    /// Repeats that the fast level alone misses: it skips positions after a search without matches.
     @Test(
         "A repeat in small files that do not compress is found",
         arguments: 0..<8 as Range<UInt64>

@@ -114,7 +114,7 @@ struct DraftTests {
         content.roles[.root]?.threshold = 2
         content.roles[.targets]?.threshold = 2
         _ = try publisher.run(one, two).initialize(content)
-        // Half signed: the published root decides on.
+        // With half of the signatures, the published root still decides.
         _ = try publisher.run(two).rotate { content throws(SigningError) in
             content.roles[.targets]?.keys = [two.key, three.key]
         }

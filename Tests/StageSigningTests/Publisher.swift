@@ -7,7 +7,7 @@ import StageTrust
 import SystemPackage
 import Testing
 
-/// A publisher's directory, and the client of what is in it.
+/// A publisher's directory, and a client of it.
 final class Publisher {
     let directory: Directory
     /// The reference time of publisher and client.
@@ -39,12 +39,12 @@ final class Publisher {
         )
     }
 
-    /// Moves the time.
+    /// Advances the time.
     func wait(days: Int) {
         time = MetadataTime(secondsSince1970: time.secondsSince1970 + Int64(days) * 86400)
     }
 
-    /// The names in `metadata`, sorted.
+    /// Returns the names in `metadata`, sorted.
     func names(in folder: String = "metadata") throws -> [String] {
         let folder = try directory.directory(FilePath(folder))
         return try folder?.entries().map(\.name.string).sorted() ?? []
@@ -101,7 +101,7 @@ final class Publisher {
 struct MissingTarget: Error {}
 
 extension RootContent {
-    /// Content with the same keys for all roles.
+    /// Creates content with the same keys for all roles.
     init(_ keys: RepositoryKey..., threshold: Int = 1) {
         self.init(
             roles: Dictionary(
@@ -114,14 +114,14 @@ extension RootContent {
 }
 
 extension SigningOrder {
-    /// To sign the manifest as it is.
+    /// Signs the current manifest.
     static var manifest: SigningOrder {
         var order = SigningOrder()
         order.takesManifest = true
         return order
     }
 
-    /// To sign the manifest, and the draft of a root.
+    /// Signs the manifest, and the draft of a root.
     static var root: SigningOrder {
         var order = manifest
         order.signsRoot = true

@@ -68,7 +68,7 @@ struct RotationTests {
         #expect(waiting.roles.first?.version == 1)
         #expect(waiting.drafts.map(\.role) == [.root, .timestamp])
         #expect(waiting.drafts.map(\.needed) == [0, 1])
-        // Until then the old key goes on.
+        // Until then the old key remains valid.
         try publisher.write("two")
         #expect(try publisher.run(root, online).perform(.manifest).roles.first?.version == 1)
         #expect(try publisher.refreshClient() == "two")

@@ -100,7 +100,7 @@ struct SigningRunTests {
         #expect(published.drafts.isEmpty)
         #expect(try publisher.names(in: "metadata.draft") == [])
         #expect(try publisher.refreshClient() == "one")
-        // A change of the manifest needs two keys again, and is not seen before.
+        // A change of the manifest needs two keys again, and is not visible before.
         try publisher.write("two")
         #expect(try publisher.run(two).perform(.manifest).drafts.map(\.role) == [.targets])
         #expect(try publisher.refreshClient() == "one")
@@ -159,7 +159,7 @@ struct SigningRunTests {
         try publisher.write("one")
         _ = try publisher.run(key).initialize(RootContent(key.key))
         try publisher.write("two")
-        // A directory in the place of a file: the run fails there, after it has written those before.
+        // A directory instead of a file: the run fails there, after it has written earlier files.
         let copy = "\(Digest(of: Array("two".utf8))).manifest.json"
         let path = FilePath(obstacle == "COPY" ? copy : obstacle)
         try publisher.directory.createDirectory(path)
@@ -200,7 +200,7 @@ struct SigningRunTests {
 }
 
 extension Publisher {
-    /// Changes a published file and signs it again, as another program may.
+    /// Changes a published file and signs it again, as another program may do.
     func edit(
         _ name: String,
         signedBy key: PrivateKeySigner,

@@ -5,13 +5,13 @@ import SystemPackage
 import Testing
 
 @Suite(.directory) struct ConfinementTests {
-    /// What threads tell the test.
+    /// Observations of threads, collected for the test.
     private final class Notes: Sendable {
         private let notes = Mutex<[String]>([])
         var all: [String] { notes.withLock { $0 } }
         func add(_ note: String) { notes.withLock { $0.append(note) } }
 
-        /// Notes whether the call was allowed.
+        /// Records whether the call was allowed.
         func tell(_ name: String, _ call: () throws -> Void) {
             do {
                 try call()
@@ -46,7 +46,7 @@ import Testing
             notes.tell("confine") { box.set(try Confinement.confineThread(beneath: inside)) }
             work()
         }.join()
-        // A kernel without Landlock confines nothing, and the value says so.
+        // A kernel without Landlock confines nothing, and the value reports that.
         guard box.confinement.restrictsFiles else { return }
         #expect(
             notes.all == [
@@ -56,7 +56,7 @@ import Testing
                 "link outside: denied",
             ]
         )
-        // The other threads are as free as before.
+        // Other threads are not confined.
         #expect(try root.file(reading: "canary")?.readAll(limit: 1) == [1])
     }
 

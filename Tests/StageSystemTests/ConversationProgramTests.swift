@@ -4,14 +4,14 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// Programs that answer a line for each line.
+/// Programs that answer each line with a line.
 @Suite(.directory)
 struct ConversationProgramTests {
     private let directory: Directory
 
     init() throws { directory = try TemporaryDirectory.required() }
 
-    /// Starts a shell's script, which finds the directory of the test in `$D`.
+    /// Starts a shell script, which finds the test's directory in `$D`.
     private func start(_ script: String) throws -> ConversationProgram {
         let program = directory.path.appending("program")
         try ProgramFile.write("#!/bin/sh\n\(script)\n", to: program)
@@ -44,7 +44,7 @@ struct ConversationProgramTests {
 
     @Test(arguments: [
         ("read line; exec sleep 1000", ConversationProgram.Fault.deadlineExceeded),
-        // The request is larger than a pipe.
+        // The request is larger than a pipe's buffer.
         ("exec sleep 1000", .deadlineExceeded),
         ("read line; printf half; exec sleep 1000", .deadlineExceeded),
         ("read line; exec >&-; read line", .ended),
@@ -79,7 +79,7 @@ struct ConversationProgramTests {
         .compactMap { pid_t($0) }
         #expect(pids.count == 2)
         #expect(program.finish(within: .milliseconds(10)) == nil)
-        // Where no process reaps orphans, they stay as zombies.
+        // Without a process that reaps orphans, they remain as zombies.
         try await poll {
             pids.allSatisfy { pid in
                 let state = (try? text(of: FilePath("/proc/\(pid)/stat")))?.split(separator: ")")

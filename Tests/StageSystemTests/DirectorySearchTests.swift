@@ -3,7 +3,7 @@ import StageSystem
 import SystemPackage
 import Testing
 
-/// Looking at a file of each directory of a directory.
+/// Searching for a file in each subdirectory of a directory.
 @Suite struct DirectorySearchTests {
     private func withDirectory(_ body: (Directory) throws -> Void) throws {
         let path = FileManager.default.temporaryDirectory

@@ -36,8 +36,8 @@ struct DirectoryTests {
         #expect(try bytes(of: root.path.appending("file")) == [1])
     }
 
-    /// The kernel refuses '..' below a directory with EAGAIN while anything is renamed, anywhere: with one process that renames
-    /// without pause, one call in 50.
+    /// The kernel refuses '..' below a directory with EAGAIN while any file system object is being renamed:
+    /// one call in 50 while one process renames without pause.
     @Test
     func aLinkUpwardsIsFollowedWhileOthersRename() async throws {
         let directory = try Directory.make(root.path.appending("tree/below"))

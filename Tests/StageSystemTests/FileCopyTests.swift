@@ -9,7 +9,7 @@ import Testing
 
     init() throws { directory = try TemporaryDirectory.required() }
 
-    /// A file system that clones files, for which the machine has a program that makes it.
+    /// A file system that supports reflinks, if the machine has a program to create it.
     struct CloningDisk: CustomTestStringConvertible {
         var name: String
         var testDescription: String { name }
@@ -19,7 +19,7 @@ import Testing
             .filter { geteuid() == 0 && FileStatus.exists(FilePath($0.program)) }
     }
 
-    /// Runs a shell script in the directory of the test, and returns its output.
+    /// Runs a shell script in the test's directory, and returns its output.
     private func run(_ script: String) throws -> String {
         let log = directory.path.appending("log")
         let text = "set -e; cd '\(directory.path)'; \(script)"

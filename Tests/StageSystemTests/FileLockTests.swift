@@ -11,7 +11,7 @@ struct LockFileTests {
 
     init() throws { directory = try TemporaryDirectory.required() }
 
-    /// Whether the lock could be had; it is given up at once.
+    /// Returns whether the lock could be taken; releases it at once.
     private func canBeHad(_ mode: FileLock.Mode = .exclusive) throws -> Bool {
         let lock = try LockFile.attempt(Self.name, in: directory, mode: mode)
         return lock != nil
@@ -39,7 +39,7 @@ struct LockFileTests {
         #expect(try directory.entries() == [])
     }
 
-    /// A process that was forked meanwhile has the lock's file open, until it executes its program.
+    /// A process that was forked meanwhile has the lock's file open until it executes its program.
     @Test func theEndOfALockDoesNotDependOnWhoElseHasItsFileOpen() throws {
         let file = try directory.file(updating: "file", permissions: .privateFile)
         let copy = try FileDescriptor(rawValue: file.descriptor.rawValue).duplicate()
@@ -67,7 +67,7 @@ struct LockFileTests {
         _ = consume lock
     }
 
-    /// Users who may change names in a directory must be able to lock what root has locked there.
+    /// Users who may change names in a directory must be able to take locks that root created there.
     @Test(.enabled("giving a directory away takes root") { geteuid() == 0 })
     func inADirectoryOfAUserRootMakesTheUsersFile() throws {
         let folder = try directory.makeDirectory("own")
@@ -105,7 +105,7 @@ struct LockFileTests {
         _ = consume lock
     }
 
-    /// Each takes the number there is and puts the next one in its place: none is lost.
+    /// Each increments a number under the lock: no increment is lost.
     @Test func whoeverWaitsFindsTheNewFile() async throws {
         try directory.write([1], to: "file", durably: false)
         try await withThrowingTaskGroup(of: Void.self) { group in

@@ -2,7 +2,7 @@ import StageSystem
 import Testing
 
 struct ProcessEnvironmentTests {
-    /// What a user prepares for a process of root's.
+    /// The environment that a hostile user prepares for a process of root.
     private static let hostile = [
         "HOME": "/home/user", "XDG_CONFIG_HOME": "/home/user", "XDG_DATA_HOME": "/home/user",
         "XDG_STATE_HOME": "/home/user", "XDG_RUNTIME_DIR": "/home/user", "TMPDIR": "/home/user",

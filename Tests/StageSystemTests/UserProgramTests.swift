@@ -10,7 +10,7 @@ struct UserProgramTests {
 
     init() throws { directory = try TemporaryDirectory.required().path }
 
-    /// A shell's script as a program, which finds the directory of the test in `$D`.
+    /// A shell script as a program, which finds the test's directory in `$D`.
     private func shell(
         _ script: String,
         in place: FilePath = "/",
@@ -64,7 +64,7 @@ struct UserProgramTests {
         try await poll("it has not started") { FileStatus.exists(file) }
         let process = try #require(pid_t(text(of: file).split(separator: "\n").first ?? ""))
         run.cancel()
-        // The shell ends with the signal; what it leaves, which does not, is killed.
+        // The shell ends with the signal; the process that it leaves ignores it, and is killed.
         #expect(try await run.value == .signalled(Int(SIGTERM)))
         try await poll("what it started goes on") {
             let status = try? text(of: FilePath("/proc/\(process)/stat"))
@@ -81,7 +81,7 @@ struct UserProgramTests {
         #expect(try await run.value == .signalled(Int(SIGKILL)))
     }
 
-    /// With glibc's setuid(3), about one in twenty of these waits for ever for a thread that was being
+    /// With glibc's setuid(3), about one in twenty of these would wait forever for a thread that was being
     /// started in this process.
     @Test(.timeLimit(.minutes(10)), .enabled("changing users takes root") { geteuid() == 0 })
     func anotherUserIsTakenOnWhileThreadsComeAndGo() async throws {

@@ -28,7 +28,7 @@ struct WakeSignalTests {
         #expect(DeviceEvents.fields([]).isEmpty)
     }
 
-    /// Where the system lets nobody listen there is nothing to test.
+    /// If the system refuses the socket, there is nothing to test.
     @Test func listeningToDevicesWaitsForNothing() throws {
         guard let events = try? DeviceEvents() else { return }
         let isAffected = events.takeAll(of: "no such class")

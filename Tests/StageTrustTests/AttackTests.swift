@@ -85,7 +85,7 @@ import Testing
         try repository.publish()
         var client = TestClient(root: repository.firstRoot)
         try client.refresh(from: repository)
-        // The same version with other bytes: not what the timestamp lists.
+        // The same version with other bytes: not the file that the timestamp lists.
         let listed = repository.files["2.snapshot.json"]
         repository.snapshot.version = 1
         repository.snapshot.expiry = TestClient.now + .days(60)
@@ -98,7 +98,7 @@ import Testing
 
     // MARK: Fast-forward
 
-    /// Stolen keys raised versions; new keys have to be able to go back.
+    /// Stolen keys increased versions; new keys must be able to decrease them.
     @Test(arguments: ["timestamp", "snapshot", "targets"])
     func newKeysRecoverFromRaisedVersions(role: String) throws {
         var repository = try TestRepository()
@@ -157,7 +157,7 @@ import Testing
 
     // MARK: Keys
 
-    /// Two keys of three are needed.
+    /// Two keys of three are required.
     @Test(arguments: [(3, true), (2, true), (1, false), (0, false)])
     func thresholdsSurviveLostKeys(signers: Int, isAccepted: Bool) throws {
         var repository = try TestRepository()

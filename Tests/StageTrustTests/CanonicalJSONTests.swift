@@ -20,7 +20,7 @@ import Testing
         // Only the quotation mark and the backslash are escaped.
         (#""\"\\\/\b\f\n\r\t\u0000\u001f\u007f""#, "\"\\\"\\\\/\u{8}\u{C}\n\r\t\0\u{1F}\u{7F}\""),
         (#""\u00e9\ud83d\ude00""#, "\"é😀\""),
-        // Names are ordered by code points, not as text: é is e with a mark, in one code point.
+        // Names are ordered by code points, not as text: é is a single code point here.
         (#"{"f":1,"é":2,"Z":3,"a":4}"#, #"{"Z":3,"a":4,"f":1,"é":2}"#),
         (#"{"\ue000":1,"😀":2,"z":3}"#, "{\"z\":3,\"\u{E000}\":1,\"😀\":2}"),
         // Text is not normalized, neither for the order nor in the result.

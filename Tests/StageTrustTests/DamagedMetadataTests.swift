@@ -29,7 +29,7 @@ import Testing
         }
     }
 
-    /// A changed byte may only be accepted where nothing signed depends on it.
+    /// A changed byte may only be accepted if no signed data depends on it.
     @Test(arguments: paths)
     func aChangedByteIsNeverTrusted(path: String) throws {
         let repository = try Self.repository()
@@ -41,12 +41,12 @@ import Testing
             var changed = whole
             changed[index] ^= 1
             let found = try? client.refresh { $0 == path ? changed : repository.files[$0] }
-            // Digits of a signature in the other case, for one, are the same signature.
+            // For example, hexadecimal digits of a signature in the other case.
             #expect(found == nil || found == trusted)
         }
     }
 
-    /// A mirror serves any mixture of all that was ever published.
+    /// A mirror serves any mixture of all files that were ever published.
     @Test(arguments: 0..<12)
     func versionsNeverGoBackWhateverAMirrorServes(seed: Int) throws {
         var random = SeededGenerator(state: UInt64(seed))
@@ -77,13 +77,13 @@ import Testing
                 #expect(metadata.targets.version == versions["targets"])
             }
         }
-        // A mirror that is honest again finds a client that works.
+        // An honest mirror finds a working client afterwards.
         try repository.publish()
         #expect(try client.refresh(from: repository).targets.version == client.versions["targets"])
     }
 }
 
-/// SplitMix64 (Steele, Lea, Flood 2014): the same numbers in each run.
+/// SplitMix64 (Steele, Lea, Flood 2014): reproducible numbers.
 struct SeededGenerator: RandomNumberGenerator {
     var state: UInt64
 

@@ -112,7 +112,7 @@ import Testing
         #expect(client.stored[name] == intact)
     }
 
-    /// A crash leaves the changes of the storage until then.
+    /// A crash leaves the changes of the storage up to that point.
     @Test func aRefreshThatEndsAnywhereIsFollowedByAnother() throws {
         var repository = try TestRepository()
         var client = TestClient(root: repository.firstRoot)
@@ -204,7 +204,7 @@ import Testing
 }
 
 extension MetadataRefresh {
-    /// The next step that is not about storage.
+    /// Returns the next step that does not concern storage.
     mutating func nextFetch() throws(TrustError) -> Step {
         while true {
             let step = try next()
@@ -217,7 +217,7 @@ extension MetadataRefresh {
 }
 
 extension SignatureShortage {
-    /// A shortage without keys that cannot be used.
+    /// Creates a shortage without unusable keys.
     static func of(
         _ delegator: RoleName,
         _ version: Int,

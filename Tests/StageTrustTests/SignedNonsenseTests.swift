@@ -3,7 +3,7 @@ import StageTesting
 import StageTrust
 import Testing
 
-/// Holders of keys who sign anything: metadata that is signed may still be hostile.
+/// Holders of keys who sign any data: signed metadata may still be hostile.
 @Suite struct SignedNonsenseTests {
     @Test(arguments: ["root", "timestamp", "snapshot", "targets", "a"], 0..<4)
     func signedNonsenseIsRefusedOrUnderstood(role: String, seed: Int) throws {
@@ -29,7 +29,7 @@ import Testing
             case "snapshot": attacked.snapshot.edit = edit
             default: attacked.targets[role]?.edit = edit
             }
-            // Numbers that are no integers have no signature.
+            // Numbers that are not integers cannot be signed.
             guard (try? attacked.publish()) != nil else { continue }
             var victim = client
             if let target = try? victim.target("x", in: attacked) {
@@ -43,7 +43,7 @@ import Testing
 }
 
 extension JSONTree {
-    /// Replaces, repeats or removes a value somewhere in the tree.
+    /// Replaces, repeats or removes a value at a random position of the tree.
     mutating func damage(using random: inout SeededGenerator) {
         let isDeeper = random.next() % 4 > 0
         switch self {

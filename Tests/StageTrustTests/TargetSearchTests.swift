@@ -4,7 +4,7 @@ import StageTrust
 import Testing
 
 @Suite struct TargetSearchTests {
-    /// A delegation in a table: by whom, to whom, for which paths.
+    /// A delegation in a table: delegator, delegated role, and paths.
     typealias Edge = (from: String, to: String, paths: [String], isTerminating: Bool)
 
     static func repository(_ edges: [Edge]) throws -> TestRepository {
@@ -72,7 +72,7 @@ import Testing
         var client = TestClient(root: repository.firstRoot)
         let x = try #require(try client.target("x", in: repository))
         #expect(x.role.text == "b")
-        // 'a' names 'y' too, but is not trusted for it.
+        // 'a' also names 'y', but is not trusted for it.
         let y = try #require(try client.target("y", in: repository))
         #expect(y.role.text == "b")
         #expect(client.requests == [])
@@ -136,7 +136,7 @@ import Testing
             ("a", "release", ["a/*"], false), ("b", "release", ["b/*"], false),
         ])
         repository.contents["release"] = ["a/x": [1], "b/x": [2]]
-        // From now on 'b' lists another key for 'release' than the one that signs.
+        // From now on 'b' lists a key for 'release' that does not sign.
         try repository.publish()
         let other = try SigningKey()
         let tree = JSONTree.object([.init(other.id, other.tree)])

@@ -9,19 +9,19 @@ struct TestClient {
 
     /// The stored metadata, by file name.
     private(set) var stored: [String: [UInt8]]
-    /// The path of each file that was asked for, in order.
+    /// The path of each requested file, in order.
     private(set) var requests: [String] = []
-    /// The changes of the storage, in order: the names of files, with `-` before a removed one.
+    /// The changes of the storage, in order: file names, with `-` before a removed one.
     private(set) var changes: [String] = []
     var time = TestClient.now
     var limits = TrustLimits()
 
     init(root: [UInt8]) { stored = ["root.json": root] }
 
-    /// Replaces a stored file, as if a disk or another program had.
+    /// Replaces a stored file, like a disk error or another program.
     mutating func damage(_ name: String, with bytes: [UInt8]?) { stored[name] = bytes }
 
-    /// The versions of the stored files of top-level roles, 0 for those that are not there.
+    /// The versions of the stored files of top-level roles, 0 for missing ones.
     var versions: [String: Int] {
         get throws {
             var versions: [String: Int] = [:]
@@ -52,7 +52,7 @@ struct TestClient {
         return metadata
     }
 
-    /// Refreshes as if the process ended when the storage had been changed so many times.
+    /// Refreshes until the storage was changed this many times, like a crash.
     mutating func crash(
         afterChanges count: Int,
         of repository: TestRepository
