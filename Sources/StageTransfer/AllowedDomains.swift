@@ -1,8 +1,8 @@
 import StageModel
 
-/// The hosts that content may come from.
+/// Hosts that content may be downloaded from.
 public struct AllowedDomains: Equatable, Sendable {
-    /// Host names, each exact or, with `*.` before it, standing for every name below it.
+    /// Host names in lower case: each one exact or, with a leading `*.`, matching every name below it.
     public let patterns: [String]
 
     /// Creates the list from host names such as `example.com` and `*.cdn.example.com`.
@@ -10,7 +10,7 @@ public struct AllowedDomains: Equatable, Sendable {
         self.patterns = patterns.map { URLOrigin.canonicalHost($0) ?? $0.lowercased() }
     }
 
-    /// Whether content may come from `host`.
+    /// Returns whether content may be downloaded from `host`.
     public func contains(_ host: String) -> Bool {
         let host = host.lowercased().droppingRootDot
         return patterns.contains { pattern in
@@ -20,26 +20,26 @@ public struct AllowedDomains: Equatable, Sendable {
 }
 
 extension String {
-    /// The name without the dot that stands for the root of all names.
+    /// The host name without the trailing dot of the DNS root.
     fileprivate var droppingRootDot: String { hasSuffix(".") ? String(dropLast()) : self }
 }
 
-/// Where a request may be sent on to.
+/// Rules for the URLs that the redirects of one attempt may lead to.
 struct RedirectRules {
-    /// How many redirects one attempt may take.
+    /// Maximum number of redirects of one attempt.
     static let limit = 10
 
-    /// The hosts that it may be sent on to; `nil` stands for all.
+    /// Hosts that redirects may lead to; `nil` for all.
     var allowed: AllowedDomains?
-    /// Whether each URL must be one that is believed for its transport alone (``ManifestTrust``).
+    /// `true` if every URL must be trustworthy by its transport alone (``ManifestTrust``).
     var needsTrust = false
-    /// Whether it may be sent on from https to http.
+    /// `true` if redirects may lead from https to http.
     var allowsPlain = false
 
-    /// Checks the step from one URL to the one that its answer names.
+    /// Resolves the `Location` of a redirect and checks the result against the rules.
     ///
-    /// - Throws: ``TransferError/unacceptable(url:_:)`` if the target is no http or https URL, gives up
-    ///   encryption, or is on a host that is not allowed or not believed.
+    /// - Throws: ``TransferError/unacceptable(url:_:)`` if the target is not an http or https URL, drops
+    ///   encryption, is on a host that is not allowed, or must be trusted and is not.
     func target(
         of location: String,
         from url: TransferURL,
@@ -58,7 +58,7 @@ struct RedirectRules {
         return target
     }
 
-    /// The method that a redirect goes on with (RFC 9110, section 15.4).
+    /// Returns the method of the request that follows a redirect (RFC 9110, section 15.4).
     static func method(after status: Int, of method: String) -> String {
         switch (status, method) {
         case (303, let method) where method != "HEAD": "GET"
@@ -67,7 +67,7 @@ struct RedirectRules {
         }
     }
 
-    /// Checks that a URL is on a host that is allowed.
+    /// Checks that the host of a URL is allowed.
     static func check(_ url: TransferURL, _ allowed: AllowedDomains?) throws(TransferError) {
         guard let allowed, !url.isFile, !allowed.contains(url.host) else { return }
         throw .unacceptable(url: url.display, .domain(url.host))

@@ -1,32 +1,32 @@
 public import StageModel
 import Synchronization
 
-/// What was received and is not yet done with: transfers that share one wait while it is full.
+/// A limit on the bytes that were received and not yet processed; transfers that share it pause while it is full.
 ///
-/// So a server that is faster than the disk fills no memory: it is told to wait by the flow control of
-/// TCP or HTTP/2, and a transfer that waits for its taker does not count as stalled.
+/// A server that is faster than the disk therefore fills no memory: the flow control of TCP or HTTP/2 stops it.
+/// A paused transfer does not count as stalled.
 public final class Backlog: Sendable {
     private let count = Atomic<Int>(0)
     private let held = Atomic(false)
     private let limit: Int
 
-    /// Creates an empty backlog that is full from so many bytes on.
+    /// Creates an empty window that is full at `limit` bytes.
     public init(limit: ByteCount) {
         self.limit = Int(limit.rawValue)
     }
 
-    /// Adds bytes that a taker is given.
+    /// Adds bytes that were handed to the consumer.
     public func add(_ bytes: Int) { count.add(bytes, ordering: .relaxed) }
 
-    /// Removes bytes that their taker is done with; called by the taker, on any thread.
+    /// Removes bytes that the consumer has processed; the consumer may call it on any thread.
     public func remove(_ bytes: Int) { count.subtract(bytes, ordering: .relaxed) }
 
-    /// Has transfers wait, in both directions, however little there is to be done with, or wait no longer.
+    /// Pauses the transfers in both directions, however few bytes are waiting, or ends the pause.
     public func hold(_ isHeld: Bool) { held.store(isHeld, ordering: .relaxed) }
 
-    /// Whether transfers wait for ``hold(_:)``.
+    /// `true` while ``hold(_:)`` pauses the transfers.
     var isHeld: Bool { held.load(ordering: .relaxed) }
 
-    /// Whether nothing more is to come for now.
+    /// `true` while no more bytes may be received.
     var isFull: Bool { isHeld || count.load(ordering: .relaxed) >= limit }
 }

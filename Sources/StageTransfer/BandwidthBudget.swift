@@ -1,26 +1,27 @@
-/// The bytes that may be received now under a limit for all transfers together: a token bucket that
-/// may run into debt by the last buffer taken.
+/// A token bucket that limits the bytes which all transfers together receive.
 ///
-/// It belongs to the engine's thread.
+/// The last buffer taken may overdraw it.
+///
+/// Used on the engine's thread only.
 final class BandwidthBudget {
     private let rate: Double
     private var available: Double
     private var last: ContinuousClock.Instant
 
-    /// Creates a budget of so many bytes a second, of which an eighth may come at once.
+    /// Creates a budget of `bytesPerSecond`, with bursts of up to an eighth of that.
     init(bytesPerSecond: Int64, now: ContinuousClock.Instant) {
         rate = Double(max(bytesPerSecond, 1))
         available = rate / 8
         last = now
     }
 
-    /// Whether bytes may be taken now.
+    /// Returns whether bytes may be received now.
     func isOpen(at now: ContinuousClock.Instant) -> Bool {
         available = min(rate / 8, available + rate * ((now - last) / .seconds(1)))
         last = now
         return available > 0
     }
 
-    /// Takes bytes.
+    /// Subtracts received bytes.
     func take(_ count: Int) { available -= Double(count) }
 }

@@ -1,10 +1,10 @@
 import StageModel
 
-/// A connection to a server over which the caller speaks a protocol of its own.
+/// A connection to a server over which the caller speaks its own protocol.
 ///
-/// The engine makes it as for a request over HTTP/1.1: through its proxies, with TLS verified against its authorities.
-/// Nothing is read ahead, so a caller that does not read holds the server up. It does not count against the limits of
-/// connections, and ends with the engine's scope at the latest.
+/// The engine opens it as it does for a request over HTTP/1.1: through its proxies, with TLS verified against its
+/// authorities. The engine reads nothing ahead, so a caller that does not read stops the server. The connection does
+/// not count against the connection limits, and closes with the engine's scope at the latest.
 public final class ByteConnection: Sendable {
     /// Value of a `Host` field for the URL.
     public let host: String
@@ -29,19 +29,19 @@ public final class ByteConnection: Sendable {
 
     deinit { close() }
 
-    /// Returns the next bytes, at most 64 KiB; none once the server has ended its side.
+    /// Returns the next bytes, at most 64 KiB, or an empty array once the server has closed its side.
     ///
-    /// To be called by one task at a time.
+    /// Only one task may call it at a time.
     ///
-    /// - Throws: ``TransferError``; ``TransferError/cancelled`` after ``close()`` and where the task is cancelled, which
-    ///   closes the connection.
+    /// - Throws: ``TransferError``; ``TransferError/cancelled`` after ``close()``, and if the task is cancelled,
+    ///   which closes the connection.
     public func receive() async throws(TransferError) -> [UInt8] {
         try await engine.receive(tag)
     }
 
-    /// Sends bytes, and returns when the system has taken them.
+    /// Sends bytes, and returns once the kernel has accepted them.
     ///
-    /// To be called by one task at a time.
+    /// Only one task may call it at a time.
     ///
     /// - Throws: ``TransferError`` as ``receive()`` does.
     public func send(_ bytes: [UInt8]) async throws(TransferError) {
@@ -57,9 +57,9 @@ extension TransferEngine {
     ///
     /// - Parameters:
     ///   - url: The URL.
-    ///   - requiresNewestTLS: Whether TLS 1.3 is the oldest version that is spoken, instead of 1.2.
-    /// - Returns: The connection, which is open.
-    /// - Throws: ``TransferError``, with ``TransferError/cancelled`` where the task is cancelled.
+    ///   - requiresNewestTLS: `true` to require TLS 1.3 instead of 1.2 or later.
+    /// - Returns: The open connection.
+    /// - Throws: ``TransferError``, with ``TransferError/cancelled`` if the task is cancelled.
     public func connect(
         to url: String,
         requiresNewestTLS: Bool = false

@@ -1,31 +1,31 @@
 import CCurl
 
-/// The connection that an answer came over, and the times of its request, as libcurl measures them.
+/// Connection that a response came over, with the timings of its request, as measured by libcurl.
 public struct ConnectionSummary: Equatable, Sendable {
-    /// The time from the start of the request to the end of the lookup of the host's name.
+    /// Time from the start of the request to the end of the DNS lookup.
     public var nameLookup: Duration
-    /// The time to the end of the connection's set-up, TLS excluded; `nil` for a connection that was open.
+    /// Time to the end of the TCP connection setup, without TLS; `nil` for a reused connection.
     public var connect: Duration?
-    /// The time to the end of the TLS handshake; `nil` without one.
+    /// Time to the end of the TLS handshake; `nil` without one.
     public var secureConnect: Duration?
-    /// The time to the start of the transfer.
+    /// Time to the start of the transfer.
     public var requestStart: Duration
-    /// The time to the first byte of the answer.
+    /// Time to the first byte of the response.
     public var firstByte: Duration
-    /// The protocol's name as in ALPN, where it is known.
+    /// ALPN name of the protocol; `nil` if unknown.
     public var networkProtocol: String?
-    /// The address and port that answered: the server's, or a proxy's.
+    /// Address and port of the server, or of the proxy.
     public var remote: (address: String, port: Int)
-    /// The address and port of this machine.
+    /// Local address and port.
     public var local: (address: String, port: Int)
-    /// Whether the connection was open already.
+    /// `true` if the connection was already open.
     public var isReused: Bool
-    /// The bytes of the request's head.
+    /// Size of the request's header in bytes.
     public var requestHeaderBytes: Int64
-    /// The bytes of the heads of answers, interim ones included.
+    /// Size of the response headers in bytes, interim responses included.
     public var responseHeaderBytes: Int64
 
-    /// Returns whether two summaries are of the same connection and times.
+    /// Returns whether two summaries describe the same connection and timings.
     public static func == (one: Self, other: Self) -> Bool {
         one.nameLookup == other.nameLookup && one.connect == other.connect
             && one.secureConnect == other.secureConnect && one.requestStart == other.requestStart
@@ -38,7 +38,7 @@ public struct ConnectionSummary: Equatable, Sendable {
 }
 
 extension EasyHandle {
-    /// The connection and times of the request that is being answered.
+    /// Connection and timings of the current request.
     var connection: ConnectionSummary {
         let isReused = number(CURLINFO_NUM_CONNECTS) == 0
         let secure = time(CURLINFO_APPCONNECT_TIME_T)

@@ -1,41 +1,42 @@
 public import StageModel
 
-/// A small document, or a part of content that never changes, to bring into memory.
+/// Request for a small document, or for a byte range of immutable content, that is received into memory.
 public struct ContentFetch: Sendable {
     /// Absolute http, https and file URLs of the same document, the preferred first.
     public var mirrors: [String]
-    /// The size that the document may have at most.
+    /// Maximum size of the document.
     public var limit: ByteCount
-    /// What the document is supposed to be.
+    /// Expected kind of the document.
     public var promise = ContentPromise.json
-    /// The strong entity tag of the version that is held already; it is then asked for only if it
-    /// differs.
+    /// Strong entity tag of the version that the caller already has; the server then sends the document only if
+    /// it differs.
     public var entityTag: String?
-    /// The part that is wanted, of content of so many bytes; `nil` for all of it.
+    /// Requested byte range and total size of the content; `nil` for all of it.
     ///
-    /// The mirrors must never have anything else there: parts are not compared with each other.
+    /// The content at the mirrors must be immutable: ranges from different mirrors are not compared.
     public var part: (range: Range<Int64>, total: Int64)?
-    /// Takes the bytes as they come, on the engine's thread, instead of the document: it must return at
-    /// once.
+    /// Receives the bytes as they arrive, instead of the returned document.
+    ///
+    /// It is called on the engine's thread and must return at once.
     public var take: (@Sendable (BodyPiece) -> Void)?
-    /// What was taken and is not yet done with, which the taker removes it from; while it is full, nothing
-    /// more is taken.
+    /// Limit on the bytes passed to ``take`` and not yet processed, which the consumer removes from it; the transfer
+    /// pauses while it is full.
     public var backlog: Backlog?
-    /// Where the document may come from, redirects included; `nil` stands for everywhere.
+    /// Hosts that the document may come from, redirects included; `nil` for all.
     public var allowedDomains: AllowedDomains?
-    /// Whether the document is believed for its transport alone, so that each redirect has to lead to a URL
-    /// that ``ManifestTrust/isAcceptable(_:)``.
+    /// `true` if only the transport authenticates the document, so that each redirect must lead to a URL that
+    /// ``ManifestTrust/isAcceptable(_:)`` accepts.
     public var needsTrust = false
-    /// Whether redirects may lead from https to http, because the content is known by a digest or a signature.
+    /// `true` if redirects may lead from https to http, because a digest or a signature authenticates the content.
     public var allowsPlainRedirects = false
-    /// Whether a failure ends the fetch that otherwise leads to another attempt after a while.
+    /// `true` to fail at the first failure instead of retrying after a delay.
     public var isTriedOnce = false
-    /// Orders transfers that wait for a connection: higher comes first.
+    /// Order among transfers that wait for a connection: higher values come first.
     public var priority = 0
-    /// Hears what happens, in order, on the engine's thread: it must return at once.
+    /// Receives the events of the transfer, in order, on the engine's thread; it must return at once.
     public var report: @Sendable (TransferEvent) -> Void = { _ in }
 
-    /// Creates a request from what it cannot do without.
+    /// Creates a request for a whole document.
     public init(mirrors: [String], limit: ByteCount) {
         self.mirrors = mirrors
         self.limit = limit
@@ -43,13 +44,13 @@ public struct ContentFetch: Sendable {
 }
 
 extension ContentFetch {
-    /// Whether everything that there is is wanted.
+    /// `true` if the request is for the whole content.
     var isWhole: Bool {
         guard let part else { return true }
         return part.range == 0..<part.total
     }
 
-    /// Judges the answer to a request for a part; `nil` where that is no different from one for all.
+    /// Judges the response to a range request; `nil` if the general rules apply.
     func judgePart(_ head: ResponseHead) -> ResponseRules.Decision? {
         guard let part, !isWhole else { return nil }
         switch head.status {
@@ -61,35 +62,35 @@ extension ContentFetch {
             range == part.range.lowerBound...part.range.upperBound - 1,
             total ?? part.total == part.total, head.encoding == nil, head.lengthFault == nil,
             head.bodyLength ?? Int64(part.range.count) == Int64(part.range.count)
-        else { return .distrustRanges("206 of something else") }
+        else { return .distrustRanges("206 of another range") }
         return .begin
     }
 }
 
-/// What comes of a body.
+/// An event while a body is received.
 public enum BodyPiece: Equatable, Sendable {
-    /// A body begins, from its first byte: what came before is to be forgotten.
+    /// A body begins at its first byte: discard everything received before.
     case began
     /// The next bytes.
     case bytes([UInt8])
 }
 
-/// What a server has for a ``ContentFetch``.
+/// Result of a ``ContentFetch``.
 public enum FetchedContent: Equatable, Sendable {
-    /// What is held already.
+    /// The caller's version is current.
     case notModified
-    /// Another version.
+    /// The document, which differs from the caller's version.
     case document(FetchedDocument)
 }
 
 /// A document in memory.
 public struct FetchedDocument: Equatable, Sendable {
-    /// The content.
+    /// Content of the document.
     public var bytes: [UInt8]
-    /// The entity tag, if the server gave a strong one.
+    /// Entity tag, if the server sent a strong one.
     public var entityTag: String?
-    /// When the server says that it last changed, as it wrote it.
+    /// Value of the `Last-Modified` field, as the server wrote it.
     public var lastModified: String?
-    /// The URL that it came from, after redirects; relative references in it start there.
+    /// URL after redirects: the base URL of the document's relative references.
     public var url: String
 }

@@ -1,7 +1,7 @@
 import CCurl
 import StageModel
 
-/// Keeps the body of one answer in memory, once the rules allow it.
+/// Collects the body of one response in memory, once the rules allow it.
 final class ContentReceiver: ExchangeReceiver {
     private let route: Route
     private let source: String
@@ -25,7 +25,7 @@ final class ContentReceiver: ExchangeReceiver {
 
     private var url: TransferURL { route.url }
 
-    /// The status of the answer; 0 before there is one.
+    /// Status of the response; 0 before it arrives.
     var status: Int { head?.status ?? 0 }
 
     func wait() { report(.waiting(.connection, nil)) }
@@ -54,10 +54,10 @@ final class ContentReceiver: ExchangeReceiver {
         return true
     }
 
-    /// How many bytes are given away at once.
+    /// Number of bytes that are handed over at once.
     private static let pieceSize = 256 << 10
 
-    /// Gives away what has come, if somebody takes it.
+    /// Hands over the received bytes if the request has a consumer.
     private func giveAway() {
         guard let take = request.take, !bytes.isEmpty else { return }
         request.backlog?.add(bytes.count)
@@ -65,9 +65,9 @@ final class ContentReceiver: ExchangeReceiver {
         bytes.removeAll(keepingCapacity: true)
     }
 
-    /// What the exchange comes to, once it has ended; `nil` stands for a redirect.
+    /// Returns the outcome of the ended exchange; `nil` for a redirect.
     func outcome(_ end: ExchangeEnd) -> DownloadMachine.Outcome? {
-        // What was cut off is of use as well.
+        // The bytes of a truncated body are useful, too.
         giveAway()
         if isTooLarge { return .decided(.tooLarge, url: url.display, source: source, size: limit) }
         if end.code == nil, end.stalled == nil { return .local(.cancelled) }
@@ -78,7 +78,7 @@ final class ContentReceiver: ExchangeReceiver {
 
     private var limit: Int64 { rules.limit }
 
-    /// What was received, once the exchange is complete.
+    /// The received content, once the exchange is complete.
     var fetched: FetchedContent {
         guard decision == .begin else { return .notModified }
         return .document(

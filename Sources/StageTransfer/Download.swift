@@ -1,7 +1,7 @@
 import Logging
 import StageModel
 
-/// A download in progress: what it was asked, what it decided and what it cost so far.
+/// A running download: its request, the decisions of its state machine, and its costs so far.
 struct Download {
     let request: DownloadRequest
     let part: PartFile
@@ -10,7 +10,7 @@ struct Download {
     var machine: DownloadMachine
     var bytesReceived: Int64 = 0
     var reused: Int64 = 0
-    /// The status of the answer whose body was taken last.
+    /// Status of the last response whose body was received.
     var status: Int?
 
     init(
@@ -34,7 +34,7 @@ struct Download {
         reused = usable?.length ?? 0
     }
 
-    /// What is held of content of the size that was asked for, if that can be continued at all.
+    /// Record and length of the partial file, if its total size is the requested one and it can be resumed.
     private var usable: (record: PartRecord, total: Int64, length: Int64)? {
         guard request.method == "GET", let held = part.held, let total = held.record.total,
             request.size.map({ $0.rawValue == total }) ?? true
@@ -42,25 +42,25 @@ struct Download {
         return (held.record, total, held.length)
     }
 
-    /// Whether an earlier download left nothing to receive.
+    /// `true` if an earlier download received everything.
     ///
-    /// Where neither size nor digest is known, that is for the server to say.
+    /// Always `false` if neither size nor digest is known: only the server can tell.
     var isComplete: Bool {
         guard let usable, request.size != nil || request.isContentAddressed else { return false }
         return usable.length == usable.total
     }
 
-    /// Whether the answer was a refusal whose body was wanted: there is nothing to verify it by.
+    /// `true` if the body of an error response was received, which cannot be verified.
     var endedInRefusal: Bool { status.map { $0 >= 400 } ?? false }
 
-    /// Tells of the file that an earlier download completed.
+    /// Reports the file that an earlier download completed.
     func reportExisting() {
         request.report(
             .accepted(generation: part.generation, path: part.path, resumingAt: part.length)
         )
     }
 
-    /// The rules for an attempt: from where to ask, and under which validator.
+    /// Returns the rules for an attempt: the offset to resume from, and the validator.
     func rules(for source: TransferURL, isRanged: Bool) -> ResponseRules {
         var rules = ResponseRules(
             size: request.size?.rawValue,
@@ -74,8 +74,8 @@ struct Download {
         )
         rules.detectsPortals = request.detectsPortals
         rules.decodesContent = request.decodesContent
-        // Past the end there is nothing but the server's word that it is one, which the caller's
-        // own knowledge of the size makes superfluous.
+        // Without an expected size, a request from the end of the partial file asks the server whether the file is
+        // complete. With one, that request would be superfluous.
         guard isRanged, let usable, usable.length > 0,
             usable.length < usable.total || request.size == nil
         else { return rules }
@@ -88,7 +88,7 @@ struct Download {
         return rules
     }
 
-    /// Tells what an attempt came to, where that is not the end of it.
+    /// Reports the outcome of an attempt that does not end the download.
     func tell(_ outcome: DownloadMachine.Outcome) {
         switch outcome {
         case .complete, .local: break
@@ -99,7 +99,7 @@ struct Download {
         }
     }
 
-    /// What an attempt came to, for the log.
+    /// Log metadata of an attempt.
     func metadata(
         _ outcome: DownloadMachine.Outcome,
         _ progress: DownloadMachine.Progress
@@ -111,7 +111,7 @@ struct Download {
         ]
     }
 
-    /// What the finished download cost.
+    /// Returns the receipt of the finished download.
     func receipt(now: ContinuousClock.Instant) -> DownloadReceipt {
         DownloadReceipt(
             bytesReceived: ByteCount(bytesReceived),
@@ -125,9 +125,9 @@ struct Download {
 }
 
 extension TransferURL {
-    /// Reads the mirrors of a request; those that cannot be used are reported and left out.
+    /// Parses the mirror URLs of a request; reports and skips the unusable ones.
     ///
-    /// - Throws: ``TransferError/unacceptable(url:_:)`` if none is left.
+    /// - Throws: ``TransferError/unacceptable(url:_:)`` if none is usable.
     static func mirrors(
         _ texts: [String],
         _ allowed: AllowedDomains?,
@@ -151,7 +151,7 @@ extension TransferURL {
 }
 
 extension ResponseRules {
-    /// The header fields of the request that an answer to is judged by these rules.
+    /// Header fields of the request whose response these rules judge.
     var fields: [String] {
         var fields = ["Accept-Encoding: identity"]
         if offset > 0 {

@@ -1,60 +1,60 @@
-/// Decides what a transfer does next: which mirror, from where, when, and when to give up.
+/// Decides the next action of a transfer: the mirror, the range, the delay, and when to give up.
 ///
-/// It does nothing itself and knows neither time nor chance: both come with each event.
+/// It does no I/O and reads neither clock nor random numbers: each event carries both.
 struct DownloadMachine {
-    /// What happened.
+    /// An event that the machine handles.
     enum Event {
-        /// The transfer begins; `isComplete` says whether all of the content is here already.
+        /// The transfer begins; `isComplete` is `true` if a local file already has all of the content.
         case began(isComplete: Bool)
-        /// The attempt asked for last came to its end.
+        /// The last requested attempt has ended.
         case ended(Outcome, Progress)
-        /// The wait asked for last is over.
+        /// The last requested delay has elapsed.
         case waited
-        /// The complete content was, or was not, what was promised.
+        /// The complete content was verified, with this result.
         case verified(Bool)
     }
 
-    /// How an attempt ended.
+    /// The outcome of an attempt.
     enum Outcome: Equatable {
-        /// With the last byte.
+        /// All bytes were received.
         case complete
-        /// What was held is of no use.
+        /// The partial file does not match the server's content and must be discarded.
         case restart
-        /// The host answered a request for a range wrongly.
+        /// The host answered a range request incorrectly.
         case distrustRanges
-        /// In a way that may pass.
+        /// A temporary failure; `pause` is the delay that the server asks for.
         case transient(TransferError, pause: Duration?)
-        /// In a way that this mirror will repeat.
+        /// A failure that would recur at this mirror.
         case permanent(TransferError)
-        /// In a way that has nothing to do with the mirror.
+        /// A failure that is unrelated to the mirror, such as a full disk.
         case local(TransferError)
     }
 
-    /// What an attempt brought.
+    /// The progress of an attempt.
     struct Progress: Equatable {
-        /// Whether a body was taken.
+        /// `true` if a body was received.
         var wasAccepted = false
-        /// How many bytes it added.
+        /// Number of bytes added to the partial file.
         var newBytes: Int64 = 0
-        /// Whether a whole checkpoint of bytes was made durable.
+        /// `true` if at least one checkpoint's worth of bytes became durable.
         var isDurable = false
     }
 
-    /// What is to be done.
+    /// An action for the engine.
     enum Action: Equatable {
-        /// Ask a mirror, by its position in the request; without a range everything is asked for.
+        /// Send a request to a mirror, by its index in the request; without `isRanged`, for the whole content.
         case attempt(mirror: Int, isRanged: Bool)
-        /// Wait.
+        /// Wait before the next attempt.
         case wait(Duration, TransferEvent.WaitReason)
-        /// Find out whether the content is what was promised.
+        /// Verify the content.
         case verify
-        /// End well.
+        /// Succeed.
         case succeed
-        /// End.
+        /// Fail.
         case fail(TransferError)
     }
 
-    /// When an event happened, and a number from 0 up to 1 that nobody could foresee.
+    /// Time of an event, with an unpredictable random number in 0..<1.
     struct Moment {
         var now: Duration
         var random: Double
@@ -81,14 +81,16 @@ struct DownloadMachine {
     private var portal: TransferError?
     private var startsOver = false
 
-    /// How many times a mirror was asked.
+    /// Number of requests sent to mirrors.
     private(set) var attempts = 0
 
-    /// The position, in the request, of the mirror that was asked last.
+    /// Index, in the request, of the mirror that was used last.
     var mirror: Int { mirrors.isEmpty ? 0 : mirrors[current].position }
 
-    /// Creates a machine for mirrors, each given by its host and its URL, all of which failed so many
-    /// times before: that lengthens the waits, and leaves the attempts as many as they are.
+    /// Creates a machine for mirrors, each given by its host and its URL.
+    ///
+    /// `failuresBefore` counts earlier rounds in which all mirrors failed: they lengthen the delays and do not reduce
+    /// the number of attempts.
     init(
         mirrors: [(host: String, url: String)],
         policy: RetryPolicy,
@@ -102,7 +104,7 @@ struct DownloadMachine {
         }
     }
 
-    /// Takes in what happened, and says what to do next.
+    /// Handles an event, and returns the next action.
     mutating func handle(_ event: Event, _ memory: inout MirrorMemory, at moment: Moment) -> Action
     {
         switch event {
@@ -156,8 +158,7 @@ struct DownloadMachine {
         if error.blamesHost { memory.recordFailure(of: mirrors[current].host) }
     }
 
-    /// Decides after a failure that may pass: a mirror that just delivered bytes is asked once more
-    /// before others are.
+    /// Decides after a temporary failure: retries a mirror that just delivered bytes once before trying others.
     private mutating func retry(
         after pause: Duration?,
         _ progress: Progress,
@@ -184,13 +185,13 @@ struct DownloadMachine {
         return next(memory, at: moment)
     }
 
-    /// Decides after the whole content turned out to be something else.
+    /// Decides after the complete content failed verification.
     private mutating func startOver(
         _ memory: inout MirrorMemory,
         at moment: Moment
     ) -> Action {
         startsOver = true
-        // What an earlier run left here speaks against no mirror.
+        // Bytes from an earlier run are no evidence against a mirror.
         guard attempts > 0 else { return next(memory, at: moment) }
         wrongDigests += 1
         let error = TransferError.wrongDigest(url: mirrors[current].url)
@@ -201,7 +202,7 @@ struct DownloadMachine {
         return next(memory, at: moment)
     }
 
-    /// Asks the next mirror of this round, or ends the round.
+    /// Uses the next mirror of this round, or ends the round.
     private mutating func next(_ memory: MirrorMemory, at moment: Moment) -> Action {
         let choice = mirrors.indices.first {
             mirrors[$0].verdict == nil && !mirrors[$0].wasTried
@@ -237,6 +238,6 @@ struct DownloadMachine {
         return .wait(until - moment.now, ready > moment.now + backoff ? .server : .backoff)
     }
 
-    /// How many times content may turn out to be something else.
+    /// Number of failed verifications after which the transfer fails.
     private static let maximumWrongDigests = 2
 }

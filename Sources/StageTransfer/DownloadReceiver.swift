@@ -2,7 +2,7 @@ import CCurl
 import StageModel
 import StageSystem
 
-/// Puts the body of one answer into a part file, once the rules allow it.
+/// Writes the body of one response to a part file, once the rules allow it.
 final class DownloadReceiver: ExchangeReceiver {
     private let route: Route
     private let source: String
@@ -15,22 +15,22 @@ final class DownloadReceiver: ExchangeReceiver {
 
     private(set) var decision: ResponseRules.Decision?
     private(set) var status = 0
-    /// The head of a redirect.
+    /// Head of a redirect response.
     private(set) var redirect: ResponseSummary?
     private(set) var newBytes: Int64 = 0
     private(set) var wasAccepted = false
     private var content: PartFile.Content?
-    /// The size that the file has in the end, where it is known.
+    /// Final size of the file, if known.
     private var total: Int64?
     private var position: Int64 = 0
     private var overlapEnd: Int64 = 0
     private var reported: Int64 = 0
-    /// Up to where the file may grow before it is asked again whether it may.
+    /// Size up to which the caller has permitted the file to grow.
     private var permitted: Int64 = 0
     private var failure: DownloadMachine.Outcome?
     private var buffer: [UInt8] = []
 
-    /// Creates a receiver for the answer that `route` led to, from the URL `source` of the request.
+    /// Creates a receiver for the response at the end of `route`, which began at the mirror URL `source`.
     init(
         _ request: DownloadRequest,
         route: Route,
@@ -80,7 +80,7 @@ final class DownloadReceiver: ExchangeReceiver {
         }
     }
 
-    /// Whether a new generation was to begin.
+    /// `true` if the response started a new generation.
     var hasBegun: Bool { wasAccepted && overlapEnd == 0 }
 
     private func resume(_ head: ResponseHead, from start: Int64) throws(TransferError) {
@@ -97,7 +97,7 @@ final class DownloadReceiver: ExchangeReceiver {
         accept(at: rules.offset)
     }
 
-    /// Starts a new generation, of content that has so many bytes if anybody knows.
+    /// Starts a new generation for content of `size` bytes; `nil` if the size is unknown.
     private func begin(
         _ head: ResponseHead,
         _ size: Int64?,
@@ -165,7 +165,7 @@ final class DownloadReceiver: ExchangeReceiver {
         }
     }
 
-    /// Asks whether the file may grow beyond `position`.
+    /// Asks the caller whether the file may grow beyond `position`.
     private func permit(_ position: Int64) throws(TransferError) {
         permitted = position + Self.permitInterval
         try permitSize?(ByteCount(total ?? permitted))
@@ -184,8 +184,7 @@ final class DownloadReceiver: ExchangeReceiver {
         if position - reported >= Self.reportInterval { flushReport() }
     }
 
-    /// Compares what is sent a second time with the file, and returns how many bytes of it there
-    /// were, or `nil` if they differ.
+    /// Compares bytes that the server sent again with the file, and returns their number, or `nil` if they differ.
     private func equalPrefix(
         of body: Span<UInt8>,
         in content: PartFile.Content
@@ -209,7 +208,7 @@ final class DownloadReceiver: ExchangeReceiver {
         return count
     }
 
-    /// Says how many bytes are in the file, if that was not said yet.
+    /// Reports the number of bytes in the file, unless that was reported already.
     func flushReport() {
         guard wasAccepted, position > reported else { return }
         reported = position
@@ -219,7 +218,7 @@ final class DownloadReceiver: ExchangeReceiver {
     private static let reportInterval: Int64 = 1 << 18
     private static let permitInterval: Int64 = 4 << 20
 
-    /// What the exchange comes to, once it has ended; `nil` stands for a redirect.
+    /// Returns the outcome of the ended exchange; `nil` for a redirect.
     func outcome(_ end: ExchangeEnd) -> DownloadMachine.Outcome? {
         flushReport()
         if let failure { return failure }
@@ -239,13 +238,13 @@ final class DownloadReceiver: ExchangeReceiver {
 }
 
 extension DownloadMachine.Outcome {
-    /// The outcome for a request that the server may have acted on: no failure of it leads to another attempt, at
-    /// this server or another.
+    /// The outcome for a request that the server may have processed: a failure causes no further attempt, at this
+    /// server or another.
     var withoutRepetition: Self {
         switch self {
         case .transient(.unreachable(let url, let fault, let detail), _):
             return .local(.unreachable(url: url, fault, detail: detail + Self.notAgain))
-        // Each is tried again by those who wait for a login or a clock.
+        // The daemon would retry both, after a login or a correction of the clock.
         case .permanent(.captivePortal(let url, _)), .permanent(.untrusted(let url, _, _)):
             return .local(.unreachable(url: url, detail: "\(self)" + Self.notAgain))
         case .transient(let error, _), .permanent(let error): return .local(error)
@@ -256,7 +255,7 @@ extension DownloadMachine.Outcome {
     private static let notAgain =
         "; the server may have acted on the request, which is not sent again"
 
-    /// What a decision comes to that takes no body; `nil` stands for a redirect.
+    /// Returns the outcome of a decision that does not read the body; `nil` for a redirect.
     static func decided(
         _ decision: ResponseRules.Decision,
         url: String,
@@ -286,18 +285,18 @@ extension DownloadMachine.Outcome {
         }
     }
 
-    /// What a failure of libcurl comes to.
+    /// Returns the outcome of a failed exchange.
     static func failed(_ end: ExchangeEnd, url: String) -> Self {
         if let window = end.stalled {
             let detail = "the transfer stalled for \(window.inWords)"
             return .transient(.unreachable(url: url, .timeout, detail: detail), pause: nil)
         }
         if let fault = end.fault { return .permanent(.unacceptable(url: url, .answer(fault))) }
-        // Whoever asks again is refused again, unlike at a server that the proxy cannot reach.
+        // A retry would be refused again, unlike that of a request to a server that the proxy cannot reach.
         if end.proxyStatus == 407 { return .permanent(.refused(url: url, status: 407)) }
         switch end.code {
         case nil: return .local(.cancelled)
-        // libcurl has one code for a scheme that it lacks and for bytes that are no answer.
+        // libcurl uses one code for an unsupported scheme and for bytes that are not an HTTP response.
         case CURLE_UNSUPPORTED_PROTOCOL where end.wasRequestSent:
             let detail =
                 end.detail.contains("HTTP/0.9") || end.detail.isEmpty
@@ -305,7 +304,7 @@ extension DownloadMachine.Outcome {
             return .permanent(.unacceptable(url: url, .answer(detail)))
         case CURLE_BAD_CONTENT_ENCODING where end.decodesContent:
             return .permanent(.unacceptable(url: url, .undecodable(end.detail)))
-        // Encodings of the content are not asked of libcurl: this is one of the transfer.
+        // The engine asks libcurl for no content encoding here: this is an unknown transfer encoding.
         case CURLE_BAD_CONTENT_ENCODING:
             let detail = "its 'Transfer-Encoding' is not known"
             return .permanent(.unacceptable(url: url, .answer(detail)))
@@ -329,7 +328,7 @@ extension DownloadMachine.Outcome {
 }
 
 extension TransferError.ConnectionFault {
-    /// Tells the faults apart by libcurl's result.
+    /// Classifies the fault by libcurl's result code.
     fileprivate init(_ end: ExchangeEnd) {
         switch end.code {
         case CURLE_COULDNT_RESOLVE_HOST, CURLE_COULDNT_RESOLVE_PROXY: self = .nameLookup
@@ -342,7 +341,7 @@ extension TransferError.ConnectionFault {
 }
 
 extension TransferError.CertificateFault {
-    /// Reads what OpenSSL found (X509_STORE_CTX_get_error(3)).
+    /// Classifies the fault by OpenSSL's verification result (X509_STORE_CTX_get_error(3)).
     fileprivate init(verifyResult: Int) {
         switch verifyResult {
         case 9: self = .notYetValid

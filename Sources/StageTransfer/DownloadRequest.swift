@@ -1,108 +1,105 @@
 public import StageModel
 public import SystemPackage
 
-/// Content to bring into a file.
+/// Request for content that is downloaded into a file.
 public struct DownloadRequest: Sendable {
     /// Absolute http, https and file URLs of the same content, the preferred first.
     public var mirrors: [String]
-    /// The exact size of the content; `nil` stands for whatever the server sends.
+    /// Exact size of the content; `nil` accepts any size that the server sends.
     ///
-    /// The server's own word then counts: a body that ends before the length it was announced with, or
-    /// before its last chunk, is never a success. One with neither length nor chunks is complete when
-    /// the connection ends, as HTTP has it (RFC 9112, section 6.3): that it was cut short cannot be
-    /// told. Only content whose length the server announced, under a strong validator or a digest, is
-    /// continued by a later attempt; what an earlier download completed is asked for again unless the
-    /// server confirms that it is all there is.
+    /// Without it, the server's framing decides: a body that ends before its announced length, or before its last
+    /// chunk, is an error. A body with neither length nor chunks is complete when the connection closes, as HTTP
+    /// defines it (RFC 9112, section 6.3), so truncation cannot be detected. A later attempt resumes only content
+    /// whose length the server announced, and that has a strong validator or a digest. It requests content that an
+    /// earlier download completed again, unless the server confirms that the file is complete.
     public var size: ByteCount?
     /// The method of the request, in capitals.
     ///
-    /// What is asked for by another than `GET` is received from its first byte each time, and may be
-    /// answered with any status of success. `HEAD` brings no content. A redirect changes it as browsers do: 303, and after `POST` also 301 and 302, lead to a `GET`.
+    /// A request with another method than `GET` starts at the first byte each time, and accepts any 2xx status.
+    /// `HEAD` receives no content. Redirects change the method as in browsers: 303, and after `POST` also 301 and
+    /// 302, lead to a `GET`.
     public var method = "GET"
-    /// Whether the server acts on the request once, however often it gets it (RFC 9110, section 9.2.2); `nil`
-    /// leaves it to the method, of which POST and PATCH are not.
+    /// `true` if the server processes the request only once even when it receives it several times (RFC 9110, section
+    /// 9.2.2); `nil` decides by the method, of which POST and PATCH are not idempotent.
     ///
     /// A request that is not idempotent is sent once: a failure after that ends the download.
     public var isIdempotent: Bool?
-    /// What the content is supposed to be.
+    /// Expected kind of the content.
     public var promise = ContentPromise.archive
-    /// Where the content may come from, redirects included; `nil` stands for everywhere.
+    /// Hosts that the content may come from, redirects included; `nil` for all.
     public var allowedDomains: AllowedDomains?
-    /// Whether redirects may lead from https to http, because `verify` knows the content by a digest that was signed.
+    /// `true` if redirects may lead from https to http, because `verify` checks the content against a signed digest.
     public var allowsPlainRedirects = false
-    /// The origins that are asked with the user's names, passwords and tokens, and that may be on this machine
-    /// or its link; `nil` stands for all.
+    /// Origins that receive the user's credentials and may be on this machine or its link; `nil` for all.
     ///
-    /// Other origins are told nothing of the user's and are asked only where the address of the connection is
-    /// of another machine, redirects included.
+    /// Other origins receive no credentials. The engine connects to them only if the address of the connection
+    /// belongs to another machine, redirects included.
     public var trustedOrigins: TrustedOrigins?
-    /// Orders downloads that wait for a connection: higher comes first.
+    /// Order among downloads that wait for a connection: higher values come first.
     public var priority = 0
-    /// Whether `verify` knows the content by a digest, so that bytes may be continued from any mirror
-    /// and without a strong validator.
+    /// `true` if `verify` identifies the content by a digest, so that any mirror can continue the partial file,
+    /// without a strong validator.
     public var isContentAddressed = false
-    /// Whether content that is missing may be there soon, as after a fresh release.
+    /// `true` if a 404 or 410 is retried, since the content may appear soon, as after a fresh release.
     public var toleratesMissing = false
-    /// Further header fields, each as one line, for the servers that are asked first: where a redirect
-    /// leads to another origin they are left out.
+    /// Additional header fields, each as one line, for the mirrors themselves: redirects to another origin drop them.
     public var fields: [String] = []
-    /// Further header fields, each as one line, for the origin of the first mirror alone.
+    /// Additional header fields, each as one line, for the origin of the first mirror only.
     public var confidentialFields: [String] = []
-    /// Returns the header fields, each as one line, of the request that a redirect leads to, from the head of the redirect
-    /// and the next URL; `nil` stands for ``fields`` up to the first one that leads to another origin.
+    /// Returns the header fields, each as one line, of the request that follows a redirect, given the redirect's
+    /// response and the next URL; `nil` keeps ``fields`` up to the first redirect to another origin.
     ///
     /// Called on the engine's thread; it must return at once.
     public var fieldsAfterRedirect: (@Sendable (ResponseSummary, String) -> [String])?
-    /// Whether a 401 or 407 of the origin of the first mirror ends the download without its body, and what was received
-    /// stays, although ``acceptsErrorResponses`` is set.
+    /// `true` if a 401 or 407 from the origin of the first mirror fails the download, without reading its body and
+    /// with the partial file kept, despite ``acceptsErrorResponses``.
     public var leavesChallenges = false
-    /// After how long without a byte from the server an attempt fails; `nil` stands for the engine's
-    /// ``StallRule``.
+    /// Time without a byte from the server after which an attempt fails; `nil` applies the engine's ``StallRule``.
     public var requestTimeout: Duration?
-    /// Whether every answer is content, whatever its status.
+    /// `true` if every response is content, regardless of its status.
     ///
-    /// Excepted are redirects, the statuses that lead to
-    /// another attempt, and 511, with which a captive portal answers in the server's place.
+    /// Exceptions are redirects, the statuses that cause another attempt, and 511, by which a captive portal replaces
+    /// the server's response.
     ///
-    /// The body of an error is taken from the first mirror that answers with one, replaces the partial file, and is
-    /// never continued; `verify` is not asked, and ``size`` is not its size.
+    /// The body of an error comes from the first mirror that sends one, replaces the partial file, and is never
+    /// resumed; `verify` is not called for it, and ``size`` does not apply.
     public var acceptsErrorResponses = false
-    /// Whether, with ``acceptsErrorResponses``, the statuses 408, 425, 429, 500, 502, 503 and 504 are content, too.
+    /// `true` if, with ``acceptsErrorResponses``, the statuses 408, 425, 429, 500, 502, 503 and 504 are content, too.
     ///
-    /// Otherwise they lead to another attempt, unless the request must not be sent twice or the server asks for
-    /// a pause of ``RetryPolicy/longestPause``.
+    /// Otherwise they cause another attempt, unless the request must not be sent twice or the server asks for a delay
+    /// of at least ``RetryPolicy/longestPause``.
     public var acceptsTransientResponses = false
-    /// Whether content in a content coding that libcurl knows is decoded, although none is asked for.
+    /// `true` to decode content in any content coding that libcurl knows, although the request offers none.
     ///
-    /// It is then received from its first byte each time: ranges are of the encoded form. Otherwise it is refused.
+    /// Such content starts at its first byte each time, since ranges address the encoded form. `false` refuses it.
     public var decodesContent = false
-    /// Holds the request back in both directions, its time limit with it, while ``Backlog/hold(_:)`` says so; nothing is
-    /// added to it.
+    /// Pauses the request in both directions, together with its timeout, while ``Backlog/hold(_:)`` is in effect; the
+    /// engine adds no bytes to it.
     public var backlog: Backlog?
-    /// Whether a page for a person in the server's place is recognised: by a redirect from http to another host, and by
-    /// the status 511.
+    /// `true` to detect captive portals: by a redirect from http to another host that ends in a web page, and by the
+    /// status 511.
     public var detectsPortals = true
-    /// Whether a server that does not speak TLS 1.3 is refused; else 1.2 will do.
+    /// `true` to require TLS 1.3 instead of 1.2 or later.
     public var requiresNewestTLS = false
-    /// How many times all mirrors failed in earlier downloads of the content, from where waits go on
-    /// growing.
+    /// Number of times that all mirrors failed in earlier downloads of the content; retry delays continue to grow
+    /// from there.
     ///
-    /// They do not count as attempts of this one.
+    /// These failures do not count as attempts of this download.
     public var failuresBefore = 0
-    /// Throws what ends the download if its file may not have so many bytes.
+    /// Throws an error, which ends the download, if the file may not grow to this many bytes.
     ///
-    /// It is asked before the file grows, and every 4 MiB again, on the engine's thread: about all of the
-    /// content where the server says how large that is, and otherwise about up to 4 MiB more than there is.
+    /// Called on the engine's thread before the file grows, and again every 4 MiB: with the total size if the server
+    /// announced it, otherwise with up to 4 MiB more than the file has.
     public var permitSize: (@Sendable (ByteCount) throws(TransferError) -> Void)?
-    /// Tells whether the complete file at a path is the content that was asked for.
+    /// Returns whether the complete file at a path is the requested content.
     ///
-    /// It throws if that cannot be told: what was received stays, and no mirror is blamed.
+    /// It throws if it cannot decide: the partial file stays, and no mirror is blamed.
     public var verify: @concurrent @Sendable (FilePath) async throws(TransferError) -> Bool
-    /// Hears what happens, in order, on the engine's thread, ``TransferEvent/checkpointed(_:)``
-    /// excepted: it must return at once.
+    /// Receives the events of the transfer, in order, on the engine's thread, ``TransferEvent/checkpointed(_:)``
+    /// excepted; it must return at once.
     public var report: @Sendable (TransferEvent) -> Void
 
-    /// Creates a request from what it cannot do without.
+    /// Creates a request with default settings.
     public init(
         mirrors: [String],
         size: ByteCount?,
@@ -116,76 +113,75 @@ public struct DownloadRequest: Sendable {
     }
 }
 
-/// What a finished download cost.
+/// Statistics of a finished download.
 public struct DownloadReceipt: Equatable, Sendable {
-    /// The bytes of bodies that were received, failed attempts included.
+    /// Bytes of response bodies that were received, failed attempts included.
     public var bytesReceived: ByteCount
-    /// The bytes that were there when the download began and did not have to be received again.
+    /// Bytes that an earlier download had received and this one kept.
     public var bytesReused: ByteCount
-    /// The URL, of those asked for, that completed the content; `nil` if all of it was there already.
+    /// Mirror URL that completed the content; `nil` if the file was complete before.
     public var url: String?
-    /// The status of the answer that brought the last bytes; `nil` if none did: the content was
-    /// there already, or came from a file URL.
+    /// Status of the response that delivered the last bytes; `nil` if the file was complete before, or came from a
+    /// file URL.
     public var status: Int?
-    /// How many attempts there were; 0 if all of the content was there already.
+    /// Number of attempts; 0 if the file was complete before.
     public var attempts: Int
-    /// How long it took.
+    /// Time that the download took.
     public var duration: Duration
 }
 
-/// Something that happens during a transfer.
+/// An event during a transfer.
 public enum TransferEvent: Equatable, Sendable {
-    /// Nothing moves for a reason; the duration says how long at most, where that is known.
+    /// The transfer waits; the duration is an upper bound, if one is known.
     case waiting(WaitReason, Duration?)
-    /// A server is asked.
+    /// The engine sends a request to a server.
     case connecting(url: String)
-    /// A server that has some of an upload's body is asked to take more of it, in the same attempt.
+    /// The engine sends the next part of an upload's body to a server that has some of it, within the same attempt.
     case continuing(url: String)
-    /// A server's answer, which is no redirect, has begun; what follows from it is told next.
+    /// The head of a final response arrived; the events that follow tell its consequences.
     case responded(ResponseSummary)
-    /// Bytes from `resumingAt` on will follow, in the file at `path`, which holds those before it.
+    /// Bytes from the offset `resumingAt` on follow, in the file at `path`, which has those before it.
     ///
-    /// A new number of the generation means that nothing of the one before counts any more.
+    /// A new generation number invalidates the content of earlier ones.
     case accepted(generation: Int, path: FilePath, resumingAt: ByteCount)
-    /// The file of the current generation holds this many bytes of the content.
+    /// The file of the current generation has this many bytes of the content.
     case received(ByteCount)
-    /// So many bytes of the current generation survive a power cut, and another process goes on there.
+    /// This many bytes of the current generation survive a power loss, and another process can resume there.
     ///
-    /// It is reported on a thread that is not the engine's, at any time between ``accepted`` of its
-    /// generation and the next one or the end of the attempt. Content that cannot be continued, or is
-    /// too small for that, has no checkpoints, and neither has what completes it.
+    /// Reported on another thread than the engine's, at any time between ``accepted`` of its generation and the next
+    /// generation or the end of the attempt. Content that cannot be resumed, or is too small, has no checkpoints, and
+    /// neither have the bytes that complete it.
     case checkpointed(ByteCount)
-    /// So many bytes of an upload's body were handed to the network; it counts again from the first
-    /// byte where the body is sent again.
+    /// The network accepted this many bytes of an upload's body; the count restarts when the body is sent again.
     case sent(ByteCount)
-    /// The content is asked for from its first byte.
+    /// The engine requests the content from its first byte again.
     case restarted(RestartReason)
-    /// A mirror did not deliver.
+    /// A mirror failed.
     case mirrorFailed(url: String, TransferError)
 
-    /// Why nothing moves.
+    /// Reason why a transfer waits.
     public enum WaitReason: Equatable, Sendable {
         /// All connections are in use.
         case connection
-        /// Everything failed; the next attempt is due later.
+        /// All mirrors failed; the next attempt follows after a delay.
         case backoff
-        /// A server asked to be left alone.
+        /// A server asked for a delay.
         case server
     }
 
-    /// Why what was held is of no use.
+    /// Reason why a partial file was discarded.
     public enum RestartReason: Equatable, Sendable {
         /// The server has another version.
         case contentChanged
-        /// The server answers requests for ranges in a way that cannot be relied on.
+        /// The server's responses to range requests are unreliable.
         case unreliableRanges
-        /// The content was not what was promised.
+        /// The content failed verification.
         case wrongDigest
     }
 }
 
 extension DownloadRequest {
-    /// Whether the request may be sent again after it was sent.
+    /// `true` if the request may be repeated after the server may have received it.
     package var isRepeatedSafely: Bool {
         isIdempotent ?? RequestRules.isIdempotent(method)
     }

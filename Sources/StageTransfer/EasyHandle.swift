@@ -2,7 +2,7 @@ import CCurl
 import StageModel
 import SystemPackage
 
-/// The owner of one of libcurl's easy handles and of the memory that it refers to.
+/// Owner of a libcurl easy handle and of the memory that it refers to.
 @safe struct EasyHandle: ~Copyable {
     let pointer: UnsafeMutableRawPointer
     private var fields: UnsafeMutablePointer<curl_slist>?
@@ -22,16 +22,16 @@ import SystemPackage
         unsafe message.deallocate()
     }
 
-    /// What libcurl says of a failure; empty where it says nothing.
+    /// libcurl's error message; empty if there is none.
     var words: String { unsafe String(cString: message) }
 
-    /// What was found of the server's certificate (`X509_V_…`); 0 for nothing wrong.
+    /// Verification result of the server's certificate (`X509_V_…`); 0 if it is valid.
     var certificateResult: Int { number(CURLINFO_SSL_VERIFYRESULT) }
 
-    /// What a proxy answered to the wish for a connection; 0 for nothing.
+    /// Status of a proxy's response to CONNECT; 0 if there was none.
     var proxyStatus: Int { number(CURLINFO_HTTP_CONNECTCODE) }
 
-    /// Whether a request was sent, or a part of one.
+    /// `true` if at least a part of the request was sent.
     var wasRequestSent: Bool { number(CURLINFO_REQUEST_SIZE) > 0 }
 
     func number(_ item: CURLINFO) -> Int {
@@ -40,7 +40,7 @@ import SystemPackage
         return code == CURLE_OK ? result : 0
     }
 
-    /// Ties the handle to its tag and to what takes the answer in.
+    /// Sets the handle's tag, its callbacks for the response, and the context that they receive.
     mutating func prepare(
         for tag: Int,
         header: curl_write_callback,
@@ -55,7 +55,7 @@ import SystemPackage
         return code
     }
 
-    /// Sets what the body of the request is read from, and how many bytes it has.
+    /// Sets the callbacks that read the request's body, and its size.
     mutating func send(
         _ size: Int64,
         read: curl_read_callback,
@@ -64,13 +64,13 @@ import SystemPackage
     ) -> CURLcode {
         let code = unsafe stage_easy_set_sender(pointer, read, seek, context, curl_off_t(size))
         guard code == CURLE_OK else { return code }
-        // libcurl asks before it sends a larger body, so that a refusal or a redirect is heard before
-        // the whole body went out, and not lost to a connection that the server resets. A server that
-        // does not know the question says nothing: it is not waited for longer than this, once an attempt.
+        // libcurl sends 'Expect: 100-continue' before a larger body, so that it receives a refusal or a redirect
+        // before it has sent the whole body, and before the server resets the connection. A server that ignores the
+        // field sends nothing: this limits the wait for it, once in an attempt.
         return unsafe stage_easy_set_number(pointer, CURLOPT_EXPECT_100_TIMEOUT_MS, 1000)
     }
 
-    /// Sets the request; returns libcurl's first complaint.
+    /// Sets all options of the request; returns libcurl's first error.
     mutating func set(
         _ request: ExchangeRequest,
         _ configuration: TransferConfiguration
@@ -91,7 +91,7 @@ import SystemPackage
             unsafe fields = longer
         }
         if request.url.isLoopback {
-            // Nothing is sent to another machine, whatever the name was looked up to be.
+            // The name of a loopback host may resolve to another machine's address: refuse such a connection.
             let code = unsafe stage_easy_set_judge(pointer) { _, address, _, _, _ in
                 let isLoopback = unsafe address.map {
                     unsafe ManifestTrust.isLoopbackAddress(String(cString: $0))
@@ -109,7 +109,7 @@ import SystemPackage
 }
 
 extension EasyHandle {
-    /// Sets that a connection is made and left to the caller; returns libcurl's first complaint.
+    /// Makes libcurl open a connection that the caller then uses; returns libcurl's first error.
     mutating func setConnectOnly(
         to url: TransferURL,
         _ configuration: TransferConfiguration,
@@ -121,13 +121,13 @@ extension EasyHandle {
         if code == CURLE_OK {
             code = unsafe stage_easy_set_number(pointer, CURLOPT_CONNECT_ONLY, 1)
         }
-        // A proxy is asked for a tunnel, also to a server without TLS.
+        // The proxy opens a tunnel even for a server without TLS.
         guard code == CURLE_OK else { return code }
         return unsafe stage_easy_set_number(pointer, CURLOPT_HTTPPROXYTUNNEL, 1)
     }
 }
 
-/// What libcurl is told of a request.
+/// libcurl options of a request.
 private struct Options {
     var numbers: [(CURLoption, Int)]
     var texts: [(CURLoption, String)]
@@ -136,7 +136,7 @@ private struct Options {
     init(_ request: ExchangeRequest, _ configuration: TransferConfiguration) {
         let url = request.url
         let proxies = configuration.proxies
-        // A proxy on another machine has another idea of what this machine is.
+        // To a proxy on another machine, a loopback address would mean the proxy itself.
         let proxy =
             url.isLoopback ? nil : url.scheme == "https" ? proxies.https : proxies.http
         fields = request.fields
@@ -148,7 +148,7 @@ private struct Options {
             (CURLOPT_NOPROGRESS, 1),
             (CURLOPT_TCP_KEEPALIVE, 1),
             (CURLOPT_SUPPRESS_CONNECT_HEADERS, 1),
-            // Whatever the system's configuration of OpenSSL still allows.
+            // Overrides the minimum version of the system's OpenSSL configuration.
             (CURLOPT_SSLVERSION, Int(oldest)),
             (CURLOPT_PROXY_SSLVERSION, Int(CURL_SSLVERSION_TLSv1_2)),
             (CURLOPT_CONNECTTIMEOUT_MS, configuration.connectTimeout.wholeMilliseconds),
@@ -156,21 +156,21 @@ private struct Options {
         ]
         if !request.mayRepeat {
             numbers.append((CURLOPT_FRESH_CONNECT, 1))
-            // After a 417 libcurl asks again over any connection that it has.
+            // After a 417, libcurl repeats the request over any connection.
             fields.append("Expect:")
         }
         texts = [
             (CURLOPT_URL, url.isConfidential ? url.text : url.display),
             (CURLOPT_USERAGENT, configuration.userAgent),
             (CURLOPT_PROTOCOLS_STR, "http,https"),
-            // Set even when empty: libcurl would ask the environment otherwise.
+            // Set even when empty: libcurl would read the environment otherwise.
             (CURLOPT_PROXY, proxy ?? ""),
             (CURLOPT_NOPROXY, proxies.exceptions),
         ]
         if let file = configuration.certificateAuthorities {
             texts.append((CURLOPT_CAINFO, file.string))
         }
-        // An empty text stands for all codings that libcurl was built with.
+        // An empty string stands for all codings that libcurl was built with.
         if request.decodesContent { texts.append((CURLOPT_ACCEPT_ENCODING, "")) }
         setMethod(request.method)
         guard request.mayAuthenticate, url.isConfidential else { return }
@@ -193,7 +193,7 @@ private struct Options {
 }
 
 extension TransferConfiguration {
-    /// The value of the `Authorization` field for a URL, if there is one and it may be sent there.
+    /// Returns the value of the `Authorization` field for a URL, if there are credentials that may be sent there.
     func authorization(for url: TransferURL) -> String? {
         guard url.isConfidential else { return nil }
         if let token = bearerTokens[url.authority] ?? bearerTokens[url.host] {
@@ -204,6 +204,6 @@ extension TransferConfiguration {
 }
 
 extension Duration {
-    /// The whole milliseconds in the duration.
+    /// The duration in whole milliseconds.
     var wholeMilliseconds: Int { Int(self / .milliseconds(1)) }
 }

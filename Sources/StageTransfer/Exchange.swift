@@ -2,25 +2,25 @@ import CCurl
 import Glibc
 import StageModel
 
-/// What takes the answer of one exchange in.
+/// Receives the response of one exchange.
 protocol ExchangeReceiver: AnyObject {
-    /// Hears that all connections are in use.
+    /// Called when all connections are in use.
     func wait()
-    /// Hears that the server is being asked.
+    /// Called when the request is sent.
     func connect()
-    /// Hears an interim answer of status 104: where an upload can resume.
+    /// Receives an interim response of status 104, which names the URL at which an upload can resume.
     func receive(interim head: ResponseHead)
-    /// Decides, when the head of the answer is complete, what happens to the body.
+    /// Receives the complete head of a response, and decides whether to read the body.
     func receive(_ head: ResponseHead) -> BodyUse
-    /// Takes the next bytes of the body, or returns `false` to end the exchange.
+    /// Receives the next bytes of the body; returns `false` to end the exchange.
     func receive(_ body: Span<UInt8>) -> Bool
 }
 
-/// What happens to a body.
+/// Decision about the body of a response.
 enum BodyUse {
-    /// Its bytes are wanted.
+    /// Pass the bytes to the receiver.
     case take
-    /// Its bytes are not wanted; a short body is read past, so that the connection can be used again.
+    /// Discard the bytes; libcurl reads a short body to its end, so that the connection can be reused.
     case skip
 }
 
@@ -28,87 +28,87 @@ extension ExchangeReceiver {
     func receive(interim head: ResponseHead) {}
 }
 
-/// One request.
+/// An HTTP request.
 struct ExchangeRequest {
     var url: TransferURL
     var method = "GET"
     /// Header fields, each as one line.
     var fields: [String] = []
     var priority = 0
-    /// How many bytes the body of the answer is expected to have.
+    /// Expected size of the response body in bytes.
     var size: Int64 = 0
-    /// After how long without a byte the exchange ends; `nil` stands for the engine's stall rule.
+    /// Time without a byte after which the exchange ends; `nil` applies the engine's stall rule.
     var timeout: Duration?
-    /// Whether the server may be told who asks.
+    /// `true` if the engine's credentials may be sent.
     var mayAuthenticate = true
-    /// Whether the server may be on this machine or its link.
+    /// `true` if the server may be on this machine or its link.
     var mayAskThisMachine = true
-    /// Whether libcurl may send it twice: it does so by itself where a connection that had been used before ends
-    /// without an answer.
+    /// `true` if libcurl may send the request twice: it does so by itself if a reused connection closes without a
+    /// response.
     var mayRepeat = true
-    /// Whether a server that does not speak TLS 1.3 is refused.
+    /// `true` to require TLS 1.3.
     var requiresNewestTLS = false
-    /// Whether libcurl decodes the body of the answer, and offers the codings that it knows.
+    /// `true` if libcurl decodes the response body, and offers the codings that it supports.
     var decodesContent = false
 }
 
-/// How an exchange ended.
+/// Result of an exchange.
 struct ExchangeEnd: Sendable {
-    /// libcurl's result; `nil` if the exchange was cancelled.
+    /// libcurl's result code; `nil` if the exchange was cancelled.
     var code: CURLcode?
-    /// libcurl's own words.
+    /// libcurl's error message.
     var detail = ""
-    /// The result of looking at the server's certificate (`X509_V_…`).
+    /// Verification result of the server's certificate (`X509_V_…`).
     var certificate = 0
-    /// The status with which a proxy refused to connect to the server; 0 if it did not.
+    /// Status by which a proxy refused to connect to the server; 0 if it did not.
     var proxyStatus = 0
-    /// The bytes of the body that were received.
+    /// Number of body bytes that were received.
     var bytes: Int64 = 0
-    /// The time in which too little came, if the engine ended the exchange for that.
+    /// Time in which too few bytes arrived, if the engine ended the exchange for that.
     var stalled: Duration?
-    /// Whether libcurl sent a request, or a part of one.
+    /// `true` if libcurl sent at least a part of a request.
     var wasRequestSent = false
-    /// Whether libcurl was to decode the body of the answer.
+    /// `true` if libcurl was asked to decode the response body.
     var decodesContent = false
-    /// The fault of the answer, if that ended the exchange: a fragment.
+    /// Description of an invalid response that ended the exchange, as a sentence fragment.
     var fault: String?
 
-    /// Whether the answer is complete as HTTP has it.
+    /// `true` if the response is complete by HTTP's framing.
     var isComplete: Bool { code == CURLE_OK }
 }
 
-/// One request on its way and the answer to it.
+/// A request in progress and its response.
 ///
-/// It belongs to the engine's thread.
+/// Used on the engine's thread only.
 @safe final class Exchange {
     let request: ExchangeRequest
     let receiver: any ExchangeReceiver
     /// The body of the request, if it has one.
     let source: UploadSource?
     var continuation: CheckedContinuation<ExchangeEnd, Never>?
-    /// The bytes that all exchanges together may take; `nil` for any number.
+    /// Bandwidth that all exchanges share; `nil` for no limit.
     var budget: BandwidthBudget?
-    /// What others must be done with before more is taken; `nil` where that is at once.
+    /// Limit on received and unprocessed bytes; `nil` if the receiver processes bytes at once.
     var backlog: Backlog?
-    /// When the current window of the stall rule began, and the bytes moved by then.
+    /// Start of the current window of the stall rule, and the bytes transferred by then.
     var window: (start: ContinuousClock.Instant, bytes: Int64)
 
-    /// Whether the exchange has its connection.
+    /// `true` while the exchange has a connection.
     private(set) var isRunning = false
-    /// Whether the exchange waits for bandwidth, or for who takes its bytes.
+    /// `true` while the exchange waits for bandwidth, the consumer, or the body of the request.
     private(set) var isPaused = false
     private(set) var bytes: Int64 = 0
-    /// The bytes that moved in either direction, heads included.
+    /// Bytes transferred in both directions, heads included.
     private(set) var moved: Int64 = 0
     private var easy: EasyHandle?
     private var head: ResponseHead?
     private var use: BodyUse?
     private var skipped = 0
-    /// Whether the first line of a head says no status.
+    /// `true` if the first line of a head is not an HTTP status line.
     private var isStatusLineUnreadable = false
-    /// Whether bytes of a body came before the head of a final answer.
+    /// `true` if body bytes arrived before the head of a final response.
     private var hasEarlyBody = false
-    /// The bytes of all heads, interim ones included, and of trailers.
+    /// Size in bytes of all heads, interim ones included, and of trailers.
     private var lineBytes = 0
 
     init(
@@ -123,7 +123,9 @@ struct ExchangeEnd: Sendable {
         window = (now, 0)
     }
 
-    /// Hands the request to libcurl; it must be taken back by ``leave(_:)`` whatever this returns.
+    /// Adds the request to libcurl's multi handle.
+    ///
+    /// The caller must call ``leave(_:)`` also after an error.
     func start(
         on multi: UnsafeMutableRawPointer,
         _ configuration: TransferConfiguration,
@@ -144,29 +146,29 @@ struct ExchangeEnd: Sendable {
         return code
     }
 
-    /// Takes the request back from libcurl.
+    /// Removes the request from libcurl's multi handle.
     func leave(_ multi: UnsafeMutableRawPointer) {
         isRunning = false
         guard let pointer = unsafe easy?.pointer else { return }
-        // A handle that was never added is none to complain of.
+        // The call fails for a handle that was never added, which is harmless.
         unsafe _ = curl_multi_remove_handle(multi, pointer)
     }
 
-    /// Whether the exchange may come to wait with its connection held.
+    /// `true` if the exchange can pause while it keeps its connection.
     var canPause: Bool { budget != nil || backlog != nil || source != nil }
 
-    /// Lets an exchange go on that waits, if it need not wait any longer.
+    /// Resumes a paused exchange unless there is still a reason to pause.
     func goOn(at now: ContinuousClock.Instant) {
         guard budget?.isOpen(at: now) ?? true, backlog?.isFull != true,
             source?.isWaiting != true
         else { return }
         isPaused = false
         guard let pointer = unsafe easy?.pointer else { return }
-        // A failure ends the transfer, which its message then tells.
+        // A failure ends the transfer, and libcurl's message reports it.
         unsafe _ = curl_easy_pause(pointer, CURLPAUSE_CONT)
     }
 
-    /// What is left of the exchange when libcurl is done with it.
+    /// Returns the result of the exchange, given libcurl's result code.
     func end(_ code: CURLcode?) -> ExchangeEnd {
         var end = ExchangeEnd(code: code, bytes: bytes)
         end.wasRequestSent = easy?.wasRequestSent ?? false
@@ -183,12 +185,12 @@ struct ExchangeEnd: Sendable {
         return end
     }
 
-    /// Returns what is wrong with the answer, where that ended the exchange with libcurl's words `detail`.
+    /// Returns a description of the fault in the response, if one ended the exchange with libcurl's message `detail`.
     private func fault(_ detail: String) -> String? {
         if lineBytes > lineLimit {
             return "its heads and trailers have more than \(lineLimit.quantity(of: "byte"))"
         }
-        // libcurl keeps a line until its end has come, and gives up after 100 KiB of it in these words.
+        // libcurl buffers a line until its end, and gives up after 100 KiB with this message.
         let isLineTooLong = detail.hasPrefix("Out of memory")
         if head?.isTooLarge == true || isLineTooLong && use == nil {
             let limits = ResponseHead.limits
@@ -203,7 +205,7 @@ struct ExchangeEnd: Sendable {
 }
 
 extension Exchange {
-    /// Takes a line of the head, or of a trailer, which is passed over.
+    /// Processes a line of a head or of a trailer; trailers are ignored.
     fileprivate func take(header line: UnsafeRawBufferPointer) -> Bool {
         moved += Int64(line.count)
         lineBytes += line.count
@@ -212,7 +214,7 @@ extension Exchange {
         let text = unsafe String(decoding: line, as: UTF8.self)[...]
         if use != nil {
             guard text.beginsHead else { return true }
-            // libcurl asks again by itself after a 417, without the field that led to it.
+            // After a 417, libcurl repeats the request by itself, without the 'Expect' field.
             use = nil
         }
         guard let current = head, !text.beginsHead else {
@@ -224,7 +226,7 @@ extension Exchange {
             head?.read(text)
             return head?.isTooLarge != true
         }
-        // Interim answers are followed by another head.
+        // Another head follows an interim response.
         guard current.status >= 200 else {
             if current.status == 104 { receiver.receive(interim: current) }
             return true
@@ -235,7 +237,7 @@ extension Exchange {
         return true
     }
 
-    /// Takes bytes of the body; returns how many were taken, or what makes libcurl pause.
+    /// Processes body bytes; returns their number, or the constant that makes libcurl pause.
     fileprivate func take(body: UnsafeBufferPointer<UInt8>) -> Int {
         if backlog?.isFull == true {
             isPaused = true
@@ -262,8 +264,8 @@ extension Exchange {
         }
     }
 
-    /// Gives libcurl bytes of the request's body; returns how many there were: 0 at its end, `nil` for
-    /// a body that is not what was announced, or what makes libcurl pause.
+    /// Reads bytes of the request's body for libcurl; returns their number, 0 at the end, the constant that makes
+    /// libcurl pause, or `nil` if the body differs from what was announced.
     fileprivate func give(_ buffer: UnsafeMutableRawBufferPointer) -> Int? {
         if backlog?.isHeld == true {
             isPaused = true
@@ -280,11 +282,12 @@ extension Exchange {
         }
     }
 
-    /// A server may tell an upload's progress in interim answers, for as long as it lasts.
+    /// Limit on the bytes of heads and trailers: it grows with an upload, whose progress a server may report in
+    /// interim responses.
     private var lineLimit: Int { Self.lineLimit + Int(source?.total ?? 0) / 256 }
 
     private static let skipLimit = 1 << 16
-    /// The most bytes of all heads and trailers of an exchange: those of four answers.
+    /// Maximum size of all heads and trailers of an exchange: that of four responses.
     static let lineLimit = 4 * ResponseHead.limits.bytes
 }
 

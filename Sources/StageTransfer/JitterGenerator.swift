@@ -1,4 +1,4 @@
-/// Numbers that spread waits out, without a system call for each (SplitMix64).
+/// Random number generator for retry delays, without a system call for each number (SplitMix64).
 struct JitterGenerator: RandomNumberGenerator {
     private var state: UInt64
 

@@ -1,35 +1,35 @@
 public import Logging
 import StageModel
 
-/// A handler of log messages that writes each as one line to standard error.
+/// Log handler that writes each message as one line to standard error.
 ///
-/// Messages contain text that clients and servers chose, names of sessions for example. Its control
-/// characters are escaped, so nobody writes a line, or a priority of systemd's (sd-daemon(3)), of their own.
+/// Messages contain text from clients and servers, such as session names. The handler escapes its control characters,
+/// so that such text can forge neither a log line nor a priority prefix of systemd (sd-daemon(3)).
 public struct LineLogHandler: LogHandler {
     private var base: StreamLogHandler
 
     /// Creates a handler for a logger with this label.
     public init(label: String) { base = StreamLogHandler.standardError(label: label) }
 
-    /// The least important level that is written.
+    /// Lowest level that is written.
     public var logLevel: Logger.Level {
         get { base.logLevel }
         set { base.logLevel = newValue }
     }
 
-    /// Values that every message has.
+    /// Metadata of every message.
     public var metadata: Logger.Metadata {
         get { base.metadata }
         set { base.metadata = newValue }
     }
 
-    /// Further values that every message has, asked for when it is written.
+    /// Provider of further metadata, evaluated for each message.
     public var metadataProvider: Logger.MetadataProvider? {
         get { base.metadataProvider }
         set { base.metadataProvider = newValue }
     }
 
-    /// The value that every message has under a key.
+    /// Metadata value of every message for a key.
     public subscript(metadataKey key: String) -> Logger.Metadata.Value? {
         get { base[metadataKey: key] }
         set { base[metadataKey: key] = newValue }

@@ -1,21 +1,21 @@
-/// What the transfers of an engine learn about hosts, for those that follow.
+/// Failures of hosts that an engine's transfers observed, which order the mirrors of later transfers.
 struct MirrorMemory: Equatable, Sendable {
     private var failed: Set<String> = []
     private var rangeUnsafe: Set<String> = []
 
-    /// Remembers that a host failed: it is tried after those that did not.
+    /// Records a failure of a host: later transfers try it after the others.
     mutating func recordFailure(of host: String) { failed.insert(host) }
 
-    /// Remembers that a host delivered.
+    /// Records that a host delivered content.
     mutating func recordSuccess(of host: String) { failed.remove(host) }
 
-    /// Remembers that a host answers requests for ranges wrongly: it gets no more of them.
+    /// Records that a host answers range requests incorrectly: it receives no more of them.
     mutating func recordUnsafeRanges(of host: String) { rangeUnsafe.insert(host) }
 
-    /// Whether a host may be asked for a range.
+    /// Returns whether range requests may be sent to a host.
     func allowsRanges(from host: String) -> Bool { !rangeUnsafe.contains(host) }
 
-    /// The positions of `hosts` in the order to try them in: those that failed before last.
+    /// Returns the indices of `hosts` in the order to try them: those that failed come last.
     func order(_ hosts: [String]) -> [Int] {
         hosts.indices.filter { !failed.contains(hosts[$0]) }
             + hosts.indices.filter { failed.contains(hosts[$0]) }

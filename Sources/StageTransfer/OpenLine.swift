@@ -1,9 +1,9 @@
 import CCurl
 import Glibc
 
-/// A connection that libcurl makes and the caller uses (`CURLOPT_CONNECT_ONLY`).
+/// A connection that libcurl opens and the caller uses (`CURLOPT_CONNECT_ONLY`).
 ///
-/// It belongs to the engine's thread. There is at most one read and one write at a time.
+/// Used on the engine's thread only. At most one read and one write may be pending.
 @safe final class OpenLine {
     typealias Reading = CheckedContinuation<Result<[UInt8], TransferError>, Never>
     typealias Writing = CheckedContinuation<Result<Void, TransferError>, Never>
@@ -24,7 +24,7 @@ import Glibc
         self.opening = opening
     }
 
-    /// Hands the connection to libcurl; a failure ends ``opening``.
+    /// Lets libcurl open the connection; a failure resumes ``opening``.
     func start(
         on multi: UnsafeMutableRawPointer,
         _ configuration: TransferConfiguration,
@@ -47,7 +47,7 @@ import Glibc
         if code != CURLE_OK { didConnect(code) }
     }
 
-    /// Notes that libcurl has made the connection, or has not.
+    /// Handles libcurl's result of opening the connection.
     func didConnect(_ code: CURLcode) {
         guard let opening else { return }
         self.opening = nil
@@ -62,21 +62,21 @@ import Glibc
         }
     }
 
-    /// Reads the next bytes; none at the end of what the server sends.
+    /// Reads the next bytes; an empty array at the end of the stream.
     func read(_ continuation: Reading) {
         precondition(reading == nil, "a connection is read by one task at a time")
         guard !isClosed else { return continuation.resume(returning: .failure(.cancelled)) }
         reading = continuation
     }
 
-    /// Writes bytes.
+    /// Writes all bytes.
     func write(_ bytes: [UInt8], _ continuation: Writing) {
         precondition(writing == nil, "a connection is written by one task at a time")
         guard !isClosed else { return continuation.resume(returning: .failure(.cancelled)) }
         writing = (bytes, 0, continuation)
     }
 
-    /// Moves what can be moved, and returns the socket with what is waited for, if anything is.
+    /// Reads and writes as far as possible, and returns the socket with the events to poll for, if any.
     func advance() -> curl_waitfd? {
         guard let socket else { return nil }
         advanceReading()
@@ -87,7 +87,7 @@ import Glibc
         return curl_waitfd(fd: socket, events: Int16(events), revents: 0)
     }
 
-    /// Takes the connection back from libcurl, which closes it; what waits for it is cancelled.
+    /// Removes the connection from libcurl, which closes it, and cancels pending calls.
     func close(_ multi: UnsafeMutableRawPointer) {
         isClosed = true
         socket = nil
@@ -95,7 +95,7 @@ import Glibc
         reading.take()?.resume(returning: .failure(.cancelled))
         writing.take()?.continuation.resume(returning: .failure(.cancelled))
         guard let pointer = unsafe easy?.pointer else { return }
-        // A handle that was never added is none to complain of.
+        // The call fails for a handle that was never added, which is harmless.
         unsafe _ = curl_multi_remove_handle(multi, pointer)
         easy = nil
     }
@@ -147,7 +147,7 @@ import Glibc
     }
 }
 
-/// Passes over what a proxy says.
+/// Discards a proxy's response.
 private func pass(
     _ bytes: UnsafeMutablePointer<CChar>?,
     _ size: Int,

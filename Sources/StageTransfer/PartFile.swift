@@ -3,21 +3,19 @@ public import StageSystem
 import Synchronization
 public import SystemPackage
 
-/// A file that a download fills, over as many attempts, processes and boots as it takes, and what is
-/// known of it.
+/// A file that a download fills, across attempts, processes and boots, with a record of its state.
 ///
-/// The bytes are in `<name>.part.<generation>`, and a record of them in `<name>.state`. A generation
-/// holds bytes of one version of the content only, in order from the first. Its file is named in the
-/// record before it holds anything, except for the first one of content that no other process continues,
-/// and the one before is removed first: what a crash leaves is found by the name alone, and removed with
-/// it. Bytes are on disk before the record counts them. Within one run of the kernel everything that was written
-/// counts, after another only what the record calls durable.
+/// The bytes are in `<name>.part.<generation>`, the record in `<name>.state`. A generation has bytes of one version
+/// of the content only, contiguous from the first. The record names the file before any byte is written to it, except
+/// for the first generation of content that no other process resumes, and the previous generation's file is removed
+/// first: so the name alone suffices to find and remove everything that a crash leaves. Bytes are synced to disk
+/// before the record counts them. Within one boot of the kernel all written bytes count; after a reboot only those
+/// that the record calls durable.
 ///
-/// One process works on a part file at a time: the caller holds a lock for that. Both files are their
-/// owner's alone (`0600`): content that is not verified is no concern of other users, and a record may
-/// have a URL with a secret in it.
+/// One process uses a part file at a time: the caller holds a lock for that. Both files have mode `0600`: other users
+/// must not read unverified content, and a record may have a URL with a secret in it.
 public final class PartFile: Sendable {
-    /// The file of one generation.
+    /// The open file of one generation.
     final class Content: Sendable {
         let file: File
         init(_ file: consuming File) { self.file = file }
@@ -28,7 +26,7 @@ public final class PartFile: Sendable {
         var content: Content?
         var length: Int64 = 0
         var isRecorded = false
-        /// Whether the generation is whole, so that no checkpoint of it is recorded any more.
+        /// `true` once the generation is complete, so that no more checkpoints of it are recorded.
         var isComplete = false
         var lastGeneration = 0
     }
@@ -37,7 +35,7 @@ public final class PartFile: Sendable {
     private let name: FilePath.Component
     private let boot: BootID
     private let state: Mutex<State>
-    /// Held while the record changes on disk.
+    /// Locked while the record on disk changes.
     private let recording = Mutex(())
 
     private init(_ directory: Directory, _ name: FilePath.Component, _ boot: BootID, _ state: State)
@@ -48,10 +46,10 @@ public final class PartFile: Sendable {
         self.state = Mutex(state)
     }
 
-    /// Opens the part file called `name` in a directory, with what an earlier run left of it.
+    /// Opens the part file called `name` in a directory, with the bytes and the record of an earlier run.
     ///
-    /// Nothing is created before a download brings its first bytes. What cannot be understood counts
-    /// as not there. `boot` is the run of the kernel that decides which bytes count.
+    /// Creates no file before a download receives its first bytes. An unreadable record is ignored. `boot` is the
+    /// current boot of the kernel, which decides how many bytes count.
     public static func open(
         _ name: FilePath.Component,
         in directory: Directory,
@@ -77,7 +75,7 @@ public final class PartFile: Sendable {
             }
             bytes = found
         } catch {
-            // A record that is too long, or no file, is as good as none.
+            // A record that is too long, or not a regular file, is ignored.
             guard error.isWrongKindOrSize else { throw error }
             return state
         }
@@ -102,27 +100,27 @@ public final class PartFile: Sendable {
         FilePath("\(name.string).\(suffix)")
     }
 
-    /// The name, in its directory, of the file with the bytes.
+    /// Name of the file with the bytes, in its directory.
     public var fileName: FilePath.Component {
         let generation = state.withLock { $0.record?.generation ?? $0.lastGeneration + 1 }
         return component("part.\(generation)")
     }
 
-    /// Where the file with the bytes is.
+    /// Path of the file with the bytes.
     public var path: FilePath { directory.path.appending(fileName) }
 
-    /// How many bytes of the content the file holds.
+    /// Number of bytes of the content that the file has.
     public var length: ByteCount { ByteCount(state.withLock { $0.length }) }
 
-    /// The size of the whole content, where it is known.
+    /// Size of the whole content, if known.
     public var total: ByteCount? { state.withLock { $0.record?.total.map { ByteCount($0) } } }
 
-    /// Whether a later download of content that is known by nothing else may go on with the bytes.
+    /// `true` if a later download can resume the file without knowing the content's digest.
     public var isContinuable: Bool {
         state.withLock { $0.record.map { $0.total != nil && $0.validator != nil } ?? false }
     }
 
-    /// Removes the bytes and what is known of them.
+    /// Removes the file and its record.
     public func remove() throws(TransferError) {
         do throws(FileError) {
             try recording.withLock { _ throws(FileError) in
@@ -132,7 +130,7 @@ public final class PartFile: Sendable {
                     state = State(lastGeneration: old.record?.generation ?? old.lastGeneration)
                     return old.isRecorded
                 }
-                // In this order a crash leaves nothing whose name is not known: a record without its file is harmless.
+                // This order leaves no file of unknown name after a crash: a record without its file is harmless.
                 try directory.remove(part)
                 if isRecorded { try directory.remove(component("state")) }
             }
@@ -142,29 +140,29 @@ public final class PartFile: Sendable {
     }
 
     private func component(_ suffix: String) -> FilePath.Component {
-        // The suffix makes a name that is regular, whatever comes before it.
+        // The suffix makes it a regular path component for any `name`.
         Self.path(name, suffix).lastComponent ?? name
     }
 }
 
 extension PartFile {
-    /// What is known of the bytes, and how many there are; `nil` if there are none to go on from.
+    /// The record and the number of bytes; `nil` if there is nothing to resume.
     var held: (record: PartRecord, length: Int64)? {
         state.withLock { state in state.record.map { ($0, state.length) } }
     }
 
-    /// The file of the current generation.
+    /// Open file of the current generation.
     var content: Content? { state.withLock { $0.content } }
 
-    /// The current generation; 0 before the first.
+    /// Number of the current generation; 0 before the first.
     var generation: Int { state.withLock { $0.record?.generation ?? 0 } }
 
-    /// How many bytes are known to be on disk.
+    /// Number of bytes that are known to be on disk.
     var durable: Int64 { state.withLock { $0.record?.durable ?? 0 } }
 
-    /// Removes the generation there is, and starts a new, empty one.
+    /// Removes the current generation, and starts a new, empty one.
     ///
-    /// One that is recorded can be continued by another process, if its total is known.
+    /// Another process can resume a recorded generation if its total size is known.
     func begin(
         total: Int64?,
         validator: Validator?,
@@ -173,7 +171,7 @@ extension PartFile {
     ) throws(FileError) -> Content {
         let old = state.withLock { $0 }
         let last = old.record?.generation ?? old.lastGeneration
-        // Without a record only the file of the first generation is found again.
+        // Without a record, a later process finds only the file of the first generation.
         let isRecorded = isRecorded || old.isRecorded || last > 0
         let record = PartRecord(
             generation: last + 1,
@@ -202,7 +200,7 @@ extension PartFile {
         }
     }
 
-    /// Creates a file, or empties one that a crash left behind.
+    /// Creates a file, or truncates one that a crash left behind.
     private func emptyFile(_ suffix: String) throws(FileError) -> File {
         let path = Self.path(name, suffix)
         do throws(FileError) {
@@ -219,12 +217,12 @@ extension PartFile {
         }
     }
 
-    /// Puts a file in the place of the current generation's.
+    /// Replaces the file of the current generation by another file.
     func move(_ name: FilePath.Component, from folder: Directory) throws(FileError) {
         try folder.rename(name, to: fileName, in: directory)
     }
 
-    /// Opens the file of the current generation again, which somebody else has written.
+    /// Opens the file of the current generation again after another writer has replaced it.
     func reopen(length: Int64) throws(FileError) {
         let content = Content(
             try directory.file(updating: FilePath(fileName), permissions: .privateFile)
@@ -235,13 +233,13 @@ extension PartFile {
         }
     }
 
-    /// Takes note of bytes that were written.
+    /// Sets the number of bytes after a write.
     func grow(to length: Int64) { state.withLock { $0.length = length } }
 
-    /// Makes everything written so far durable, says so in the record, and then to `report`.
+    /// Syncs all bytes written so far, then updates the record, then calls `report`.
     ///
-    /// Blocks the thread. A generation that is not recorded, or never can be continued, is passed over.
-    /// What `report` hears is about the current generation: another one begins only after it returns.
+    /// Blocks the thread. Does nothing for a generation that is not recorded or cannot be resumed. `report` always
+    /// concerns the current generation: the next one begins only after it returns.
     func checkpoint(_ report: (ByteCount) -> Void = { _ in }) throws(FileError) {
         let now = state.withLock { $0 }
         guard let record = now.record, let content = now.content, now.isRecorded else { return }
@@ -249,7 +247,7 @@ extension PartFile {
         guard record.total != nil, length > record.durable else { return }
         try content.file.synchronize()
         try recording.withLock { _ throws(FileError) in
-            // The file may have been completed or given up meanwhile.
+            // Meanwhile the file may have been completed or abandoned.
             let now = state.withLock { $0 }
             guard !now.isComplete, var current = now.record,
                 current.generation == record.generation
@@ -262,17 +260,16 @@ extension PartFile {
         }
     }
 
-    /// Ends the recording of a generation that is whole: no ``checkpoint(_:)`` that began before writes to the
-    /// record after this.
+    /// Stops the recording of a complete generation: a ``checkpoint(_:)`` that began earlier no longer writes the
+    /// record.
     ///
-    /// The daemon removes the record of placed content by a part file of its own; a record that is written
-    /// after that would stay. Blocks the thread while a record is being written.
+    /// The daemon removes the record of committed content through its own instance; a record written after that would
+    /// never be removed. Blocks the thread while a record is being written.
     func complete() {
         recording.withLock { _ in state.withLock { $0.isComplete = true } }
     }
 
-    /// Takes note of a version of the content that the bytes are known to belong to, and of where the
-    /// next ones come from.
+    /// Records the version of the content that the bytes belong to, and the URL of the next ones.
     func rebind(to validator: Validator?, url: String) throws(FileError) {
         let changed = state.withLock { state -> PartRecord? in
             guard var record = state.record, record.url != url || record.boot != boot.text else {

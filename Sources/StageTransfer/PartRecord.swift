@@ -1,28 +1,28 @@
 import FoundationEssentials
 
-/// What is known of a part file beyond its bytes, as it is kept beside it.
+/// The JSON record beside a part file.
 struct PartRecord: Equatable, Codable, Sendable {
-    /// The version of the format; a record of another one does not count.
+    /// Version of the format; records of other versions are ignored.
     var format = Self.currentFormat
-    /// Which of the files that followed one another the record is about.
+    /// Number of the generation that the record describes.
     var generation: Int
-    /// The size of the whole content; `nil` where nobody said, and then the bytes do not count once
-    /// the process that received them is gone.
+    /// Size of the whole content; `nil` if unknown, in which case the bytes count only within the process that
+    /// received them.
     var total: Int64?
-    /// How many bytes are known to be on disk.
+    /// Number of bytes that are known to be on disk.
     var durable: Int64
-    /// The version of the content that the bytes belong to.
+    /// Version of the content that the bytes belong to.
     var validator: Validator?
-    /// The URL that they came from.
+    /// URL that the bytes came from.
     var url: String
-    /// The run of the kernel that wrote them.
+    /// Boot of the kernel that wrote the bytes.
     var boot: String
 
     static let currentFormat = 1
 
-    /// Reads a record, or returns `nil` if the bytes are none that makes sense.
+    /// Decodes a record; `nil` if the bytes are not a valid one.
     static func decode(_ bytes: [UInt8]) -> PartRecord? {
-        // What cannot be read is as good as not there: the download starts again.
+        // An unreadable record is ignored: the download starts again.
         guard let record = try? JSONDecoder().decode(PartRecord.self, from: Data(bytes)) else {
             return nil
         }
@@ -32,7 +32,7 @@ struct PartRecord: Equatable, Codable, Sendable {
         return makesSense ? record : nil
     }
 
-    /// Whether the validator can be sent as it is.
+    /// `true` if the validator can be sent as a header field.
     private var hasUsableValidator: Bool {
         switch validator {
         case nil: true
@@ -41,15 +41,15 @@ struct PartRecord: Equatable, Codable, Sendable {
         }
     }
 
-    /// The bytes that ``decode(_:)`` reads.
+    /// Returns the encoded form, which ``decode(_:)`` reads.
     func encoded() -> [UInt8] {
-        // Numbers and text: there is nothing in a record that JSON cannot hold.
+        // JSON can represent all of the record's numbers and strings, so encoding does not fail.
         guard let data = try? JSONEncoder().encode(self) else { return [] }
         return Array(data)
     }
 
-    /// How many bytes of a file of `length` bytes count in this run of the kernel, or `nil` if the
-    /// file cannot be the one that the record is about.
+    /// Returns how many of the file's `length` bytes count in this boot, or `nil` if the file does not match the
+    /// record.
     func usableLength(of length: Int64, in boot: BootID) -> Int64? {
         guard let total, length >= durable else { return nil }
         let usable = boot.isSame(as: BootID(self.boot)) ? length : durable

@@ -1,30 +1,31 @@
 import StageModel
 
-/// Decides which part of an upload by presigned URLs is sent next, and what follows from its answer.
+/// State machine of a multipart upload to presigned URLs (Amazon S3 API Reference, UploadPart and
+/// CompleteMultipartUpload).
 ///
-/// It does no I/O. Parts are sent in their order, and each counts once it was answered with an entity tag; then the list
-/// of tags completes the upload (Amazon S3 API Reference, UploadPart and CompleteMultipartUpload). No server is asked
-/// what it has: a part whose answer was lost is sent again, which replaces it.
+/// It does no I/O. Parts are sent in order, and each counts once the server has returned its entity tag; then the
+/// list of tags completes the upload. The server is never asked for its state: a part whose response was lost is sent
+/// again, which replaces it.
 struct PartedUpload {
-    /// The number of bytes that an entity tag may have: it is kept for as long as the upload lasts.
+    /// Maximum size of an entity tag in bytes: tags are stored for as long as the upload lasts.
     static let longestTag = 256
 
-    /// The tags of the parts that the server has, with the offset behind them.
+    /// The entity tags of the uploaded parts, and the offset after them.
     private(set) var resource: UploadResource
-    /// Whether the server has more parts than before the attempt.
+    /// `true` if the server has more parts than before the attempt.
     private(set) var hasProgressed = false
     private let parts: [(url: TransferURL, range: Range<Int64>)]
     private let completion: TransferURL
     private let acceptsTransientResponses: Bool
     private var step: ResumableUpload.Step
     private var hasBegun = false
-    /// Whether a completion may have reached the server, and its answer was lost.
+    /// `true` if a completion request may have reached the server without its response arriving.
     private var mayHaveCompleted: Bool
 
-    /// Creates the upload of a file of `size` bytes, which goes on behind the parts that `kept` has.
+    /// Creates the upload of a file of `size` bytes, which continues after the parts recorded in `kept`.
     ///
-    /// - Throws: ``TransferError/unacceptable(url:_:)`` for a URL where the body may not go, and for parts that are not the
-    ///   file.
+    /// - Throws: ``TransferError/unacceptable(url:_:)`` for a URL that may not receive the body, and if the sizes of
+    ///   the parts do not add up to that of the file.
     init(
         _ targets: UploadParts,
         size: Int64,
@@ -70,7 +71,7 @@ struct PartedUpload {
         return url
     }
 
-    /// Whether what was kept is of these parts.
+    /// Returns whether the recorded state belongs to these parts.
     private static func fits(
         _ kept: UploadResource,
         _ parts: [(url: TransferURL, range: Range<Int64>)],
@@ -83,13 +84,13 @@ struct PartedUpload {
         return kept.offset.rawValue == offset
     }
 
-    /// Whether an entity tag can be kept and sent back.
+    /// Returns whether an entity tag can be stored and sent back.
     private static func isUsable(_ tag: String) -> Bool {
         (1...longestTag).contains(tag.utf8.count)
             && tag.utf8.allSatisfy { (0x20...0x7E).contains($0) }
     }
 
-    /// The tags of the parts that the server has.
+    /// Entity tags of the uploaded parts.
     private var tags: [String] { resource.entityTags ?? [] }
 
     private var next: ResumableUpload.Step {
@@ -97,20 +98,20 @@ struct PartedUpload {
             ? .part(parts[tags.count].url, number: tags.count + 1) : .completion(completion)
     }
 
-    /// Begins an attempt.
+    /// Begins an attempt, and returns its first step.
     mutating func begin() -> ResumableUpload.Step {
         hasProgressed = false
-        // The last attempt ended without a definite answer to its completion.
+        // The last attempt ended without a definite response to its completion.
         if hasBegun, case .completion = step { mayHaveCompleted = true }
         hasBegun = true
         step = next
         return step
     }
 
-    /// The bytes of the file that a part has.
+    /// Returns the byte range of a part within the file.
     func range(ofPart number: Int) -> Range<Int64> { parts[number - 1].range }
 
-    /// The list of all parts, which completes the upload.
+    /// Body of the request that completes the upload: the list of all parts.
     var completionBody: [UInt8] {
         let list = tags.enumerated().map { index, tag in
             "<Part><PartNumber>\(index + 1)</PartNumber><ETag>\(tag.escapedForXML)</ETag></Part>"
@@ -122,7 +123,7 @@ struct PartedUpload {
         return Array(document.utf8)
     }
 
-    /// Takes the final answer to the last step; `url` stands for it in messages.
+    /// Handles the final response to the last step; `url` identifies it in error messages.
     mutating func handle(
         _ answer: ResponseHead,
         from url: TransferURL,
@@ -171,7 +172,7 @@ struct PartedUpload {
             return .fail(.unreachable(url: url.display, detail: detail))
         }
         guard answer.isSuccess else { return judgeRefusal(answer, from: url) }
-        // The head comes before the server has made the object: the body tells.
+        // The server sends the head before it has assembled the object: only the body tells the result.
         switch completion {
         case .confirmed: return .deliver
         case .incomplete:
@@ -201,19 +202,20 @@ struct PartedUpload {
     }
 }
 
-/// The body of a success that answers a completion: an error may follow its head, since the object is made meanwhile.
+/// Result in the body of a 2xx response to a completion: an error may follow the head, since the server assembles the
+/// object after it has sent the head.
 enum CompletionAnswer: Equatable {
-    /// It is no error.
+    /// Not an error.
     case confirmed
-    /// It is an error of this code.
+    /// An error with this code.
     case error(code: String)
-    /// Its end is missing.
+    /// The body was truncated.
     case incomplete
 
-    /// The codes of errors after which the completion is sent again.
+    /// Error codes after which the completion is sent again.
     static let passing: Set<String> = ["InternalError", "ServiceUnavailable", "SlowDown"]
 
-    /// Reads the body of an answer: an error is a document whose root is `Error`.
+    /// Parses the body of a response: an error is an XML document whose root is `Error`.
     init(_ body: [UInt8], isComplete: Bool) {
         guard isComplete else {
             self = .incomplete
@@ -235,7 +237,7 @@ enum CompletionAnswer: Equatable {
 }
 
 extension String {
-    /// The text as character data of XML.
+    /// The text escaped for XML character data.
     fileprivate var escapedForXML: String {
         map { character in
             switch character {

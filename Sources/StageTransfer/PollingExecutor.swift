@@ -3,20 +3,19 @@ import Glibc
 import StageSystem
 import Synchronization
 
-/// Runs an actor's jobs on one thread, in between libcurl's own work.
+/// Executor that runs an actor's jobs and libcurl's transfers on one thread.
 ///
-/// libcurl requires that a multi handle is used by one thread at a time, and that something keeps
-/// calling it while transfers run. This executor meets both with one thread: it runs the jobs that are
-/// waiting, lets libcurl move bytes, and sleeps in `curl_multi_poll` until a socket is ready or a job
-/// arrives.
+/// libcurl requires that only one thread at a time uses a multi handle, and that this thread keeps calling it while
+/// transfers run. The executor's thread runs the queued jobs, lets libcurl transfer bytes, and sleeps in
+/// `curl_multi_poll` until a socket is ready or a job arrives.
 @safe final class PollingExecutor: SerialExecutor {
-    /// The handle whose sockets the thread waits on.
+    /// Multi handle whose sockets the thread polls.
     ///
-    /// Other threads use it for nothing but `curl_multi_wakeup`, the one call libcurl allows them.
+    /// Other threads use it only for `curl_multi_wakeup`, the one call that libcurl allows from them.
     nonisolated(unsafe) let multi: UnsafeMutableRawPointer
-    /// Whether `curl_multi_wakeup` works: libcurl leaves a handle without it where it got no descriptors.
+    /// `true` if `curl_multi_wakeup` works: libcurl creates a handle without it when it gets no descriptors.
     private let hasWakeup: Bool
-    /// The longest sleep of the thread, in milliseconds, if it cannot be woken.
+    /// Longest sleep of the thread, in milliseconds, if it cannot be woken.
     private static let longestSleepWithoutWakeup: CInt = 20
 
     private let state = Mutex(State())
@@ -30,17 +29,17 @@ import Synchronization
         var hasEnded = false
     }
 
-    /// Time for which there is nothing to do, and the sockets whose readiness ends it earlier.
+    /// Longest time to sleep, and the sockets whose readiness ends it earlier.
     struct Pause: Sendable {
         var milliseconds: CInt
         var sockets: [curl_waitfd] = []
     }
 
-    /// What the thread does when there may be work for libcurl: it is given the transfers that were
-    /// cancelled, and returns for how long at most it has nothing to do.
+    /// Drives libcurl's transfers: receives the tags of cancelled transfers, and
+    /// returns the longest time to sleep.
     typealias Drive = @Sendable ([Int]) -> Pause
 
-    /// Makes the handle, which keeps so many connections open for later requests.
+    /// Creates the multi handle, which keeps up to `connections` open for reuse.
     init(connections: Int) {
         precondition(curlIsReady, "libcurl could not be set up")
         guard let multi = unsafe curl_multi_init() else { fatalError("out of memory") }
@@ -51,7 +50,7 @@ import Synchronization
     }
 
     deinit {
-        // The thread is gone and so are its transfers: nothing is left that could fail.
+        // The thread has ended and so have its transfers: cleanup cannot fail.
         unsafe _ = curl_multi_cleanup(multi)
     }
 
@@ -65,8 +64,8 @@ import Synchronization
         state.withLock { $0.thread = id }
     }
 
-    /// Lets the thread end once the jobs already enqueued have run, and waits for it: what libcurl leaves behind goes
-    /// before the program's exit, which takes OpenSSL away.
+    /// Ends the thread after the queued jobs have run, and waits for it: libcurl's resources must be freed before the
+    /// program exits and OpenSSL cleans up.
     func stop() async {
         wake { $0.isStopping = true }
         await withBlockingThread { [self] in
@@ -75,7 +74,7 @@ import Synchronization
         }
     }
 
-    /// Ends a transfer, from whatever thread.
+    /// Cancels a transfer; callable from any thread.
     func cancel(_ tag: Int) {
         wake { $0.cancelled.append(tag) }
     }
@@ -101,8 +100,9 @@ import Synchronization
         if isPolling && hasWakeup { wakeUp() }
     }
 
-    /// Wakes the thread, and tries that again where the kernel is short of memory for a moment: nothing else
-    /// would wake it.
+    /// Wakes the thread.
+    ///
+    /// Retries if the kernel is temporarily out of memory, since nothing else would wake it.
     private func wakeUp() {
         for _ in 0..<1000 {
             guard unsafe curl_multi_wakeup(multi) != CURLM_OK else { return }
@@ -134,8 +134,8 @@ import Synchronization
             return state.isPolling
         }
         guard mayPoll else { return }
-        // An error means that there is nothing to wait on; the loop goes on after the timeout or at
-        // once, and the transfers themselves tell what is wrong.
+        // An error means that there is nothing to poll; the loop continues at once or after the timeout, and the
+        // transfers report their own failures.
         let longest = hasWakeup ? pause.milliseconds : Self.longestSleepWithoutWakeup
         let time = min(pause.milliseconds, longest)
         var sockets = pause.sockets
@@ -147,7 +147,7 @@ import Synchronization
     }
 }
 
-/// What the thread is given to begin with.
+/// Argument of the thread's main function.
 private final class Start: Sendable {
     let executor: PollingExecutor
     let drive: PollingExecutor.Drive
@@ -165,5 +165,5 @@ private func threadMain(_ context: UnsafeMutableRawPointer?) -> UnsafeMutableRaw
     return nil
 }
 
-/// Whether libcurl's process-wide set-up, which runs once, succeeded.
+/// `true` if libcurl's process-wide initialization, which runs once, succeeded.
 private let curlIsReady = curl_global_init(Int(CURL_GLOBAL_DEFAULT)) == CURLE_OK

@@ -1,8 +1,8 @@
 import StageModel
 
-/// What a request may be made of, before anything is sent.
+/// Checks that a request must pass before it is sent.
 enum RequestRules {
-    /// Checks the parts of a download that go over the wire as they are.
+    /// Checks the fields and the method of a download, which are sent verbatim.
     static func check(_ request: DownloadRequest) throws(TransferError) {
         let url = request.mirrors.first ?? ""
         try check(request.fields, url)
@@ -13,17 +13,16 @@ enum RequestRules {
         }
     }
 
-    /// Checks the parts of an upload that go over the wire as they are.
+    /// Checks the header fields of an upload, which are sent verbatim.
     static func check(_ request: UploadRequest) throws(TransferError) {
         try check(request.fields, request.url)
-        // What frames the body is the engine's: two opinions of it are how requests are smuggled
-        // (RFC 9112, section 11.2).
+        // The engine frames the body: two conflicting framings allow request smuggling (RFC 9112, section 11.2).
         for line in request.fields where framing.contains(name(of: line)) {
             throw refusal(request.url, "the field '\(name(of: line))' is not the caller's to give")
         }
     }
 
-    /// Checks the parts of a streamed request that go over the wire as they are.
+    /// Checks the fields and the method of a streamed request, which are sent verbatim.
     static func check(_ request: StreamedRequest) throws(TransferError) {
         try check(request.fields, request.url)
         for line in request.fields where framing.contains(name(of: line)) {
@@ -34,13 +33,12 @@ enum RequestRules {
         }
     }
 
-    /// Whether a server acts once on requests of a method, however often it gets them (RFC 9110, section 9.2.2).
+    /// Returns whether requests of a method are idempotent (RFC 9110, section 9.2.2).
     static func isIdempotent(_ method: String) -> Bool {
         ["GET", "HEAD", "OPTIONS", "PUT", "DELETE", "TRACE"].contains(method)
     }
 
-    /// What says that a request has no body, for the methods that could have one (RFC 9110, section
-    /// 8.6).
+    /// Returns the fields that declare an empty body, for the methods that could have one (RFC 9110, section 8.6).
     static func fieldsWithoutBody(of method: String) -> [String] {
         ["POST", "PUT", "PATCH"].contains(method) ? ["Content-Length: 0"] : []
     }
@@ -58,7 +56,7 @@ enum RequestRules {
     }
 
     private static func refusal(_ url: String, _ detail: String) -> TransferError {
-        // A text that is no URL is refused as such later.
+        // Text that is not a URL is refused as such later.
         .unacceptable(url: (try? TransferURL(url))?.display ?? url.withoutUser, .request(detail))
     }
 
@@ -68,7 +66,7 @@ enum RequestRules {
 
     private static let framing: Set<String> = ["content-length", "expect", "transfer-encoding"]
 
-    /// Whether the text is a token (RFC 9110, section 5.6.2).
+    /// Returns whether the text is a token (RFC 9110, section 5.6.2).
     private static func isToken(_ text: String) -> Bool {
         !text.isEmpty && text.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F && !delimiters.contains($0) }
     }

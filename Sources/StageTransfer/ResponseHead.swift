@@ -1,39 +1,38 @@
 import StageModel
 
-/// What matters of the status line and the header fields of an answer.
+/// Status line and header fields of a response.
 struct ResponseHead: Equatable, Sendable {
     var status: Int
     var contentLength: Int64?
-    /// The reason that the length is unusable: it is no number, or the answer has two that differ.
+    /// Reason why the length is unusable: it is not a number, or the response has two different ones.
     var lengthFault: String?
     var contentRange: ContentRange?
-    /// The media type in lower case, without parameters.
+    /// Media type in lower case, without parameters.
     var contentType: String?
     var contentEncoding: String?
     var entityTag: String?
     var lastModified: String?
     var date: String?
     var location: String?
-    /// How long the server asks to be left alone.
+    /// Value of the `Retry-After` field.
     var retryAfter: String?
-    /// Whether the body is framed by something other than its length, which then does not count
-    /// (RFC 9112, section 6.3).
+    /// `true` if a transfer coding frames the body, so that `Content-Length` does not count (RFC 9112, section 6.3).
     var hasTransferEncoding = false
-    /// All header fields, as they came.
+    /// All header fields, as received.
     var fields: [HeaderField] = []
-    /// The connection that the answer came over.
+    /// Connection that the response came over.
     var connection: ConnectionSummary?
-    /// How many bytes the lines of the fields have.
+    /// Size of the field lines in bytes.
     private var size = 0
 
-    /// How many fields an answer may have, and how many bytes in all.
+    /// Maximum number of fields of a response, and of their bytes.
     static let limits = (fields: 256, bytes: 1 << 16)
 
     init(status: Int) { self.status = status }
 
-    /// Begins a head from its status line, or returns `nil` if the line is none.
+    /// Begins a head with its status line; `nil` if the line is not one.
     init?(statusLine line: Substring) {
-        // The reason may be missing, with the blank before it.
+        // The reason phrase may be missing, with the space before it.
         let words = line.trimmingBlanks.split(separator: " ", maxSplits: 2)
         guard line.hasPrefix("HTTP/"), words.count >= 2, let status = Int(words[1]) else {
             return nil
@@ -41,30 +40,32 @@ struct ResponseHead: Equatable, Sendable {
         self.init(status: status)
     }
 
-    /// Whether there are more fields, or longer ones, than are kept.
+    /// `true` if the head exceeds ``limits``.
     var isTooLarge: Bool { fields.count > Self.limits.fields || size > Self.limits.bytes }
 
-    /// How many bytes the body has, where the head tells.
+    /// Size of the body in bytes, if the head announces it.
     var bodyLength: Int64? { hasTransferEncoding ? nil : contentLength }
 
-    /// Whether the body is a page for a person.
+    /// `true` if the body is a web page.
     var isHTML: Bool {
         contentType == "text/html" || contentType == "application/xhtml+xml"
     }
 
-    /// The encoding of the body, if there is one.
+    /// Content coding of the body, if there is one.
     var encoding: String? {
         guard let contentEncoding, contentEncoding.lowercased() != "identity" else { return nil }
         return contentEncoding
     }
 
-    /// How long the server asks to be left alone, 0 to 24 hours, in either form of the field; a date is
-    /// measured from the answer's own.
+    /// Delay that the server asks for, 0 to 24 hours, from either form of `Retry-After`; a date counts from the
+    /// response's own `Date`.
     var pause: Duration? {
         retryAfter.flatMap { RetryAfter.delay(in: $0, answeredAt: date) }
     }
 
-    /// Reads one line of the head; all are kept, and few of them matter here.
+    /// Parses a field line.
+    ///
+    /// All fields are kept; those that the engine uses are also parsed.
     mutating func read(_ line: Substring) {
         size += line.utf8.count
         if line.first == " " || line.first == "\t" { return unfold(line) }
@@ -73,7 +74,7 @@ struct ResponseHead: Equatable, Sendable {
         let text = line[line.utf8.index(after: colon)...]
         func value() -> String { String(text.trimmingBlanks) }
         fields.append(HeaderField(name: String(name.trimmingBlanks), value: value()))
-        // The length decides first: most lines need no comparison of text at all.
+        // Comparing lengths first avoids most comparisons of text.
         switch (name.utf8.count, name.lowercased()) {
         case (4, "date"): date = value()
         case (4, "etag"): entityTag = value()
@@ -92,8 +93,7 @@ struct ResponseHead: Equatable, Sendable {
         }
     }
 
-    /// Reads a `Content-Length`, which may be repeated if all of its values are equal (RFC 9110, section
-    /// 8.6).
+    /// Parses a `Content-Length`, which may be repeated with equal values (RFC 9110, section 8.6).
     private mutating func readLength(_ text: Substring) {
         for value in text.split(separator: ",", omittingEmptySubsequences: false) {
             guard let length = ContentRange.number(value.trimmingBlanks) else {
@@ -107,20 +107,20 @@ struct ResponseHead: Equatable, Sendable {
         }
     }
 
-    /// Adds a line that continues the field before it (RFC 9112, section 5.2).
+    /// Appends a continuation line to the previous field (RFC 9112, section 5.2).
     private mutating func unfold(_ line: Substring) {
         guard let last = fields.indices.last else { return }
         fields[last].value += " \(line.trimmingBlanks)"
     }
 }
 
-/// What a `Content-Range` field says (RFC 9110, section 14.4).
+/// Value of a `Content-Range` field (RFC 9110, section 14.4).
 enum ContentRange: Equatable, Sendable {
     /// The body is these bytes of `total`; `nil` stands for `*`.
     case bytes(ClosedRange<Int64>, total: Int64?)
-    /// No byte that was asked for exists; there are `total`.
+    /// The requested range does not exist; the content has `total` bytes.
     case unsatisfied(total: Int64)
-    /// The field is there and says something else.
+    /// The value cannot be parsed.
     case malformed
 
     init(_ text: String) {
@@ -142,16 +142,16 @@ enum ContentRange: Equatable, Sendable {
         return .bytes(first...last, total: total)
     }
 
-    /// Reads digits and nothing else.
+    /// Parses decimal digits without sign.
     static func number(_ text: Substring) -> Int64? {
         text.utf8.allSatisfy { (0x30...0x39).contains($0) } ? Int64(text) : nil
     }
 }
 
 extension StringProtocol where SubSequence == Substring {
-    /// The text without spaces, tabs and line ends around it.
+    /// The text without surrounding spaces, tabs and line ends.
     var trimmingBlanks: Substring {
-        // By bytes: comparing characters took most of the time of reading a head.
+        // Compares bytes: comparing characters took most of the time of parsing a head.
         func isText(_ byte: UInt8) -> Bool {
             byte != 0x20 && byte != 0x09 && byte != 0x0D && byte != 0x0A
         }
@@ -164,6 +164,6 @@ extension StringProtocol where SubSequence == Substring {
 }
 
 extension Substring {
-    /// Whether the line is a status line, with which a head begins.
+    /// `true` if the line is a status line, which begins a head.
     var beginsHead: Bool { utf8.starts(with: "HTTP/".utf8) }
 }

@@ -1,85 +1,86 @@
 import StageModel
 
-/// What was asked for, and so how an answer is to be judged.
+/// Properties of a request, and the rules by which its response is judged.
 ///
-/// The judgement is made when the head of an answer is complete, before one byte of its body is taken.
+/// A response is judged when its head is complete, before any byte of its body is processed.
 struct ResponseRules: Equatable, Sendable {
-    /// The first byte asked for; 0 stands for a request without `Range`.
+    /// Offset of the requested range; 0 for a request without `Range`.
     var offset: Int64 = 0
-    /// The version that the bytes held here belong to, if the server it came from named one.
+    /// Version of the content in the partial file, if its server sent a validator.
     var validator: Validator?
-    /// The size that the whole content must have.
+    /// Required size of the whole content.
     var size: Int64?
-    /// The size of the content that the bytes held here belong to.
+    /// Total size of the content that the bytes of the partial file belong to.
     var heldTotal: Int64?
-    /// The size that the content may have at most.
+    /// Maximum size of the content.
     var limit = Int64.max
-    /// What the content is supposed to be.
+    /// Expected kind of the content.
     var promise = ContentPromise.anything
-    /// Whether the request asks for the content only if it differs from what is held.
+    /// `true` if the request is conditional: the server sends the content only if it has changed.
     var isConditional = false
-    /// Whether an unencrypted redirect led to another host.
+    /// `true` if an unencrypted redirect led to another host.
     var wasLedAway = false
-    /// Whether content that is missing may be there soon.
+    /// `true` if a 404 or 410 is retried, since the content may appear soon.
     var toleratesMissing = false
-    /// Whether the content is simply read: what another method brings has any status of success, and
-    /// is not there to be continued.
+    /// `true` for a plain GET.
+    ///
+    /// The content of another method may have any 2xx status, and is never resumed.
     var isGet = true
-    /// Whether every answer but a redirect is content, whatever its status.
+    /// `true` if every response but a redirect is content, regardless of its status.
     var acceptsErrorResponses = false
-    /// Whether that holds for the statuses, too, that otherwise lead to another attempt.
+    /// `true` if that includes the statuses that otherwise cause another attempt.
     var acceptsTransientResponses = false
-    /// Whether a 401 or 407 is a refusal all the same.
+    /// `true` if a 401 or 407 is a failure nevertheless.
     var leavesChallenges = false
-    /// A pause of this length is too long to wait for another attempt.
+    /// Delay from which on a `Retry-After` is too long for another attempt.
     var longestPause = Duration.seconds(Int64.max)
-    /// Whether the answer has no body, whatever its length says.
+    /// `true` if the response has no body, regardless of its `Content-Length`.
     var isBodyless = false
-    /// Whether the status 511 is taken for the answer of a captive portal.
+    /// `true` if a 511 counts as the response of a captive portal.
     var detectsPortals = true
 
-    /// Whether the body may be encoded, since libcurl decodes it.
+    /// `true` if the body may have a content coding, since libcurl decodes it.
     var decodesContent = false
 
-    /// What to do with an answer.
+    /// Decision about a response.
     enum Decision: Equatable, Sendable {
-        /// The body continues what is held, at the offset asked for.
+        /// The body continues the partial file at the requested offset.
         case append
-        /// The body starts at `from`, before the offset asked for: what is there twice must be equal.
+        /// The body starts at `from`, before the requested offset; the overlap must equal the partial file.
         case compare(from: Int64)
-        /// The body is the content from its first byte: a new generation.
+        /// The body is the whole content: start a new generation.
         case begin
-        /// The body is that of a refusal, and wanted: a new generation that is never continued.
+        /// The body is that of an error, and the caller accepts it: start a new generation that is never resumed.
         case beginRefusal
-        /// Everything is here already.
+        /// The partial file is complete.
         case complete
-        /// What is held is still what the server has.
+        /// The caller's version is current.
         case notModified
-        /// What is held is of no use: ask again, for everything.
+        /// The partial file is of no use: request the whole content.
         case restart
-        /// The server cannot be trusted with ranges: ask again, for everything.
+        /// The server's range responses are unreliable, for this reason: request the whole content.
         case distrustRanges(String)
-        /// Ask elsewhere.
+        /// Follow the redirect.
         case redirect(to: String)
-        /// Ask again later.
+        /// Retry later.
         case retry(status: Int, after: Duration?)
-        /// Somebody else answers in the server's place.
+        /// A captive portal answered instead of the server.
         case portal
         /// The content has another size.
         case wrongSize(Int64)
-        /// The content is larger than it may be.
+        /// The content exceeds the limit.
         case tooLarge
-        /// The body is encoded.
+        /// The body has this content coding, which was not requested.
         case encoded(String)
-        /// The answer breaks the rules of HTTP.
+        /// The response violates HTTP.
         case malformed(String)
-        /// The answer is a refusal.
+        /// The server refused the request.
         case refuse(status: Int)
 
-        /// Whether the route ends here.
+        /// `false` for a redirect.
         var isFinal: Bool { if case .redirect = self { false } else { true } }
 
-        /// Whether the body is wanted.
+        /// `true` if the body is read.
         var takesBody: Bool {
             switch self {
             case .append, .compare, .begin, .beginRefusal: true
@@ -88,7 +89,7 @@ struct ResponseRules: Equatable, Sendable {
         }
     }
 
-    /// Judges an answer by its head.
+    /// Judges a response by its head.
     func judge(_ head: ResponseHead) -> Decision {
         switch head.status {
         case 200..<300 where head.lengthFault != nil && !head.hasTransferEncoding:
@@ -109,7 +110,7 @@ struct ResponseRules: Equatable, Sendable {
         }
     }
 
-    /// Whether a 416 says that what is held is all there is of the version that is held.
+    /// Returns whether a 416 proves that the partial file is complete.
     private func isProof(_ head: ResponseHead) -> Bool {
         head.contentRange == .unsatisfied(total: offset) && offset == size ?? heldTotal
             && validator?.isContradicted(by: head) != true
@@ -121,13 +122,13 @@ struct ResponseRules: Equatable, Sendable {
         return .malformed("status \(head.status) without 'Location'")
     }
 
-    /// Whether an answer is content that usually leads to another attempt.
+    /// Returns whether the caller accepts a response that otherwise causes another attempt.
     private func isContent(_ head: ResponseHead) -> Bool {
         guard acceptsErrorResponses else { return false }
         return acceptsTransientResponses || isLong(head.pause)
     }
 
-    /// Whether a server asks for a pause that is too long to wait for another attempt.
+    /// Returns whether a server asks for a delay that is too long for another attempt.
     private func isLong(_ pause: Duration?) -> Bool { pause.map { $0 >= longestPause } ?? false }
 
     private func refusal(_ head: ResponseHead) -> Decision {
@@ -140,10 +141,10 @@ struct ResponseRules: Equatable, Sendable {
         return .beginRefusal
     }
 
-    /// Judges the answer to an upload by its head.
+    /// Judges the response to an upload by its head.
     ///
-    /// A 301, 302 or 303 is an answer to what was sent, with an address to go on reading at; only a 307
-    /// or 308 asks for the body to be sent elsewhere (RFC 9110, section 15.4). A 511 is not the server's.
+    /// A 301, 302 or 303 is a final response, which names a URL to read from; only a 307 or 308 asks for the body to
+    /// be sent elsewhere (RFC 9110, section 15.4). A 511 comes from a captive portal.
     func judgeUpload(_ head: ResponseHead, mayRepeat: Bool) -> Decision {
         switch head.status {
         case 307, 308: redirection(head)
@@ -155,7 +156,7 @@ struct ResponseRules: Equatable, Sendable {
         }
     }
 
-    /// The rows of the table for a 206.
+    /// Judges a 206.
     private func judgePart(_ head: ResponseHead) -> Decision {
         guard offset > 0 else { return .refuse(status: head.status) }
         if let encoding = head.encoding { return .distrustRanges("content encoding \(encoding)") }
@@ -177,7 +178,7 @@ struct ResponseRules: Equatable, Sendable {
         return range.lowerBound == offset ? .append : .compare(from: range.lowerBound)
     }
 
-    /// The rows of the table for a 200.
+    /// Judges a 2xx other than 206.
     private func judgeWhole(_ head: ResponseHead) -> Decision {
         guard head.status == 200 || !isGet else { return refusal(head) }
         if head.isHTML, promise != .anything || wasLedAway { return .portal }
@@ -185,7 +186,7 @@ struct ResponseRules: Equatable, Sendable {
             return offset > 0 ? .distrustRanges("200 with Content-Range") : .refuse(status: 200)
         }
         if let encoding = head.encoding {
-            // Its length is not that of the content.
+            // Its length is that of the encoded form.
             return decodesContent ? .begin : .encoded(encoding)
         }
         if isBodyless { return .begin }
@@ -197,12 +198,12 @@ struct ResponseRules: Equatable, Sendable {
     }
 }
 
-/// What some content is supposed to be, so that a page for a person in its place is recognised.
+/// Expected kind of some content, by which a captive portal's web page is recognised.
 public enum ContentPromise: Equatable, Sendable {
     /// An archive.
     case archive
     /// A JSON document.
     case json
-    /// Anything, a web page included.
+    /// Any content, web pages included.
     case anything
 }

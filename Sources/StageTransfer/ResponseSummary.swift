@@ -1,17 +1,17 @@
-/// What a server says before the body of its answer.
+/// Status and header fields of a response.
 public struct ResponseSummary: Equatable, Sendable {
-    /// The URL that answered, after redirects, without a user's name and password.
+    /// URL that answered, after redirects, without user name and password.
     public var url: String
-    /// The status.
+    /// HTTP status code.
     public var status: Int
-    /// The header fields in their order; a name may be there more than once.
+    /// Header fields in order of arrival; a name may occur more than once.
     public var fields: [HeaderField]
-    /// How many redirects led here.
+    /// Number of redirects before this response.
     public var redirects: Int
-    /// The connection that the answer came over, where libcurl made it.
+    /// Connection that the response came over, if libcurl made it.
     public var connection: ConnectionSummary?
 
-    /// The statuses of failures that may pass (RFC 9110, section 15; RFC 6585; RFC 8470).
+    /// Statuses of temporary failures (RFC 9110, section 15; RFC 6585; RFC 8470).
     package static let transientStatuses: Set<Int> = [408, 425, 429, 500, 502, 503, 504]
 
     /// Creates a summary from its parts.
@@ -22,18 +22,18 @@ public struct ResponseSummary: Equatable, Sendable {
         self.redirects = redirects
     }
 
-    /// Returns the value of the first field of a name, in whatever case, or `nil` if there is none.
+    /// Returns the value of the first field of a name, ignoring case; `nil` if there is none.
     public func value(of name: String) -> String? {
         let name = name.lowercased()
         return fields.first { $0.name.lowercased() == name }?.value
     }
 }
 
-/// A line of the head of an answer.
+/// A header field of a response.
 public struct HeaderField: Hashable, Sendable {
-    /// The name as the server spelled it.
+    /// Name as the server spelled it.
     public var name: String
-    /// The value, without blanks around it.
+    /// Value without surrounding white space.
     public var value: String
 
     /// Creates a field from its parts.
@@ -44,7 +44,7 @@ public struct HeaderField: Hashable, Sendable {
 }
 
 extension ResponseSummary {
-    /// Sums up the answer that a route led to.
+    /// Creates the summary of the response at the end of a route.
     init(_ head: ResponseHead, at route: Route) {
         self.init(
             url: route.url.display,

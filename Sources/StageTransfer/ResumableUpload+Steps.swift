@@ -1,13 +1,13 @@
 import StageModel
 
 extension ResumableUpload {
-    /// A request.
+    /// A request of an upload.
     enum Step: Equatable {
-        /// The request of the caller with the whole body.
+        /// The caller's request with the whole body.
         case request
         /// The creation of a tus upload, without a body.
         case create
-        /// The question for the offset.
+        /// The query for the offset.
         case find(TransferURL)
         /// The body from an offset on.
         case append(TransferURL, from: Int64)
@@ -16,7 +16,7 @@ extension ResumableUpload {
         /// The list of all parts, which completes the upload.
         case completion(TransferURL)
 
-        /// Whether the request has a body.
+        /// `true` if the request has a body.
         var hasBody: Bool {
             switch self {
             case .request, .append, .part, .completion: true
@@ -24,27 +24,27 @@ extension ResumableUpload {
             }
         }
 
-        /// Whether the request is one that the server may name an upload resource for.
+        /// `true` if the response to the request may name an upload resource.
         var isCreation: Bool { self == .request || self == .create }
     }
 
-    /// The consequence of an answer.
+    /// Consequence of a response.
     enum Action: Equatable {
         /// Send the next request of this attempt.
         case perform(Step)
-        /// The answer is the upload's.
+        /// Deliver the response as that of the upload.
         case deliver
-        /// The attempt ends as one without this protocol would.
+        /// End the attempt as for an upload without this protocol.
         case endAttempt
-        /// The attempt ends, and another one may follow.
+        /// End the attempt; another one may follow.
         case retry(TransferError, after: Duration?)
-        /// The upload ends.
+        /// End the upload.
         case fail(TransferError)
     }
 
-    /// The URL of a kept resource that is one of the body and where a redirect may lead now.
+    /// Returns the URL of a stored resource if it belongs to this body and the rules allow it.
     static func url(of resource: UploadResource, _ terms: Terms) -> TransferURL? {
-        // The URL was read before it was kept, and the damaged one of a journal is none.
+        // The URL was valid when it was stored; one from a damaged journal is ignored.
         guard [.resumable, .tus].contains(resource.uploadProtocol),
             resource.size.map({ $0.rawValue == terms.size }) ?? true,
             let url = try? TransferURL(resource.url), !url.isFile,
@@ -57,17 +57,17 @@ extension ResumableUpload {
     struct Terms {
         /// The protocol; ``UploadProtocol/plain`` has one step.
         var uploadProtocol: UploadProtocol
-        /// The bytes of the body.
+        /// Size of the body in bytes.
         var size: Int64
-        /// Whether the body may be sent again from its first byte though the server may have acted on it.
+        /// `true` if the body may be sent again from its first byte even though the server may have processed it.
         var isRepeatedSafely = false
-        /// Whether the request is sent again after answers of a status that may pass.
+        /// `true` if the request is sent again after a response with a transient status.
         var repeatsTransientAnswers = false
-        /// Whether such answers end the upload at an upload resource, too.
+        /// `true` if such responses end the upload, also at an upload resource.
         var acceptsTransientResponses = false
-        /// Whether a kept resource says whether the last bytes may have been sent: they wait for that.
+        /// `true` if the stored resource is updated before the last bytes are sent, which wait for that.
         var knowsLastBytes = false
-        /// The places where an upload resource may be.
+        /// Rules for the URL of an upload resource.
         var rules = RedirectRules()
     }
 }

@@ -1,14 +1,14 @@
 import StageModel
 
-/// Decides which request an upload sends next, so that a body goes on where a server has it.
+/// State machine of an upload, which resumes the body at the offset that the server has.
 ///
-/// It does no I/O. An attempt is a sequence of steps: where an upload resource is known, its offset is asked for
+/// It does no I/O. An attempt is a sequence of steps: if an upload resource is known, the machine queries its offset
 /// before any byte of the body is sent again.
 struct ResumableUpload {
-    /// The end of the part of a tus upload that begins at an offset.
+    /// Returns the end of the part of a tus upload that begins at an offset.
     ///
-    /// Servers may keep nothing of a request that breaks off, so a body goes in at most 512 parts, none of less than a
-    /// mebibyte but the last. The draft's answer is to the end of the body, which is why its bodies go in one.
+    /// A server may discard an interrupted request, so a body is sent in at most 512 parts, each of at least a mebibyte
+    /// but the last. In the HTTP draft, the server responds to the end of the body, so the body is one part.
     func end(ofPartAt offset: Int64) -> Int64 {
         guard uploadProtocol == .tus else { return terms.size }
         let part = max(Self.smallestPart, (terms.size + 511) / 512)
@@ -16,31 +16,31 @@ struct ResumableUpload {
     }
 
     private let terms: Terms
-    /// The decisions of an upload to presigned URLs, which has no other steps.
+    /// State machine of an upload to presigned URLs, which has no other steps.
     private(set) var parts: PartedUpload?
-    /// The resource at which the upload resumes, once there is one.
+    /// Resource at which the upload resumes, once there is one.
     private(set) var resource: UploadResource?
-    /// Whether the server was found to have 256 KiB more of the body than before, or all of it.
+    /// `true` if the server has 256 KiB more of the body than before, or all of it.
     private(set) var hasProgressed = false
-    /// The reason that the upload cannot begin: its resource is of no use, and the server may have acted there.
+    /// Reason why the upload cannot begin: its resource is unusable, and the server may have processed the request.
     private(set) var failure: String?
     private var url: TransferURL?
     private var step = Step.request
-    /// Whether no redirect of the current request has left the origin of its first URL.
+    /// `true` if no redirect of the current request has left the origin of its first URL.
     private var isAtOrigin = true
     private var hasBegunAnew = false
     private var questions = 0
     private var vainQuestions = 0
-    /// The furthest offset that a server has named: one that goes back and forth makes no progress.
+    /// Largest offset that the server has reported: an offset that oscillates is no progress.
     private var furthest: Int64 = 0
-    /// The furthest offset that counted as progress.
+    /// Largest offset that counted as progress.
     private var milestone: Int64 = 0
-    /// The number of bytes that were sent, from the first one on; `nil` where an earlier process sent some.
+    /// Number of bytes sent, from the first one on; `nil` if an earlier process sent some.
     private var sent: Int64? = 0
 
-    /// Creates a machine, which resumes at `resource` if there is one that can be used.
+    /// Creates a machine, which resumes at `resource` if it is usable.
     ///
-    /// The resource's protocol is spoken there, whatever the terms say: a new upload is of theirs.
+    /// At that resource the machine speaks the resource's protocol; the settings apply to a new upload.
     init(_ terms: Terms, resource: UploadResource? = nil, parts: PartedUpload? = nil) {
         self.terms = terms
         self.parts = parts
@@ -62,13 +62,13 @@ struct ResumableUpload {
         (sent, furthest, milestone) = (nil, offset, offset)
     }
 
-    /// The protocol that is spoken.
+    /// Protocol in use.
     var uploadProtocol: UploadProtocol { resource?.uploadProtocol ?? terms.uploadProtocol }
 
-    /// Whether the request of the caller says that the client can resume.
+    /// `true` if the caller's request announces that the client can resume.
     var announces: Bool { terms.uploadProtocol == .resumable && terms.size > 0 }
 
-    /// Begins an attempt.
+    /// Begins an attempt, and returns its first step.
     mutating func begin() -> Step {
         (hasProgressed, hasBegunAnew, questions, vainQuestions) = (false, false, 0, 0)
         if var parts {
@@ -89,9 +89,9 @@ struct ResumableUpload {
 
     private var first: Step { terms.uploadProtocol == .tus ? .create : .request }
 
-    /// Takes an interim answer of status 104 to the caller's request, and returns the resource that it names.
+    /// Handles an interim response of status 104 to the caller's request, and returns the resource that it names.
     ///
-    /// The first one counts. A resource where no redirect may lead is passed over: the upload is then a plain one.
+    /// The first one counts. A resource that the redirect rules refuse is ignored: the upload is then a plain one.
     mutating func take(interim head: ResponseHead, from url: TransferURL) -> UploadResource? {
         guard head.status == 104, step == .request, announces, resource == nil,
             head.uploadVersion == nil || head.uploadVersion == Self.version
@@ -99,7 +99,7 @@ struct ResumableUpload {
         return useLocation(of: head, from: url) ? resource : nil
     }
 
-    /// Takes the resource that an answer names, and returns whether it names one that may be used.
+    /// Stores the resource that a response names, and returns whether it may be used.
     private mutating func useLocation(of answer: ResponseHead, from url: TransferURL) -> Bool {
         guard let location = answer.location,
             let target = try? terms.rules.target(of: location, from: url, step: 1)
@@ -116,34 +116,34 @@ struct ResumableUpload {
         return true
     }
 
-    /// Returns whether an answer to the last step ends the upload, or at least the attempt, by its head alone.
+    /// Returns whether a response to the last step ends the upload, or at least the attempt, by its head alone.
     ///
-    /// Of an upload that has a resource the end of the exchange has to be known.
+    /// For an upload with a resource, the end of the exchange decides.
     func endsUpload(_ answer: ResponseHead) -> Bool {
         step == .request && resource == nil && !lacksBody(answer)
     }
 
-    /// Whether a success says that the server waits for more of the body, so that it is no answer of the application's.
+    /// Returns whether a 2xx response only asks for more of the body, so that it is not the application's response.
     private func lacksBody(_ answer: ResponseHead) -> Bool {
         announces && answer.isSuccess && answer.isUploadComplete == false
     }
 
-    /// Takes note that the body was sent up to an offset.
+    /// Records that the body was sent up to an offset.
     mutating func noteSent(to offset: Int64) {
         guard parts == nil else { return }
         if let sent { self.sent = max(sent, offset) }
         if offset == terms.size { resource?.mayBeComplete = true }
     }
 
-    /// Takes note that the last step's request goes to another URL.
+    /// Records that the last step's request was redirected.
     ///
-    /// A resource that the first server named for it is of no use there.
+    /// A resource that the first server named for the request is discarded.
     mutating func noteRedirect(isAtOrigin: Bool) {
         self.isAtOrigin = isAtOrigin
         if step.isCreation { forget() }
     }
 
-    /// Takes the final answer to the last step; `isCut` says that the rest of its body was not waited for.
+    /// Handles the final response to the last step; `isCut` is `true` if the rest of its body was not read.
     mutating func handle(
         _ answer: ResponseHead,
         from url: TransferURL,
@@ -169,23 +169,23 @@ struct ResumableUpload {
         return action
     }
 
-    /// The interop version of the draft.
+    /// Interop version of the HTTP draft.
     static let version = "6"
-    /// The version of tus.
+    /// Version of tus.
     static let tusVersion = "1.0.0"
-    /// The bytes that a resource's URL may have: it is kept for as long as the upload lasts.
+    /// Maximum size of a resource's URL in bytes: it is stored for as long as the upload lasts.
     static let longestURL = 4096
     private static let smallestPart: Int64 = 1 << 20
-    /// The number of questions in a row that find the offset no further than before, after which an attempt ends.
+    /// Number of consecutive offset queries without progress after which an attempt ends.
     private static let mostVainQuestions = 2
-    /// The number of questions for the offset of an attempt without progress.
+    /// Number of offset queries without counted progress after which an attempt ends.
     private static let mostQuestions = 8
-    /// The number of further bytes that make an upload worth repeating soon.
+    /// Number of further bytes that count as progress.
     private static let leastProgress: Int64 = 256 << 10
 }
 
 extension ResumableUpload {
-    /// Judges the answer to a request of the caller that no resource was named for.
+    /// Judges the response to the caller's request if no resource is known.
     private mutating func judgeRequest(_ answer: ResponseHead, from url: TransferURL) -> Action {
         guard lacksBody(answer) else { return .endAttempt }
         guard useLocation(of: answer, from: url) else {
@@ -196,9 +196,9 @@ extension ResumableUpload {
         return find(at: url)
     }
 
-    /// Judges the answer to a body that ends the upload of the draft.
+    /// Judges the response to a body that ends an upload of the HTTP draft.
     ///
-    /// Once all of the body was sent it is the answer of the request, unless it says that the server lacks some of it.
+    /// Once all of the body was sent, it is the response to the request, unless the server still lacks some of it.
     private mutating func judge(
         _ answer: ResponseHead,
         from url: TransferURL,
@@ -210,11 +210,11 @@ extension ResumableUpload {
         )
         switch (status, answer.isUploadComplete) {
         case (401, _) where step == .request:
-            // With credentials the request is another one, to which the sent bytes do not belong.
+            // With credentials the request is a different one, to which the bytes sent so far do not belong.
             forget()
             return .deliver
         case (401, _), (407, _): return .deliver
-        // A server may name an offset in any answer, and it need not be the one that it wants.
+        // A server may send an offset in any response, and it need not be the one that it expects.
         case (409, _) where !isBodySent || !isWhole: return find(at: url)
         case (423, _) where step != .request:
             return isBodySent ? find(at: url) : judgeLock(answer, from: url)
@@ -239,7 +239,7 @@ extension ResumableUpload {
         }
     }
 
-    /// Judges the answer to a part of a tus upload.
+    /// Judges the response to a part of a tus upload.
     private mutating func judgePart(
         _ answer: ResponseHead,
         from url: TransferURL,
@@ -261,10 +261,10 @@ extension ResumableUpload {
         }
     }
 
-    /// Judges the answer to the creation of a tus upload.
+    /// Judges the response to the creation of a tus upload.
     private mutating func judgeCreation(_ answer: ResponseHead, from url: TransferURL) -> Action {
         guard answer.isSuccess else {
-            // Without a body this is all of the request.
+            // Without a body this is the whole request.
             let mayRepeat = terms.size > 0 || terms.repeatsTransientAnswers
             return mayRepeat && isTransient(answer) ? retry(answer, from: url) : .deliver
         }
@@ -285,20 +285,20 @@ extension ResumableUpload {
         }
     }
 
-    /// Judges the answer to the question for the offset.
+    /// Judges the response to an offset query.
     private mutating func judgeOffset(_ answer: ResponseHead, from url: TransferURL) -> Action {
         switch answer.status {
         case 200..<300: break
         case 400, 404, 405, 410, 501: return beginAnew(answer, from: url)
         case 423: return judgeLock(answer, from: url)
-        // A redirect leads to no offset.
+        // A redirect has no offset.
         case 300..<400: return retry(answer, from: url)
         default: return isTransient(answer) ? retry(answer, from: url) : .deliver
         }
         let isTus = uploadProtocol == .tus
         let isComplete = !isTus && answer.isUploadComplete == true
         guard isComplete || answer.has("Upload-Offset") else {
-            // It may be another server's, such as a login page.
+            // It may come from another server, such as a login page.
             let detail = "an answer without 'Upload-Offset'"
             return .retry(.unreachable(url: url.display, detail: detail), after: nil)
         }
@@ -307,7 +307,7 @@ extension ResumableUpload {
             return .fail(.unacceptable(url: url.display, .answer(fault)))
         }
         note(offset)
-        // It may be less than before: what a server had is not on its disk yet.
+        // It may be less than before: the server may have lost bytes that were not on its disk.
         resource?.offset = ByteCount(offset)
         sent = sent ?? offset
         if isComplete || isTus && offset == terms.size { return .deliver }
@@ -315,7 +315,7 @@ extension ResumableUpload {
         return .perform(.append(target, from: offset))
     }
 
-    /// The reason that an offset cannot be the upload's.
+    /// Returns the reason why an offset cannot be valid for the upload.
     private func fault(
         of offset: Int64,
         isComplete: Bool,
@@ -339,7 +339,7 @@ extension ResumableUpload {
         return nil
     }
 
-    /// Takes note of an offset that the server has.
+    /// Records an offset that the server has.
     private mutating func note(_ offset: Int64) {
         if offset > furthest { (vainQuestions, furthest) = (0, offset) }
         guard offset > milestone, offset == terms.size || offset - milestone >= Self.leastProgress
@@ -359,7 +359,7 @@ extension ResumableUpload {
         return .perform(.find(target))
     }
 
-    /// Begins with another resource, unless the server may have acted on the body.
+    /// Starts again with a new resource, unless the server may have processed the body.
     private mutating func beginAnew(_ answer: ResponseHead, from url: TransferURL) -> Action {
         guard terms.isRepeatedSafely || resource?.mayBeComplete != true else {
             let detail =
@@ -373,7 +373,7 @@ extension ResumableUpload {
         return .perform(first)
     }
 
-    /// Forgets the resource; another one makes progress where it gets further than this one.
+    /// Discards the resource; a new one makes progress once it gets further than this one.
     private mutating func forget() { (resource, url, sent) = (nil, nil, 0) }
 
     private func isTransient(_ answer: ResponseHead) -> Bool {
@@ -381,7 +381,7 @@ extension ResumableUpload {
             && !terms.acceptsTransientResponses
     }
 
-    /// Judges that another request, which may have broken off, holds the resource still (423).
+    /// Judges a 423: another request, possibly an interrupted one, still locks the resource.
     private func judgeLock(_ answer: ResponseHead, from url: TransferURL) -> Action {
         terms.acceptsTransientResponses ? .deliver : retry(answer, from: url)
     }

@@ -1,20 +1,19 @@
-/// When a failed transfer is tried again: exponential backoff with full jitter.
+/// Schedule of retries: exponential backoff with full jitter.
 ///
-/// Before the n-th wait the engine has tried every mirror n times in a row without making new bytes
-/// durable; it then waits a random time below `base` × 2ⁿ⁻¹, `cap` at most.
+/// Before the n-th delay, every mirror has failed n times in a row without new durable bytes. The delay is random,
+/// below `base` × 2ⁿ⁻¹ and at most `cap`.
 public struct RetryPolicy: Equatable, Sendable {
-    /// How many failures in a row, each of all mirrors, end the transfer.
+    /// Number of consecutive failures of all mirrors that ends the transfer.
     public var maximumAttempts: Int
-    /// What the first wait stays below.
+    /// Upper bound of the first delay.
     public var base: Duration
-    /// What every wait stays below.
+    /// Upper bound of every delay.
     public var cap: Duration
-    /// How long a transfer goes on without new durable bytes; a wait that would end later ends it at
-    /// once.
+    /// Time without new durable bytes after which the transfer ends; a delay that would end later ends it at once.
     public var giveUpAfter: Duration
 
-    /// The longest pause that a server may ask for; one that asks for longer ends the transfer at once,
-    /// unless another mirror can be asked.
+    /// Longest delay that a server may ask for; a longer one ends the transfer at once, unless another mirror is
+    /// left.
     public var longestPause: Duration
 
     /// Creates a policy; by default 8 attempts within a day, 2 seconds doubled up to an hour.
@@ -32,7 +31,7 @@ public struct RetryPolicy: Equatable, Sendable {
         self.longestPause = longestPause
     }
 
-    /// How long to wait after the n-th failure in a row, given a random number from 0 up to 1.
+    /// Returns the delay after the n-th consecutive failure, given a random number in 0..<1.
     func backoff(afterFailure count: Int, random: Double) -> Duration {
         let doublings = min(max(count - 1, 0), 40)
         let ceiling = min(cap, base * (1 << doublings))

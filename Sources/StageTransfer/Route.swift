@@ -1,17 +1,17 @@
-/// Where an attempt has got to by redirects.
+/// Current request of an attempt after the redirects so far.
 struct Route {
     private(set) var url: TransferURL
-    /// The method to ask with.
+    /// Method of the current request.
     private(set) var method: String
-    /// How many redirects there were.
+    /// Number of redirects so far.
     private(set) var steps = 0
-    /// Whether no redirect has left the origin of the first URL yet.
+    /// `true` until a redirect leaves the origin of the first URL.
     private(set) var isAtOrigin = true
-    /// Whether an unencrypted answer led to another host.
+    /// `true` if an unencrypted response led to another host.
     private(set) var wasLedAway = false
     private let rules: RedirectRules
 
-    /// Creates a route from its first URL; one that is not of the request's origin gets no credentials.
+    /// Creates a chain that begins at a URL; without `isAtOrigin` its requests carry no credentials.
     init(
         start: TransferURL,
         rules: RedirectRules,
@@ -24,7 +24,7 @@ struct Route {
         self.isAtOrigin = isAtOrigin
     }
 
-    /// Goes where a decision says that was made of an answer with this status.
+    /// Follows a redirect, given the decision about a response and its status; other decisions change nothing.
     mutating func follow(
         _ decision: ResponseRules.Decision?,
         status: Int

@@ -1,37 +1,38 @@
 public import StageModel
 public import StageSystem
 
-/// An HTTP request that is sent once, whose answer the caller takes as it comes.
+/// An HTTP request that is sent once, and whose response is streamed to the caller.
 ///
-/// No status is a failure, and no redirect is followed: ``redirection(by:step:)`` says where one leads.
+/// No status is a failure, and redirects are not followed: ``redirection(by:step:)`` returns the next request.
 public struct StreamedRequest: Sendable {
     /// Absolute http or https URL.
     public var url: String
     /// Method in capitals; any but `CONNECT`.
     public var method = "GET"
-    /// Opens the regular file whose bytes are the request's body, as many as it has then; `nil` for no body.
+    /// Opens the regular file that is sent as the body, with the size that it then has; `nil` for no body.
     public var body: (@Sendable () throws(FileError) -> File)?
     /// Header fields, each as one line.
     ///
-    /// `Content-Length`, `Expect` and `Transfer-Encoding` are the engine's to set.
+    /// The engine sets `Content-Length`, `Expect` and `Transfer-Encoding`.
     public var fields: [String] = []
-    /// Time without a byte in either direction after which the request fails; `nil` stands for the engine's
+    /// Time without a byte in either direction after which the request fails; `nil` applies the engine's
     /// ``StallRule``.
     public var timeout: Duration?
-    /// Orders requests that wait for a connection: higher comes first.
+    /// Order among requests that wait for a connection: higher values come first.
     public var priority = 0
-    /// Whether a server that does not speak TLS 1.3 is refused; else 1.2 will do.
+    /// `true` to require TLS 1.3 instead of 1.2 or later.
     public var requiresNewestTLS = false
-    /// Whether the body of the answer is decoded from the content codings that libcurl knows (RFC 9110, section 8.4).
+    /// `true` to decode the response body from the content codings that libcurl supports (RFC 9110, section 8.4).
     ///
-    /// They are offered, unless a field `Accept-Encoding` says otherwise.
+    /// The request offers them, unless a field `Accept-Encoding` overrides that.
     public var decodesContent = true
-    /// Whether the engine's credentials for the URL may be sent.
+    /// `true` if the engine's credentials for the URL may be sent.
     public var allowsCredentials = true
-    /// The bytes of the answer that were handed over and not yet processed, which the caller removes; while it is full, the
-    /// server has to wait.
+    /// Limit on the received bytes that are not yet processed.
+    ///
+    /// The caller removes processed bytes; while it is full, the server has to wait.
     public var backlog = Backlog(limit: .mebibytes(1))
-    /// Called on the engine's thread with what happens, in order; it must return at once.
+    /// Receives the events of the request, in order, on the engine's thread; it must return at once.
     public var receive: @Sendable (StreamedEvent) -> Void
 
     /// Creates a request without a body.
@@ -41,39 +42,39 @@ public struct StreamedRequest: Sendable {
     }
 }
 
-/// Something that happens to a ``StreamedRequest``.
+/// An event of a ``StreamedRequest``.
 public enum StreamedEvent: Sendable {
     /// The request is being sent over a connection.
     case began
-    /// So many bytes of the request's body were handed to the network.
+    /// The network accepted this many bytes of the request's body.
     case sent(ByteCount)
-    /// The head of the final answer.
+    /// Head of the final response.
     case head(ResponseSummary)
-    /// The next bytes of the answer's body.
+    /// Next bytes of the response body.
     case bytes([UInt8])
 }
 
-/// The request that the answer to a ``StreamedRequest`` leads to.
+/// The request that follows a redirect response to a ``StreamedRequest``.
 public struct Redirection: Equatable, Sendable {
     /// Absolute URL without a user's name and password.
     public var url: String
     /// Method of the next request (RFC 9110, section 15.4).
     public var method: String
-    /// Whether the next request has the body of the one before.
+    /// `true` if the next request repeats the body.
     public var keepsBody: Bool
-    /// Whether the URL has the origin of the one before, so that it may have its credentials (RFC 6454, section 5).
+    /// `true` if the URL has the same origin, so that it may receive the same credentials (RFC 6454, section 5).
     public var isSameOrigin: Bool
 }
 
 extension StreamedRequest {
-    /// Finds where an answer leads.
+    /// Returns the request that a redirect response leads to.
     ///
     /// - Parameters:
-    ///   - head: The answer to the request.
+    ///   - head: The response to the request.
     ///   - step: The number of redirects, this one included.
-    /// - Returns: The next request; `nil` for an answer that is no redirect.
-    /// - Throws: ``TransferError/unacceptable(url:_:)`` where it leads from https to http, to no http or https URL, or
-    ///   there were more than ten.
+    /// - Returns: The next request; `nil` for a response that is not a redirect.
+    /// - Throws: ``TransferError/unacceptable(url:_:)`` if the redirect leads from https to http, or to a URL that is
+    ///   neither, or is the eleventh.
     public func redirection(
         by head: ResponseSummary,
         step: Int

@@ -2,56 +2,55 @@ import FoundationEssentials
 public import StageModel
 public import SystemPackage
 
-/// How an engine talks to servers.
+/// Settings of a transfer engine.
 ///
-/// Everything is said here: an engine reads no environment variable and no file of the user that is
-/// not named.
+/// They are complete: an engine reads no environment variable, and no file of the user's that is not named here.
 public struct TransferConfiguration: Sendable {
-    /// How many connections one host gets at most.
+    /// Maximum number of connections to one host.
     public var connectionsPerHost = 6
-    /// How many connections there are at most.
+    /// Maximum number of connections in total.
     public var connections = 16
-    /// How many bytes a second all transfers together may receive; `nil` stands for no limit.
+    /// Maximum number of bytes per second that all transfers together receive; `nil` for no limit.
     public var bandwidth: ByteCount?
-    /// How long a connection may take to come about, name lookup and TLS included.
+    /// Time limit for opening a connection, name lookup and TLS included.
     public var connectTimeout = Duration.seconds(30)
-    /// When a transfer counts as stalled.
+    /// Rule by which a transfer counts as stalled.
     public var stall = StallRule()
-    /// The proxies to go through.
+    /// Proxies to use.
     public var proxies = ProxySettings()
-    /// The file of certificate authorities to trust instead of the system's.
+    /// File of certificate authorities that replaces the system's.
     public var certificateAuthorities: FilePath?
-    /// The file of user names and passwords in the format of netrc(5); `nil` stands for none.
+    /// File of user names and passwords in the format of netrc(5); `nil` for none.
     ///
-    /// They are sent as a ``BearerToken`` is: to their own host only, never after a redirect to another
-    /// origin, and unencrypted only to this machine. So are a name and a password in a URL.
+    /// They are sent as a ``BearerToken`` is: to their own host only, never after a redirect to another origin, and
+    /// unencrypted only to this machine. The same applies to a name and a password in a URL.
     public var netrc: FilePath?
-    /// Tokens by host, in lower case, as `example.com` or `example.com:8443`.
+    /// Tokens by host, in lower case, such as `example.com` or `example.com:8443`.
     public var bearerTokens: [String: BearerToken] = [:]
-    /// User names and passwords by host, as those of ``bearerTokens``, which take precedence.
+    /// User names and passwords by host, as in ``bearerTokens``, which take precedence.
     public var basicCredentials: [String: BasicCredential] = [:]
-    /// What the engine calls itself.
+    /// Value of the `User-Agent` field.
     public var userAgent = "StagePack"
-    /// When a failed transfer is tried again.
+    /// Schedule of retries.
     public var retry = RetryPolicy()
-    /// When received bytes are made to survive a power cut.
+    /// Rule by which received bytes are made durable.
     public var checkpoint = CheckpointRule()
 
     /// Creates a configuration without proxies, credentials and bandwidth limit.
     public init() {}
 
-    /// Sends a user name and password with requests to the origin of a URL.
+    /// Adds a user name and password for requests to the origin of a URL.
     package mutating func add(_ credential: BasicCredential, forOriginOf url: String) {
         guard let url = try? TransferURL(url) else { return }
         basicCredentials[url.authority] = credential
     }
 }
 
-/// When a transfer counts as stalled: it received fewer than `minimum` bytes in a whole `window`.
+/// Rule for stalled transfers: fewer than `minimum` bytes within a whole `window`.
 public struct StallRule: Equatable, Sendable {
-    /// How many bytes a window must bring.
+    /// Minimum number of bytes within a window.
     public var minimum: ByteCount
-    /// How long is waited for them.
+    /// Length of a window.
     public var window: Duration
 
     /// Creates a rule; by default 1 KiB/s over 60 seconds.
@@ -61,13 +60,13 @@ public struct StallRule: Equatable, Sendable {
     }
 }
 
-/// The proxies that requests go through; those to this machine go through none.
+/// Proxies for requests; requests to this machine use none.
 public struct ProxySettings: Equatable, Sendable {
-    /// The proxy for http URLs, as libcurl takes it (`CURLOPT_PROXY`); `nil` stands for none.
+    /// Proxy for http URLs, in libcurl's syntax (`CURLOPT_PROXY`); `nil` for none.
     public var http: String?
-    /// The proxy for https URLs, as libcurl takes it; `nil` stands for none.
+    /// Proxy for https URLs, in libcurl's syntax; `nil` for none.
     public var https: String?
-    /// The hosts that are reached without a proxy, separated by commas, as in `NO_PROXY`.
+    /// Hosts that are reached without a proxy, separated by commas, as in `NO_PROXY`.
     public var exceptions: String
 
     /// Creates settings; by default no proxy is used.
@@ -77,11 +76,11 @@ public struct ProxySettings: Equatable, Sendable {
         self.exceptions = exceptions
     }
 
-    /// Reads settings from the usual variables: `http_proxy`, `https_proxy`, `all_proxy` and `no_proxy`, in capitals,
-    /// too, except `HTTP_PROXY`.
+    /// Creates settings from the usual environment variables: `http_proxy`, `https_proxy`, `all_proxy` and
+    /// `no_proxy`, also in capitals except for `HTTP_PROXY`.
     public init(environment: [String: String]) {
         let all = environment["all_proxy"] ?? environment["ALL_PROXY"]
-        // HTTP_PROXY in capitals is what a web server sets for a header 'Proxy:' of a CGI request.
+        // A web server sets HTTP_PROXY from the field 'Proxy' of a request to a CGI program.
         self.init(
             http: environment["http_proxy"] ?? all,
             https: environment["https_proxy"] ?? environment["HTTPS_PROXY"] ?? all,
@@ -90,15 +89,14 @@ public struct ProxySettings: Equatable, Sendable {
     }
 }
 
-/// A secret that a server takes as proof of who asks (RFC 6750).
+/// A secret by which a client authenticates to a server (RFC 6750).
 ///
-/// It is sent to its own host only, never after a redirect to another origin, and unencrypted only to
-/// this machine. Its description does not show it.
+/// It is sent to its own host only, never after a redirect to another origin, and unencrypted only to this machine.
+/// Its description does not reveal it.
 public struct BearerToken: Hashable, Sendable, CustomStringConvertible {
     let secret: String
 
-    /// Creates a token from its text, or returns `nil` if that is empty or has characters that a
-    /// header field cannot carry.
+    /// Creates a token from its text; `nil` if the text is empty or has characters that a header field cannot carry.
     public init?(_ text: String) {
         guard !text.isEmpty, text.utf8.allSatisfy({ (0x21...0x7E).contains($0) }) else {
             return nil
@@ -106,19 +104,19 @@ public struct BearerToken: Hashable, Sendable, CustomStringConvertible {
         secret = text
     }
 
-    /// A text that does not give the secret away.
+    /// Text that does not reveal the secret.
     public var description: String { "(token)" }
 }
 
-/// A user name and a password that a server takes as proof of the client's identity (RFC 7617).
+/// A user name and a password by which a client authenticates to a server (RFC 7617).
 ///
-/// They are sent as a ``BearerToken`` is. Their description does not show them.
+/// They are sent as a ``BearerToken`` is. Their description does not reveal them.
 public struct BasicCredential: Hashable, Sendable, CustomStringConvertible {
     let user: String
     let password: String
 
-    /// Creates a credential, or returns `nil` if the user name has a colon, or either has control characters
-    /// (RFC 7617, section 2).
+    /// Creates a credential; `nil` if the user name has a colon, or either has control characters (RFC 7617, section
+    /// 2).
     public init?(user: String, password: String) {
         let isControl: (UInt8) -> Bool = { $0 < 0x20 || $0 == 0x7F }
         guard !user.utf8.contains(where: { isControl($0) || $0 == UInt8(ascii: ":") }),
@@ -128,28 +126,28 @@ public struct BasicCredential: Hashable, Sendable, CustomStringConvertible {
         self.password = password
     }
 
-    /// The value of the `Authorization` field.
+    /// Value of the `Authorization` field.
     package var fieldValue: String {
         "Basic \(Data("\(user):\(password)".utf8).base64EncodedString())"
     }
 
-    /// A text that does not give the secret away.
+    /// Text that does not reveal the secret.
     public var description: String { "(credential)" }
 }
 
-/// When received bytes are made to survive a power cut.
+/// Rule by which received bytes are synced to disk, so that they survive a power loss.
 public struct CheckpointRule: Equatable, Sendable {
-    /// How many new bytes there are at least, unless ``age`` has passed.
+    /// Number of new bytes that triggers a checkpoint.
     public var size: ByteCount
-    /// How long after the last checkpoint the next one is made, at the earliest.
+    /// Minimum time between two checkpoints.
     public var interval: Duration
-    /// How long after the last checkpoint new bytes are made safe however few they are.
+    /// Time after which new bytes are synced however few they are.
     public var age: Duration
-    /// Content up to this size is received again rather than resumed by another process.
+    /// Size up to which content is downloaded again instead of resumed by another process.
     public var smallest: ByteCount
 
-    /// Creates a rule; by default a checkpoint is made for 8 MiB, not more than once a second, and
-    /// every 5 seconds.
+    /// Creates a rule; by default a checkpoint follows 8 MiB of new bytes, at most once a second, and at the latest
+    /// after 5 seconds.
     public init(
         size: ByteCount = .mebibytes(8),
         interval: Duration = .seconds(1),
@@ -162,7 +160,7 @@ public struct CheckpointRule: Equatable, Sendable {
         self.smallest = smallest
     }
 
-    /// Whether it is time for a checkpoint.
+    /// Returns whether a checkpoint is due.
     func isDue(newBytes: Int64, sinceLast elapsed: Duration) -> Bool {
         guard newBytes > 0 else { return false }
         return elapsed >= age || newBytes >= size.rawValue && elapsed >= interval

@@ -5,7 +5,7 @@ import SystemPackage
 extension TransferEngine {
     /// Copies the content of a file URL into a new generation.
     ///
-    /// A copy is not resumed: reading the source again costs less than trusting that it is the same.
+    /// A copy is not resumed: reading the source again costs less than checking that it has not changed.
     func copy(
         _ source: TransferURL,
         _ download: inout Download,
@@ -28,18 +28,18 @@ extension TransferEngine {
     }
 }
 
-/// Copies a file that is here already, off the engine's thread.
+/// Copies a local file, off the engine's thread.
 private struct LocalCopy: Sendable {
     let source: TransferURL
     let part: PartFile
-    /// The size that the file must have, if that is known.
+    /// Required size of the file, if known.
     let size: ByteCount?
     let recordsFrom: Int64
     let report: @Sendable (TransferEvent) -> Void
 
     @concurrent func run() async -> DownloadMachine.Outcome {
         do throws(FileError) {
-            // Not a device or a fifo: opening one can do something, and reading it need not end.
+            // Only regular files: opening a device or a FIFO can have side effects, and reading it need not end.
             let file = try File.open(readingRegular: FilePath(source.path))
             let actual = ByteCount(try file.status().size)
             guard actual == size ?? actual else { return wrongSize(size ?? actual, actual) }

@@ -1,19 +1,19 @@
 import StageModel
 
 extension TransferEngine {
-    /// Asks the server of an upload that was cancelled to delete its upload resource: `DELETE` as the draft and the
-    /// termination extension of tus have it.
+    /// Sends `DELETE` for the upload resource of a cancelled upload, as the HTTP draft and the termination extension
+    /// of tus define it.
     ///
-    /// Best effort: a server that does not know the request, or does not answer in time, keeps the resource. The
-    /// request goes to the origin of `request` only, where that origin itself named the resource; redirects are not
-    /// followed. Nothing is sent for a resource that may be complete: the server may have acted on it. While the
-    /// resource is locked (423) by the request that was cancelled, the server is asked again every second.
+    /// Best effort: a server that does not support the request, or does not respond in time, keeps the resource. The
+    /// request goes to the origin of `request` only, and only if that origin itself named the resource; redirects are
+    /// not followed. Nothing is sent for a resource that may be complete, since the server may have processed it.
+    /// While the cancelled request still locks the resource (423), the request is repeated every second.
     ///
     /// - Parameters:
     ///   - resource: The upload resource.
-    ///   - request: The upload; its URL, header fields and security settings count.
-    ///   - timeout: The time for all of this, the wait for a connection included.
-    /// - Returns: The status of the last answer; `nil` if there was none or nothing was sent.
+    ///   - request: The upload, whose URL, header fields and security settings apply.
+    ///   - timeout: Time limit for all of this, the wait for a connection included.
+    /// - Returns: The status of the last response; `nil` if there was none or nothing was sent.
     @discardableResult
     public func delete(
         _ resource: UploadResource,
@@ -26,11 +26,11 @@ extension TransferEngine {
         return await delete(resource.url, fields: [version], of: request, timeout: timeout)
     }
 
-    /// Asks the server of an upload in presigned parts to forget them, by ``UploadParts/abortURL``.
+    /// Asks the server to abort a multipart upload and delete its parts, by ``UploadParts/abortURL``.
     ///
     /// Best effort as ``delete(_:of:timeout:)``, and for the origin of `request` only.
     ///
-    /// - Returns: The status of the answer; `nil` if there was none or nothing was sent.
+    /// - Returns: The status of the response; `nil` if there was none or nothing was sent.
     @discardableResult
     public func abortParts(of request: UploadRequest, timeout: Duration) async -> Int? {
         guard let url = request.parts?.abortURL else { return nil }
@@ -43,7 +43,7 @@ extension TransferEngine {
         of request: UploadRequest,
         timeout: Duration
     ) async -> Int? {
-        // What cannot be read any more is no resource of this upload.
+        // An unreadable URL is not a resource of this upload.
         guard let target = try? TransferURL(request.url), let url = try? TransferURL(text),
             url.hasSameOrigin(as: target),
             (try? RedirectRules.check(url, request.allowedDomains)) != nil
@@ -70,7 +70,7 @@ extension TransferEngine {
                 return status
             }
             group.addTask {
-                // Cancelled once the answer is here.
+                // Cancelled once the response has arrived.
                 try? await Task.sleep(for: timeout)
                 return nil
             }
@@ -87,13 +87,13 @@ extension TransferEngine {
 }
 
 extension UploadResource {
-    /// Whether the resource may be deleted when its upload is cancelled: the request's origin named it, and no server
-    /// can have acted on the body.
+    /// `true` if the resource may be deleted when its upload is cancelled: the request's origin named it, and no
+    /// server can have processed the body.
     package var mayBeDeleted: Bool { isNamedByOrigin && !mayBeComplete }
 }
 
 extension UploadProtocol {
-    /// The field by which requests to an upload resource name the protocol; `nil` for one without resources.
+    /// Header field by which requests to an upload resource name the protocol; `nil` for one without resources.
     var versionField: String? {
         switch self {
         case .plain, .presignedParts: nil
@@ -103,7 +103,7 @@ extension UploadProtocol {
     }
 }
 
-/// Keeps the status of one answer.
+/// Keeps the status of one response.
 private final class StatusReceiver: ExchangeReceiver {
     private(set) var status: Int?
 

@@ -4,15 +4,13 @@ import StageModel
 import StageSystem
 
 extension TransferEngine {
-    /// Brings content into a part file, which it goes on filling where an earlier download, in
-    /// whatever process, ended.
+    /// Downloads content into a part file, and resumes it where an earlier download, in any process, ended.
     ///
-    /// Returns once the file is complete and `verify` of the request has accepted it. The bytes of two
-    /// versions are never combined: they are continued only under the same strong validator, or for
-    /// content that is known by its digest. Cancelling the task ends the download at once, with what
-    /// was received kept.
+    /// Returns once the file is complete and the request's `verify` has accepted it. Bytes of two versions are never
+    /// combined: a download is resumed only under the same strong validator, or for content that is identified by its
+    /// digest. Cancelling the task ends the download at once, and keeps the received bytes.
     ///
-    /// - Throws: ``TransferError``; the part file then holds what the next download goes on from.
+    /// - Throws: ``TransferError``; the part file then has what the next download resumes from.
     public func download(
         _ request: DownloadRequest,
         to part: PartFile
@@ -48,7 +46,7 @@ extension TransferEngine {
         return download.machine.handle(event, &memory, at: moment)
     }
 
-    /// Waits, and returns whether the task was not cancelled meanwhile.
+    /// Waits, and returns `false` if the task was cancelled meanwhile.
     func sleep(_ duration: Duration) async -> Bool {
         do {
             try await Task.sleep(for: duration, clock: clock)
@@ -72,7 +70,7 @@ extension TransferEngine {
         guard download.request.isRepeatedSafely else {
             return .fail(.wrongDigest(url: download.urls[download.machine.mirror].display))
         }
-        // What a cancelled task found out does not count.
+        // A cancelled task's verification does not count.
         guard !Task.isCancelled else { return .fail(.cancelled) }
         try download.part.remove()
         download.reused = 0
@@ -80,7 +78,7 @@ extension TransferEngine {
         return step(.verified(false), &download)
     }
 
-    /// Asks one mirror, follows where it leads, and says what to do after that.
+    /// Sends a request to one mirror, follows redirects, and returns the next action.
     private func attempt(
         _ mirror: Int,
         _ isRanged: Bool,
@@ -173,18 +171,19 @@ extension TransferEngine {
 }
 
 extension DownloadRequest {
-    /// Whether a mirror is of the origin of the first one.
+    /// Returns whether a mirror has the origin of the first one.
     fileprivate func isOfFirstOrigin(_ mirror: TransferURL) -> Bool {
         guard let url = mirrors.first, let first = try? TransferURL(url) else { return false }
         return first.hasSameOrigin(as: mirror)
     }
 
-    /// The header fields of the caller for the place that a redirect has led to; `nil` if they are not its to say.
+    /// Returns the caller's header fields for the request that follows a redirect; `nil` if it does not override
+    /// them.
     fileprivate func fields(after redirect: ResponseSummary?, at route: Route) -> [String]? {
         redirect.flatMap { fieldsAfterRedirect?($0, route.url.display) }
     }
 
-    /// The request at one place of the route, without the fields of the caller.
+    /// Returns the current request of a route, without the caller's fields.
     fileprivate func exchange(
         on route: Route,
         _ rules: ResponseRules,

@@ -3,10 +3,10 @@ import StageSystem
 import SystemPackage
 
 extension TransferEngine {
-    /// Brings a small document into memory.
+    /// Downloads a small document into memory.
     ///
-    /// - Throws: ``TransferError``, with ``TransferError/unacceptable(url:_:)`` for a document that is
-    ///   larger than the limit of the request, and where a part is wanted and no mirror gives parts.
+    /// - Throws: ``TransferError``, with ``TransferError/unacceptable(url:_:)`` for a document that exceeds the
+    ///   request's limit, and for a range that no mirror serves.
     public func fetch(_ request: ContentFetch) async throws(TransferError) -> FetchedContent {
         let urls = try TransferURL.mirrors(
             request.mirrors,
@@ -120,7 +120,7 @@ extension TransferEngine {
         }
     }
 
-    /// Reads a document, or a part, that is here already.
+    /// Reads a document, or a range of it, from a local file.
     private func read(
         _ url: TransferURL,
         _ request: ContentFetch

@@ -2,21 +2,21 @@ public import StageModel
 import StageSystem
 import SystemPackage
 
-/// What is at a URL, as far as its owner tells without sending it.
+/// Result of probing a URL without downloading its content.
 public enum ProbeAnswer: Equatable, Sendable {
-    /// A server's answer, after redirects, and whether it has a validator by which a later request may
-    /// go on where an earlier one ended.
+    /// Head of a server's response, after redirects, and `true` if it has a strong validator by which a later request
+    /// can resume.
     case server(ResponseSummary, hasStrongValidator: Bool)
     /// A local file of this size.
     case file(size: ByteCount)
 }
 
 extension TransferEngine {
-    /// Asks for a URL once, with further header fields, and takes nothing but the head of the answer.
+    /// Sends one request with additional header fields, and reads only the head of the response.
     ///
-    /// The status of the answer is no error, whatever it is.
+    /// No status is an error.
     ///
-    /// - Throws: ``TransferError`` if there is no answer, or a redirect leads where none may.
+    /// - Throws: ``TransferError`` if there is no response, or a redirect is not allowed.
     public func probe(
         _ url: String,
         fields: [String] = []
@@ -59,7 +59,7 @@ extension TransferEngine {
 }
 
 extension DownloadMachine.Outcome {
-    /// Why the attempt failed; `nil` if it did not.
+    /// Error of a failed attempt; `nil` if it did not fail.
     var error: TransferError? {
         switch self {
         case .transient(let error, _), .permanent(let error), .local(let error): error
@@ -68,7 +68,7 @@ extension DownloadMachine.Outcome {
     }
 }
 
-/// Keeps the head of one answer.
+/// Keeps the head of one response.
 private final class HeadReceiver: ExchangeReceiver {
     private(set) var head: ResponseHead?
 

@@ -2,12 +2,13 @@ import StageModel
 import StageSystem
 
 extension TransferEngine {
-    /// Sends a request, and returns when all of its answer was handed over.
+    /// Sends a request, and returns when all of its response was delivered.
     ///
     /// Cancelling the task ends the exchange at once.
     ///
-    /// - Throws: ``TransferError``, of which ``TransferError/storage(_:)`` and ``TransferError/wrongSize(url:expected:actual:)``
-    ///   are about the body of the request; whether an answer has begun is known from the events.
+    /// - Throws: ``TransferError``, of which ``TransferError/storage(_:)`` and
+    ///   ``TransferError/wrongSize(url:expected:actual:)`` concern the request's body; the events tell whether a
+    ///   response has begun.
     public func send(_ request: StreamedRequest) async throws(TransferError) {
         try RequestRules.check(request)
         let url = try TransferURL(request.url)
@@ -23,7 +24,7 @@ extension TransferEngine {
                 url: url,
                 method: request.method,
                 fields: request.fields
-                    // Without the question there is no 417, after which libcurl asks again by itself.
+                    // Without 'Expect' there is no 417, after which libcurl would repeat the request by itself.
                     + (source == nil
                         ? RequestRules.fieldsWithoutBody(of: request.method) : ["Expect:"]),
                 priority: request.priority,
@@ -45,7 +46,7 @@ extension TransferEngine {
 }
 
 extension UploadSource {
-    /// Opens the body of a request that is sent once.
+    /// Opens the body of a streamed request.
     fileprivate static func body(
         of request: StreamedRequest
     ) throws(TransferError) -> UploadSource? {
@@ -69,7 +70,7 @@ extension UploadSource {
     }
 }
 
-/// Hands the answer over as it comes.
+/// Passes the response to the caller as it arrives.
 private final class StreamReceiver: ExchangeReceiver {
     private let request: StreamedRequest
     private let url: TransferURL
@@ -103,7 +104,7 @@ private final class StreamReceiver: ExchangeReceiver {
         return true
     }
 
-    /// Returns the failure that an exchange has ended with, if it has.
+    /// Returns the failure that ended an exchange, if any.
     func failure(_ end: ExchangeEnd) -> TransferError? {
         guard !end.isComplete || status == 0 else { return nil }
         return DownloadMachine.Outcome.failed(end, url: url.display).error

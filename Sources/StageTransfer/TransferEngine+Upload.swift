@@ -4,17 +4,16 @@ import StageModel
 public import StageSystem
 
 extension TransferEngine {
-    /// Sends a file and returns the answer.
+    /// Uploads a file and returns the response.
     ///
-    /// It is sent whole and from its first byte each time, unless the server speaks the request's
-    /// ``UploadRequest/uploadProtocol``: then the rest is sent of which the server says that it does not have it.
-    /// The file is closed when the upload ends. It is sent with the size that it has when the upload
-    /// begins: bytes added meanwhile stay out. What fails in a way that may pass is tried again, as
-    /// downloads are, but only where ``UploadRequest/isIdempotent`` allows it: by default no server acts on a
-    /// body twice. Cancelling the task ends the upload at once.
+    /// Each attempt sends the whole file from its first byte, unless the server speaks the request's
+    /// ``UploadRequest/uploadProtocol``: then it sends only the bytes that the server lacks. The file is closed when
+    /// the upload ends. Its size is taken when the upload begins: bytes appended meanwhile are not sent. Temporary
+    /// failures are retried, as for downloads, but only if ``UploadRequest/isIdempotent`` allows it: by default no
+    /// server processes a body twice. Cancelling the task ends the upload at once.
     ///
-    /// - Returns: The server's answer, whatever its status.
-    /// - Throws: ``TransferError``: ``TransferError/unreachable(url:detail:)`` where no answer came,
+    /// - Returns: The server's response, with any status.
+    /// - Throws: ``TransferError``: ``TransferError/unreachable(url:detail:)`` if no response came,
     ///   ``TransferError/wrongSize(url:expected:actual:)`` for a file that became shorter.
     public func upload(
         _ request: UploadRequest,
@@ -37,7 +36,7 @@ extension TransferEngine {
         }
         let result: Result<UploadReceipt, TransferError>
         do throws(TransferError) {
-            // No byte of such a body is ever asked for.
+            // An empty body is never read, so nothing else would ask for the permission.
             if source.size == 0 { try await leave?.wait() }
             result = .success(try await send(upload))
         } catch {
@@ -103,7 +102,7 @@ extension TransferEngine {
         return outcome
     }
 
-    /// Takes the steps of an attempt, one after the other.
+    /// Performs the steps of an attempt, one after the other.
     private func follow(_ upload: Upload) async throws(TransferError) -> DownloadMachine.Outcome {
         let request = upload.request
         var step = upload.machine.begin()
@@ -137,7 +136,7 @@ extension TransferEngine {
         }
     }
 
-    /// Sends the request of a step, by redirects too, and returns what took the last answer in.
+    /// Sends the request of a step, follows redirects, and returns the receiver of the last response.
     private func perform(
         _ step: ResumableUpload.Step,
         of upload: Upload
@@ -172,7 +171,7 @@ extension TransferEngine {
                 try route.follow(receiver.decision, status: receiver.status)
             } catch {
                 guard !step.isCreation else { throw error }
-                // The error shows where the redirect leads.
+                // The error would reveal the target of the redirect.
                 let url = upload.display(receiver.url, in: step)
                 throw .unacceptable(url: url, .answer("its redirect is refused"))
             }
@@ -185,7 +184,7 @@ extension TransferEngine {
 }
 
 extension DownloadMachine.Outcome {
-    /// Whether an answer of the server is the outcome of the attempt.
+    /// `true` if the attempt ended with a response from the server.
     fileprivate var isAnswered: Bool {
         switch self {
         case .complete, .transient(.refused, _), .permanent(.refused): true

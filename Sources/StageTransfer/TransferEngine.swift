@@ -5,33 +5,32 @@ import StageModel
 import StageSystem
 import Synchronization
 
-/// Runs transfers, many at a time, on one thread of its own.
+/// Runs many concurrent transfers on one dedicated thread.
 ///
-/// Use ``withTransferEngine(_:logger:_:)`` to make one. Every libcurl call is made by the engine's
-/// thread, because that thread is the actor's executor; the compiler, not a lock, keeps other threads
-/// out. Connections are kept and used again as long as the engine lives, and what one transfer learns
-/// of a mirror serves the next.
+/// Create it by ``withTransferEngine(_:logger:_:)``. The engine's thread, which is the actor's executor, makes every
+/// libcurl call; the compiler, not a lock, excludes other threads. The engine reuses connections for as long as it
+/// lives, and remembers failures of mirrors for later transfers.
 public actor TransferEngine {
     nonisolated let configuration: TransferConfiguration
     nonisolated let logger: Logger
     private nonisolated let executor: PollingExecutor
-    /// Where work that waits for the disk is done, one piece after the other.
+    /// Serial queue for work that waits for the disk.
     nonisolated let storage = DispatchQueue(label: "stage.checkpoint")
     nonisolated let clock = ContinuousClock()
 
     var memory = MirrorMemory()
     var jitter = JitterGenerator(seed: .random(in: 0 ... .max))
     private var exchanges: [Int: Exchange] = [:]
-    /// Connections that callers use themselves.
+    /// Open connections of ``connect(to:requiresNewestTLS:)``.
     private var lines: [Int: OpenLine] = [:]
     private var checkpoints: [ObjectIdentifier: Checkpointing] = [:]
     private var nextTag = 1
     private var slots: TransferSlots
     private var budget: BandwidthBudget?
-    /// How many exchanges may come to wait with their connections held.
+    /// Number of exchanges that can pause while they keep their connections.
     private var pausable = 0
     private var lastTick: ContinuousClock.Instant
-    /// How often is looked for transfers that stand still.
+    /// Interval between checks for stalled transfers.
     private var tick: Duration
 
     init(configuration: TransferConfiguration, logger: Logger) {
@@ -49,7 +48,7 @@ public actor TransferEngine {
         }
     }
 
-    /// The engine's own thread.
+    /// Executor of the engine's own thread.
     public nonisolated var unownedExecutor: UnownedSerialExecutor {
         unsafe executor.asUnownedSerialExecutor()
     }
@@ -73,7 +72,7 @@ extension TransferEngine {
     func perform(_ exchange: Exchange) async -> ExchangeEnd {
         let tag = nextTag
         nextTag += 1
-        // What is sent is not what the limit is about, and its answer is small.
+        // The limit concerns received bytes; the response to an upload is small.
         exchange.budget = exchange.source == nil ? budget : nil
         return await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
@@ -98,7 +97,7 @@ extension TransferEngine {
         }
     }
 
-    /// Hands an exchange that has its connection to libcurl.
+    /// Adds an exchange that has its connection slot to libcurl.
     private func run(_ tag: Int) {
         guard let exchange = exchanges[tag] else { return }
         exchange.window = (clock.now, 0)
@@ -108,8 +107,7 @@ extension TransferEngine {
         if code != CURLE_OK { finish(tag, code) }
     }
 
-    /// Lets libcurl work, completes the exchanges that have ended, and returns for how long at most there is nothing
-    /// to do.
+    /// Lets libcurl work, completes the exchanges that have ended, and returns the longest time to sleep.
     private func drive(_ cancelled: [Int]) -> PollingExecutor.Pause {
         for tag in cancelled {
             finish(tag, nil)
@@ -119,8 +117,7 @@ extension TransferEngine {
             return PollingExecutor.Pause(milliseconds: 60_000)
         }
         var running: CInt = 0
-        // A failure of one transfer is told by its message; one of the whole handle leaves nothing
-        // that could go on.
+        // libcurl reports a failed transfer by a message; a failure of the multi handle ends all transfers.
         if unsafe curl_multi_perform(executor.multi, &running) != CURLM_OK { shutDown() }
         completeExchanges()
         let sockets = lines.values.compactMap { $0.advance() }
@@ -176,7 +173,7 @@ extension TransferEngine {
         for (tag, exchange) in exchanges where exchange.isRunning {
             let elapsed = now - exchange.window.start
             let moved = exchange.moved - exchange.window.bytes
-            // A server may have fallen silent before there was anything to keep back.
+            // A server may have fallen silent before the window filled up.
             if exchange.isPaused || exchange.backlog?.isFull == true {
                 exchange.window = (now, exchange.moved)
             } else if let timeout = exchange.request.timeout {
@@ -192,7 +189,7 @@ extension TransferEngine {
         }
     }
 
-    /// Lets exchanges go on that need not wait any longer, and returns whether any still waits.
+    /// Resumes exchanges that no longer need to pause, and returns whether any is still paused.
     private func resumePaused(_ now: ContinuousClock.Instant) -> Bool {
         for exchange in Array(exchanges.values) where exchange.isPaused {
             exchange.goOn(at: now)
@@ -202,19 +199,19 @@ extension TransferEngine {
 }
 
 extension TransferEngine {
-    /// Adds a connection that the caller uses, and hands it to libcurl.
+    /// Adds a connection that the caller uses, and lets libcurl open it.
     func add(_ line: OpenLine, tag: Int) {
         lines[tag] = line
         unsafe line.start(on: executor.multi, configuration, tag: tag)
     }
 
-    /// Returns a number that no exchange and no connection has had.
+    /// Returns a tag that no exchange and no connection has used.
     func takeTag() -> Int {
         defer { nextTag += 1 }
         return nextTag
     }
 
-    /// Returns a connection that the caller uses, unless it was closed.
+    /// Returns an open connection by its tag; `nil` if it was closed.
     func line(_ tag: Int) -> OpenLine? { lines[tag] }
 
     /// Closes a connection that the caller uses, if it is open.
@@ -223,11 +220,11 @@ extension TransferEngine {
         unsafe line.close(executor.multi)
     }
 
-    /// Has the engine's thread close a connection, from whatever thread.
+    /// Makes the engine's thread close a connection; callable from any thread.
     nonisolated func closeSoon(_ tag: Int) { executor.cancel(tag) }
 }
 
-/// A part file that is being filled, and when it was last made durable.
+/// A part file that is being filled, and the time of its last checkpoint.
 private final class Checkpointing: Sendable {
     let part: PartFile
     private let report: @Sendable (TransferEvent) -> Void
@@ -244,7 +241,7 @@ private final class Checkpointing: Sendable {
         state = Mutex((now, false))
     }
 
-    /// Whether a checkpoint begins now.
+    /// Returns whether a checkpoint is due, and marks it as running if so.
     func begins(_ now: ContinuousClock.Instant, _ rule: CheckpointRule) -> Bool {
         let newBytes = part.length.rawValue - part.durable
         return state.withLock { state in
@@ -255,19 +252,19 @@ private final class Checkpointing: Sendable {
         }
     }
 
-    /// Called on whatever thread: the engine may have ended meanwhile.
+    /// Marks the checkpoint as ended; callable from any thread, since the engine may have ended meanwhile.
     func end(_ now: ContinuousClock.Instant) {
         state.withLock { $0 = (now, false) }
     }
 
-    /// Makes the part file durable, and says so unless the attempt is over.
+    /// Makes the part file durable, and reports that unless the attempt has ended.
     func checkpoint() throws(FileError) {
         try part.checkpoint { durable in
             hasEnded.withLock { if !$0 { report(.checkpointed(durable)) } }
         }
     }
 
-    /// Keeps what is still under way from being reported, and returns whether anything is.
+    /// Suppresses further reports, and returns whether a checkpoint is running.
     func silence() -> Bool {
         hasEnded.withLock { $0 = true }
         return state.withLock { $0.isRunning }
@@ -275,7 +272,7 @@ private final class Checkpointing: Sendable {
 }
 
 extension TransferEngine {
-    /// Makes the part file durable from time to time, until ``endCheckpoints(of:isComplete:)``, and reports each time.
+    /// Makes the part file durable periodically, with a report each time, until ``endCheckpoints(of:isComplete:)``.
     func beginCheckpoints(
         of part: PartFile,
         _ report: @escaping @Sendable (TransferEvent) -> Void
@@ -283,11 +280,11 @@ extension TransferEngine {
         checkpoints[ObjectIdentifier(part)] = Checkpointing(part, report, clock.now)
     }
 
-    /// Ends what ``beginCheckpoints(of:_:)`` began; of content that is complete nothing is recorded after this.
+    /// Ends the checkpoints that ``beginCheckpoints(of:_:)`` began; of complete content none is recorded afterwards.
     func endCheckpoints(of part: PartFile, isComplete: Bool) async {
         let entry = checkpoints.removeValue(forKey: ObjectIdentifier(part))
         guard entry?.silence() == true, isComplete else { return }
-        // The checkpoint under way may wait for the disk for long, and that is nothing to wait for.
+        // The running checkpoint may wait long for the disk: prevent its record instead of waiting for it.
         await withBlockingThread { part.complete() }
     }
 
@@ -302,7 +299,7 @@ extension TransferEngine {
 
     /// Waits until everything received is on disk, and every checkpoint begun before has ended.
     ///
-    /// Between ``beginCheckpoints(of:_:)`` and ``endCheckpoints(of:isComplete:)`` only.
+    /// Only valid between ``beginCheckpoints(of:_:)`` and ``endCheckpoints(of:isComplete:)``.
     func flush(_ part: PartFile) async {
         guard let entry = checkpoints[ObjectIdentifier(part)] else { return }
         await withCheckedContinuation { (continuation: CheckedContinuation<Void, Never>) in
@@ -317,8 +314,8 @@ extension TransferEngine {
         do throws(FileError) {
             try entry.checkpoint()
         } catch {
-            // The transfer itself goes on: the bytes may still be of use, and writing more of them
-            // fails with a better error if they are not.
+            // The transfer continues: its bytes may still be useful, and otherwise further writes fail with a better
+            // error.
             logger.warning(
                 "A part file could not be made durable",
                 metadata: ["file.path": "\(error.path)", "error": "\(error)"]
@@ -329,7 +326,7 @@ extension TransferEngine {
 
 /// Runs `body` with a transfer engine, and stops its thread when `body` returns or throws.
 ///
-/// The engine must not be used after that; what still runs then is cancelled.
+/// The engine must not be used after that; transfers that still run then are cancelled.
 public func withTransferEngine<Result, Failure: Error>(
     _ configuration: TransferConfiguration,
     logger: Logger,

@@ -2,116 +2,114 @@ public import StageModel
 public import StageSystem
 public import SystemPackage
 
-/// Why content could not be brought here.
+/// Error of a transfer.
 ///
-/// The text of a URL never holds a user's name or password.
+/// The text of a URL never contains a user's name or password.
 @nonexhaustive
 public indirect enum TransferError: Error, Equatable, Sendable {
-    /// The server could not be reached, or the connection did not last; `detail` is in libcurl's
-    /// words.
+    /// The server could not be reached, or the connection broke; `detail` is libcurl's message.
     case unreachable(url: String, ConnectionFault = .lost, detail: String)
 
-    /// The server answered with a status that is no success; `retryAfter` is how long it asks to be
-    /// left alone, where it says so.
+    /// The server responded with an unsuccessful status; `retryAfter` is the delay that it asks for, if any.
     case refused(url: String, status: Int, retryAfter: Duration? = nil)
 
-    /// Something between here and the server answered in its place, with a page for a person:
-    /// `answeredBy` is the URL it answered at.
+    /// A captive portal responded with a web page instead of the server: `answeredBy` is its URL.
     case captivePortal(url: String, answeredBy: String)
 
-    /// The content has another size than was promised; `actual` is `nil` where the server did not
-    /// say and sent more than `expected`.
+    /// The content has another size than expected; `actual` is `nil` if the server did not announce it and sent more
+    /// than `expected`.
     ///
-    /// For a file that became shorter while it was uploaded, `url` is its path.
+    /// For a file that became shorter during its upload, `url` is its path.
     case wrongSize(url: String, expected: ByteCount, actual: ByteCount?)
 
-    /// The content has the size that was promised, and is something else.
+    /// The content has the expected size but fails verification.
     case wrongDigest(url: String)
 
-    /// The URL, or the answer that it gave, is one that is not taken.
+    /// The URL, or its response, is not accepted.
     case unacceptable(url: String, Unacceptable)
 
-    /// The server could not prove who it is.
+    /// The server's certificate could not be verified.
     case untrusted(url: String, CertificateFault, detail: String)
 
-    /// The file system that holds `path` is full.
+    /// The file system that contains `path` is full.
     case outOfSpace(FilePath)
 
-    /// The file system refused something else.
+    /// Another operation on the file system failed.
     case storage(FileError)
 
-    /// The task was cancelled; what was received can be resumed.
+    /// The task was cancelled; the download can be resumed.
     case cancelled
 
-    /// What failed on the way to a server.
+    /// Fault of a connection to a server.
     public enum ConnectionFault: Equatable, Sendable {
         /// The name of the host, or of the proxy, could not be resolved.
         case nameLookup
-        /// No connection came about.
+        /// The connection could not be established.
         case connect
         /// The TLS handshake failed, for another reason than the server's certificate.
         case handshake
-        /// Nothing was transferred for the time limit.
+        /// Nothing was transferred within the time limit.
         case timeout
-        /// The connection ended before the answer was complete, or the answer leaves open what became of the request.
+        /// The connection broke before the response was complete, or the response does not tell whether the server
+        /// processed the request.
         case lost
     }
 
-    /// What made a URL or an answer unacceptable.
+    /// Reason why a URL or a response is not accepted.
     public enum Unacceptable: Equatable, Sendable {
-        /// The text is not the absolute URL of an http, https or file resource.
+        /// The text is not an absolute http, https or file URL.
         case url
-        /// Programs read the host in different ways.
+        /// URL parsers disagree about the host.
         case host
-        /// There was no URL to try.
+        /// There is no usable URL.
         case noMirror
-        /// The host is none of the allowed domains.
+        /// The host is not among the allowed domains.
         case domain(String)
-        /// It is on this machine or its link, where the request may not be made.
+        /// The server is on this machine or its link, where the request is not allowed.
         case thisMachine
-        /// A redirect leads where none may lead.
+        /// A redirect leads to a URL that is not allowed.
         case redirect(to: String)
         /// There were more redirects than this.
         case redirects(limit: Int)
-        /// The server does not give parts of what it has.
+        /// The server does not support range requests.
         case ranges
-        /// The body is encoded in a way that was not asked for.
+        /// The body has a content coding that was not requested.
         case contentEncoding(String)
-        /// The body is encoded in a way that is not known, or cannot be decoded.
+        /// The body has an unknown content coding, or cannot be decoded.
         case undecodable(String)
-        /// The answer breaks the rules of HTTP.
+        /// The response violates HTTP.
         case answer(String)
-        /// The content is larger than it may be.
+        /// The content exceeds the limit.
         case size(limit: ByteCount)
-        /// The request itself breaks the rules of HTTP.
+        /// The request itself violates HTTP.
         case request(String)
-        /// libcurl does not support what is needed.
+        /// libcurl lacks a required feature.
         case library(String)
     }
 
-    /// What is wrong with the certificate of a server.
+    /// Fault of a server's certificate.
     public enum CertificateFault: Equatable, Sendable {
-        /// It becomes valid later: often the clock of this machine is wrong.
+        /// It is not valid yet: often the clock of this machine is wrong.
         case notYetValid
-        /// It was valid once: the clock may be wrong.
+        /// It has expired, or the clock of this machine is wrong.
         case expired
-        /// Nothing here vouches for it, or it names another host.
+        /// No trusted authority has signed it, or it names another host.
         case unverified
     }
 }
 
 extension TransferError {
-    /// Says when another attempt could end differently.
+    /// Advice about when to retry.
     public enum RetryAdvice: Equatable, Sendable {
-        /// Soon: the network or the server was at fault for a moment.
+        /// Soon: the failure of the network or the server is temporary.
         case soon
-        /// Once a person or a publisher has changed something outside.
+        /// After a person or the publisher has corrected the cause.
         case later
-        /// Not with this request.
+        /// Never with this request.
         case never
     }
 
-    /// When another attempt could end differently.
+    /// Advice about when a retry could succeed.
     public var retryAdvice: RetryAdvice {
         switch self {
         case .unreachable, .cancelled: .soon
@@ -121,7 +119,7 @@ extension TransferError {
         }
     }
 
-    /// Whether the same request may succeed soon without anybody changing anything.
+    /// `true` if the same request may succeed soon without intervention.
     public var isWorthRetrying: Bool { retryAdvice == .soon }
 
     private static func advice(forStatus status: Int) -> RetryAdvice {
@@ -132,12 +130,12 @@ extension TransferError {
         }
     }
 
-    /// Turns a failed call on the file system into the error that tells the two cases apart.
+    /// Wraps a file system error, distinguishing a full disk from others.
     init(_ error: FileError) {
         self = error.isOutOfSpace ? .outOfSpace(error.path) : .storage(error)
     }
 
-    /// Whether the failure speaks against the host, and not only against the one resource.
+    /// `true` if the failure is evidence against the host, not only against the resource.
     var blamesHost: Bool {
         switch self {
         case .unreachable, .captivePortal, .wrongSize, .wrongDigest, .untrusted: true
@@ -148,7 +146,7 @@ extension TransferError {
 }
 
 extension TransferError: CustomStringConvertible {
-    /// The reason, as a sentence fragment a person can read.
+    /// Reason, as a sentence fragment for people.
     public var description: String {
         switch self {
         case .unreachable(let url, _, let detail):
@@ -210,7 +208,7 @@ extension TransferError.Unacceptable {
 }
 
 extension TransferError.CertificateFault: CustomStringConvertible {
-    /// What is wrong, as a sentence fragment a person can read.
+    /// Fault, as a sentence fragment for people.
     public var description: String {
         switch self {
         case .notYetValid: "its certificate is not valid yet by this machine's clock"

@@ -1,5 +1,4 @@
-/// Shares out the connections: so many for each host, so many in all, by priority and then in order
-/// of arrival.
+/// Allocates connections, up to a limit for each host and one in total, by priority and then in order of arrival.
 struct TransferSlots {
     private struct Waiter {
         var tag: Int
@@ -18,7 +17,7 @@ struct TransferSlots {
         self.total = max(total, 1)
     }
 
-    /// Takes a connection for a transfer, or queues it and returns `false`.
+    /// Takes a connection for a transfer, or queues the transfer and returns `false`.
     mutating func enter(_ tag: Int, host: String, priority: Int) -> Bool {
         if hasRoom(for: host) {
             take(host)
@@ -29,7 +28,7 @@ struct TransferSlots {
         return false
     }
 
-    /// Gives a connection back, and returns the transfer that takes its place, if one can.
+    /// Releases a connection, and returns the queued transfer that now has it, if any.
     mutating func leave(host: String) -> Int? {
         used[host, default: 1] -= 1
         if used[host] == 0 { used[host] = nil }
@@ -40,7 +39,7 @@ struct TransferSlots {
         return waiter.tag
     }
 
-    /// Takes a transfer out of the queue, and returns whether it was there.
+    /// Removes a transfer from the queue, and returns whether it was queued.
     mutating func withdraw(_ tag: Int) -> Bool {
         guard let place = waiters.firstIndex(where: { $0.tag == tag }) else { return false }
         waiters.remove(at: place)

@@ -1,39 +1,38 @@
 import CCurl
 import StageModel
 
-/// An absolute URL that libcurl and ``URLReference``, by which everything else decides, read alike: what is judged is
-/// what is asked.
+/// An absolute URL that libcurl and ``URLReference``, which makes all decisions, parse alike: the URL that was
+/// checked is the URL that is requested.
 @safe struct TransferURL: Hashable, Sendable {
     /// The whole URL.
     let text: String
-    /// The URL without a user's name and password; for messages and records.
+    /// The URL without user name and password, for messages and records.
     let display: String
     /// `http`, `https` or `file`.
     let scheme: String
-    /// The host as ``URLOrigin`` has it; empty for a file.
+    /// Host in the canonical form of ``URLOrigin``; empty for a file.
     let host: String
-    /// The port, the scheme's own where none is given.
+    /// Port, or the scheme's default port.
     let port: String
-    /// The path, percent-decoded.
+    /// Path, percent-decoded.
     let path: String
 
-    /// The host and port: what connections, limits and memory are kept for.
+    /// Host and port: the key for connections, limits and credentials.
     var authority: String { "\(host):\(port)" }
 
-    /// Whether the host is this machine, by its name or its address.
+    /// `true` if the host is this machine, by its name or its address.
     var isLoopback: Bool { ManifestTrust.isLoopback(host) }
 
-    /// Whether what is sent there stays between this process and the server, so that it may hold a
-    /// user's credentials: encrypted, or on this machine.
+    /// `true` if a request to the URL may carry credentials: it is encrypted, or stays on this machine.
     var isConfidential: Bool { scheme == "https" || isLoopback }
 
-    /// Whether the URL is a local file's.
+    /// `true` for a file URL.
     var isFile: Bool { scheme == "file" }
 
-    /// Creates a URL from the text of an absolute one.
+    /// Parses an absolute URL.
     ///
-    /// - Throws: ``TransferError/unacceptable(url:_:)`` if it is not http, https or file, if the two parsers differ,
-    ///   and for a file whose path is relative.
+    /// - Throws: ``TransferError/unacceptable(url:_:)`` if it is not http, https or file, if the two parsers
+    ///   disagree, and for a file whose path is relative.
     init(_ text: String) throws(TransferError) {
         guard let url = Self(reading: text, from: nil) else {
             throw TransferError(unreadable: text)
@@ -41,19 +40,19 @@ import StageModel
         self = url
     }
 
-    /// Returns the URL that a reference such as a `Location` field means here, without any name or
-    /// password, or `nil` if it is none that can be fetched.
+    /// Resolves a reference, such as that of a `Location` field, against this URL, without user name and password;
+    /// `nil` if the result cannot be requested.
     func resolving(_ reference: String) -> TransferURL? {
         Self(reading: reference, from: text)
     }
 
-    /// Whether credentials for one may be sent to the other (RFC 6454, section 5).
+    /// Returns whether credentials for this URL may be sent to the other one (RFC 6454, section 5).
     func hasSameOrigin(as other: TransferURL) -> Bool {
         scheme == other.scheme && authority == other.authority
     }
 
     private init?(reading reference: String, from base: String?) {
-        // C would end the text there.
+        // A C string would end there.
         guard !reference.utf8.contains(0) else { return nil }
         guard let handle = unsafe curl_url() else { return nil }
         defer { unsafe curl_url_cleanup(handle) }
@@ -84,11 +83,11 @@ import StageModel
         else { return nil }
         let path = part(CURLUPART_PATH, CURLU_URLDECODE) ?? ""
         let text = base == nil ? whole ?? plain : plain
-        // Without a base the reference itself is what others judge; the other text is what libcurl reads again.
+        // Without a base, callers judge the reference itself; libcurl parses the other text again.
         let readings = [URLReference(base == nil ? reference : text), URLReference(text)]
         if scheme == "file" {
-            // libcurl takes 'file:name', too, and shows it as 'file://name', which it refuses; of 'file:///',
-            // a directory, it makes 'file://(nil)'.
+            // libcurl accepts 'file:name', too, and prints it as 'file://name', which it then refuses; it prints
+            // 'file:///', a directory, as 'file://(nil)'.
             guard path != "/", readings.allSatisfy({ $0.filePath == path }) else { return nil }
             (host, port) = ("", "")
         } else {
@@ -108,7 +107,7 @@ import StageModel
 }
 
 extension TransferError {
-    /// The refusal of a text that is no URL to fetch from.
+    /// Creates the error for text that is not a usable URL.
     package init(unreadable text: String) {
         let isAmbiguous = URLReference(text).hasAmbiguousHost
         self = .unacceptable(url: text.withoutUser, isAmbiguous ? .host : .url)

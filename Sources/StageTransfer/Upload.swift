@@ -1,15 +1,15 @@
 import StageModel
 
-/// An upload in progress: what it was asked, where it is, and what was answered last.
+/// A running upload: its request, its state, and its last response.
 ///
-/// It belongs to the engine's thread.
+/// Used on the engine's thread only.
 final class Upload {
     let request: UploadRequest
     let target: TransferURL
     let source: UploadSource
     let ledger: UploadLedger
     var machine: ResumableUpload
-    /// Whether the current request is the first one of an attempt.
+    /// `true` while the current request is the first one of an attempt.
     var isBeginning = true
     private let rules: RedirectRules
     private var answer: ResponseSummary?
@@ -50,21 +50,21 @@ final class Upload {
         ledger.begin(at: machine.resource)
     }
 
-    /// The progress of the last attempt: an upload that gets further is not given up.
+    /// Progress of the last attempt, which keeps an advancing upload from being given up.
     var progress: DownloadMachine.Progress {
         var progress = DownloadMachine.Progress()
         progress.isDurable = machine.hasProgressed
         return progress
     }
 
-    /// Takes an interim answer; what it names is written down before the body goes on.
+    /// Handles an interim response, and stores the resource that it names before the body continues.
     func take(interim head: ResponseHead, from url: TransferURL) {
         if let resource = machine.take(interim: head, from: url) { ledger.set(resource) }
     }
 
-    /// Writes down where the upload resumes from now on, and returns the error that keeps it from going on.
+    /// Stores the resource at which the upload resumes from now on, and returns the error of that, if any.
     ///
-    /// The last bytes of an upload that has no resource any more need leave once more.
+    /// If the upload has lost its resource, its last bytes need permission again.
     func keepResource() async -> TransferError? {
         let isGone = machine.resource == nil
         if isGone { await source.leave?.settle() }
@@ -74,7 +74,7 @@ final class Upload {
         return ledger.failure
     }
 
-    /// Decides what follows from the end of a request.
+    /// Decides the next action after the end of a request.
     func judge(_ receiver: UploadReceiver, endedBy end: ExchangeEnd) -> ResumableUpload.Action {
         answer = receiver.response
         body = receiver.body
@@ -93,7 +93,7 @@ final class Upload {
         )
     }
 
-    /// Begins the body of a step's request.
+    /// Prepares the body of a step's request.
     func beginBody(of step: ResumableUpload.Step) {
         switch step {
         case .append(_, let offset): source.begin(offset..<machine.end(ofPartAt: offset))
@@ -104,19 +104,20 @@ final class Upload {
         }
     }
 
-    /// Whether libcurl may send the request of a step twice; the offset keeps a tus server from taking bytes twice, and
-    /// parts go over one connection.
+    /// Returns whether libcurl may send the request of a step twice.
+    ///
+    /// The offset keeps a tus server from storing bytes twice, and repeated parts replace each other.
     func mayRepeat(_ step: ResumableUpload.Step) -> Bool {
         switch step {
         case .request: request.isRepeatedSafely
-        // Without a body this is all of the request.
+        // Without a body this is the whole request.
         case .create: source.size > 0 || request.isRepeatedSafely
         case .find, .part, .completion: true
         case .append: machine.uploadProtocol == .tus
         }
     }
 
-    /// The route that begins with the request of a step.
+    /// Returns the redirect chain that begins with the request of a step.
     func route(of step: ResumableUpload.Step) -> Route {
         switch step {
         case .request: Route(start: target, rules: rules, method: request.method.rawValue)
@@ -137,31 +138,31 @@ final class Upload {
         )
     }
 
-    /// Whether the request's credentials may be sent to the upload resource: its URL is of the request's origin, and
-    /// that origin named it.
+    /// Returns whether the request's credentials may be sent to the upload resource: its URL has the request's
+    /// origin, and that origin named it.
     private func isOfOrigin(_ url: TransferURL) -> Bool {
         url.hasSameOrigin(as: target) && machine.resource?.isNamedByOrigin == true
     }
 
-    /// Whether the server of a step may be on this machine: another server names none there.
+    /// Returns whether the server of a step may be on this machine: a remote server must not name one there.
     func mayAskThisMachine(_ step: ResumableUpload.Step) -> Bool {
         switch step {
-        // The application names them itself.
+        // The application chose these URLs itself.
         case .request, .create, .part, .completion: true
         case .find(let url), .append(let url, _): isOfOrigin(url) || target.isLoopback
         }
     }
 
-    /// The URL that messages and records show for one of a step's.
+    /// Returns the URL that messages and records show for one of a step's.
     ///
-    /// The URL of an upload resource is a secret, since it is enough to write there: the request's stands in its place, or its
-    /// origin.
+    /// The URL of an upload resource is a secret, since it grants write access: the request's URL, or its origin,
+    /// replaces it.
     func display(_ url: TransferURL, in step: ResumableUpload.Step) -> String {
         if step.isCreation { return url.display }
         return url.hasSameOrigin(as: target) ? target.display : "\(url.scheme)://\(url.authority)/"
     }
 
-    /// The header fields of a step; the caller's are for the origin of its URL alone.
+    /// Returns the header fields of a step; the caller's are for the origin of its URL only.
     func fields(of step: ResumableUpload.Step, isAtOrigin: Bool) -> [String] {
         let isTus = machine.uploadProtocol == .tus
         let version = machine.uploadProtocol.versionField.map { [$0] } ?? []
@@ -182,12 +183,12 @@ final class Upload {
             return (isAtOrigin ? request.fieldsOfResource : [])
                 + version + ["Upload-Offset: \(offset)", "Content-Type: application/\(type)"]
                 + (isTus ? [] : ["Upload-Complete: ?1"])
-                // A refusal costs a part at most: there is nothing to wait for.
+                // A refusal costs one part at most: waiting for 100-continue is not worth it.
                 + ["Expect:"]
         }
     }
 
-    /// The receipt of the finished upload.
+    /// Returns the receipt of the finished upload.
     func receipt(
         _ attempts: Int,
         _ duration: Duration

@@ -1,11 +1,11 @@
 import StageModel
 import Synchronization
 
-/// The notes on an upload that have to be on disk before more of its body is sent, in the order in which they arise.
+/// Stores the state of an upload, in order; the body waits until pending writes have finished.
 final class UploadLedger: Sendable {
     private struct State {
         var resource: UploadResource?
-        /// Whether the last bytes were given leave to be sent.
+        /// `true` once the last bytes were permitted.
         var isWhole = false
         var pending = 0
         var last: Task<Void, Never>?
@@ -16,24 +16,24 @@ final class UploadLedger: Sendable {
     private let keep: (@Sendable (UploadResource?) async throws(TransferError) -> Void)?
     private let willComplete: (@Sendable () async throws(TransferError) -> Void)?
 
-    /// Creates the ledger of an upload.
+    /// Creates the writer for an upload.
     init(_ request: UploadRequest) {
         state = Mutex(State())
         keep = request.keepResource
         willComplete = request.willComplete
     }
 
-    /// Whether the body has to wait.
+    /// `true` while the body has to wait for a write.
     var isWriting: Bool { state.withLock { $0.pending > 0 } }
 
-    /// The error that kept a note from being written down, which ends the upload.
+    /// First error of a write, which ends the upload.
     var failure: TransferError? { state.withLock { $0.failure } }
 
-    /// Takes note of the resource at which the upload begins, which is written down.
+    /// Sets the resource at which the upload begins, which is already stored.
     func begin(at resource: UploadResource?) { state.withLock { $0.resource = resource } }
 
-    /// Begins to write down where the upload resumes; `nil` stands for nowhere, where no byte is of an upload that
-    /// may be complete.
+    /// Begins to store the resource at which the upload resumes; `nil` for none, in which case no bytes of a possibly
+    /// complete upload exist.
     func set(_ resource: UploadResource?) {
         append { [self] () async throws(TransferError) in
             let resource = state.withLock { state in
@@ -46,7 +46,7 @@ final class UploadLedger: Sendable {
         }
     }
 
-    /// Adds an entry, which follows those before it.
+    /// Queues a write after the previous ones.
     private func append(_ write: @escaping @Sendable () async throws(TransferError) -> Void) {
         state.withLock { state in
             state.pending += 1
@@ -71,12 +71,12 @@ final class UploadLedger: Sendable {
         }
     }
 
-    /// Waits until everything is written down.
+    /// Waits until all writes have finished.
     func settle() async {
         while let last = state.withLock({ $0.pending > 0 ? $0.last : nil }) { await last.value }
     }
 
-    /// Writes down that the last bytes are about to be sent, at a resource or without any.
+    /// Stores that the last bytes are about to be sent, with or without a resource.
     func allowLastBytes() async throws(TransferError) {
         append { [self] () async throws(TransferError) in
             let resource = state.withLock { state in

@@ -1,34 +1,34 @@
 import CCurl
 import StageModel
 
-/// Takes in the answer to an upload.
+/// Receives the response to an upload.
 final class UploadReceiver: ExchangeReceiver {
     private let route: Route
-    /// The URL that messages and records show.
+    /// URL for messages and records.
     private let display: String
     private let origin: String
     private let rules: ResponseRules
     private let source: UploadSource
-    /// The step that the answer is to.
+    /// Step that the response belongs to.
     let step: ResumableUpload.Step
     private let mayRepeat: Bool
-    /// Whether the request sends more of a body in an attempt that has begun.
+    /// `true` if the request sends more of a body within an attempt.
     private let isContinuing: Bool
     private let takeInterim: (ResponseHead) -> Void
     private let isAnswer: (ResponseHead) -> Bool
     private let report: @Sendable (TransferEvent) -> Void
 
     private(set) var decision: ResponseRules.Decision?
-    /// The head of the final answer.
+    /// Head of the final response.
     private(set) var head: ResponseHead?
     private(set) var response: ResponseSummary?
     private(set) var body: [UInt8] = []
-    /// Whether the rest of a long body was not waited for.
+    /// `true` if the rest of a long body was not read.
     private(set) var isCut = false
-    /// Whether the answer was reported.
+    /// `true` once the response was reported.
     private var isReported = false
 
-    /// Creates a receiver for the answer to a step that `route` led to.
+    /// Creates a receiver for the response to a step at the end of `route`.
     init(_ upload: Upload, step: ResumableUpload.Step, route: Route, rules: ResponseRules) {
         self.route = route
         self.rules = rules
@@ -43,10 +43,10 @@ final class UploadReceiver: ExchangeReceiver {
         report = upload.request.report
     }
 
-    /// The URL that was asked.
+    /// URL of the request.
     var url: TransferURL { route.url }
 
-    /// The status of the answer; 0 before there is one.
+    /// Status of the response; 0 before it arrives.
     var status: Int { response?.status ?? 0 }
 
     func wait() { report(.waiting(.connection, nil)) }
@@ -65,7 +65,7 @@ final class UploadReceiver: ExchangeReceiver {
         self.response = response
         self.head = head
         body = []
-        // The end of the exchange decides about the others.
+        // For other responses, the end of the exchange decides.
         isReported = false
         if decision.isFinal, isAnswer(head) { reportResponse() }
         return decision.takesBody ? .take : .skip
@@ -79,36 +79,36 @@ final class UploadReceiver: ExchangeReceiver {
         return !isCut
     }
 
-    /// Reports the answer, once, as the upload's.
+    /// Reports the response as that of the upload, once.
     func reportResponse() {
         guard let response, !isReported else { return }
         isReported = true
         report(.responded(response))
     }
 
-    /// How much of the body of an answer is kept.
+    /// Maximum number of response body bytes that are kept.
     private static let limit = 1 << 20
 
-    /// Whether all of the body was handed over, where the request has one.
+    /// `true` if libcurl has read all of the request's body, or it has none.
     var isBodySent: Bool { !step.hasBody || source.isSent }
 
-    /// What the exchange comes to, once it has ended; `nil` stands for a redirect.
+    /// Returns the outcome of the ended exchange; `nil` for a redirect.
     func outcome(_ end: ExchangeEnd) -> DownloadMachine.Outcome? {
         if let failure = source.failure { return .local(failure) }
         let url = display
-        // An answer counts whose body was not waited for.
+        // A response counts even if its body was not read to the end.
         let isAnswered = decision == .begin && isBodySent
         if end.code == nil, end.stalled == nil, !isAnswered { return .local(.cancelled) }
         guard let decision else { return .failed(end, url: url) }
-        // A success that came before the last byte was sent, on a connection that did not last, is not
-        // one to rely on.
+        // A 2xx response before the last byte was sent, on a connection that broke, is not reliable.
         if decision == .begin, status < 400, !end.isComplete, !isCut, !isBodySent {
             return .failed(end, url: url)
         }
         return .decided(decision, url: url, source: origin, size: source.size)
     }
 
-    /// The outcome for a body that is not to be sent again once the server may act on it, or has answered.
+    /// Returns the outcome for a body that must not be sent again once the server may have processed it or has
+    /// responded.
     func withoutRepetition(
         _ outcome: DownloadMachine.Outcome,
         _ end: ExchangeEnd
@@ -116,6 +116,6 @@ final class UploadReceiver: ExchangeReceiver {
         status != 0 || source.isSent && end.wasRequestSent ? outcome.withoutRepetition : outcome
     }
 
-    /// Whether ``body`` is all of the answer's, given how the exchange ended.
+    /// Returns whether ``body`` is the whole response body, given the end of the exchange.
     func isWhole(_ end: ExchangeEnd) -> Bool { end.isComplete && !isCut }
 }

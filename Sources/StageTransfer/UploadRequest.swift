@@ -1,75 +1,78 @@
 public import StageModel
 
-/// A file to send to a server.
+/// Request to send a file to a server.
 public struct UploadRequest: Sendable {
-    /// What a server is asked to do with a body.
+    /// Method of the request.
     public enum Method: String, Sendable {
-        /// Process it.
+        /// Process the body.
         case post = "POST"
-        /// Keep it under the URL.
+        /// Store the body at the URL.
         case put = "PUT"
-        /// Change what is kept under the URL by it.
+        /// Apply the body as a change to the resource at the URL.
         case patch = "PATCH"
     }
 
-    /// The absolute http or https URL that gets the body.
+    /// Absolute http or https URL that receives the body.
     public var url: String
-    /// What the server is asked to do with it.
+    /// Method of the request.
     public var method = Method.post
-    /// Further header fields, each as one line, for the server that is asked first: where a redirect
-    /// leads to another origin they are left out.
+    /// Additional header fields, each as one line, for the first server: redirects to another origin drop them.
     ///
-    /// `Content-Type` is among them or nowhere. What frames the body (`Content-Length`, `Expect`,
-    /// `Transfer-Encoding`) is not the caller's to give.
+    /// They include any `Content-Type`. The engine sets the fields that frame the body (`Content-Length`, `Expect`,
+    /// `Transfer-Encoding`).
     public var fields: [String] = []
-    /// Where the body may go, redirects included; `nil` stands for everywhere.
+    /// Hosts that may receive the body, redirects included; `nil` for all.
     public var allowedDomains: AllowedDomains?
-    /// Orders transfers that wait for a connection: higher comes first.
+    /// Order among transfers that wait for a connection: higher values come first.
     public var priority = 0
-    /// After how long without a byte in either direction an attempt fails; `nil` stands for the
-    /// engine's ``StallRule``.
+    /// Time without a byte in either direction after which an attempt fails; `nil` applies the engine's
+    /// ``StallRule``.
     public var requestTimeout: Duration?
-    /// Whether the server acts on the request once, however often it gets it (RFC 9110, section 9.2.2); `nil`
-    /// leaves it to the method, of which PUT is.
+    /// `true` if the server processes the request only once even when it receives it several times (RFC 9110, section
+    /// 9.2.2); `nil` decides by the method, of which PUT is idempotent.
     ///
-    /// A request that is not idempotent is sent again only if no answer came and not all of the body was sent. A
-    /// `PUT` is sent again whenever no answer came; with `true` here, any request is, and after the answers 408,
-    /// 425, 429, 500, 502, 503 and 504, too.
+    /// A request that is not idempotent is sent again only if no response came and not all of the body was sent. A
+    /// `PUT` is sent again whenever no response came; with `true` here, any request is, and also after the responses
+    /// 408, 425, 429, 500, 502, 503 and 504.
     public var isIdempotent: Bool?
-    /// Whether those answers end the upload, too, even where ``isIdempotent`` is true, and so does a 423 of an upload
-    /// resource, which leads to another attempt otherwise.
+    /// `true` if those responses end the upload even if ``isIdempotent`` is `true`.
+    ///
+    /// So does a 423 from an upload resource, which otherwise causes another attempt.
     public var acceptsTransientResponses = false
-    /// Called before the last bytes of the body are sent, which wait for it, where they are not to be sent twice:
-    /// for a client that remembers that beyond its own end.
+    /// Called before the last bytes of a body that must not be sent twice are sent; they wait for it.
+    ///
+    /// It lets a client store that fact across restarts.
     ///
     /// An error ends the upload before the last bytes are sent.
     public var willComplete: (@Sendable () async throws(TransferError) -> Void)?
-    /// The protocol by which an upload that breaks off is resumed; ``resource`` is spoken to in its own.
+    /// Protocol by which an interrupted upload is resumed; ``resource`` has its own.
     public var uploadProtocol = UploadProtocol.plain
-    /// The presigned requests by which the body is sent in parts, instead of the one of ``url`` and by no other protocol.
+    /// Presigned requests that send the body in parts, instead of the request to ``url`` and without another
+    /// protocol.
     ///
-    /// ``url`` then stands for the upload in messages, and its origin alone gets ``fields``. Redirects, domains and
-    /// repetition are as for other requests; parts and their completion are sent again after any failure that may pass,
-    /// and after the answers of ``isIdempotent``.
+    /// ``url`` then identifies the upload in messages, and only its origin receives ``fields``. Redirects, domains
+    /// and repetition are as for other requests; parts and their completion are sent again after any temporary
+    /// failure, and after the responses listed at ``isIdempotent``.
     public var parts: UploadParts?
-    /// The resource at which an earlier upload of the body broke off; `nil` has it begin at its first byte.
+    /// Resource at which an earlier upload of the body was interrupted; `nil` starts at the first byte.
     public var resource: UploadResource?
-    /// Called with the resource at which the upload resumes from now on, `nil` for none: for a client that remembers
-    /// that beyond its own end.
+    /// Called with the resource at which the upload resumes from now on, or `nil` for none.
     ///
-    /// The body waits for it. After it ``willComplete`` is not called: the resource says whether all of the body may
-    /// have been sent. An error ends the upload.
+    /// It lets a client store that across restarts.
+    ///
+    /// The body waits for it. Once it was called, ``willComplete`` is not called: the resource records whether all of
+    /// the body may have been sent. An error ends the upload.
     public var keepResource: (@Sendable (UploadResource?) async throws(TransferError) -> Void)?
-    /// Whether a server that does not speak TLS 1.3 is refused; else 1.2 will do.
+    /// `true` to require TLS 1.3 instead of 1.2 or later.
     public var requiresNewestTLS = false
-    /// How many times earlier uploads of the body failed, from where waits go on growing.
+    /// Number of failed earlier uploads of the body; retry delays continue to grow from there.
     ///
-    /// They do not count as attempts of this one.
+    /// They do not count as attempts of this upload.
     public var failuresBefore = 0
-    /// Hears what happens, in order, on the engine's thread: it must return at once.
+    /// Receives the events of the transfer, in order, on the engine's thread; it must return at once.
     public var report: @Sendable (TransferEvent) -> Void
 
-    /// Creates a request that posts to a URL.
+    /// Creates a POST request to a URL.
     public init(url: String, report: @escaping @Sendable (TransferEvent) -> Void = { _ in }) {
         self.url = url
         self.report = report
@@ -77,20 +80,21 @@ public struct UploadRequest: Sendable {
 }
 
 extension UploadRequest {
-    /// Whether the body may be sent again after any failure that may pass.
+    /// `true` if the body may be sent again after any temporary failure.
     var isRepeatedSafely: Bool { parts != nil || (isIdempotent ?? (method == .put)) }
 
-    /// Whether the request is sent again after answers of a status that may pass.
+    /// `true` if the request is sent again after a response with a transient status.
     var repeatsTransientAnswers: Bool { (isIdempotent ?? false) && !acceptsTransientResponses }
 
-    /// The protocol that the engine speaks: none where the caller's fields are of one.
+    /// Protocol that the engine speaks: none if the caller's own fields belong to one.
     var spokenProtocol: UploadProtocol {
         if parts != nil { return .presignedParts }
         return fields.contains { Self.protocolFields.contains(Self.name(of: $0)) }
             ? .plain : uploadProtocol
     }
 
-    /// The fields that a request at an upload resource has, too: those that are not of the body, or a condition.
+    /// Header fields for requests to an upload resource: the caller's without those about the body and without
+    /// conditions.
     var fieldsOfResource: [String] {
         fields.filter { field in
             let name = Self.name(of: field)
@@ -99,7 +103,7 @@ extension UploadRequest {
         }
     }
 
-    /// The fields that the creation of an upload has without its body.
+    /// Header fields for the creation of an upload without its body.
     var fieldsOfCreation: [String] {
         fieldsOfResource + fields.filter { Self.name(of: $0) == "upload-metadata" }
     }
@@ -108,7 +112,7 @@ extension UploadRequest {
         field.prefix { $0 != ":" && $0 != ";" }.lowercased()
     }
 
-    /// Fields of other names that are about the body, or the request as a whole.
+    /// Fields with other names that describe the body, or the request as a whole.
     private static let fieldsOfBody: Set<String> = [
         "digest", "repr-digest", "idempotency-key", "x-http-method-override", "range",
     ]
@@ -119,23 +123,22 @@ extension UploadRequest {
     ]
 }
 
-/// What a server answered to an upload, and what that cost.
+/// Response to an upload, with its statistics.
 public struct UploadReceipt: Equatable, Sendable {
-    /// The answer, whatever its status; no redirect that asks for the body to be sent elsewhere.
+    /// Response with any status, except for a redirect that asks for the body to be sent elsewhere.
     public var response: ResponseSummary
-    /// The first mebibyte of the answer's body.
+    /// First mebibyte of the response body.
     public var body: [UInt8]
-    /// Whether ``body`` is all of it: it is not where the body is longer, or where the connection did
-    /// not last.
+    /// `true` if ``body`` is the whole response body: it is not if the body is longer, or if the connection broke.
     ///
-    /// Either way the server has taken what was sent, so that sending it once more would be wrong.
+    /// In either case the server has received the upload, so sending it again would be wrong.
     public var isBodyComplete: Bool
-    /// The bytes of the body that were handed to the network, failed attempts included.
+    /// Bytes of the body that the network accepted, failed attempts included.
     ///
-    /// A server may answer before it has the whole body, and need no more of it.
+    /// A server may respond before it has received the whole body, and need no more of it.
     public var bytesSent: ByteCount
-    /// How many attempts there were.
+    /// Number of attempts.
     public var attempts: Int
-    /// How long it took.
+    /// Time that the upload took.
     public var duration: Duration
 }

@@ -1,43 +1,43 @@
 public import StageModel
 
-/// Protocol by which an upload that broke off is resumed.
+/// Protocol by which an interrupted upload is resumed.
 public enum UploadProtocol: String, CaseIterable, Sendable {
     /// None: every attempt sends the whole body from its first byte.
     case plain
     /// Resumable uploads of HTTP (draft-ietf-httpbis-resumable-upload, interop version 6).
     ///
-    /// The request says that the client can resume. A server that does not know that answers it as any other, and
-    /// hears of no other request.
+    /// The request announces that the client can resume. A server without support for that responds as to any
+    /// request, and receives no further ones.
     case resumable
-    /// tus 1.0, which the server has to speak: the URL of the request is the one that creates uploads.
+    /// tus 1.0, which the server must support: the URL of the request is the one that creates uploads.
     case tus
     /// Parts sent to URLs that the application has signed in advance (``UploadRequest/parts``).
     case presignedParts
 }
 
-/// Place on a server at which an upload that broke off resumes.
+/// Resource on a server at which an interrupted upload resumes.
 public struct UploadResource: Equatable, Sendable {
-    /// The URL that tells the offset and takes the rest of the body.
+    /// URL that reports the offset and receives the rest of the body.
     public var url: String
-    /// The protocol that the resource speaks.
+    /// Protocol of the resource.
     public var uploadProtocol: UploadProtocol
-    /// The bytes that the server had when it was last asked.
+    /// Number of bytes that the server last reported.
     public var offset: ByteCount
-    /// Whether all of the body may have been sent, so that the server may have acted on the request.
+    /// `true` if all of the body may have been sent, so that the server may have processed the request.
     ///
-    /// A request that may be repeated does not wait for that to be written down: what an earlier process kept may say
-    /// `false` of it and be wrong.
+    /// An idempotent request does not wait until that is stored: a stored `false` from an earlier process may be
+    /// wrong for it.
     public var mayBeComplete: Bool
-    /// Whether the origin of the request named it, and no other one that a redirect led to: only then do the request's
-    /// credentials go there.
+    /// `true` if the origin of the request named the resource, not one that a redirect led to: only then does it
+    /// receive the request's credentials.
     public var isNamedByOrigin: Bool
-    /// The bytes of the body; `nil` where that is not known.
+    /// Size of the body; `nil` if unknown.
     public var size: ByteCount?
-    /// The entity tags of the parts that the server has, in order; `nil` for an upload that is not in presigned parts,
-    /// whose ``url`` is empty.
+    /// Entity tags of the uploaded parts, in order; `nil` for an upload that is not in presigned parts, whose ``url``
+    /// is empty.
     public var entityTags: [String]?
 
-    /// Creates a resource that the request's origin named and no byte is known to have reached.
+    /// Creates a resource that the request's origin named, without any known bytes.
     public init(url: String, uploadProtocol: UploadProtocol) {
         self.url = url
         self.uploadProtocol = uploadProtocol

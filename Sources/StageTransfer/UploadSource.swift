@@ -3,33 +3,33 @@ import StageSystem
 import Synchronization
 import SystemPackage
 
-/// The body of an upload: as many bytes of a file as it had to begin with.
+/// Body of an upload: a file, with the size that it had when the upload began.
 ///
-/// It belongs to the engine's thread. The file is read in order and by small pieces, which the kernel
-/// reads ahead of: that is why the thread may do it.
+/// Used on the engine's thread only, which may read the file because it reads small pieces in order, and the kernel
+/// reads ahead.
 @safe final class UploadSource {
-    /// How many bytes there are to send.
+    /// Size of the body in bytes.
     let size: Int64
-    /// How many bytes were handed over, however often.
+    /// Number of bytes read for sending, repetitions included.
     private(set) var total: Int64 = 0
-    /// Why the file cannot be sent any more.
+    /// Error that prevents further reading.
     private(set) var failure: TransferError?
     private let file: File
-    /// The leave that the last bytes wait for.
+    /// Permission that the last bytes wait for.
     let leave: LastBytes?
     private let ledger: UploadLedger
-    /// The offset of the first byte of the current request.
+    /// Offset of the first byte of the current request.
     private var start: Int64 = 0
-    /// The offset behind its last byte.
+    /// Offset after its last byte.
     private var end: Int64 = 0
     private let report: @Sendable (TransferEvent) -> Void
     private var position: Int64 = 0
     private var reported: Int64 = 0
     private var buffer: [UInt8] = []
-    /// The body of the current request where that is none of the file.
+    /// Body of the current request if it is not from the file.
     private var text: [UInt8]?
 
-    /// Takes over a file, which must be a regular one, and reports what of it was sent.
+    /// Takes ownership of a regular file, and reports the progress of sending it.
     ///
     /// The last bytes wait for `leave`, if there is one.
     init(
@@ -53,26 +53,26 @@ import SystemPackage
         self.report = report
     }
 
-    /// A step of reading the body.
+    /// Result of reading the body.
     enum Piece {
-        /// So many bytes; 0 at the end.
+        /// Number of bytes read; 0 at the end.
         case bytes(Int)
-        /// The last bytes wait for leave to be sent.
+        /// The last bytes wait for permission, or the body for a write of the upload's state.
         case wait
-        /// The file became shorter or cannot be read, or its last bytes are not to be sent.
+        /// The file became shorter or cannot be read, or its last bytes must not be sent.
         case failure
     }
 
-    /// Whether the bytes wait for what is written down, the last ones for leave to be sent.
+    /// `true` while the body waits for a write of the upload's state, or the last bytes for permission.
     var isWaiting: Bool { ledger.isWriting || leave?.isAsked ?? false }
 
-    /// The bytes of the body of the current request.
+    /// Size of the current request's body in bytes.
     var rest: Int64 { end - start }
 
-    /// The offset of the next byte.
+    /// Offset of the next byte.
     var offset: Int64 { position }
 
-    /// Whether the last byte of the current request was handed over.
+    /// `true` if the last byte of the current request was read.
     var isSent: Bool { position == end }
 
     /// Begins the body of a request with a range of the file.
@@ -82,13 +82,13 @@ import SystemPackage
         if start > 0 { report(.sent(ByteCount(start))) }
     }
 
-    /// Begins the body of a request that follows the whole file; its bytes count for nothing.
+    /// Begins the body of a request that follows the whole file; its bytes are not counted as sent.
     func begin(_ text: [UInt8]) {
         (start, end, self.text) = (0, Int64(text.count), text)
         seek(to: 0)
     }
 
-    /// Goes on at another place of the current request's body, at its beginning where it is sent again.
+    /// Moves to an offset in the current request's body, such as its start when libcurl sends it again.
     func seek(to offset: Int64) {
         position = start + offset
         reported = position
@@ -149,7 +149,7 @@ import SystemPackage
     private static let reportInterval: Int64 = 1 << 18
 }
 
-/// The leave to send the last bytes of a body, which is asked for once, and again after ``reset()``.
+/// Permission to send the last bytes of a body, requested once, and again after ``reset()``.
 final class LastBytes: Sendable {
     private enum State {
         case unasked
@@ -162,12 +162,12 @@ final class LastBytes: Sendable {
 
     init(_ body: @escaping @Sendable () async throws(TransferError) -> Void) { self.body = body }
 
-    /// Whether it was asked for and there is no answer yet.
+    /// `true` while the request for permission is pending.
     var isAsked: Bool {
         state.withLock { state in if case .asked = state { true } else { false } }
     }
 
-    /// Returns the answer; without one asks for it, if that was not done yet.
+    /// Returns the result; if there is none, requests permission unless that is pending, and returns `nil`.
     func ask() -> Result<Void, TransferError>? {
         let (answer, isFirst) = state.withLock { state -> (Result<Void, TransferError>?, Bool) in
             switch state {
@@ -185,7 +185,7 @@ final class LastBytes: Sendable {
         return answer
     }
 
-    /// Waits for the answer, if it was asked for.
+    /// Waits for a pending request.
     func settle() async {
         let task = state.withLock { state -> Task<Void, Never>? in
             guard case .asked(let task) = state else { return nil }
@@ -194,10 +194,10 @@ final class LastBytes: Sendable {
         await task?.value
     }
 
-    /// Takes the leave back, so that it is asked for again.
+    /// Revokes the permission, so that it is requested again.
     func reset() { state.withLock { $0 = .unasked } }
 
-    /// Asks for it and waits for the answer; for a body without bytes.
+    /// Requests permission and waits for the result; for an empty body.
     func wait() async throws(TransferError) {
         await answer()
         try ask()?.get()

@@ -1,24 +1,24 @@
 import StageModel
 
-/// What tells two versions of a resource apart, byte for byte (RFC 9110, section 8.8.1).
+/// Strong validator of a resource: distinguishes its versions byte for byte (RFC 9110, section 8.8.1).
 enum Validator: Hashable, Sendable, Codable {
-    /// A strong entity tag, with its quotation marks.
+    /// Strong entity tag, including its quotation marks.
     case entityTag(String)
-    /// A date that counts as strong, as the server wrote it.
+    /// Modification date that counts as strong, as the server wrote it.
     case lastModified(String)
 
-    /// What an `If-Range` field holds.
+    /// Value for an `If-Range` field.
     var text: String {
         switch self {
         case .entityTag(let text), .lastModified(let text): text
         }
     }
 
-    /// Finds the strong validator of an answer, or `nil` if it has none.
+    /// Extracts the strong validator of a response; `nil` if it has none.
     ///
-    /// A date counts only where there is no entity tag at all and the answer was dated at least a
-    /// second later (RFC 9110, sections 8.8.2.2 and 13.1.5). An entity tag of content that was changed in the
-    /// second of the answer, or later, does not count either: servers make tags of size and second.
+    /// A date counts only if there is no entity tag and the response is dated at least a second later (RFC 9110,
+    /// sections 8.8.2.2 and 13.1.5). An entity tag of content that changed in the second of the response, or later,
+    /// does not count either: servers derive tags from size and second.
     init?(_ head: ResponseHead) {
         if let tag = head.entityTag {
             guard Self.isStrong(tag), head.isOlderThanAnswer ?? true else { return nil }
@@ -30,7 +30,7 @@ enum Validator: Hashable, Sendable, Codable {
         }
     }
 
-    /// Whether an answer that should continue the content of this version contradicts it.
+    /// Returns whether a response that should continue this version contradicts it.
     func isContradicted(by head: ResponseHead) -> Bool {
         switch self {
         case .entityTag(let tag): head.entityTag.map { $0 != tag } ?? false
@@ -38,13 +38,13 @@ enum Validator: Hashable, Sendable, Codable {
         }
     }
 
-    /// The entity tag of an answer, or `nil` if it has none that tells two versions apart.
+    /// Returns the strong entity tag of a response; `nil` if it has none.
     static func entityTag(of head: ResponseHead) -> String? {
         guard case .entityTag(let tag) = Validator(head) else { return nil }
         return tag
     }
 
-    /// Whether the text is a strong entity tag that can be sent back as it came.
+    /// Returns whether the text is a strong entity tag that can be sent back unchanged.
     static func isStrong(_ tag: String) -> Bool {
         let bytes = tag.utf8
         return bytes.count >= 2 && bytes.first == UInt8(ascii: "\"")
@@ -54,7 +54,7 @@ enum Validator: Hashable, Sendable, Codable {
 }
 
 extension ResponseHead {
-    /// Whether the content last changed before the second of the answer; `nil` where a date is missing.
+    /// `true` if the content last changed before the second of the response; `nil` if a date is missing.
     fileprivate var isOlderThanAnswer: Bool? {
         guard let lastModified, let date else { return nil }
         guard let changed = HTTPDate(lastModified), let answered = HTTPDate(date) else {
