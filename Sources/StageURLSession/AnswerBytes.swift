@@ -4,9 +4,9 @@ import StageModel
 import StageTransfer
 import Synchronization
 
-/// The bytes of an answer on their way to ``URLSession/AsyncBytes``, no more of them than a ``Backlog`` has room for.
+/// Passes the bytes of a response to ``URLSession/AsyncBytes``, limited by a ``Backlog``.
 final class AnswerBytes: Sendable {
-    /// Pieces of the body; it ends with the error of the task, if there is one.
+    /// Pieces of the body; the stream ends with the error of the task, if there is one.
     typealias Pieces = AsyncThrowingStream<[UInt8], any Error>
 
     private struct State {
@@ -17,7 +17,7 @@ final class AnswerBytes: Sendable {
         var pieces: Pieces?
     }
 
-    /// The bytes that were received and not yet read.
+    /// Limit on the bytes that were received and not yet read.
     let backlog = Backlog(limit: .mebibytes(1))
     private let continuation: Pieces.Continuation
     private let state = Mutex(State())
@@ -28,15 +28,15 @@ final class AnswerBytes: Sendable {
         state.withLock { $0.pieces = pieces }
     }
 
-    /// Returns the bytes, once; the transfer is abandoned when they are released.
+    /// Returns the bytes, once; releasing them abandons the transfer.
     func takePieces() -> Pieces { state.withLock { $0.pieces.take() } ?? Pieces { nil } }
 
-    /// Has `cancel` called when the bytes are not read any more.
+    /// Sets the function that is called when the bytes are no longer read.
     func whenAbandoned(_ cancel: @escaping @Sendable () -> Void) {
         continuation.onTermination = { if case .cancelled = $0 { cancel() } }
     }
 
-    /// Takes in the head of the answer.
+    /// Handles the head of the response.
     func begin(_ response: URLResponse) {
         state.withLock { state -> CheckedContinuation<URLResponse, any Error>? in
             state.response = response
@@ -45,10 +45,10 @@ final class AnswerBytes: Sendable {
         .resume(returning: response)
     }
 
-    /// Takes in the next bytes.
+    /// Handles the next bytes.
     func add(_ bytes: [UInt8]) { continuation.yield(bytes) }
 
-    /// Takes in the end.
+    /// Handles the end of the response.
     func end(_ error: (any Error)?) {
         let waiting = state.withLock { state in
             state.hasEnded = true
@@ -59,7 +59,7 @@ final class AnswerBytes: Sendable {
         continuation.finish(throwing: error)
     }
 
-    /// Returns the head of the answer once it is here.
+    /// Waits for the head of the response and returns it.
     func response() async throws -> URLResponse {
         try await withCheckedThrowingContinuation { continuation in
             let known = state.withLock { state -> Result<URLResponse, any Error>? in
@@ -74,10 +74,10 @@ final class AnswerBytes: Sendable {
 }
 
 extension URLSession {
-    /// The bytes of an answer, in order, as they come.
+    /// The bytes of a response, in order, as they arrive.
     ///
-    /// The server waits while more than about 1 MiB was not read. Cancelling the task that reads them, or letting all
-    /// iterators go, cancels the transfer. To be iterated once.
+    /// The server waits while more than about 1 MiB is unread. Cancelling the task that reads them, or releasing all
+    /// iterators, cancels the transfer. The sequence can be iterated once.
     public struct AsyncBytes: AsyncSequence, Sendable {
         /// A byte.
         public typealias Element = UInt8
@@ -92,7 +92,7 @@ extension URLSession {
             AsyncIterator(pieces: pieces.makeAsyncIterator(), backlog: backlog)
         }
 
-        /// Iterates over bytes, of which most are in memory already.
+        /// Iterates over bytes, most of which are already in memory.
         public struct AsyncIterator: AsyncIteratorProtocol {
             private var pieces: AnswerBytes.Pieces.Iterator
             private let backlog: Backlog
@@ -125,11 +125,11 @@ extension URLSession {
             }
         }
 
-        /// The lines of the text, decoded as UTF-8; empty lines are left out, as on Apple's systems.
+        /// The lines of the text, decoded as UTF-8; empty lines are omitted, as on Apple's systems.
         public var lines: AsyncLines { AsyncLines(bytes: self) }
     }
 
-    /// The lines of an answer.
+    /// The lines of a response.
     public struct AsyncLines: AsyncSequence, Sendable {
         /// A line without its end.
         public typealias Element = String
@@ -147,7 +147,7 @@ extension URLSession {
 
             init(bytes: AsyncBytes.AsyncIterator) { self.bytes = bytes }
 
-            /// Returns the next line that is not empty, or `nil` after the last.
+            /// Returns the next line that is not empty; `nil` after the last.
             ///
             /// - Throws: The error of the task.
             public mutating func next(

@@ -7,7 +7,7 @@ import StageTransfer
 import Synchronization
 import SystemPackage
 
-/// Takes the answer to a data or upload task in, and hands it over where the task wants it.
+/// Receives the response to a data or upload task, and delivers it to the task's receiver.
 struct AnswerSink {
     private enum Target {
         case delegate
@@ -16,14 +16,14 @@ struct AnswerSink {
         case file(AnswerFile)
     }
 
-    /// The bytes that were received and not yet handed over.
+    /// Limit on the bytes that were received and not yet delivered.
     let backlog: Backlog
     private let session: URLSession
     private var task: URLSessionTask
     private let transfer: ForegroundTransfer
     private var target: Target
     private var data = Data()
-    /// A copy for the cache, with the request that it answers.
+    /// A copy for the cache, with its request.
     private var copy: (request: URLRequest, response: URLResponse, data: Data)?
     private var received: Int64 = 0
 
@@ -39,7 +39,7 @@ struct AnswerSink {
         backlog = transfer.backlog
     }
 
-    /// Begins with the head of an answer; returns whether its body is wanted.
+    /// Handles the head of a response; returns whether its body should be read.
     mutating func begin(
         _ response: URLResponse,
         decodes: Bool,
@@ -89,7 +89,7 @@ struct AnswerSink {
         return true
     }
 
-    /// Begins to write the answer into a file.
+    /// Begins to write the response to a file.
     private mutating func beginFile() throws(URLError) {
         guard let request = task.originalRequest else { throw URLError(.badURL) }
         do throws(FileError) {
@@ -103,7 +103,7 @@ struct AnswerSink {
         }
     }
 
-    /// Takes the next bytes of the body.
+    /// Handles the next bytes of the body.
     mutating func take(_ bytes: [UInt8]) async throws(URLError) {
         received += Int64(bytes.count)
         let count = bytes.count
@@ -136,7 +136,7 @@ struct AnswerSink {
         }
     }
 
-    /// Ends with a complete answer.
+    /// Finishes a complete response.
     mutating func finish() async throws(URLError) -> ForegroundEnd {
         if let copy, let cache = session.rules.urlCache {
             let proposed = CachedURLResponse(response: copy.response, data: copy.data)
@@ -151,7 +151,7 @@ struct AnswerSink {
         }
     }
 
-    /// Returns what the delegate wants to be kept of an answer.
+    /// Returns the response that the delegate wants to cache; `nil` for none.
     private func acceptedCopy(_ proposed: CachedURLResponse) async -> CachedURLResponse? {
         guard transfer.tellsDelegate, let data = task as? URLSessionDataTask,
             let delegate = task.listener as? any URLSessionDataDelegate
@@ -168,7 +168,7 @@ struct AnswerSink {
         return kept?.value
     }
 
-    /// Keeps a copy for the cache, unless the answer is too large for it.
+    /// Adds bytes to the copy for the cache, unless the response is too large for it.
     private mutating func keepCopy(of bytes: [UInt8]) {
         guard let cache = session.rules.urlCache else { return }
         copy?.data.append(contentsOf: bytes)
@@ -178,7 +178,7 @@ struct AnswerSink {
     }
 }
 
-/// A file that an answer is written into.
+/// A file that a response is written to; it is removed unless it was handed over.
 private final class AnswerFile: Sendable {
     let partial: PartialDownload
     private let file: File
@@ -194,13 +194,13 @@ private final class AnswerFile: Sendable {
         if !isHandedOver.load(ordering: .relaxed) { partial.remove() }
     }
 
-    /// Returns the complete file, which is the caller's to remove.
+    /// Returns the complete file, which the caller must remove.
     func handOver() -> PartialDownload {
         isHandedOver.store(true, ordering: .relaxed)
         return partial
     }
 
-    /// Writes the next bytes; called by one thread at a time.
+    /// Writes the next bytes; only one thread at a time may call it.
     func write(_ bytes: [UInt8]) throws(FileError) {
         try file.write(bytes.span, at: offset.load(ordering: .relaxed))
         offset.add(Int64(bytes.count), ordering: .relaxed)

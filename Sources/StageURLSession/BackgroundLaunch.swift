@@ -3,30 +3,30 @@ import StageControl
 import StageSystem
 import Synchronization
 
-/// Is called when the daemon has started the process to take the events of a session in.
+/// Handler that is called when the daemon has started the process to handle the events of a session.
 ///
-/// What `UIApplicationDelegate` has for this on Apple's systems.
+/// The counterpart of the method of `UIApplicationDelegate` on Apple's systems.
 public protocol BackgroundURLSessionHandling {
-    /// Makes the session of this identifier again, and keeps `completionHandler` until its delegate is told
-    /// ``URLSessionDelegate/urlSessionDidFinishEvents(forBackgroundURLSession:)``, which calls it.
+    /// Creates the session with this identifier again, and keeps `completionHandler` until the session calls its
+    /// delegate's ``URLSessionDelegate/urlSessionDidFinishEvents(forBackgroundURLSession:)``, which calls it.
     ///
-    /// It is to be called once, on any thread; the process may be ended afterwards. Further calls do nothing.
+    /// It must be called once, on any thread; afterwards the process may be ended. Further calls do nothing.
     func application(
         handleEventsForBackgroundURLSession identifier: String,
         completionHandler: @escaping @Sendable () -> Void
     )
 }
 
-/// The start of a process by the daemon, to take the events of a session in.
+/// The launch of a process by the daemon, to handle the events of a session.
 ///
-/// The process has ten minutes, and as many more each time it asks for them.
+/// The process has ten minutes, and another ten each time it calls ``extend()``.
 public struct BackgroundLaunch: Hashable, Sendable {
-    /// The launch of this process; `nil` if somebody else has started it.
+    /// The launch of this process; `nil` if the daemon did not start it.
     public static let current = BackgroundLaunch(
         environment: ProcessEnvironment.current
     )
 
-    /// The identifier of the session.
+    /// Identifier of the session.
     public let identifier: String
     let token: String
     let environment: [String: String]
@@ -40,16 +40,16 @@ public struct BackgroundLaunch: Hashable, Sendable {
         self.environment = environment
     }
 
-    /// Has `handler` take the events in if the daemon has started this process for that, and returns once
-    /// the daemon knows that it did; the process should end then.
+    /// Lets `handler` handle the events if the daemon has started this process for that, and returns once the daemon
+    /// has been informed; the process should end then.
     ///
-    /// Returns `false` at once if somebody else has started the process.
+    /// Returns `false` at once if the daemon did not start the process.
     ///
     /// ```swift
     /// if try await BackgroundLaunch.handle(by: Downloads.shared) { return }
     /// ```
     ///
-    /// - Throws: An error of the daemon's, where it could not be told.
+    /// - Throws: The error of the request to the daemon.
     @MainActor
     public static func handle(by handler: some BackgroundURLSessionHandling) async throws -> Bool {
         guard let launch = current else { return false }
@@ -65,12 +65,12 @@ public struct BackgroundLaunch: Hashable, Sendable {
 
     /// Asks for ten more minutes.
     ///
-    /// - Throws: An error of the daemon's, where it is not there or refuses.
+    /// - Throws: The error of the request if the daemon does not run or refuses.
     public func extend() async throws {
         try await ControlClient.discover(environment: environment).extend(identifier)
     }
 
-    /// Tells the daemon that this launch has done what it was for.
+    /// Informs the daemon that this launch has finished its work.
     private func finish() async throws {
         if let session = SessionRegistry.session(identifier) {
             // Tasks that the handler created belong to the launch.
@@ -80,7 +80,7 @@ public struct BackgroundLaunch: Hashable, Sendable {
             }
             if wasTold { return }
         }
-        // The session is over: everything that it took in is acknowledged.
+        // The session has ended: all of its events are acknowledged.
         let client = try await ControlClient.discover(environment: environment)
         let status = try await client.session(identifier)
         let acknowledgement = Acknowledgement(sequence: status.acknowledgedEvent, launch: token)

@@ -3,41 +3,41 @@ public import FoundationNetworking
 public import StageControl
 import Synchronization
 
-/// Something that happened in a session, for code that has no delegate.
+/// An event of a session without a delegate.
 ///
-/// Unchecked, since what an `URLAuthenticationChallenge` has does not change.
+/// Unchecked, since the properties of a `URLAuthenticationChallenge` do not change.
 @nonexhaustive
 public enum BackgroundTransferEvent: @unchecked Sendable {
-    /// So many bytes were received or sent in all, of so many; -1 as long as nobody has said.
+    /// Total number of bytes received or sent so far, and expected; -1 while the size is unknown.
     case progress(URLSessionTask, Int64, expected: Int64)
-    /// A download that was interrupted goes on.
+    /// An interrupted download was resumed.
     case resumed(URLSessionDownloadTask, offset: Int64, expected: Int64)
-    /// A task waits for this, or for nothing any more.
+    /// A task waits for these reasons; an empty array ends the wait.
     case waiting(URLSessionTask, [Hold])
-    /// A server wants to know who asks: `answer` is to be called once, at any time.
+    /// A server requires authentication: call `answer` once, at any time.
     case challenged(
         URLSessionTask,
         URLAuthenticationChallenge,
         answer: @Sendable (URLSession.AuthChallengeDisposition, URLCredential?) -> Void
     )
-    /// A download is at this place, and is to be moved away before the next event is asked for.
+    /// A download is in this file, which must be moved away before the next event is requested.
     case finishedDownloading(URLSessionDownloadTask, URL)
-    /// A server has answered an upload with this, up to 64 KiB of it.
+    /// Body of a server's response to an upload, up to 64 KiB of it.
     case answered(URLSessionDataTask, Data)
-    /// A task has ended, well if there is no error.
+    /// A task has ended, successfully if there is no error.
     case completed(URLSessionTask, URLSessionTaskMetrics?, URLError?)
-    /// Everything that there was to tell has been told, and nothing is under way.
+    /// All events were delivered, and no task is running.
     case finishedEvents
 }
 
 /// The events of a session without a delegate, for one reader.
 ///
-/// An event counts as taken in when the reader asks for the next one; those that were not are delivered
-/// again when the session is made the next time. The sequence ends with the session.
+/// An event counts as handled when the reader requests the next one; unhandled events are delivered again when the
+/// session is created the next time. The sequence ends with the session.
 public struct BackgroundTransferEvents: AsyncSequence, Sendable {
     /// An event.
     public typealias Element = BackgroundTransferEvent
-    /// It does not fail: a daemon that is not there is waited for.
+    /// The sequence never fails: without a daemon it waits for one.
     public typealias Failure = Never
 
     let stream: AsyncStream<EventRelay.Delivery>
@@ -49,14 +49,14 @@ public struct BackgroundTransferEvents: AsyncSequence, Sendable {
         let reading: EventReaders.Reading
         var last: EventRelay.Delivery?
 
-        /// Waits for the next event; the one before counts as taken in.
+        /// Waits for the next event, and marks the previous one as handled.
         public mutating func next() async -> BackgroundTransferEvent? {
             last?.done?()
             last = await iterator.next(isolation: #isolation)
             return last?.event
         }
 
-        /// Waits for the next event; the one before counts as taken in.
+        /// Waits for the next event, and marks the previous one as handled.
         public mutating func next(
             isolation actor: isolated (any Actor)?
         ) async -> BackgroundTransferEvent? {
@@ -72,15 +72,15 @@ public struct BackgroundTransferEvents: AsyncSequence, Sendable {
     }
 }
 
-/// Keeps the events of a session without a delegate until they are read.
+/// Queue of the events of a session without a delegate.
 final class EventRelay: Sendable {
-    /// An event, and what to do once it was taken in.
+    /// An event, and the function to call once it was handled.
     struct Delivery: Sendable {
         var event: BackgroundTransferEvent
         var done: (@Sendable () -> Void)?
     }
 
-    /// The events.
+    /// The events as a sequence.
     let events: BackgroundTransferEvents
     private let continuation: AsyncStream<Delivery>.Continuation
     private let readers = EventReaders()
@@ -91,7 +91,7 @@ final class EventRelay: Sendable {
         self.continuation = continuation
     }
 
-    /// Adds an event; `done` is called once it was taken in.
+    /// Adds an event; `done` is called once it was handled.
     func add(_ event: BackgroundTransferEvent, done: (@Sendable () -> Void)? = nil) {
         guard let done else {
             continuation.yield(Delivery(event: event))
@@ -105,7 +105,7 @@ final class EventRelay: Sendable {
         continuation.yield(Delivery(event: event, done: whole))
     }
 
-    /// Whether no reader has yet to take an event in; else calls `body` once that is so.
+    /// Returns whether no reader still has to handle an event; otherwise calls `body` once that is so.
     func isRead(orElse body: @escaping @Sendable () -> Void) -> Bool {
         readers.isIdle(orElse: body)
     }
@@ -114,9 +114,9 @@ final class EventRelay: Sendable {
     func finish() { continuation.finish() }
 }
 
-/// The readers of a session's events, and the number of events that they have yet to take in.
+/// Counts the readers of a session's events, and the events that they have not handled yet.
 final class EventReaders: Sendable {
-    /// A reader, as long as it may ask for events.
+    /// A reader, for as long as it may request events.
     final class Reading: Sendable {
         private let readers: EventReaders
 
@@ -130,25 +130,25 @@ final class EventReaders: Sendable {
         var pending = 0
         var waiters: [@Sendable () -> Void] = []
 
-        /// Whether no event is going to be taken in.
+        /// `true` if no event is going to be handled.
         var isIdle: Bool { pending == 0 || readers == 0 }
     }
 
     private let state = Mutex(State())
 
-    /// Begins to read.
+    /// Adds a reader.
     func begin() -> Reading {
         change { $0.readers += 1 }
         return Reading(self)
     }
 
-    /// Adds an event that is to be taken in.
+    /// Adds an event that has to be handled.
     func add() { change { $0.pending += 1 } }
 
-    /// Takes in that an event was taken in.
+    /// Counts an event as handled.
     func finish() { change { $0.pending -= 1 } }
 
-    /// Returns whether no event is going to be taken in; else calls `body` once that is so.
+    /// Returns whether no event is going to be handled; otherwise calls `body` once that is so.
     func isIdle(orElse body: @escaping @Sendable () -> Void) -> Bool {
         state.withLock { state in
             if !state.isIdle { state.waiters.append(body) }
@@ -168,10 +168,10 @@ final class EventReaders: Sendable {
 }
 
 extension URLSession {
-    /// The events of a session that was made without a delegate; empty for one with a delegate, which is
-    /// told instead.
+    /// The events of a session that was created without a delegate; empty for one with a delegate, which receives
+    /// them instead.
     ///
-    /// Not of Apple's class.
+    /// Not part of Apple's class.
     public var events: BackgroundTransferEvents {
         if let relay { return relay.events }
         let empty = EventRelay()

@@ -5,7 +5,7 @@ import StageModel
 import Synchronization
 
 extension Challenge {
-    /// The value of the `Authorization` field that an application's answer comes to; `nil` for none.
+    /// Returns the value of the `Authorization` field for an application's answer; `nil` for none.
     func answer(
         _ disposition: URLSession.AuthChallengeDisposition,
         _ credential: URLCredential?
@@ -16,7 +16,7 @@ extension Challenge {
         return authorization(user: user, password: password)
     }
 
-    /// Foundation's name of the scheme that is asked about.
+    /// Foundation's name of the challenge's authentication scheme.
     var method: String {
         if schemes.contains("basic") { return NSURLAuthenticationMethodHTTPBasic }
         switch schemes.first {
@@ -28,7 +28,7 @@ extension Challenge {
 }
 
 extension Challenge {
-    /// Foundation's name of the place that asks.
+    /// Foundation's protection space of the challenge.
     fileprivate var space: URLProtectionSpace {
         let isSecure = origin?.scheme != "http"
         return URLProtectionSpace(
@@ -40,11 +40,11 @@ extension Challenge {
         )
     }
 
-    /// The credential that a storage has for the place that asks.
+    /// Returns the stored credential for the protection space.
     func credential(from storage: URLCredentialStorage?) -> URLCredential? {
         guard let storage else { return nil }
         let space = space
-        // On Linux two spaces of equal parts are not equal, so the storage itself finds nothing.
+        // On Linux, protection spaces with equal properties are not equal, so the storage itself finds nothing.
         let found = storage.allCredentials.filter { known, _ in
             known.host == space.host && known.port == space.port && known.realm == space.realm
                 && known.authenticationMethod == space.authenticationMethod
@@ -58,24 +58,24 @@ extension Challenge {
     }
 }
 
-/// A credential on its way to another thread.
+/// A credential that is passed to another thread.
 ///
-/// Unchecked, since an `URLCredential` does not change.
+/// Unchecked, since a `URLCredential` does not change.
 struct UnchangingCredential: @unchecked Sendable {
     /// The credential.
     var value: URLCredential?
 }
 
-/// A challenge on its way to another thread.
+/// A challenge that is passed to another thread.
 ///
-/// Unchecked, since what an `URLAuthenticationChallenge` has does not change.
+/// Unchecked, since the properties of a `URLAuthenticationChallenge` do not change.
 struct UnchangingChallenge: @unchecked Sendable {
     /// The challenge.
     var value: URLAuthenticationChallenge
 }
 
 extension URLAuthenticationChallenge {
-    /// Makes what Foundation has for a challenge.
+    /// Creates Foundation's representation of a challenge.
     convenience init(_ challenge: Challenge, proposed: URLCredential?, failures: Int) {
         self.init(
             protectionSpace: challenge.space,
@@ -88,7 +88,7 @@ extension URLAuthenticationChallenge {
     }
 }
 
-/// Nobody to answer to but by the completion handler.
+/// Challenge sender that ignores all calls: the completion handler receives the answer.
 private final class SilentSender: NSObject, URLAuthenticationChallengeSender {
     func use(_ credential: URLCredential, for challenge: URLAuthenticationChallenge) {}
     func continueWithoutCredential(for challenge: URLAuthenticationChallenge) {}
@@ -97,10 +97,10 @@ private final class SilentSender: NSObject, URLAuthenticationChallengeSender {
     func rejectProtectionSpaceAndContinue(with challenge: URLAuthenticationChallenge) {}
 }
 
-/// Something that is done once, however often it is asked for.
+/// A flag that is set once, by the first caller.
 final class Once: Sendable {
     private let wasDone = Atomic(false)
 
-    /// Returns whether this is the first time.
+    /// Returns whether this is the first call.
     func isFirst() -> Bool { !wasDone.exchange(true, ordering: .acquiringAndReleasing) }
 }

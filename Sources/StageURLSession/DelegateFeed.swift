@@ -1,10 +1,10 @@
 import Foundation
 import Synchronization
 
-/// Calls the delegate on the application's queue, one call after another in order, whatever the queue.
+/// Calls the delegate on the application's queue, one call at a time and in order, even on a concurrent queue.
 final class DelegateFeed: Sendable {
     private struct State {
-        /// The calls from `next` on; those before were made, and are let go.
+        /// Pending calls, from `next` on; those before were made and released.
         var calls: [(@Sendable () -> Void)?] = []
         var next = 0
         var isRunning = false
@@ -22,7 +22,7 @@ final class DelegateFeed: Sendable {
             return calls[next]
         }
 
-        /// Whether there is more to do; if not, the feed is at rest.
+        /// Returns whether calls are pending; otherwise resets the queue.
         mutating func goesOn() -> Bool {
             guard next == calls.count else { return true }
             calls = []
@@ -32,11 +32,11 @@ final class DelegateFeed: Sendable {
         }
     }
 
-    /// The queue of the application.
+    /// Operation queue of the application.
     let queue: OperationQueue
     private let state = Mutex(State())
 
-    /// Creates a feed of `queue`, or of a new serial one.
+    /// Creates a queue of calls on `queue`, or on a new serial one.
     init(_ queue: OperationQueue?) {
         if let queue {
             self.queue = queue
@@ -47,7 +47,7 @@ final class DelegateFeed: Sendable {
         }
     }
 
-    /// Has `call` made after all that were added before.
+    /// Schedules `call` after all calls that were added before.
     func add(_ call: @escaping @Sendable () -> Void) {
         let mustStart = state.withLock { state in
             state.calls.append(call)

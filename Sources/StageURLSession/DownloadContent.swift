@@ -3,18 +3,18 @@ public import FoundationNetworking
 import StageControl
 import StageModel
 
-/// What is known of a download's content before it is there, which Apple's `URLRequest` has no place for.
+/// Known properties of a download's content, for which Apple's `URLRequest` has no place.
 ///
-/// A download whose content turns out to be another fails, and no file of it is handed over.
+/// A download whose content does not match fails, and delivers no file.
 public struct DownloadContent: Hashable, Sendable {
-    /// The exact number of bytes.
+    /// Exact size in bytes.
     public var size: Int64?
     /// The SHA-256 digest, as 64 hexadecimal digits.
     public var sha256: String?
-    /// Further places of the same content, which are tried in turn; they need a digest.
+    /// Further URLs of the same content, which are tried in turn; they require a digest.
     public var mirrors: [URL]
 
-    /// Creates a description; what is not known is `nil`.
+    /// Creates a description; `nil` stands for an unknown property.
     public init(size: Int64? = nil, sha256: String? = nil, mirrors: [URL] = []) {
         self.size = size
         self.sha256 = sha256
@@ -23,9 +23,9 @@ public struct DownloadContent: Hashable, Sendable {
 }
 
 extension URLSession {
-    /// Creates a download, suspended, whose content is known by its size or digest.
+    /// Creates a suspended download task whose content is identified by its size or digest.
     ///
-    /// Not of Apple's class.
+    /// Not part of Apple's class.
     public func downloadTask(
         with request: URLRequest,
         content: DownloadContent
@@ -39,7 +39,7 @@ extension URLSession {
             }
         }
         draft.request.sha256 = content.sha256
-        // The page of an error is not the content that is known.
+        // An error page is not the expected content.
         draft.request.acceptsErrorResponses = nil
         let mirrors = content.mirrors.map(\.absoluteString)
         draft.request.mirrors = mirrors.isEmpty ? nil : mirrors

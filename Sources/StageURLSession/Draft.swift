@@ -3,16 +3,16 @@ import FoundationNetworking
 import StageControl
 import StageModel
 
-/// A task before it is made: what is asked for, and why that cannot be, if it cannot.
+/// Request for a new task, with the reason why the task must fail, if there is one.
 struct Draft {
     /// The request to the daemon, without a token.
     var request: TransferRequest
-    /// Why the task fails.
+    /// Error that the task fails with; `nil` for a valid request.
     var problem: URLError?
-    /// The request as the application made it.
+    /// The application's request.
     var original: URLRequest?
 
-    /// Drafts a download.
+    /// Creates a request for a download.
     init(download request: URLRequest, rules: URLSessionConfiguration) {
         self.init(.download, request)
         apply(rules, to: request)
@@ -23,7 +23,7 @@ struct Draft {
         self.request.isIdempotent = rules.requestsAreIdempotent ? true : nil
     }
 
-    /// Drafts an upload; the body of the request counts for nothing.
+    /// Creates a request for an upload; the body of `request` is ignored.
     init(upload request: URLRequest, file: URL, rules: URLSessionConfiguration) {
         self.init(.upload, request)
         apply(rules, to: request)
@@ -38,7 +38,7 @@ struct Draft {
         }
     }
 
-    /// Adds what the rules of the session say of caches and cookies.
+    /// Adds the fields for the session's rules about caches and cookies.
     private mutating func apply(_ rules: URLSessionConfiguration, to original: URLRequest) {
         let own = original.cachePolicy
         let policy = own == .useProtocolCachePolicy ? rules.requestCachePolicy : own
@@ -63,7 +63,7 @@ struct Draft {
         request.headers = (request.headers ?? [:]).merging([name: value]) { own, _ in own }
     }
 
-    /// Drafts a download that goes on with what an earlier one received.
+    /// Creates a request for a download that resumes an earlier one.
     init(resumeData data: Data, rules: URLSessionConfiguration) {
         if let resumed = ResumeData(data) {
             request = resumed.resumed
@@ -88,7 +88,7 @@ struct Draft {
             url: url?.absoluteString ?? ""
         )
         let method = request.httpMethod ?? "GET"
-        // What URLRequest has by itself is nobody's choice.
+        // The application did not choose URLRequest's default method.
         self.request.method = kind == .upload && method == "GET" ? "POST" : method
         self.request.headers = request.allHTTPHeaderFields
         self.request.allowsExpensiveNetworkAccess = request.allowsCellularAccess ? nil : false

@@ -1,7 +1,7 @@
-/// The events that had happened before a session was made, of which the delegate is told that they are delivered.
+/// Tracks the delivery of the events that are older than the session object, whose end the delegate is told.
 struct EventBacklog {
     private enum State {
-        /// The daemon has not said yet how many there are.
+        /// The daemon has not reported their number yet.
         case unknown
         /// They end with this event.
         case upTo(Int64)
@@ -12,16 +12,16 @@ struct EventBacklog {
     private var state = State.unknown
     private var delivered: Int64 = 0
 
-    /// Takes in, the first time, how many events the daemon has.
+    /// Records, the first time, the daemon's last event.
     ///
-    /// A process that the daemon has started is told even if there are none, since it waits for that with its end.
+    /// A process that the daemon has started is told even if there are none, since it waits for that before it ends.
     mutating func begin(lastEvent: Int64, acknowledged: Int64, isLaunched: Bool) {
         guard case .unknown = state else { return }
         delivered = acknowledged
         state = isLaunched || lastEvent > acknowledged ? .upTo(lastEvent) : .over
     }
 
-    /// Takes in that the events up to a number are delivered; returns `true` once, when those are all.
+    /// Records that the events up to a number are delivered; returns `true` once, when those are all.
     mutating func deliver(upTo sequence: Int64 = 0) -> Bool {
         delivered = max(delivered, sequence)
         guard case .upTo(let last) = state, delivered >= last else { return false }

@@ -5,23 +5,23 @@ import StageModel
 import StageTransfer
 import Synchronization
 
-/// The last answer to a transfer in this process, with the times of its request.
+/// Last response to a transfer in this process, with the times of its request.
 struct ForegroundAnswer {
-    /// The head of the answer.
+    /// Head of the response.
     var head: ResponseSummary
-    /// When the request was sent.
+    /// Time when the request was sent.
     var asked: Date
-    /// When the head of the answer was here.
+    /// Time when the head of the response arrived.
     var answered: Date
-    /// The number of redirects before.
+    /// Number of redirects before the response.
     var redirects: Int
 }
 
 extension URLSessionTask {
-    /// Notes that a request is being sent.
+    /// Records that a request is being sent.
     func noteRequest(at time: Date = .now) { record.withLock { $0.asked = time } }
 
-    /// Takes the head of an answer in.
+    /// Records the head of a response.
     func takeHead(_ head: ResponseSummary, at time: Date = .now) {
         record.withLock { record in
             record.lastAnswer = ForegroundAnswer(
@@ -36,7 +36,7 @@ extension URLSessionTask {
 }
 
 extension TaskRecord {
-    /// The metrics of a transfer in this process, which ended at a date.
+    /// Returns the metrics of a transfer in this process that ended at a date.
     func metrics(ended: Date) -> TransferMetrics {
         var metrics = TransferMetrics(ended: ended)
         metrics.started = asked
@@ -58,7 +58,7 @@ extension TaskRecord {
 }
 
 extension AttemptMetrics {
-    /// Takes the times and addresses of a connection in.
+    /// Records the times and addresses of a connection.
     fileprivate mutating func note(_ connection: ConnectionSummary) {
         func seconds(_ duration: Duration) -> Double { duration / .seconds(1) }
         nameLookup = seconds(connection.nameLookup)
@@ -76,7 +76,7 @@ extension AttemptMetrics {
 }
 
 extension TransferResponse {
-    /// Makes the head of an answer as the daemon tells it.
+    /// Creates the daemon's representation of a response's head.
     init(_ head: ResponseSummary) {
         self.init(
             url: head.url,

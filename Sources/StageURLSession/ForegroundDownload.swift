@@ -6,9 +6,9 @@ import StageTransfer
 import Synchronization
 import SystemPackage
 
-/// A download task of a session in this process, which goes on where an earlier one ended.
+/// Download task of a session in this process, which resumes an earlier download.
 ///
-/// The engine follows redirects without asking the delegate, and combines no bytes of two versions: see
+/// The engine follows redirects without asking the delegate, and never combines bytes of two versions: see
 /// ``TransferEngine/download(_:to:)``.
 struct ForegroundDownload {
     private let session: URLSession
@@ -78,7 +78,7 @@ struct ForegroundDownload {
         }
     }
 
-    /// The end of a download that has failed, with what another one can go on with.
+    /// Returns the result of a failed download, with its resume data if it can be resumed.
     private func end(
         _ error: URLError,
         _ partial: PartialDownload,
@@ -107,7 +107,7 @@ struct ForegroundDownload {
                 return .failure(error)
             }
         }
-        // A request that a server may act on twice is not interrupted.
+        // A request that is not idempotent is not interrupted.
         if ["GET", "HEAD"].contains(request.method) { transfer.holdAttempt { attempt.cancel() } }
         defer { transfer.holdAttempt(nil) }
         return await withTaskCancellationHandler {
@@ -143,7 +143,7 @@ struct ForegroundDownload {
         download.fieldsAfterRedirect = { [session, task] head, next in
             session.keepCookies(of: TransferResponse(head), for: task)
             return current.withLock { current in
-                // What is begun anew starts with the first request.
+                // A new attempt starts with the first request.
                 if head.redirects == 0 { current = request }
                 current.redirect(to: next)
                 return current.fields(rules)
@@ -155,7 +155,7 @@ struct ForegroundDownload {
 }
 
 extension URLSession {
-    /// Takes in what a download in this process has got to; called on the engine's thread.
+    /// Handles an event of a download in this process; called on the engine's thread.
     fileprivate func take(_ event: TransferEvent, of task: URLSessionTask) {
         switch event {
         case .connecting:
@@ -179,7 +179,7 @@ extension URLSession {
 }
 
 extension ResponseSummary {
-    /// The number of bytes of the whole content, as far as the server says.
+    /// Size of the whole content in bytes, if the server announces it.
     fileprivate var contentTotal: Int64? {
         guard !isEncoded else { return nil }
         let text =

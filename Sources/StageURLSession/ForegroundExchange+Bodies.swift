@@ -50,7 +50,7 @@ extension ForegroundExchange {
         }
     }
 
-    /// Copies the bytes of another body, which the delegate has for a redirect.
+    /// Copies the bytes of another body, which the delegate provides for a redirect.
     func openBody(_ data: Data) throws(URLError) -> RequestBody {
         do throws(FileError) {
             return try RequestBody(data: data)
@@ -59,7 +59,7 @@ extension ForegroundExchange {
         }
     }
 
-    /// Answers a request for a file of this machine.
+    /// Responds to a request for a local file.
     static func readFile(
         _ request: URLRequest,
         _ session: URLSession,
@@ -95,14 +95,14 @@ extension ForegroundExchange {
     }
 }
 
-/// A stream on its way to the thread that reads it.
+/// A stream that is passed to the thread that reads it.
 ///
-/// Unchecked, since the application does not use it any more.
+/// Unchecked, since the application no longer uses it.
 private struct UnsharedStream: @unchecked Sendable {
     var value: InputStream
 }
 
-/// Runs work that may block for any time on a thread of its own; a caller that is cancelled leaves it to itself.
+/// Runs work that may block for any time on its own thread; a cancelled caller does not wait for it.
 func withAbandonedThread<Value: Sendable>(
     _ body: @escaping @Sendable () throws -> Value
 ) async throws -> Value {

@@ -7,9 +7,9 @@ import StageTransfer
 import Synchronization
 import SystemPackage
 
-/// The requests of a data or upload task of a session in this process, from the first to the last answer.
+/// The requests of a data or upload task of a session in this process, up to the final response.
 ///
-/// A request is sent again for a redirect, a challenge and a cached answer that has changed, and for nothing else.
+/// A request is sent again only for a redirect, a challenge or an outdated cached response.
 struct ForegroundExchange {
     private let session: URLSession
     private let task: URLSessionTask
@@ -20,13 +20,13 @@ struct ForegroundExchange {
     var current: ForegroundRequest
     private var redirects = 0
     private var challenges = 0
-    /// Whether a challenge may still be answered.
+    /// `true` if a challenge may still be answered.
     private var answersChallenges = true
-    /// The cached answer, while the server is asked whether that is still so.
+    /// The cached response, while the server is asked to validate it.
     private var cached: CachedURLResponse?
     private var sink: AnswerSink
 
-    /// The next step after an answer.
+    /// Next step after a response.
     private enum Step {
         case deliver
         case sendAgain
@@ -34,7 +34,7 @@ struct ForegroundExchange {
         case end(ForegroundEnd)
     }
 
-    /// The most bytes of an answer that is not wanted which are read so that its connection can be used again.
+    /// Maximum number of bytes of an unwanted response that are read so that its connection can be reused.
     private static let skipLimit = 64 << 10
 
     /// Runs a task.
@@ -89,7 +89,7 @@ struct ForegroundExchange {
         if let end = try await answerFromCache() { return end }
         while true {
             let step = try await exchange()
-            // What was received until then may be a part of the answer.
+            // The bytes received until then may be incomplete.
             if Task.isCancelled { throw URLError(.cancelled) }
             switch step {
             case .deliver: return try await sink.finish()
@@ -102,12 +102,12 @@ struct ForegroundExchange {
 
     // MARK: - Requests
 
-    /// Sends the request and takes its answer in.
+    /// Sends the request and receives its response.
     private mutating func exchange() async throws(URLError) -> Step {
         await transfer.waitWhilePaused()
         let url = current.request.url
         let (events, continuation) = AsyncStream.makeStream(of: (StreamedEvent, Date).self)
-        // An event may wait here for as long as the task is suspended.
+        // Events wait here while the task is suspended.
         let streamed = makeRequest { continuation.yield(($0, .now)) }
         var step = Step.deliver
         var skipped = 0
@@ -141,7 +141,7 @@ struct ForegroundExchange {
                 } else {
                     if case .end = step { group.cancelAll() }
                     if skipped > Self.skipLimit { group.cancelAll() }
-                    // A connection that is cut while an answer is skipped harms nothing.
+                    // An error of the connection after the response was discarded is harmless.
                     try? await group.waitForAll()
                     for await (event, _) in events {
                         if case .bytes(let bytes) = event { sink.backlog.remove(bytes.count) }
@@ -182,7 +182,7 @@ struct ForegroundExchange {
         session.take(event, of: task)
     }
 
-    /// Decides what follows from the head of an answer.
+    /// Decides the next step after the head of a response.
     private mutating func judge(
         _ head: ResponseSummary,
         of request: StreamedRequest
@@ -229,7 +229,7 @@ struct ForegroundExchange {
             ? .deliver : .end(.failure(URLError(.cancelled)))
     }
 
-    /// Returns the request that follows a redirect, if the delegate lets it be followed.
+    /// Returns the request that follows a redirect; `nil` if there is no redirect or the delegate refuses it.
     private mutating func followRedirect(
         _ head: ResponseSummary,
         _ request: StreamedRequest
@@ -274,7 +274,7 @@ struct ForegroundExchange {
 
     // MARK: - Cache
 
-    /// Answers from the cache where it may, or has the server asked whether what is there is still so.
+    /// Responds from the cache if possible; otherwise prepares a request, which may be conditional.
     private mutating func answerFromCache() async throws(URLError) -> ForegroundEnd? {
         let request = current.request
         let own = request.cachePolicy
@@ -299,7 +299,7 @@ struct ForegroundExchange {
         return nil
     }
 
-    /// Hands over what the cache has, with the fields of the answer that has confirmed it, if one has.
+    /// Delivers the cached response; `isConfirmed` adds the fields of the response that has validated it.
     private mutating func deliverCached(
         isConfirmed: Bool
     ) async throws(URLError) -> ForegroundEnd {
@@ -326,7 +326,7 @@ struct ForegroundExchange {
 }
 
 extension ResponseSummary {
-    /// Whether the body is encoded, so that the length in the head is not that of the content.
+    /// `true` if the body has a content coding, so that `Content-Length` is not the size of the content.
     var isEncoded: Bool {
         value(of: "Content-Encoding").map { $0.lowercased() != "identity" } ?? false
     }

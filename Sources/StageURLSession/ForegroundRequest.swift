@@ -4,30 +4,30 @@ import StageControl
 import StageModel
 import StageTransfer
 
-/// A request of a session in this process, as it is sent.
+/// A request of a session in this process, in the form in which it is sent.
 struct ForegroundRequest {
     /// The request, without its body.
     var request: URLRequest
-    /// Value of the field `Authorization` that a challenge was answered with.
+    /// Value of the `Authorization` field that answers a challenge.
     var authorization: String?
-    /// Whether the request has the body of the task.
+    /// `true` if the request has the body of the task.
     var hasBody: Bool
-    /// Whether a redirect has left the origin of the first request, to which the session's credentials belong.
+    /// `true` if a redirect has left the origin of the first request, to which the session's credentials belong.
     var hasLeftOrigin = false
-    /// Further fields, which ask for another answer than the one that is in the cache.
+    /// Further fields, which make the request conditional on the cached response.
     var conditions: [String] = []
 
-    /// The fields that say how a body is framed, which the engine sets.
+    /// Fields that frame a body, which the engine sets.
     private static let framing: Set<String> = ["content-length", "expect", "transfer-encoding"]
 
-    /// The fields that belong to an origin.
+    /// Fields that belong to an origin.
     static let credentials: Set<String> = [
         "authorization", "cookie", "host", "proxy-authorization",
     ]
-    /// The methods of requests that have no body.
+    /// Methods of requests without a body.
     static let bodyless: Set<String> = ["GET", "HEAD", "TRACE"]
 
-    /// The request with the fields that decide about caches.
+    /// Returns the request with the fields that caching depends on.
     func effective(_ rules: URLSessionConfiguration) -> URLRequest {
         var effective = request
         effective.allHTTPHeaderFields = request.fields(under: rules)
@@ -37,10 +37,10 @@ struct ForegroundRequest {
         return effective
     }
 
-    /// The method in capitals; an upload without a method is a POST.
+    /// Method in capitals; an upload without a method is a POST.
     var method: String { request.httpMethod ?? "GET" }
 
-    /// The header fields, each as one line, with those of the session's rules.
+    /// Returns the header fields, each as one line, with those of the session's configuration.
     func fields(_ rules: URLSessionConfiguration) -> [String] {
         var fields = request.fields(
             under: rules,
@@ -52,13 +52,12 @@ struct ForegroundRequest {
         }
         let lines = fields.filter { !Self.framing.contains($0.key.lowercased()) }
             .sorted { $0.key < $1.key }
-            // libcurl takes a field that ends with the colon for one to leave out.
+            // libcurl removes a field that ends with the colon, and sends an empty one for a semicolon.
             .map { $0.value.isEmpty ? "\($0.key);" : "\($0.key): \($0.value)" }
         return lines + conditions
     }
 
-    /// Takes in that a redirect leads to another request; returns whether that leaves the origin, with whose credentials it
-    /// is over.
+    /// Returns whether a redirect to another request leaves the origin, and drops the credentials if so.
     mutating func leavesOrigin(for next: URLRequest) -> Bool {
         guard !next.hasSameOrigin(as: request) else { return false }
         authorization = nil
@@ -66,7 +65,7 @@ struct ForegroundRequest {
         return true
     }
 
-    /// Goes on with the same request for another URL.
+    /// Redirects the request to another URL.
     mutating func redirect(to url: String) {
         var next = request
         next.url = URL(string: url)
@@ -76,7 +75,7 @@ struct ForegroundRequest {
         request = next
     }
 
-    /// Returns why a request cannot be sent, if it cannot.
+    /// Returns the reason why a request cannot be sent; `nil` if it can.
     static func problem(of request: URLRequest, hasBody: Bool) -> URLError? {
         if request.url?.isFileURL == true { return nil }
         let text = request.url?.absoluteURL.absoluteString ?? ""
@@ -94,10 +93,10 @@ struct ForegroundRequest {
 }
 
 extension URLRequest {
-    /// Whether the request has a body.
+    /// `true` if the request has a body.
     var hasBody: Bool { httpBodyStream != nil || httpBody.map { !$0.isEmpty } ?? false }
 
-    /// Returns the request that follows a redirect; credentials stay with the origin that they are for.
+    /// Returns the request that follows a redirect; credentials stay with their origin.
     func following(_ redirection: Redirection) -> URLRequest? {
         guard let url = URL(string: redirection.url) else { return nil }
         var next = self
@@ -118,20 +117,21 @@ extension URLRequest {
 }
 
 extension URLError {
-    /// Makes an error with its reason in words and the URL that failed.
+    /// Creates an error with a description and the URL that failed.
     init(_ code: URLError.Code, reason: String, failing url: URL?) {
         let info = url.map { [NSURLErrorFailingURLErrorKey: $0] } ?? [:]
         self.init(code, reason: reason, userInfo: info)
     }
 
-    /// Makes the error of an answer with a status of failure, where the session's rules make it one.
+    /// Creates the error for a response with an error status, for sessions whose configuration requires one.
     init(refusedWith status: Int, by url: String) {
         let reason = "the server answered with status \(status)"
         let failure = TransferFailure(.refused, reason: reason, status: status)
         self.init(failure, url: url, resumeData: nil)
     }
 
-    /// Makes the error of a transfer that has failed: of a download to a file, or of a request, whose file is its body.
+    /// Creates the error of a failed transfer; file errors concern the target of a download, or the body of a
+    /// request.
     init(_ error: TransferError, failing url: URL?, isDownload: Bool = false) {
         if case .refused(let url, let status, _) = error {
             self.init(refusedWith: status, by: url)
@@ -154,7 +154,7 @@ extension URLError {
             case .untrusted(_, .notYetValid, _): .serverCertificateNotYetValid
             case .untrusted(_, .expired, _): .serverCertificateHasBadDate
             case .untrusted: .serverCertificateUntrusted
-            // The body of a request may become shorter while it is sent.
+            // The file of a request's body may become shorter while it is sent.
             case .wrongSize: isDownload ? .badServerResponse : .cannotOpenFile
             case .outOfSpace, .storage: isDownload ? .cannotWriteToFile : .cannotOpenFile
             case .cancelled: .cancelled
@@ -164,7 +164,7 @@ extension URLError {
 }
 
 extension URLRequest {
-    /// Whether both requests go to one origin (RFC 6454, section 5).
+    /// Returns whether both requests have the same origin (RFC 6454, section 5).
     fileprivate func hasSameOrigin(as other: URLRequest) -> Bool {
         func origin(_ request: URLRequest) -> URLOrigin? {
             request.url.flatMap { URLReference($0.absoluteURL.absoluteString).origin }

@@ -6,11 +6,11 @@ import StageTransfer
 import Synchronization
 import SystemPackage
 
-/// The transfer of a task of a session in this process: what it sends, where its answer goes, and whether it may go on.
+/// Transfer of a task of a session in this process: its body, the receiver of its response, and its control.
 final class ForegroundTransfer: Sendable {
-    /// Completion handler of a task whose answer is handed over in memory.
+    /// Completion handler of a task whose response is delivered in memory.
     typealias DataHandler = @Sendable (Data?, URLResponse?, (any Error)?) -> Void
-    /// Completion handler of a task whose answer is handed over as a file.
+    /// Completion handler of a task whose response is delivered as a file.
     typealias FileHandler = @Sendable (URL?, URLResponse?, (any Error)?) -> Void
 
     /// Source of a request's body.
@@ -18,17 +18,17 @@ final class ForegroundTransfer: Sendable {
         case none
         case data(Data)
         case file(URL)
-        /// The request's stream, or one that the delegate is asked for.
+        /// The request's stream, or one that the delegate provides.
         case stream
 
-        /// The body of a data or download task's request.
+        /// Returns the body of a data or download task's request.
         static func of(_ request: URLRequest) -> Body {
             if request.httpBodyStream != nil { return .stream }
             return request.hasBody ? .data(request.httpBody ?? Data()) : .none
         }
     }
 
-    /// Place where the answer goes.
+    /// Receiver of the response.
     enum Receiver: Sendable {
         case delegate
         case data(DataHandler)
@@ -40,28 +40,29 @@ final class ForegroundTransfer: Sendable {
         var hasBegun = false
         var isPaused = false
         var isCancelled = false
-        /// Cancels the work of the task.
+        /// Cancels the task's work.
         var cancelWork: (@Sendable () -> Void)?
-        /// Cancels what a pause interrupts.
+        /// Cancels the attempt that a pause interrupts.
         var interrupt: (@Sendable () -> Void)?
         var wasInterrupted = false
-        /// Whether the time that the session gives the task is over.
+        /// `true` once the session's time limit for the task has passed.
         var isOutOfTime = false
         var waiting: [CheckedContinuation<Void, Never>] = []
         /// The download task that a data task has become.
         var successor: URLSessionDownloadTask?
-        /// The place where the answer goes, until the task has ended.
+        /// Receiver of the response, until the task has ended.
         var receiver: Receiver
-        /// The bytes of a stream, which can be read once only.
+        /// The bytes of a stream, which can be read only once.
         var openedBody: RequestBody?
     }
 
     let body: Body
-    /// Whether the delegate is told of data, files and the end.
+    /// `true` if the delegate receives data, files and the end.
     let tellsDelegate: Bool
-    /// The file that an earlier download of a session in this process has left.
+    /// The partial file of an earlier download of a session in this process.
     let resumed: PartialDownload?
-    /// The bytes that were received and not yet handed over; it holds the transfer back while the task is suspended.
+    /// Limit on the bytes that were received and not yet delivered; it pauses the transfer while the task is
+    /// suspended.
     let backlog: Backlog
     private let state: Mutex<State>
 
@@ -76,7 +77,7 @@ final class ForegroundTransfer: Sendable {
         self.resumed = resumed
     }
 
-    /// The place where the answer goes; the delegate's after ``release()``.
+    /// Receiver of the response; the delegate after ``release()``.
     var receiver: Receiver { state.withLock { $0.receiver } }
 
     /// The bytes of a stream, once they were read.
@@ -85,7 +86,7 @@ final class ForegroundTransfer: Sendable {
         set { state.withLock { $0.openedBody = newValue } }
     }
 
-    /// Lets everything go that the application has handed over, after the end of the task.
+    /// Releases all objects of the application after the end of the task.
     func release() {
         let released = state.withLock { state in
             defer { (state.receiver, state.successor, state.openedBody) = (.delegate, nil, nil) }
@@ -97,12 +98,12 @@ final class ForegroundTransfer: Sendable {
     /// The download task that the data task has become, if it has.
     var successor: URLSessionDownloadTask? { state.withLock { $0.successor } }
 
-    /// Takes in that the data task has become a download task.
+    /// Records that the data task has become a download task.
     func become(_ download: URLSessionDownloadTask) { state.withLock { $0.successor = download } }
 
     var isPaused: Bool { state.withLock { $0.isPaused } }
 
-    /// Notes that the task is begun; returns whether this is the first time.
+    /// Records that the task has begun; returns whether this is the first time.
     func begin() -> Bool {
         state.withLock { state in
             defer { state.hasBegun = true }
@@ -110,7 +111,7 @@ final class ForegroundTransfer: Sendable {
         }
     }
 
-    /// Lets the transfer go on, or holds it, as `isPaused` says.
+    /// Pauses or resumes the transfer, as `isPaused` says.
     func update(isPaused: () -> Bool) {
         let (waiting, interrupt) = state.withLock { state in
             state.isPaused = isPaused()
@@ -121,7 +122,7 @@ final class ForegroundTransfer: Sendable {
         for continuation in waiting { continuation.resume() }
     }
 
-    /// Ends the work of the task.
+    /// Cancels the task's work.
     func cancel() {
         let (cancel, waiting) = state.withLock { state in
             state.isCancelled = true
@@ -131,13 +132,13 @@ final class ForegroundTransfer: Sendable {
         for continuation in waiting { continuation.resume() }
     }
 
-    /// Whether the time that the session gives the task is over.
+    /// `true` once the session's time limit for the task has passed.
     var isOutOfTime: Bool { state.withLock { $0.isOutOfTime } }
 
-    /// Notes that the time that the session gives the task is over.
+    /// Records that the session's time limit for the task has passed.
     func expire() { state.withLock { $0.isOutOfTime = true } }
 
-    /// Takes in how the work of the task is cancelled.
+    /// Sets the function that cancels the task's work.
     func holdWork(_ cancel: @escaping @Sendable () -> Void) {
         let isCancelled = state.withLock { state in
             state.cancelWork = cancel
@@ -146,7 +147,7 @@ final class ForegroundTransfer: Sendable {
         if isCancelled { cancel() }
     }
 
-    /// Takes in what a pause interrupts.
+    /// Sets the function that a pause calls to interrupt the current attempt.
     func holdAttempt(_ interrupt: (@Sendable () -> Void)?) {
         let interruptNow = state.withLock { state in
             state.interrupt = interrupt
@@ -163,7 +164,7 @@ final class ForegroundTransfer: Sendable {
         }
     }
 
-    /// Returns once the transfer may go on, or its work is cancelled.
+    /// Waits until the transfer may continue, or its work is cancelled.
     func waitWhilePaused() async {
         await withTaskCancellationHandler {
             while !Task.isCancelled, isPaused {
@@ -191,7 +192,7 @@ extension ForegroundTransfer.State {
     }
 
     fileprivate mutating func takeWaiting() -> [CheckedContinuation<Void, Never>] {
-        // Whoever still has to wait finds that out and waits again.
+        // Callers that must still wait check that and wait again.
         defer { waiting = [] }
         return waiting
     }

@@ -7,18 +7,18 @@ import StageSystem
 import SystemPackage
 
 extension LaunchHandler {
-    /// The beginning of the version of handlers that no configuration names.
+    /// Prefix of the version of default handlers, which no configuration names.
     private static let mark = "default "
 
-    /// Whether a process made the handler because its session's configuration names none.
+    /// `true` if a process created the handler because its session's configuration names none.
     var isDefault: Bool { version?.hasPrefix(Self.mark) ?? false }
 
     /// Creates the handler of a session whose configuration names none.
     ///
-    /// The `backgroundEventsHandler` of a registration takes precedence over the executable: of the application whose
-    /// identifier is the main bundle's, or whose handler is this executable, or of the one application of the group
-    /// that the configuration names. The result is `nil` if neither can be started again: the executable was removed, runs
-    /// tests, or is where another user could put another program.
+    /// The `backgroundEventsHandler` of a registration takes precedence over the executable. The registration is that
+    /// of the application whose identifier is the main bundle's, or whose handler is this executable, or of the only
+    /// application of the group that the configuration names. The result is `nil` if neither program can be started
+    /// later: the executable was removed, runs tests, or is in a place where another user could replace it.
     ///
     /// - Parameters:
     ///   - group: The application group of the configuration; `nil` for none.
@@ -32,7 +32,7 @@ extension LaunchHandler {
         environment: [String: String]
     ) {
         let folders = RegistrationLocations.folders(environment: environment)
-        // Registrations that cannot be read are of no use here, and 'stagepack app list' names them.
+        // Unreadable registrations are ignored here; 'stagepack app list' reports them.
         let registrations = ((try? RegistrationLocations.applications(in: folders)) ?? [])
             .compactMap { RegistrationLocations.files(of: $0, in: folders).last }
             .compactMap { try? Registration(file: $0) }
@@ -53,9 +53,9 @@ extension LaunchHandler {
         version = Self.mark + Self.identity(of: command[0])
     }
 
-    /// A text that differs for another version of a program: from its inode, size and time of change.
+    /// Returns text that differs between versions of a program: its inode, size and modification time.
     private static func identity(of program: String) -> String {
-        // A program that cannot be looked at has no versions.
+        // A program without a status has no version.
         let values = try? FileManager.default.attributesOfItem(atPath: program)
         let inode = (values?[.systemFileNumber] as? NSNumber)?.uint64Value ?? 0
         let size = (values?[.size] as? NSNumber)?.uint64Value ?? 0
@@ -63,8 +63,8 @@ extension LaunchHandler {
         return "\(inode):\(size):\(Int64(changed))"
     }
 
-    /// Whether only root and this user can put another program at a path: the daemon starts it when this process has
-    /// ended, and its file perhaps too.
+    /// Returns whether only root and this user can replace the program at a path: the daemon starts it after this
+    /// process has ended, when its file may have been removed.
     private static func isProtected(_ path: FilePath) -> Bool {
         var place = path
         while true {
@@ -77,13 +77,14 @@ extension LaunchHandler {
         }
     }
 
-    /// Whether a program would run tests, and not an application, if it were started without arguments.
+    /// Returns whether a program would run tests, not an application, if it were started without arguments.
     private static func runsTests(_ executable: FilePath) -> Bool {
         executable.extension == "xctest"
             || ["xctest", "swiftpm-testing-helper"].contains(executable.lastComponent?.string)
     }
 
-    /// The handler with the folders of a user that differ from the usual ones, where it does not set them itself.
+    /// Returns the handler with the user's folders where they differ from the defaults and the handler does not set
+    /// them.
     func withFolders(of environment: [String: String]) -> LaunchHandler {
         let names = ["XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"]
         let folders = environment.filter { names.contains($0.key) && $0.value.hasPrefix("/") }

@@ -4,11 +4,11 @@ import StageSystem
 import StageTransfer
 import SystemPackage
 
-/// The file of a download in this process, and what it was asked with, so that a later download goes on there.
+/// Partial file of a download in this process, with its request, from which a later download resumes.
 ///
-/// It is in a directory of its own among the temporary files, which the system may remove.
+/// It is in its own directory among the temporary files, which the system may remove.
 struct PartialDownload: Codable, Sendable {
-    /// The mark that tells the data from that of a background session.
+    /// Mark that distinguishes this resume data from that of a background session.
     private static let kind = "download in a process, 1"
     private static let name = FilePath.Component("content")
 
@@ -19,19 +19,19 @@ struct PartialDownload: Codable, Sendable {
     private var url: String
     private var method: String?
     private var fields: [String: String]
-    /// The name of the directory.
+    /// Name of the directory.
     private var directory: String
-    /// The name of the file in the directory, once it is complete.
+    /// Name of the file in the directory, once it is complete.
     private var fileName: String?
 
-    /// Makes the directory of a new download.
+    /// Creates the directory of a new download.
     init(_ request: URLRequest) throws(FileError) {
         url = request.url?.absoluteURL.absoluteString ?? ""
         method = request.httpMethod
         fields = request.allHTTPHeaderFields ?? [:]
         let template = Self.parent.appending(Self.prefix + "XXXXXX")
         var name = Array(template.string.utf8CString)
-        // Its owner's alone (mkdtemp(3)).
+        // mkdtemp(3) creates it with mode 0700.
         let isMade = unsafe name.withUnsafeMutableBufferPointer { buffer in
             guard let text = buffer.baseAddress else { return false }
             return unsafe mkdtemp(text) != nil
@@ -43,16 +43,16 @@ struct PartialDownload: Codable, Sendable {
         directory = FilePath(path).lastComponent?.string ?? ""
     }
 
-    /// Reads what an application has kept; `nil` for anything else.
+    /// Decodes resume data that an application has stored; `nil` for any other data.
     init?(_ data: Data) {
-        // The data may come from anywhere: what is removed later is what this type has made.
+        // The data may come from anywhere: it must not make this type remove any other directory.
         guard let value = try? JSONDecoder().decode(Self.self, from: data), value.kind == Self.kind,
             value.directory.hasPrefix(Self.prefix), !value.directory.contains("/")
         else { return nil }
         self = value
     }
 
-    /// The resume data that an application keeps.
+    /// Resume data for the application.
     var data: Data? { try? JSONEncoder().encode(self) }
 
     /// The request of the download.
@@ -64,9 +64,9 @@ struct PartialDownload: Codable, Sendable {
         return request
     }
 
-    /// Opens the file, with what it holds, which no other download may use while the lock lives.
+    /// Opens the partial file, which no other download may use while the lock exists.
     ///
-    /// - Throws: ``TransferError`` where the directory is gone, or another user may write to it.
+    /// - Throws: ``TransferError`` if the directory no longer exists, or another user may write to it.
     func open() throws(TransferError) -> (PartFile, PartialLock) {
         let folder: Directory
         let lock: PartialLock
@@ -86,29 +86,29 @@ struct PartialDownload: Codable, Sendable {
         return try (PartFile.open(Self.name, in: folder), lock)
     }
 
-    /// Takes in that the file is complete, under a name.
+    /// Records that the file is complete, under a name.
     mutating func complete(_ name: String) { fileName = name }
 
-    /// The complete file.
+    /// URL of the complete file.
     var file: URL {
         let path = Self.parent.appending(directory).appending(fileName ?? "content")
         return URL(fileURLWithPath: path.string)
     }
 
-    /// Makes the file, for content that cannot be gone on with.
+    /// Creates the file, for content that cannot be resumed.
     func makeFile() throws(FileError) -> File {
         try openDirectory().file(updating: FilePath(Self.name.string), permissions: .privateFile)
     }
 
     /// Removes the directory; a file that was moved elsewhere stays there.
     func remove() {
-        // Temporary files that stay are removed by the system.
+        // The system removes remaining temporary files.
         guard let folder = try? openDirectory(), let names = try? folder.entries() else { return }
         for entry in names { _ = try? folder.remove(entry.name) }
         unsafe _ = rmdir(Self.parent.appending(directory).string)
     }
 
-    /// Opens the directory, which is no symbolic link.
+    /// Opens the directory without following a symbolic link.
     private func openDirectory() throws(FileError) -> Directory {
         let parent = try Directory.open(Self.parent)
         guard let folder = try parent.directory(FilePath(directory)) else {
@@ -122,7 +122,7 @@ struct PartialDownload: Codable, Sendable {
     }
 }
 
-/// The lock that keeps a second download from going on with the same file.
+/// Lock that keeps a second download from using the same partial file.
 final class PartialLock: Sendable {
     private let lock: FileLock
 

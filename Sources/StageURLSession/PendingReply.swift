@@ -1,6 +1,6 @@
 import Synchronization
 
-/// An answer that is waited for; the first one counts.
+/// A reply that one task waits for; the first one counts.
 final class PendingReply<Answer: Sendable>: Sendable {
     private enum State {
         case asked

@@ -2,16 +2,16 @@ import Foundation
 import StageSystem
 import SystemPackage
 
-/// The bytes of a request's body, as a file that is opened anew for each time that it is sent.
+/// The body of a request, as a file that is opened each time the body is sent.
 struct RequestBody: Sendable {
     /// Opens the file.
     let open: @Sendable () throws(FileError) -> File
-    /// The number of bytes.
+    /// Size in bytes.
     let size: Int64
 
     private static let name = FilePath("the body of the request")
 
-    /// Takes the bytes of a file, which must be a regular one.
+    /// Uses a file, which must be a regular one.
     init(file: URL) throws(FileError) {
         let path = FilePath(file.path)
         let status = try File.open(readingRegular: path).status()
@@ -26,7 +26,7 @@ struct RequestBody: Sendable {
         self.init(memory)
     }
 
-    /// Reads a stream to its end, into a file without a name in the directory for temporary files; blocks.
+    /// Reads a stream to its end into an unnamed temporary file; blocks the thread.
     init(stream: InputStream) throws {
         let directory = FilePath(FileManager.default.temporaryDirectory.path)
         let memory = Memory(try AnonymousFile.make(in: directory))
@@ -59,17 +59,17 @@ struct RequestBody: Sendable {
         }
     }
 
-    /// A file without a name.
+    /// An unnamed file.
     private final class Memory: @unchecked Sendable {
         private let descriptor: FileDescriptor
-        /// The number of bytes, which does not change any more once the body is made.
+        /// Size in bytes, which does not change once the body is complete.
         private(set) var size: Int64 = 0
 
-        /// Takes over a file that is empty.
+        /// Takes ownership of an empty file.
         init(_ descriptor: FileDescriptor) { self.descriptor = descriptor }
 
         deinit {
-            // Nobody reads what is left.
+            // The file has no name: closing it discards its content, so an error does not matter.
             try? descriptor.close()
         }
 

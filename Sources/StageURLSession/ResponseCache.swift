@@ -3,23 +3,23 @@ import FoundationNetworking
 import StageModel
 import Synchronization
 
-/// Decides what a private cache answers and keeps (RFC 9111), over Foundation's `URLCache`.
+/// Rules of a private HTTP cache (RFC 9111), on top of Foundation's `URLCache`.
 ///
-/// Answers with a `Vary` field are not kept, since the cache has no request fields to compare.
+/// Responses with a `Vary` field are not stored, since the cache does not store request fields to compare.
 enum ResponseCache {
-    /// An answer to a request, or a way to get one.
+    /// Decision about a request.
     enum Decision {
-        /// Answer with what is in the cache.
+        /// Respond from the cache.
         case use(CachedURLResponse)
-        /// Ask whether what is in the cache is still the same, with these header fields.
+        /// Validate the cached response by a conditional request with these fields.
         case revalidate(CachedURLResponse, fields: [String])
-        /// Ask the server.
+        /// Send the request to the server.
         case load
-        /// There is no answer to be had without the server.
+        /// Fail: there is no cached response, and the policy forbids a request.
         case fail
     }
 
-    /// Decides on a request by what the cache has for it.
+    /// Decides about a request, given its cached response.
     static func decide(
         _ request: URLRequest,
         policy: URLRequest.CachePolicy,
@@ -56,12 +56,12 @@ enum ResponseCache {
         return fields.isEmpty ? .load : .revalidate(cached, fields: fields)
     }
 
-    /// Held while a cache is changed: a second answer under one URL would have it fail later.
+    /// Locked while a cache is changed: `URLCache` fails later if it stores two responses for one URL.
     private static let changes = Mutex(())
 
-    /// Returns what a cache has for a request.
+    /// Returns the cached response to a request.
     ///
-    /// Foundation's cache on Linux tells URLs apart by host, port and path alone.
+    /// Foundation's cache on Linux compares only host, port and path.
     static func answer(_ cache: URLCache?, to request: URLRequest) -> CachedURLResponse? {
         guard let found = cache?.cachedResponse(for: request),
             let url = found.response.url?.absoluteURL.absoluteString,
@@ -70,7 +70,7 @@ enum ResponseCache {
         return found
     }
 
-    /// Has a cache keep an answer to a request that was sent at a date.
+    /// Stores the response to a request that was sent at a date.
     static func keep(
         _ answer: CachedURLResponse,
         to request: URLRequest,
@@ -94,19 +94,19 @@ enum ResponseCache {
         }
     }
 
-    /// Has a cache forget the answer to a request, after another one has changed what it would be (RFC 9111, section 4.4).
+    /// Removes the response to a request, after another request has changed the resource (RFC 9111, section 4.4).
     static func forget(_ request: URLRequest, in cache: URLCache) {
         changes.withLock { _ in cache.removeCachedResponse(for: request) }
     }
 
-    /// Whether an answer may be kept.
+    /// Returns whether a response may be stored.
     static func mayKeep(_ response: HTTPURLResponse, to request: URLRequest) -> Bool {
         let asked = Directives(request.value(forHTTPHeaderField: "Cache-Control"))
         let said = Directives(response.value(forHTTPHeaderField: "Cache-Control"))
         guard request.httpMethod ?? "GET" == "GET", !asked.has("no-store"), !said.has("no-store"),
             !request.asksOwnQuestion
         else { return false }
-        // An answer to one user's credentials is not another's (RFC 9111, section 3.5).
+        // A response to one user's credentials must not be used for another's (RFC 9111, section 3.5).
         let isShared = ["public", "must-revalidate", "s-maxage"].contains { said.has($0) }
         guard isShared || request.value(forHTTPHeaderField: "Authorization") == nil else {
             return false
@@ -124,8 +124,8 @@ enum ResponseCache {
         }
     }
 
-    /// Returns the head of what is in the cache, with the fields of the answer that has confirmed it (RFC 9111, section
-    /// 4.3.4).
+    /// Returns the head of a cached response, updated with the fields of the response that has validated it (RFC
+    /// 9111, section 4.3.4).
     static func refreshed(
         _ response: HTTPURLResponse,
         by confirmation: HTTPURLResponse
@@ -146,13 +146,13 @@ enum ResponseCache {
         ) ?? response
     }
 
-    /// The key, in the `userInfo` of what a cache has, of when the answer was generated, in seconds since 1970.
+    /// Key, in the `userInfo` of a cached response, for the time when it was generated, in seconds since 1970.
     private static let generationKey = "stagepack.generated"
 
-    /// The date at which an answer was generated or last confirmed, the earliest that there is reason to believe in.
+    /// Returns the earliest plausible time when a response was generated or last validated.
     ///
-    /// That is when its current age was zero (RFC 9111, section 4.2.3): a cache on the way says how old the answer was, and
-    /// the time that it took since the request counts, too.
+    /// At that time its age was zero (RFC 9111, section 4.2.3): the `Age` field of an intermediate cache counts, and
+    /// so does the time since the request.
     private static func generationDate(of response: HTTPURLResponse, requested: Date) -> Date {
         let age = response.value(forHTTPHeaderField: "Age")?.split(separator: ",").first
             .flatMap { Int32($0.trimmingCharacters(in: .whitespaces)) }
@@ -160,7 +160,7 @@ enum ResponseCache {
         return min(date("Date", of: response) ?? requested, stated)
     }
 
-    /// The seconds since an answer was generated (RFC 9111, section 4.2.3), where that is known.
+    /// Returns the age of a response in seconds (RFC 9111, section 4.2.3); `nil` if unknown.
     private static func age(
         of cached: CachedURLResponse,
         _ response: HTTPURLResponse,
@@ -168,15 +168,16 @@ enum ResponseCache {
     ) -> TimeInterval? {
         let kept = (cached.userInfo?[generationKey] as? String).flatMap { TimeInterval($0) }
             .map { Date(timeIntervalSince1970: $0) }
-        // The application has put it there itself.
+        // The application has stored it itself.
         let generated =
             kept ?? date("Date", of: response).map { generationDate(of: response, requested: $0) }
-        // A clock that was set back tells nothing.
+        // After the clock was set back, the age is unknown.
         guard let generated, generated <= now else { return nil }
         return now.timeIntervalSince(generated)
     }
 
-    /// The seconds for which an answer is fresh (RFC 9111, sections 4.2.1 and 4.2.2); `nil` where nothing says.
+    /// Returns the freshness lifetime of a response in seconds (RFC 9111, sections 4.2.1 and 4.2.2); `nil` if
+    /// unknown.
     private static func lifetime(
         of response: HTTPURLResponse,
         _ said: Directives
@@ -185,7 +186,7 @@ enum ResponseCache {
         guard let date = self.date("Date", of: response),
             let changed = self.date("Last-Modified", of: response), changed < date
         else { return nil }
-        // A tenth of the time since the last change, as the RFC proposes.
+        // A tenth of the time since the last change, as the RFC suggests.
         return date.timeIntervalSince(changed) / 10
     }
 
@@ -229,7 +230,7 @@ enum ResponseCache {
 }
 
 extension URL {
-    /// The URL as answers name theirs, without a user's name and password and without a fragment.
+    /// The URL in the form that responses have: without user name, password and fragment.
     fileprivate var cacheKey: String? {
         guard var parts = URLComponents(url: absoluteURL, resolvingAgainstBaseURL: true) else {
             return nil
@@ -240,7 +241,7 @@ extension URL {
 }
 
 extension URLRequest {
-    /// Whether the answer to the request is one to its own header fields: to a range, or to conditions.
+    /// `true` if the request asks for a range, or is conditional, by its own header fields.
     fileprivate var asksOwnQuestion: Bool {
         (allHTTPHeaderFields ?? [:]).keys.contains { name in
             let name = name.lowercased()

@@ -1,41 +1,40 @@
 import Foundation
 import StageControl
 
-/// What `cancel(byProducingResumeData:)` hands out: the request, and the daemon's token for what was
-/// received.
+/// Resume data of a background download: the request, and the daemon's token for the partial file.
 ///
-/// Opaque to applications. It can be kept for as long as one likes and over restarts; whether what was
-/// received is still there is the daemon's to say.
+/// Opaque to applications, which may store it indefinitely and across restarts; only the daemon knows whether the
+/// partial file still exists.
 struct ResumeData: Codable, Equatable {
-    /// The version of the format.
+    /// Version of the format.
     var version = 1
-    /// What was asked for.
+    /// Request of the earlier task.
     var request: TransferRequest
-    /// The token by which another task goes on.
+    /// Token by which another task resumes the download.
     var token: String
 
-    /// Creates the data from what was asked for and the daemon's token.
+    /// Creates the data from the request and the daemon's token.
     init(_ request: TransferRequest, token: String) {
         self.request = request
         self.token = token
     }
 
-    /// Reads what an application has kept; `nil` if it is nothing of this module's.
+    /// Decodes data that an application has stored; `nil` if it is not resume data of this module.
     init?(_ data: Data) {
-        // Whatever is wrong with it, it is not resume data.
+        // Any decoding error means that it is not resume data.
         guard let value = try? ControlFormat.decode(ResumeData.self, from: data),
             value.version == 1
         else { return nil }
         self = value
     }
 
-    /// The bytes that an application keeps; `nil` if the request cannot be written.
+    /// Encoded form for the application; `nil` if the request cannot be encoded.
     var data: Data? {
-        // A request that the daemon has taken in was written once already.
+        // The request was encoded before, when it was sent to the daemon.
         try? ControlFormat.encode(self)
     }
 
-    /// The request that goes on with what was received; its token is that of the earlier task.
+    /// The request of a task that resumes the download; its token is that of the earlier task.
     var resumed: TransferRequest {
         var request = request
         request.resumeToken = token

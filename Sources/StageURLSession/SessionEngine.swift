@@ -5,17 +5,17 @@ import StageTransfer
 import Synchronization
 import SystemPackage
 
-/// The transfer engine of a session in this process.
+/// Transfer engine of a session in this process.
 ///
-/// It starts with the first task and ends half a minute after the last one, so that the next task finds the connections
-/// of the one before.
+/// It starts with the first task and ends half a minute after the last one, so that the next task can reuse open
+/// connections.
 final class SessionEngine: Sendable {
-    /// The transfers of one task, from its start to its end.
+    /// Transfers of one task, from its start to its end.
     typealias Work = @Sendable (TransferEngine) async -> Void
 
     private struct State {
         var count = 0
-        /// How often the engine became idle.
+        /// Number of times that the engine became idle.
         var idlePeriods = 0
         var isInvalidated = false
         var added: AsyncStream<Work>.Continuation?
@@ -27,13 +27,13 @@ final class SessionEngine: Sendable {
     private let connectionsPerHost: Int
     private let state = Mutex(State())
 
-    /// Creates the engine of a session, which is not started yet.
+    /// Creates the engine of a session without starting it.
     init(_ rules: URLSessionConfiguration) {
         connectTimeout = .limit(rules.timeoutIntervalForRequest)
         connectionsPerHost = max(rules.httpMaximumConnectionsPerHost, 1)
     }
 
-    /// Runs the transfers of a task, beside others.
+    /// Runs the transfers of a task concurrently with others.
     func run(_ work: @escaping Work) {
         state.withLock { state in
             state.count += 1
@@ -45,7 +45,7 @@ final class SessionEngine: Sendable {
         }
     }
 
-    /// Ends the engine with the last task that is under way.
+    /// Ends the engine after the last running task.
     func invalidate() {
         state.withLock { state in
             state.isInvalidated = true
@@ -78,7 +78,7 @@ final class SessionEngine: Sendable {
 
     deinit { state.withLock { $0.added }?.finish() }
 
-    /// Starts an engine that ends when the stream of its work does.
+    /// Starts an engine that ends with the stream of its work.
     private func start() -> AsyncStream<Work>.Continuation {
         let (added, continuation) = AsyncStream.makeStream(of: Work.self)
         var configuration = TransferConfiguration()
@@ -91,7 +91,7 @@ final class SessionEngine: Sendable {
         configuration.connections = 64
         configuration.retry.maximumAttempts = 1
         let rules = configuration
-        // The application's methods return at once, so there is no task of its that could wait for the engine.
+        // The application's methods return at once, so no task of the application could wait for the engine.
         Task {
             let logger = Logger(label: "stage-session") { _ in SwiftLogNoOpLogHandler() }
             await withTransferEngine(rules, logger: logger) { engine in

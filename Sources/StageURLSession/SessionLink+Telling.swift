@@ -2,9 +2,9 @@ import StageControl
 import StageSystem
 import Synchronization
 
-/// The requests by which the daemon learns of tasks and of their changes.
+/// Requests that inform the daemon of tasks and of their changes.
 extension SessionLink {
-    /// Has the daemon told of tasks, and returns at once.
+    /// Queues tasks for the requests to the daemon, and returns at once.
     func tell(_ tasks: [URLSessionTask]) {
         guard !tasks.isEmpty else { return }
         let lanes = tasks.map(\.lane)
@@ -13,20 +13,20 @@ extension SessionLink {
             return (idle, outbox.isPaused)
         }
         for lane in idle { begin(lane) }
-        // Nothing is sent before there is a connection again: that is tried now.
+        // Nothing is sent while there is no connection: try to connect now.
         if isPaused { connection.whenSettled { _ in } }
     }
 
-    /// The present moment, for ``whenTold(since:_:)``.
+    /// Returns the current position, for ``whenTold(since:_:)``.
     func mark() -> Int { outbox.change { $0.mark() } }
 
-    /// Calls `body` once the daemon was told of everything that was to be told since a moment.
+    /// Calls `body` once the daemon has been informed of everything queued since a position.
     func whenTold(since mark: Int = 0, _ body: @escaping @Sendable () -> Void) {
         outbox.change { $0.wait(since: mark, acceptsFailure: false, body) }
         callWaiters()
     }
 
-    /// Calls `body` once the daemon was told of everything that is to be told by now, or could not be.
+    /// Calls `body` once the daemon has been informed of everything queued so far, or could not be reached.
     func whenToldOrNot(_ body: @escaping @Sendable () -> Void) {
         let isPaused = outbox.change { outbox in
             outbox.wait(acceptsFailure: true, body)
@@ -36,21 +36,21 @@ extension SessionLink {
         if isPaused { connection.whenSettled { _ in } }
     }
 
-    /// Takes in that the daemon need not be told of a task, which has ended.
+    /// Removes a task that has ended from the queue.
     func remove(_ task: URLSessionTask) {
         outbox.change { $0.remove(task) }
         callWaiters()
     }
 
-    /// Has tasks told that wait for a connection.
+    /// Resumes sending after a connection was established.
     func resumeTelling() {
         for lane in outbox.change({ $0.resume() }) { begin(lane) }
     }
 
-    /// Takes in that there is no connection, and why.
+    /// Handles the loss of the connection.
     func wasDetached(by problem: ControlError) {
         outbox.change { outbox in
-            // A daemon that refuses events to this process may be told of tasks all the same.
+            // A daemon that refuses to send events to this process may accept requests all the same.
             if case .refused = problem, !outbox.isPaused { return }
             outbox.fail()
         }
@@ -75,7 +75,7 @@ extension SessionLink {
     }
 
     private func run(_ lane: TaskOutbox<URLSessionTask>.Lane) {
-        // The daemon copies each file, however long that takes: the next upload does not make it longer.
+        // The daemon copies each file before it responds: an upload of its own request does not delay others.
         let limit = lane == .uploads ? 1 : ControlFormat.taskLimit
         let start = Backoff(longest: .seconds(30), stableTime: .seconds(1))
         var backoff = start
@@ -99,15 +99,15 @@ extension SessionLink {
                     outbox.fail()
                 }
             }
-            // One that was refused, or was cancelled before the daemon had it, ends here.
+            // A task that was refused, or was cancelled before the daemon had it, ends here.
             for task in batch { task.session.endIfUnsendable(task) }
             callWaiters()
             if let delay {
-                // The daemon has no descriptors to copy its file now: other tasks are told meanwhile.
+                // The daemon lacks descriptors to copy the file now: other tasks are sent meanwhile.
                 _ = outbox.wait(atMost: Backoff.shortest) { $0.isPaused ? true : nil }
                 _ = outbox.wait(atMost: delay) { $0.hasFailedTasksOnly(lane) ? nil : true }
             } else if outbox.change(\.isPaused) {
-                // Everything else is told over the next connection.
+                // Everything else is sent over the next connection.
                 connection.reconnect()
             }
         }
@@ -130,7 +130,7 @@ extension SessionLink {
         }
         guard !new.isEmpty else { return }
         do throws(ControlError) {
-            // The daemon copies files before it answers, however long that takes.
+            // The daemon copies files before it responds, which may take long.
             let isCopy = requests.contains { $0.kind == .upload }
             let ids = try client.createTasks(
                 requests,
@@ -153,7 +153,7 @@ extension SessionLink {
                 new[0].session.takeRefusal(of: new[0], error)
                 return
             }
-            // All or none: which it was is found out by halves, and so is what fits into a request.
+            // The daemon refused all tasks: bisect to find the invalid one, or a batch that fits into a request.
             try create(Array(new[..<(new.count / 2)]))
             try create(Array(new[(new.count / 2)...]))
         }
@@ -186,7 +186,8 @@ extension SessionLink {
                 }
             }
         } catch .refused(let refusal) where refusal.code != .unavailable {
-            // The request as a whole: which change it was is found out by halves, and so is what fits into a request.
+            // The daemon refused the whole request: bisect to find the invalid change, or a batch that fits into a
+            // request.
             let middle = (changes.startIndex + changes.endIndex) / 2
             do throws(ControlError) {
                 try send(changes[..<middle])
@@ -201,7 +202,7 @@ extension SessionLink {
         }
     }
 
-    /// Takes in that the daemon could not be told of changes.
+    /// Records that the daemon did not receive changes.
     private static func keep(_ changes: ArraySlice<(task: URLSessionTask, change: TaskChange)>) {
         for (task, change) in changes { task.record.withLock { $0.wasNotTold(change.change) } }
     }
@@ -212,7 +213,7 @@ extension SessionLink {
             let answer = try client.change(change.task, change.change)
             task.record.withLock { record in
                 record.wasTold()
-                // An event that came meanwhile may say more than the answer does.
+                // An event that arrived meanwhile is newer than the response.
                 if record.eventCount == events { record.update(answer) }
             }
         } catch {
@@ -234,7 +235,8 @@ extension SessionLink {
             task.session.takeRefusal(of: task, .refused(refusal))
             return
         }
-        // The task waits for no answer to a challenge any more, or it has ended, and its end is on its way.
+        // The task no longer waits for an answer to a challenge, or it has ended, and the event about that will
+        // arrive.
         var rest = change
         (rest.authorization, rest.rejectsChallenge) = (nil, nil)
         guard rest != change, rest != TransferChange() else {
@@ -247,7 +249,7 @@ extension SessionLink {
 }
 
 extension URLSessionTask {
-    /// The lane in which the daemon is told of the task.
+    /// The queue in which the daemon is informed of the task.
     fileprivate var lane: TaskOutbox<URLSessionTask>.Lane {
         record.withLock { $0.request.kind == .upload && $0.number == nil ? .uploads : .requests }
     }

@@ -3,16 +3,16 @@ import StageControl
 import StageSystem
 import Synchronization
 
-/// A session's dealings with the daemon: its connection, and what the daemon has yet to be told of tasks.
+/// A session's communication with the daemon: its connection, and the queue of requests about tasks.
 ///
-/// The connection's threads deliver and acknowledge events. The daemon is told of tasks by two threads more, which run
-/// while tasks or changes are to be told (``TaskOutbox``): no call of the application waits for it.
+/// The connection's threads deliver and acknowledge events. Two more threads send requests about tasks, and run while
+/// the queue is not empty (``TaskOutbox``): no call of the application waits for the daemon.
 final class SessionLink: Sendable {
-    /// The session's identifier.
+    /// Identifier of the session.
     let identifier: String
-    /// The session's launch, if this process was started for it.
+    /// Launch of the session, if this process was started for it.
     let launch: BackgroundLaunch?
-    /// The session's events, and their acknowledgement.
+    /// Connection for the session's events and their acknowledgement.
     let connection: SessionConnection
     let client: SessionClient
     let outbox = ConditionVariable(TaskOutbox<URLSessionTask>())
@@ -32,49 +32,49 @@ final class SessionLink: Sendable {
         connection = SessionConnection(client, launch: self.launch?.token, endsClient: true)
     }
 
-    /// Why no events come at present.
+    /// Reason why no events arrive at present; `nil` while connected.
     var problem: ControlError? { connection.problem }
 
-    /// Starts taking events in for `session`, which is held until ``end(then:)``.
+    /// Starts receiving events for `session`, which is retained until ``end(then:)``.
     ///
-    /// - Throws: ``ControlError/system(_:)`` if the process may have no more threads.
+    /// - Throws: ``ControlError/system(_:)`` if the process cannot create more threads.
     func start(_ session: URLSession) throws(ControlError) {
         try connection.start(SessionEvents(session))
     }
 
-    /// Acknowledges what was delivered, detaches, and calls `body`.
+    /// Acknowledges delivered events, detaches, and calls `body`.
     func end(then body: @escaping @Sendable () -> Void) {
         whenTold { [self] in connection.end(then: body) }
     }
 
-    /// Calls `body` as soon as it is known which tasks there are, or that no daemon can say.
+    /// Calls `body` as soon as the session's tasks are known, or no daemon can be reached.
     func whenSettled(_ body: @escaping @Sendable () -> Void) {
         connection.whenSettled { _ in body() }
     }
 
-    /// Takes in that everything was done for an event.
+    /// Acknowledges an event that was handled completely.
     func finish(_ sequence: Int64?) { connection.finish(sequence) }
 
-    /// Takes in that the delegate has handled an event, which is acknowledged once the daemon has the tasks that the
-    /// delegate has created since `mark`: a process that is killed then finds the event, or these.
+    /// Acknowledges an event that the delegate has handled, once the daemon has the tasks that the delegate has
+    /// created since `mark`: after a kill, the next process finds either the event or these tasks.
     func finish(_ sequence: Int64?, afterTellingSince mark: Int) {
         whenTold(since: mark) { [self] in finish(sequence) }
     }
 
-    /// Whether a finished download at this place is the daemon's to give.
+    /// Returns whether the daemon may deliver a finished download at this path.
     func accepts(_ location: String) -> Bool { client.accepts(location) }
 
-    /// Takes in that events up to a number are delivered; returns `true` once, when the backlog is.
+    /// Records that events up to a number are delivered; returns `true` once, when all older events are.
     func deliverBacklog(upTo sequence: Int64) -> Bool {
         backlog.withLock { $0.deliver(upTo: sequence) }
     }
 
-    /// Asks the daemon, on the thread of the caller.
+    /// Sends a request to the daemon on the caller's thread, and returns the response.
     func ask<Answer>(_ request: ControlRequest<Answer>) throws(ControlError) -> Answer {
         try client.answer(to: request)
     }
 
-    /// Has `session` compare its tasks with the daemon's.
+    /// Synchronizes the tasks of `session` with those of the daemon.
     func reconcile(_ session: URLSession) throws(ControlError) {
         if let first = client.firstStatus {
             let (last, known) = (first.lastEvent, first.acknowledgedEvent)
@@ -82,14 +82,14 @@ final class SessionLink: Sendable {
                 $0.begin(lastEvent: last, acknowledged: known, isLaunched: isLaunched)
             }
         }
-        // A task that is created meanwhile may be one that the list does not have.
+        // The list may lack tasks that are created meanwhile.
         let earlier = session.numbers
         let list = try ask(.tasks(in: identifier, headers: true)).tasks
         session.reconcile(with: list, earlier: earlier)
     }
 }
 
-/// Delivers the events of a connection to its session, which it holds.
+/// Delivers the events of a connection to its session, which it retains.
 private struct SessionEvents: SessionReceiver {
     private let session: URLSession
 

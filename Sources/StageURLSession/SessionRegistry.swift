@@ -3,17 +3,17 @@ import StageControl
 import StageSystem
 import Synchronization
 
-/// The sessions of this process.
+/// The background sessions of this process.
 enum SessionRegistry {
     private static let sessions = Mutex<[String: URLSession]>([:])
-    /// Whether ``flush()`` is called at the end of the process.
+    /// `true` if ``flush()`` is registered to run at the exit of the process.
     private static let flushesAtExit = atexit { SessionRegistry.flush() } == 0
-    /// The longest time for which the end of the process is held up.
+    /// Longest time for which the exit of the process is delayed.
     private static let patience = Duration.seconds(3)
 
-    /// Enters a session; returns `false` if there is another one of its identifier.
+    /// Registers a session; returns `false` if another one has its identifier.
     static func register(_ session: URLSession) -> Bool {
-        // Where the system refuses, a process that ends early loses what it has not sent, as one that is killed.
+        // If the system refuses, a process that exits early loses unsent requests, as a killed one does.
         _ = flushesAtExit
         return sessions.withLock { sessions in
             guard sessions[session.link.identifier] == nil else { return false }
@@ -22,17 +22,17 @@ enum SessionRegistry {
         }
     }
 
-    /// The session of an identifier.
+    /// Returns the session with an identifier.
     static func session(_ identifier: String) -> URLSession? {
         sessions.withLock { $0[identifier] }
     }
 
-    /// Takes a session out.
+    /// Removes a session.
     static func remove(_ session: URLSession) {
         sessions.withLock { $0[session.link.identifier] = nil }
     }
 
-    /// Waits until the daemon was told of all tasks and of the events that were delivered, or could not be.
+    /// Waits until the daemon has been informed of all tasks and of the delivered events, or could not be reached.
     private static func flush() {
         let links = sessions.withLock { $0.values.map(\.link) }
         let untold = ConditionVariable(links.count)

@@ -3,16 +3,16 @@ import StageControl
 import StageSystem
 import SystemPackage
 
-/// Makes the session of a configuration at a daemon.
+/// Creates the session of a configuration at a daemon.
 struct SessionSetup: Sendable {
     private let identifier: String
     private let message: SessionConfiguration
-    /// The application group of the configuration.
+    /// Application group of the configuration.
     private let group: String?
-    /// Whether the daemon has started this process for the session.
+    /// `true` if the daemon has started this process for the session.
     private let isLaunched: Bool
 
-    /// Creates the setup of a configuration's session.
+    /// Creates the setup for a configuration.
     init(_ configuration: URLSessionConfiguration, isLaunched: Bool) {
         identifier = configuration.identifier ?? ""
         message = configuration.message
@@ -20,12 +20,13 @@ struct SessionSetup: Sendable {
         self.isLaunched = isLaunched
     }
 
-    /// Makes the session, with the default handler where its configuration names none.
+    /// Creates the session, with the default handler if its configuration names none.
     func makeSession(_ client: ControlClient) throws(ControlError) -> SessionStatus {
         var message = message
         if message.handler == nil {
             let known = try handler(client)
-            // A launched process does not know how it was started, and must not end that by coming back.
+            // A launched process does not know its own command line, and must not replace the handler that started
+            // it.
             let isKept = isLaunched || !message.sendsLaunchEvents || known?.isDefault == false
             message.handler = isKept ? known : defaultHandler ?? known
         }
@@ -36,8 +37,8 @@ struct SessionSetup: Sendable {
             where [.forbidden, .invalid].contains(refusal.code)
             && message.handler?.isDefault == true
         {
-            // The daemon starts no handlers for a confined client or a service's user, and none of a registration
-            // whose arguments are too many. Events wait for a process.
+            // The daemon refuses handlers of a confined client or of a service's user, and registrations with too
+            // many arguments. Events then wait for a process.
             message.handler = nil
             return try client.answer(to: .makeSession(identifier, message))
         }
@@ -53,7 +54,7 @@ struct SessionSetup: Sendable {
         )
     }
 
-    /// The handler that the session has already.
+    /// Returns the current handler of the session.
     private func handler(_ client: ControlClient) throws(ControlError) -> LaunchHandler? {
         do throws(ControlError) {
             let status = try client.answer(to: .session(identifier))

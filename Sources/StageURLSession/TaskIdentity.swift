@@ -2,11 +2,11 @@ import Foundation
 import StageControl
 import Synchronization
 
-/// The identifier of a task within its session, which its process chooses and which its token carries to the daemon.
+/// Identifier of a task within its session, chosen by its process and transmitted to the daemon in the task's token.
 ///
-/// So it is known at once, without the daemon, and is the same in every later process. Its upper bits are the number of
-/// microseconds since 2001 at which the task was created, or the next free one, and its last eleven bits are the process's
-/// own: two processes create tasks of one session at the same time.
+/// It is therefore known at once, without the daemon, and is the same in every later process. Its upper bits are the
+/// time of creation in microseconds since 2001, or the next free number; its lower eleven bits identify the process,
+/// so that two processes can create tasks of one session at the same time.
 struct TaskIdentity: Equatable {
     private static let prefix = "urlsession-"
     private static let last = Mutex<Int64>(0)
@@ -26,7 +26,7 @@ struct TaskIdentity: Equatable {
         self.number = Int(number << Self.processBits | Self.process)
     }
 
-    /// Reads the identifier of a token; `nil` for one that another program has chosen.
+    /// Extracts the identifier from a token; `nil` for a token of another program.
     init?(token: String) {
         let parts = token.split(separator: "-", omittingEmptySubsequences: false)
         guard token.hasPrefix(Self.prefix), parts.count == 3, parts[1].first?.isNumber == true,
@@ -35,12 +35,12 @@ struct TaskIdentity: Equatable {
         self.number = number
     }
 
-    /// A new token that carries the identifier.
+    /// A new token with the identifier.
     var newToken: String {
         "\(Self.prefix)\(number)-\(String(UInt64.random(in: .min ... .max), radix: 16))"
     }
 
-    /// The identifier of a task of the daemon's: that of its token, or else the daemon's number.
+    /// Returns the identifier of one of the daemon's tasks: from its token, or else the daemon's number.
     static func number(of task: TransferTask) -> Int {
         TaskIdentity(token: task.request.token)?.number ?? Int(task.id)
     }

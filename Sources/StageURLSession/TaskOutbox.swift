@@ -1,12 +1,12 @@
-/// Tasks of which the daemon has to be told, each once, in the order in which they were added.
+/// Queue of tasks about which requests have to be sent to the daemon, in the order in which they were added.
 ///
-/// Decides and does nothing. Tasks wait in two lanes, each worked on by one thread: an upload is created in a lane of its
-/// own, since the daemon copies its file before it answers. A task is in one thread's hands at a time, so that requests
-/// about it keep their order. Additions are numbered, and a waiter waits for those between two moments.
+/// A state machine without I/O. There are two queues with one thread each: new uploads have their own, since the
+/// daemon copies the file before it responds. Only one thread processes a task at a time, so that its requests keep
+/// their order. Additions are numbered, and a waiter waits for those since a position.
 struct TaskOutbox<Element: AnyObject & Sendable> {
-    /// A queue that one thread works on.
+    /// A queue that one thread processes.
     enum Lane: CaseIterable {
-        /// Tasks and changes that the daemon answers at once.
+        /// Tasks and changes to which the daemon responds at once.
         case requests
         /// Uploads that the daemon does not have yet.
         case uploads
@@ -15,9 +15,9 @@ struct TaskOutbox<Element: AnyObject & Sendable> {
     fileprivate struct Entry {
         var element: Element
         var lane: Lane
-        /// The numbers of the additions that the daemon is told of together.
+        /// Numbers of the additions that the next request covers.
         var numbers: [Int]
-        /// The numbers of those that were made while the task was in a thread's hands.
+        /// Numbers of the additions made while a thread processed the task.
         var next: [Int] = []
         var isInWork = false
         var hasFailed = false
@@ -42,21 +42,21 @@ struct TaskOutbox<Element: AnyObject & Sendable> {
     private var entries: [ObjectIdentifier: Entry] = [:]
     private var queues: [Lane: Queue] = [:]
     private var lastNumber = 0
-    /// The last number at a moment that a waiter knows: later additions get numbers of their own.
+    /// Last number at the most recent position of a waiter: later additions get new numbers.
     private var lastMark = 0
-    /// The numbers of which the daemon has yet to be told, with the waiters for each.
+    /// Numbers of the additions that were not sent yet, with the waiters for each.
     private var untold: [Int: [Int]] = [:]
     private var waiters: [Int: Waiter] = [:]
     private var lastWaiter = 0
     private var due: [@Sendable () -> Void] = []
     private var isCalling = false
-    /// Whether nothing is taken, since there is no daemon to be told.
+    /// `true` while no tasks are processed, since no daemon can be reached.
     private(set) var isPaused = false
 
-    /// Whether the daemon was told of everything.
+    /// `true` if all requests were sent.
     var isEmpty: Bool { entries.isEmpty }
 
-    /// Adds a task; returns whether its lane needs a thread.
+    /// Adds a task; returns whether its queue needs a thread.
     mutating func add(_ element: Element, to lane: Lane) -> Bool {
         let id = ObjectIdentifier(element)
         guard var entry = entries.removeValue(forKey: id) else {
@@ -72,7 +72,7 @@ struct TaskOutbox<Element: AnyObject & Sendable> {
         return false
     }
 
-    /// Takes the next tasks of a lane; when there are none, its thread is to end.
+    /// Returns the next tasks of a queue; if there are none, its thread must end.
     mutating func take(_ lane: Lane, atMost limit: Int) -> [Element] {
         guard var queue = queues.removeValue(forKey: lane) else { return [] }
         defer { queues[lane] = queue }
@@ -90,9 +90,9 @@ struct TaskOutbox<Element: AnyObject & Sendable> {
         return taken
     }
 
-    /// Takes in that the daemon was told of tasks, and adds those again that were added meanwhile.
+    /// Removes tasks whose requests were sent, and adds those again that were added meanwhile.
     ///
-    /// - Returns: The lanes that need a thread.
+    /// - Returns: The queues that need a thread.
     mutating func finish(_ elements: [Element], lane: (Element) -> Lane) -> [Lane] {
         var lanes: [Lane] = []
         for element in elements {
@@ -107,7 +107,7 @@ struct TaskOutbox<Element: AnyObject & Sendable> {
         return lanes
     }
 
-    /// Takes tasks back of which the daemon could not be told: they are the next ones of their lane, or its last.
+    /// Returns unsent tasks to their queue, at its front or at its end.
     mutating func giveBack(_ elements: [Element], asLast: Bool) {
         for element in asLast ? elements : elements.reversed() {
             let id = ObjectIdentifier(element)
@@ -120,16 +120,16 @@ struct TaskOutbox<Element: AnyObject & Sendable> {
         }
     }
 
-    /// Whether the tasks of a lane that can be taken, one at least, were all given back as its last.
+    /// Returns whether a queue has waiting tasks, and all of them were returned to its end.
     func hasFailedTasksOnly(_ lane: Lane) -> Bool {
         guard !isPaused, let queue = queues[lane] else { return false }
         return queue.newCount == 0 && queue.failedCount > 0
     }
 
-    /// Has nothing taken until ``resume()``.
+    /// Stops processing until ``resume()``.
     mutating func pause() { isPaused = true }
 
-    /// Has tasks taken again; returns the lanes that need a thread.
+    /// Resumes processing; returns the queues that need a thread.
     mutating func resume() -> [Lane] {
         isPaused = false
         return Lane.allCases.filter { lane in
@@ -140,25 +140,24 @@ struct TaskOutbox<Element: AnyObject & Sendable> {
         }
     }
 
-    /// Takes out a task that has ended.
+    /// Removes a task that has ended.
     mutating func remove(_ element: Element) {
         guard let entry = entries.removeValue(forKey: ObjectIdentifier(element)) else { return }
         if !entry.isInWork { queues[entry.lane]?.count(entry, by: -1) }
         wasTold(entry.numbers + entry.next)
     }
 
-    /// The present moment, for a waiter.
+    /// Returns the current position, for a waiter.
     mutating func mark() -> Int {
         lastMark = lastNumber
         return lastMark
     }
 
-    /// Has `body` returned by ``takeDueWaiters(hasCalled:)`` once the daemon was told of everything that was added since a
-    /// moment.
+    /// Makes ``takeDueWaiters(hasCalled:)`` return `body` once everything added since a position was sent.
     ///
     /// - Parameters:
-    ///   - mark: The moment.
-    ///   - acceptsFailure: Whether it is enough that the daemon could not be told.
+    ///   - mark: The position.
+    ///   - acceptsFailure: `true` to be called also if the daemon cannot be reached.
     ///   - body: The waiter.
     mutating func wait(
         since mark: Int = 0,
@@ -178,7 +177,7 @@ struct TaskOutbox<Element: AnyObject & Sendable> {
         waiters[lastWaiter] = Waiter(left: left, acceptsFailure: acceptsFailure, body: body)
     }
 
-    /// Takes in that the daemon cannot be told of some tasks at present.
+    /// Handles a failure to send some tasks.
     mutating func fail(_ elements: [Element]) {
         for element in elements {
             for number in entries[ObjectIdentifier(element)]?.numbers ?? [] {
@@ -189,7 +188,7 @@ struct TaskOutbox<Element: AnyObject & Sendable> {
         }
     }
 
-    /// Takes in that the daemon cannot be told of anything at present.
+    /// Handles a failure to reach the daemon.
     mutating func fail() {
         for (id, waiter) in waiters.sorted(by: { $0.key < $1.key }) where waiter.acceptsFailure {
             due.append(waiter.body)
@@ -197,7 +196,7 @@ struct TaskOutbox<Element: AnyObject & Sendable> {
         }
     }
 
-    /// The waiters to be called now, by one thread at a time, which then asks again with `hasCalled`.
+    /// Returns the waiters to be called now, by one thread at a time, which then calls this again with `hasCalled`.
     mutating func takeDueWaiters(hasCalled: Bool) -> [@Sendable () -> Void] {
         if hasCalled { isCalling = false }
         guard !isCalling, !due.isEmpty else { return [] }
@@ -218,7 +217,7 @@ struct TaskOutbox<Element: AnyObject & Sendable> {
         }
     }
 
-    /// Takes in that a waiter waits for one addition less.
+    /// Counts down the additions that a waiter waits for.
     private mutating func lower(_ id: Int) {
         guard var waiter = waiters.removeValue(forKey: id) else { return }
         waiter.left -= 1

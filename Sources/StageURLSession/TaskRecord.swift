@@ -3,68 +3,68 @@ import FoundationNetworking
 import StageControl
 import StageModel
 
-/// A task as the client has it, and what the daemon has yet to be told of it.
+/// State of a task in the client, and the changes that have to be sent to the daemon.
 ///
-/// Decides and does nothing: ``nextStep()`` says what to tell the daemon, and the functions after it take
-/// in what came of that.
+/// A state machine without I/O: ``nextStep()`` returns the next request, and the functions after it record its
+/// result.
 struct TaskRecord {
-    /// What the daemon is to be told next.
+    /// Next request to the daemon.
     enum Step: Equatable {
         case create(TransferRequest)
         case change(Int64, TransferChange)
     }
 
-    /// What was asked for, with what was changed since.
+    /// Request of the task, with later changes.
     private(set) var request: TransferRequest
-    /// The number that the daemon gave the task.
+    /// The daemon's number of the task.
     private(set) var number: Int64?
-    /// How often `suspend` was called more than `resume`; a new task counts as suspended once.
+    /// Number of calls of `suspend` minus those of `resume`; a new task counts as suspended once.
     private(set) var suspensions: Int
-    /// Whether the task was cancelled here.
+    /// `true` if this process cancelled the task.
     private(set) var isCancelled = false
-    /// Number of events that were taken in.
+    /// Number of events that were recorded.
     private(set) var eventCount = 0
-    /// Whether its end was taken in: what comes after that comes twice.
+    /// `true` once the end was recorded: later events are duplicates.
     private(set) var hasEnded = false
-    /// How often the daemon may have been asked to create the task.
+    /// Number of requests to create the task that the daemon may have received.
     private var requests = 0
-    /// When the task was made.
+    /// Time of creation.
     let created: Date
 
-    /// The request as the application made it; `nil` for a task that was found.
+    /// The application's request; `nil` for a task of another process.
     var original: URLRequest?
-    /// How often the session had attached when it found the task; `nil` for a task made here.
+    /// Number of times that the session had attached when it found the task; `nil` for a task of this process.
     var found: Int?
 
-    /// What the application sees of it.
+    /// Properties that the application sees.
     var identifier = 0
     var isComplete = false
     var error: (any Error)?
     var response: HTTPURLResponse?
-    /// The head of an answer that is not of HTTP.
+    /// Head of a response over another protocol than HTTP.
     var otherResponse: URLResponse?
-    /// The request after redirects, of a transfer in this process.
+    /// Request after redirects, of a transfer in this process.
     var current: URLRequest?
-    /// When the last request of a transfer in this process was sent.
+    /// Time when the last request of a transfer in this process was sent.
     var asked: Date?
-    /// The last answer to a transfer in this process.
+    /// Last response to a transfer in this process.
     var lastAnswer: ForegroundAnswer?
     var holds: [Hold] = []
     var bytesReceived = Int64(0)
     var bytesSent = Int64(0)
     var bytesExpected: Int64?
-    /// What the application was last told of, so that it can be told the difference.
+    /// Counts that the delegate was last told, for the difference to the next ones.
     var toldReceived = Int64(0)
     var toldSent = Int64(0)
-    /// Whether the delegate is going to be told of progress anyway.
+    /// `true` while a progress call to the delegate is scheduled.
     var willTellProgress = false
     var challenges = 0
     var resumeDataReceivers: [@Sendable (Data?) -> Void] = []
-    /// Why the task fails as soon as it is resumed.
+    /// Error that the task fails with as soon as it is resumed.
     var refusal: URLError?
 
     private var pending = TransferChange()
-    /// Whether a change is on its way to the daemon.
+    /// `true` while a change is being sent to the daemon.
     private var isSending = false
 
     /// Creates the record of a new task.
@@ -77,7 +77,7 @@ struct TaskRecord {
     /// Creates the record of a task that the daemon has.
     init(_ task: TransferTask) {
         request = task.request
-        // A placeholder is not to be sent.
+        // A placeholder must not be sent.
         request.headers = request.headers?.filter { $0.value != TransferTask.hiddenValue }
         created = task.created
         number = task.id
@@ -89,36 +89,36 @@ struct TaskRecord {
         toldSent = bytesSent
     }
 
-    /// Whether the task waits for `resume`.
+    /// `true` if the task waits for `resume`.
     var isSuspended: Bool { suspensions > 0 }
 
-    /// Whether nobody but this process knows the task.
+    /// `true` if only this process knows the task.
     var isOnlyHere: Bool { number == nil && requests == 0 }
 
-    /// Whether the daemon has the task with all that was changed.
+    /// `true` if the daemon has the task with all changes.
     var isStored: Bool { number != nil && pending == TransferChange() && !isSending }
 
-    /// Whether the daemon has yet to be told of the task, or of a change of it.
+    /// `true` if the task, or a change of it, has to be sent to the daemon.
     var mustBeTold: Bool {
         guard !hasEnded, refusal == nil else { return false }
         return number == nil || pending != TransferChange()
     }
 
-    /// The error that the task ends with before the daemon has it, or since the daemon has refused it.
+    /// Error of a task that ends before the daemon has it, or that the daemon has refused.
     var reasonToEnd: URLError? {
         guard !hasEnded else { return nil }
         if isCancelled && isOnlyHere { return URLError(.cancelled) }
         return isSuspended && !isCancelled ? nil : refusal
     }
 
-    /// What is to be told the daemon, if anything is; the caller tells it and says what came of it.
+    /// Returns the next request to the daemon, if there is one; the caller sends it and records the result.
     mutating func nextStep() -> Step? {
         guard mustBeTold, !(isCancelled && isOnlyHere) else { return nil }
         guard let number else {
             var request = request
             request.isSuspended = isSuspended
-            // A request that is repeated is answered with the task that it made the first time, which may
-            // not be what it says by now.
+            // The daemon responds to a repeated request with the task that the first one created, which may differ
+            // from the current state: send all of it as a change.
             pending = requests > 0 || isCancelled ? whole : TransferChange()
             requests += 1
             return .create(request)
@@ -128,22 +128,22 @@ struct TaskRecord {
         return .change(number, pending)
     }
 
-    /// Takes in that the daemon has the task.
+    /// Records that the daemon has the task.
     mutating func wasCreated(as number: Int64) { self.number = number }
 
-    /// Takes in that the daemon has answered a change.
+    /// Records that the daemon has responded to a change.
     mutating func wasTold() { isSending = false }
 
-    /// Takes in that the daemon could not be told of a change: it is told later.
+    /// Records that the daemon did not receive a change, which is sent again later.
     mutating func wasNotTold(_ change: TransferChange) {
         pending = change.merging(pending)
         isSending = false
     }
 
-    /// Takes in that the daemon was not reached at all with the request that creates the task.
+    /// Records that the request to create the task never reached the daemon.
     mutating func wasNotSent() { requests -= 1 }
 
-    /// Takes in what the daemon says of the task; an end that was taken in says more.
+    /// Updates the record from the daemon's task, unless its end was recorded, which is newer.
     mutating func update(_ task: TransferTask) {
         guard !hasEnded else { return }
         holds = task.holds
@@ -153,7 +153,7 @@ struct TaskRecord {
         if let head = task.response { response = HTTPURLResponse(head) }
     }
 
-    /// Takes in an event; returns `false`, and takes nothing in, after the task's end.
+    /// Records an event; returns `false` without recording it after the task's end.
     mutating func take(_ event: SessionEvent) -> Bool {
         guard !hasEnded else { return false }
         eventCount += 1
@@ -167,7 +167,7 @@ struct TaskRecord {
         return end()
     }
 
-    /// The request as the application made it, or as the daemon has it; an upload's body is its file.
+    /// The application's request, or the daemon's; an upload's body is its file.
     var originalRequest: URLRequest? {
         guard var original else { return URLRequest(request) }
         if request.kind == .upload, request.file != nil {
@@ -177,18 +177,18 @@ struct TaskRecord {
         return original
     }
 
-    /// The request with the method that is sent, at the URL that has answered.
+    /// The request with the method that is sent, at the URL that responded.
     var currentRequest: URLRequest? {
         if let current { return current }
         guard var current = originalRequest else { return nil }
         current.httpMethod = request.method ?? current.httpMethod
-        // The daemon names URLs without a user's name and password.
+        // The daemon reports URLs without user name and password.
         let asked = URL(string: URLReference(request.url).withoutUser.text)
         if let url = response?.url, asked != url { current.url = url }
         return current
     }
 
-    /// Takes in that the task has ended; returns whether that is new.
+    /// Records that the task has ended; returns whether that is new.
     @discardableResult
     mutating func end() -> Bool {
         defer {
@@ -216,7 +216,7 @@ struct TaskRecord {
         return true
     }
 
-    /// Takes in that the application does not want the task any more; returns whether that is new.
+    /// Records that the application cancels the task; returns whether that is new.
     mutating func cancel(producingResumeData: Bool) -> Bool {
         guard !isCancelled, !hasEnded else { return false }
         isCancelled = true
@@ -225,7 +225,7 @@ struct TaskRecord {
         return true
     }
 
-    /// Takes in what the application changes about the task.
+    /// Records the application's change of the task.
     mutating func change(_ change: TransferChange) {
         pending = pending.merging(change)
         request.priority = change.priority ?? request.priority
@@ -235,7 +235,7 @@ struct TaskRecord {
         request.expectedToSend = change.expectedToSend ?? request.expectedToSend
     }
 
-    /// Everything that may be different from what the daemon was told first.
+    /// Change with all properties that may differ from the first request.
     private var whole: TransferChange {
         var change = TransferChange()
         change.state = isCancelled ? .cancelled : isSuspended ? .suspended : .running
@@ -250,10 +250,10 @@ struct TaskRecord {
 }
 
 extension TransferChange {
-    /// This change and then `later`, as one.
+    /// Returns this change and then `later`, as one.
     func merging(_ later: TransferChange) -> TransferChange {
         var change = self
-        // Nothing is said of a task after that it is cancelled.
+        // A cancelled task accepts no further change of state.
         if state != .cancelled {
             change.state = later.state ?? state
             change.producesResumeToken = later.producesResumeToken ?? producesResumeToken
@@ -270,7 +270,7 @@ extension TransferChange {
 }
 
 extension HTTPURLResponse {
-    /// Makes what Foundation has for an answer; `nil` where its URL is none.
+    /// Creates Foundation's representation of a response; `nil` if its URL is invalid.
     convenience init?(_ response: TransferResponse) {
         guard let url = URL(string: response.url) else { return nil }
         var fields: [String: String] = [:]

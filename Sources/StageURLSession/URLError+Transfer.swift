@@ -2,38 +2,38 @@ public import Foundation
 import StageControl
 
 // swift-format-ignore: AlwaysUseLowerCamelCase
-/// The key of a failed download's resume data in the `userInfo` of its error.
+/// Key of a failed download's resume data in the `userInfo` of its error.
 public let NSURLSessionDownloadTaskResumeData = "NSURLSessionDownloadTaskResumeData"
 
 // swift-format-ignore: AlwaysUseLowerCamelCase
-/// A number of bytes that nobody knows.
+/// An unknown number of bytes.
 public let NSURLSessionTransferSizeUnknown: Int64 = -1
 
 // swift-format-ignore: AlwaysUseLowerCamelCase
-/// The key of ``Foundation/URLError/networkUnavailableReason`` in the `userInfo` of an error.
+/// Key of ``Foundation/URLError/networkUnavailableReason`` in the `userInfo` of an error.
 public let NSURLErrorNetworkUnavailableReasonKey = "NSURLErrorNetworkUnavailableReasonKey"
 
 extension URLError {
-    /// What ``URLSession/downloadTask(withResumeData:)`` goes on with, where a download can.
+    /// Resume data for ``URLSession/downloadTask(withResumeData:)``, if the download can be resumed.
     public var downloadTaskResumeData: Data? {
         userInfo[NSURLSessionDownloadTaskResumeData] as? Data
     }
 
-    /// A reason why a system cancels a background task.
+    /// Reason why a system cancels a background task.
     public enum BackgroundTaskCancelledReason: Int, Sendable {
-        /// The user has ended the application by force.
+        /// The user has force-quit the application.
         case userForceQuitApplication = 0
-        /// Updates in the background are switched off.
+        /// Background updates are disabled.
         case backgroundUpdatesDisabled = 1
-        /// The system is short of resources.
+        /// The system lacks resources.
         case insufficientSystemResources = 2
     }
 
-    /// A reason why a network is not to be used.
+    /// Reason why a network may not be used.
     public enum NetworkUnavailableReason: Int, Sendable {
         /// The network is cellular.
         case cellular = 0
-        /// The network costs money by the byte.
+        /// The network is metered.
         case expensive = 1
         /// The network is in low data mode.
         case constrained = 2
@@ -49,21 +49,21 @@ extension URLError {
 
     /// The reason under ``NSURLErrorNetworkUnavailableReasonKey``.
     ///
-    /// It is `nil` in errors of this module's sessions: a task waits for a network that it may use, and
-    /// ``URLSessionTask/holds`` says so.
+    /// It is `nil` in errors of this module's sessions: a task waits for a suitable network, as
+    /// ``URLSessionTask/holds`` shows.
     public var networkUnavailableReason: NetworkUnavailableReason? {
         let value = userInfo[NSURLErrorNetworkUnavailableReasonKey] as? Int
         return value.flatMap(NetworkUnavailableReason.init)
     }
 
-    /// Makes an error with its reason in words.
+    /// Creates an error with a description.
     init(_ code: URLError.Code, reason: String, userInfo: [String: Any] = [:]) {
         var userInfo = userInfo
         userInfo[NSLocalizedDescriptionKey] = reason
         self.init(code, userInfo: userInfo)
     }
 
-    /// Makes the error of a task that failed.
+    /// Creates the error of a failed task.
     init(_ failure: TransferFailure, url: String, resumeData: Data?) {
         var userInfo: [String: Any] = [:]
         if let url = URL(string: url) { userInfo[NSURLErrorFailingURLErrorKey] = url }
@@ -71,9 +71,9 @@ extension URLError {
         self.init(Self.code(failure), reason: failure.reason, userInfo: userInfo)
     }
 
-    /// Makes the error of something that the daemon refused, or was not there for.
+    /// Creates the error for a request that the daemon refused or did not receive.
     ///
-    /// What it refuses of a download that was to go on is what the download would have gone on with.
+    /// A daemon that refuses a download with resume data no longer has the partial file.
     init(of error: ControlError, resuming: Bool = false) {
         let code = Self.code(error)
         let isLost = resuming && code == .unsupportedURL

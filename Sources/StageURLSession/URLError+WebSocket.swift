@@ -4,7 +4,7 @@ import StageWebSocket
 import StageWebSocketClient
 
 extension URLError {
-    /// The reason why a session in this process does not make a transfer that is known by its content, or has parts.
+    /// Error of a session in this process for a transfer that only background sessions support.
     static var backgroundTransfer: URLError {
         let reason =
             "only a background session makes downloads whose content is known, and uploads in parts: "
@@ -12,7 +12,7 @@ extension URLError {
         return URLError(.unsupportedURL, reason: reason)
     }
 
-    /// The reason why a background session takes no WebSocket tasks.
+    /// Error of a WebSocket task of a background session.
     static var backgroundWebSocket: URLError {
         let reason =
             "a background session has no WebSocket tasks, since a connection ends with its process: "
@@ -22,15 +22,15 @@ extension URLError {
 }
 
 extension POSIXError {
-    /// The failure of a call on a WebSocket connection that was closed.
+    /// Error of a call on a closed WebSocket connection.
     static var webSocketIsClosed: POSIXError {
         POSIXError(.ENOTCONN, userInfo: [NSLocalizedDescriptionKey: "the connection is closed"])
     }
 }
 
 extension WebSocketClientError {
-    /// Returns the error as Apple's class tells it, of a task with a URL; `wasOpen` says whether the opening handshake had
-    /// been made.
+    /// Returns the error that Apple's class reports for a task with a URL; `wasOpen` is `true` if the opening
+    /// handshake had succeeded.
     func taskError(url: URL?, wasOpen: Bool) -> any Error {
         if let code = connectionCode {
             return POSIXError(code, userInfo: [NSLocalizedDescriptionKey: "\(self)"])
@@ -39,7 +39,7 @@ extension WebSocketClientError {
         return URLError(loadingCode(wasOpen), reason: "\(self)", userInfo: info)
     }
 
-    /// The code of a failure of an open connection that is its peer's or the protocol's.
+    /// Code for a failure of an open connection that the peer or the protocol caused.
     private var connectionCode: POSIXErrorCode? {
         guard case .webSocket(let error) = self else { return nil }
         return switch error {
@@ -57,7 +57,7 @@ extension WebSocketClientError {
         case .lost: .networkConnectionLost
         case .silent, .slowHandshake: .timedOut
         case .cancelled: .cancelled
-        // Of connections that are opened anew, which tasks do not have.
+        // Only reconnecting sockets have these errors, and tasks do not reconnect.
         case .closed, .notConnected, .retriesExhausted: .networkConnectionLost
         case .connection(let error):
             switch error {

@@ -2,15 +2,15 @@ public import Foundation
 public import FoundationNetworking
 import Synchronization
 
-// The calls wait for an answer, so a background session refuses them: `URLError.unsupportedURL`. Cancelling the task that
-// calls cancels the transfer.
+// These calls wait for a response, so a background session refuses them with `URLError.unsupportedURL`. Cancelling
+// the calling task cancels the transfer.
 extension URLSession {
-    /// Returns the answer to a request for a URL, whatever its status.
+    /// Returns the response to a request for a URL, with any status.
     ///
     /// - Parameters:
     ///   - url: The URL.
-    ///   - delegate: The delegate that is told of this transfer in the place of the session's.
-    /// - Returns: The answer and its head.
+    ///   - delegate: The delegate of this transfer, instead of the session's.
+    /// - Returns: The body and the head of the response.
     /// - Throws: `URLError`.
     public func data(
         from url: URL,
@@ -19,12 +19,12 @@ extension URLSession {
         try await data(for: URLRequest(url: url), delegate: delegate)
     }
 
-    /// Returns the answer to a request, whatever its status.
+    /// Returns the response to a request, with any status.
     ///
     /// - Parameters:
     ///   - request: The request.
-    ///   - delegate: The delegate that is told of this transfer in the place of the session's.
-    /// - Returns: The answer and its head.
+    ///   - delegate: The delegate of this transfer, instead of the session's.
+    /// - Returns: The body and the head of the response.
     /// - Throws: `URLError`.
     public func data(
         for request: URLRequest,
@@ -33,13 +33,13 @@ extension URLSession {
         try await answer(delegate) { dataTask(with: request, completionHandler: $0) }
     }
 
-    /// Sends a file and returns the answer, whatever its status.
+    /// Uploads a file and returns the response, with any status.
     ///
     /// - Parameters:
-    ///   - request: The request, whose body counts for nothing; its method is `POST` unless it says otherwise.
-    ///   - file: The file, which must stay as it is until this returns.
-    ///   - delegate: The delegate that is told of this transfer in the place of the session's.
-    /// - Returns: The answer and its head.
+    ///   - request: The request, whose body is ignored; its default method is `POST`.
+    ///   - file: The file, which must not change until this returns.
+    ///   - delegate: The delegate of this transfer, instead of the session's.
+    /// - Returns: The body and the head of the response.
     /// - Throws: `URLError`.
     public func upload(
         for request: URLRequest,
@@ -51,13 +51,13 @@ extension URLSession {
         }
     }
 
-    /// Sends bytes and returns the answer, whatever its status.
+    /// Uploads bytes and returns the response, with any status.
     ///
     /// - Parameters:
-    ///   - request: The request, whose body counts for nothing; its method is `POST` unless it says otherwise.
+    ///   - request: The request, whose body is ignored; its default method is `POST`.
     ///   - bodyData: The bytes.
-    ///   - delegate: The delegate that is told of this transfer in the place of the session's.
-    /// - Returns: The answer and its head.
+    ///   - delegate: The delegate of this transfer, instead of the session's.
+    /// - Returns: The body and the head of the response.
     /// - Throws: `URLError`.
     public func upload(
         for request: URLRequest,
@@ -69,13 +69,13 @@ extension URLSession {
         }
     }
 
-    /// Downloads a URL into a file among the temporary files, which is the caller's to move or remove.
+    /// Downloads a URL into a temporary file, which the caller must move or remove.
     ///
     /// - Parameters:
     ///   - url: The URL.
-    ///   - delegate: The delegate that is told of this transfer in the place of the session's.
-    /// - Returns: The file and the head of the answer.
-    /// - Throws: `URLError`, with ``Foundation/URLError/downloadTaskResumeData`` where a later download can go on.
+    ///   - delegate: The delegate of this transfer, instead of the session's.
+    /// - Returns: The file and the head of the response.
+    /// - Throws: `URLError`, with ``Foundation/URLError/downloadTaskResumeData`` if the download can be resumed.
     public func download(
         from url: URL,
         delegate: (any URLSessionTaskDelegate)? = nil
@@ -83,13 +83,13 @@ extension URLSession {
         try await download(for: URLRequest(url: url), delegate: delegate)
     }
 
-    /// Downloads the answer to a request into a file among the temporary files, which is the caller's to move or remove.
+    /// Downloads the response to a request into a temporary file, which the caller must move or remove.
     ///
     /// - Parameters:
     ///   - request: The request.
-    ///   - delegate: The delegate that is told of this transfer in the place of the session's.
-    /// - Returns: The file and the head of the answer.
-    /// - Throws: `URLError`, with ``Foundation/URLError/downloadTaskResumeData`` where a later download can go on.
+    ///   - delegate: The delegate of this transfer, instead of the session's.
+    /// - Returns: The file and the head of the response.
+    /// - Throws: `URLError`, with ``Foundation/URLError/downloadTaskResumeData`` if the download can be resumed.
     public func download(
         for request: URLRequest,
         delegate: (any URLSessionTaskDelegate)? = nil
@@ -99,13 +99,13 @@ extension URLSession {
         }
     }
 
-    /// Downloads into a file among the temporary files, and goes on with what an earlier download in a process received.
+    /// Resumes an earlier download in a process, into a temporary file, which the caller must move or remove.
     ///
     /// - Parameters:
-    ///   - data: What the earlier download has handed out.
-    ///   - delegate: The delegate that is told of this transfer in the place of the session's.
-    /// - Returns: The file and the head of the answer.
-    /// - Throws: `URLError`, with ``Foundation/URLError/downloadTaskResumeData`` where a later download can go on.
+    ///   - data: The resume data of the earlier download.
+    ///   - delegate: The delegate of this transfer, instead of the session's.
+    /// - Returns: The file and the head of the response.
+    /// - Throws: `URLError`, with ``Foundation/URLError/downloadTaskResumeData`` if the download can be resumed.
     public func download(
         resumeFrom data: Data,
         delegate: (any URLSessionTaskDelegate)? = nil
@@ -115,13 +115,13 @@ extension URLSession {
         }
     }
 
-    /// Returns the answer to a request for a URL once its head is here, with the bytes as they come.
+    /// Returns the head of the response to a request for a URL once it arrives, and the bytes as they arrive.
     ///
     /// - Parameters:
     ///   - url: The URL.
-    ///   - delegate: The delegate that is told of this transfer in the place of the session's.
-    /// - Returns: The bytes and the head of the answer.
-    /// - Throws: `URLError`; reading the bytes throws what ends the transfer later.
+    ///   - delegate: The delegate of this transfer, instead of the session's.
+    /// - Returns: The bytes and the head of the response.
+    /// - Throws: `URLError`; reading the bytes throws later errors of the transfer.
     public func bytes(
         from url: URL,
         delegate: (any URLSessionTaskDelegate)? = nil
@@ -129,13 +129,13 @@ extension URLSession {
         try await bytes(for: URLRequest(url: url), delegate: delegate)
     }
 
-    /// Returns the answer to a request once its head is here, with the bytes as they come.
+    /// Returns the head of the response to a request once it arrives, and the bytes as they arrive.
     ///
     /// - Parameters:
     ///   - request: The request.
-    ///   - delegate: The delegate that is told of this transfer in the place of the session's.
-    /// - Returns: The bytes and the head of the answer.
-    /// - Throws: `URLError`; reading the bytes throws what ends the transfer later.
+    ///   - delegate: The delegate of this transfer, instead of the session's.
+    /// - Returns: The bytes and the head of the response.
+    /// - Throws: `URLError`; reading the bytes throws later errors of the transfer.
     public func bytes(
         for request: URLRequest,
         delegate: (any URLSessionTaskDelegate)? = nil
@@ -144,7 +144,7 @@ extension URLSession {
         let task = makeForegroundData(request, .bytes(answer))
         task.delegate = delegate
         answer.whenAbandoned { [weak task] in task?.cancel() }
-        // A background session has no transfer that could end the answer.
+        // A background session has no transfer that could end the response.
         if task.transfer == nil { answer.end(task.record.withLock { $0.refusal }) }
         let pieces = answer.takePieces()
         return try await withTaskCancellationHandler {
@@ -156,7 +156,7 @@ extension URLSession {
         }
     }
 
-    /// Runs a task and returns what its handler is called with.
+    /// Runs a task and returns the arguments of its completion handler.
     private func answer<Content: Sendable, Made: URLSessionTask>(
         _ delegate: (any URLSessionTaskDelegate)?,
         make: (@escaping @Sendable (Content?, URLResponse?, (any Error)?) -> Void) -> Made
@@ -190,7 +190,7 @@ extension URLSession {
         }
     }
 
-    /// Makes a handler that moves the file to where it stays.
+    /// Returns a handler that moves the file to a place where it stays.
     private static func keepingFile(
         _ handler: @escaping ForegroundTransfer.FileHandler
     ) -> ForegroundTransfer.FileHandler {
@@ -208,7 +208,7 @@ extension URLSession {
     }
 }
 
-/// The task of a call that waits for its answer, and whether the call was cancelled.
+/// The task of a call that waits for its response, and the state of its cancellation.
 private final class PendingCall: Sendable {
     private let state = Mutex((task: URLSessionTask?.none, isCancelled: false))
 

@@ -4,14 +4,14 @@ import StageControl
 import StageModel
 
 extension URLSession {
-    /// Adds the cookies of an answer to the session's storage, where the rules say so.
+    /// Adds the cookies of a response to the session's storage, if the configuration allows it.
     func keepCookies(of head: TransferResponse?, for task: URLSessionTask) {
         let rules = configuration
         guard let head, let storage = rules.httpCookieStorage, let url = URL(string: head.url),
             rules.httpCookieAcceptPolicy != .never,
             task.originalRequest?.httpShouldHandleCookies ?? true
         else { return }
-        // Joined into one field, as `HTTPURLResponse` has them, cookies cannot be told apart.
+        // `HTTPURLResponse` joins them into one field, in which cookies cannot be told apart.
         let lines = head.headers.filter { $0.count == 2 && $0[0].lowercased() == "set-cookie" }
         let cookies = lines.flatMap { line in
             HTTPCookie.cookies(withResponseHeaderFields: ["Set-Cookie": line[1]], for: url)
@@ -26,12 +26,12 @@ extension URLSession {
 }
 
 extension HTTPCookieStorage {
-    /// The most bytes of cookies that a request has.
+    /// Maximum size of a request's cookies in bytes.
     private static let mostBytes = 8 << 10
 
-    /// The cookies for a request (RFC 6265, section 5.4), as many as fit into its head.
+    /// Returns the cookies for a request (RFC 6265, section 5.4), as many as fit into its head.
     ///
-    /// Foundation's `cookies(for:)` compares hosts alone on Linux.
+    /// Foundation's `cookies(for:)` compares only hosts on Linux.
     func cookiesToSend(to url: URL) -> [HTTPCookie] {
         var bytes = 0
         return (cookies(for: url) ?? []).filter { cookie in
@@ -43,23 +43,23 @@ extension HTTPCookieStorage {
 }
 
 extension URL {
-    /// Whether the server that the daemon asks for the URL is of the cookie's domain.
+    /// Returns whether the server that the daemon contacts for the URL belongs to the cookie's domain.
     fileprivate func isOf(_ cookie: HTTPCookie) -> Bool {
         URLReference(absoluteString).origin.map { cookie.isOf($0.host) } ?? false
     }
 }
 
 extension HTTPCookie {
-    /// Whether a host is the domain of the cookie or below it (RFC 6265, section 5.1.3).
+    /// Returns whether a host is in the domain of the cookie (RFC 6265, section 5.1.3).
     ///
-    /// A domain of one label, such as `com`, is that host's alone.
+    /// A domain of one label, such as `com`, contains only that host.
     fileprivate func isOf(_ host: String) -> Bool {
         let domain = domain.drop { $0 == "." }.lowercased()
         guard domain.contains(".") else { return host == domain }
         return host == domain || host.hasSuffix(".\(domain)")
     }
 
-    /// Whether scheme, path and time allow the cookie to be sent, and a field can carry it.
+    /// Returns whether scheme, path and time allow the cookie to be sent, and a field can carry it.
     fileprivate func isFor(_ url: URL) -> Bool {
         guard !isSecure || URLReference(url.absoluteString).schemeName == "https",
             expiresDate ?? .distantFuture > .now,

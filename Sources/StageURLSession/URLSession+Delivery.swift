@@ -5,10 +5,10 @@ import StageModel
 import Synchronization
 
 extension URLSession {
-    /// Takes an event of the daemon in; called by one thread, in order.
+    /// Handles an event of the daemon; called by one thread, in order.
     ///
-    /// - Throws: ``ControlError`` if the daemon could not be asked for the event's task, so that the event has to
-    ///   come again.
+    /// - Throws: ``ControlError`` if the daemon could not be asked for the event's task, so that the event must be
+    ///   delivered again.
     func take(_ event: SessionEvent) throws(ControlError) {
         switch event.kind {
         case .attached:
@@ -37,7 +37,7 @@ extension URLSession {
         deliver(event, task)
     }
 
-    /// Has the delegate told, once, when everything is delivered that had happened before the session was made.
+    /// Notifies the delegate, once, when all events are delivered that are older than the session object.
     private func tellOfBacklog(upTo sequence: Int64 = 0) {
         guard link.deliverBacklog(upTo: sequence) else { return }
         feed.add { [self] in delegate?.urlSessionDidFinishEvents(forBackgroundURLSession: self) }
@@ -48,25 +48,24 @@ extension URLSession {
             ($0.byNumber[number], $0.ended.contains(number))
         }
         if hasEnded || known != nil { return known }
-        // Another member of the group has created it, or the answer to the request that created it has not come.
+        // Another member of the group has created it, or the response to the request that created it has not arrived.
         do throws(ControlError) {
             return adopt(try link.ask(.task(number, headers: true)))
         } catch {
-            // What the daemon does not know, or cannot tell of, would be so the next time: the events
-            // behind it are not to wait for it.
+            // If the daemon does not know the task, a retry fails again, and later events must not wait for it.
             guard error.mayPass else { return nil }
             throw error
         }
     }
 
-    /// Takes in what a transfer in this process has got to, and has the delegate told.
+    /// Handles an event of a transfer in this process, and notifies the delegate.
     func take(_ event: SessionEvent, of task: URLSessionTask) {
         guard task.record.withLock({ !$0.hasEnded && $0.take(event) }) else { return }
         task.showProgress()
         deliver(event, task)
     }
 
-    /// Has the delegate told of an event.
+    /// Notifies the delegate of an event.
     private func deliver(_ event: SessionEvent, _ task: URLSessionTask) {
         switch event.kind {
         case .progress:
@@ -95,7 +94,7 @@ extension URLSession {
         }
     }
 
-    /// Tells of the bytes that moved since the last time; of many steps at once if the delegate is slow.
+    /// Notifies the delegate of the bytes since the last call; a slow delegate gets several events at once.
     func tellProgress(_ task: URLSessionTask) {
         let (received, sent, expected, newReceived, newSent) = task.record.withLock { record in
             defer {
@@ -159,7 +158,7 @@ extension URLSession {
         let question = Challenge(event.challenge ?? "", url: url)
         let once = Once()
         let proposed = question.credential(from: configuration.urlCredentialStorage)
-        // What failed once fails again.
+        // A credential that failed once fails again.
         let fallback = failures == 0 ? UnchangingCredential(value: proposed) : nil
         let answer: ChallengeAnswer = { [self] disposition, credential in
             guard once.isFirst() else { return }
@@ -191,7 +190,7 @@ extension URLSession {
         }
     }
 
-    /// Tells of the end of a task, by an event.
+    /// Notifies the delegate of a task's end, by an event.
     private func tellEnd(_ event: SessionEvent, _ task: URLSessionTask, since mark: Int) {
         tellProgress(task)
         let request = task.record.withLock { $0.request }
@@ -242,7 +241,7 @@ extension URLSession {
         }
     }
 
-    /// Ends a task that the daemon has nothing to say of.
+    /// Ends a task that the daemon sends no event for.
     func end(_ task: URLSessionTask, _ error: URLError) {
         if let socket = task as? URLSessionWebSocketTask { return socket.end(error) }
         if task.transfer != nil { return endForeground(task, .failure(error)) }
@@ -254,7 +253,7 @@ extension URLSession {
         }
     }
 
-    /// Says the last there is to say of a task.
+    /// Completes a task, and notifies its delegate for the last time.
     func complete(
         _ task: URLSessionTask,
         _ error: (any Error)?,
@@ -282,7 +281,7 @@ extension URLSession {
             .urlSession(self, task: task, didCompleteWithError: error)
     }
 
-    /// Takes in that somebody removed the session.
+    /// Handles the removal of the session at the daemon.
     private func takeRemoval() {
         state.withLock { $0.isInvalidating = true }
         let reason = "the session '\(link.identifier)' was removed"
@@ -293,12 +292,12 @@ extension URLSession {
     }
 }
 
-/// What answers a challenge.
+/// Function that answers a challenge.
 private typealias ChallengeAnswer =
     @Sendable (URLSession.AuthChallengeDisposition, URLCredential?) -> Void
 
 extension URLSessionTask {
-    /// Shows in ``URLSessionTask/progress`` what is known.
+    /// Updates ``URLSessionTask/progress``.
     func showProgress() {
         let (done, expected) = record.withLock {
             ($0.request.kind == .upload ? $0.bytesSent : $0.bytesReceived, $0.bytesExpected)

@@ -13,15 +13,15 @@ extension URLSession {
     public typealias DelayedRequestDisposition =
         FoundationNetworking.URLSession.DelayedRequestDisposition
 
-    /// What a delegate decides about an answer.
+    /// Decision of a delegate about a response.
     public enum ResponseDisposition: Int, Sendable {
-        /// The task is cancelled.
+        /// Cancel the task.
         case cancel = 0
-        /// The bytes are handed over.
+        /// Deliver the bytes.
         case allow = 1
-        /// The task goes on as a download task.
+        /// Continue the task as a download task.
         case becomeDownload = 2
-        /// Taken for ``allow``: there are no stream tasks.
+        /// Treated as ``allow``: there are no stream tasks.
         case becomeStream = 3
     }
 }

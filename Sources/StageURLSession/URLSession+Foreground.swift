@@ -6,18 +6,18 @@ import StageSystem
 import StageTransfer
 import Synchronization
 
-/// The end of a task of a session in this process.
+/// Result of a task of a session in this process.
 enum ForegroundEnd {
-    /// The answer was handed over, or is these bytes.
+    /// The response was delivered, or is these bytes.
     case answer(Data)
-    /// The answer is in a file, which is removed after it was handed over.
+    /// The response is in a file, which is removed after it was delivered.
     case file(PartialDownload)
-    /// The task has failed; a download may leave what it has received.
+    /// The task has failed; a download may leave a partial file.
     case failure(URLError)
 }
 
 extension URLSession {
-    /// Makes a data task.
+    /// Creates a data task.
     func makeForegroundData(
         _ request: URLRequest,
         _ receiver: ForegroundTransfer.Receiver = .delegate
@@ -31,7 +31,7 @@ extension URLSession {
         }
     }
 
-    /// Makes an upload task.
+    /// Creates an upload task.
     func makeForegroundUpload(
         _ request: URLRequest,
         _ body: ForegroundTransfer.Body,
@@ -48,7 +48,7 @@ extension URLSession {
         }
     }
 
-    /// Makes a download task.
+    /// Creates a download task.
     func makeForegroundDownload(
         _ request: URLRequest,
         _ receiver: ForegroundTransfer.Receiver = .delegate
@@ -62,7 +62,7 @@ extension URLSession {
         }
     }
 
-    /// Makes a download task that goes on with what an earlier one has left.
+    /// Creates a download task that resumes an earlier one.
     func makeForegroundDownload(
         resuming data: Data,
         _ receiver: ForegroundTransfer.Receiver = .delegate
@@ -112,7 +112,7 @@ extension URLSession {
         return task
     }
 
-    /// Makes a task that a background session cannot have, which fails when it is resumed.
+    /// Creates a task that a background session does not support, which fails when it is resumed.
     private func makeRefused<Task: URLSessionTask>(
         _ request: URLRequest,
         _ build: (TaskRecord, URLSession) -> Task
@@ -129,7 +129,7 @@ extension URLSession {
         return make([draft]) { build($0, self) }[0]
     }
 
-    /// Begins, holds, goes on with or ends a task, as its record says.
+    /// Starts, pauses, resumes or ends a task, as its record says.
     func drive(_ task: URLSessionTask) {
         guard let transfer = task.transfer else {
             endIfUnsendable(task)
@@ -151,14 +151,14 @@ extension URLSession {
         guard !isSuspended, transfer.begin() else { return }
         if let refusal { return endForeground(task, .failure(refusal)) }
         engine.run { [self] engine in
-            // A cancelled task ends its work, and not the work of the others.
+            // A cancelled task must end only its own work, not that of others.
             let work = Task { await run(task, transfer, over: engine) }
             transfer.holdWork { work.cancel() }
             await work.value
         }
     }
 
-    /// Runs a task to its end, within the time that its session gives it.
+    /// Runs a task to its end, within the session's time limit.
     private func run(
         _ task: URLSessionTask,
         _ transfer: ForegroundTransfer,
@@ -173,7 +173,7 @@ extension URLSession {
             }
             var end: ForegroundEnd?
             for await ended in group {
-                // Either ends the other; a download that is out of time leaves what it has received.
+                // Either ends the other; a download that exceeds its time limit leaves its partial file.
                 group.cancelAll()
                 end = ended ?? end
             }
@@ -189,7 +189,7 @@ extension URLSession {
         endForeground(task, .failure(URLError(.timedOut, reason: reason, userInfo: info)))
     }
 
-    /// Makes attempts until there is an answer, or a failure that another attempt does not end.
+    /// Repeats attempts until there is a response, or a failure that a retry would not change.
     private func attempts(
         of task: URLSessionTask,
         _ transfer: ForegroundTransfer,
@@ -208,7 +208,7 @@ extension URLSession {
             }
             guard case .failure(let error) = end, rules.waitsForConnectivity,
                 [.cannotFindHost, .cannotConnectToHost].contains(error.code),
-                // A request that was answered, by a redirect say, is not sent again.
+                // A request that got a response, such as a redirect, is not sent again.
                 task.record.withLock({ $0.lastAnswer == nil }),
                 !isDownload || task.originalRequest?.httpMethod ?? "GET" == "GET"
             else { return end }
@@ -223,7 +223,7 @@ extension URLSession {
         }
     }
 
-    /// Ends a task, unless it has ended, and has the application told.
+    /// Ends a task, unless it has ended, and notifies the application.
     func endForeground(_ task: URLSessionTask, _ end: ForegroundEnd) {
         guard let transfer = task.transfer else { return }
         let task = transfer.successor ?? task
@@ -255,7 +255,7 @@ extension URLSession {
         {
             (task.listener as? any URLSessionDownloadDelegate)?
                 .urlSession(self, downloadTask: download, didFinishDownloadingTo: partial.file)
-            // Whoever is told of the end finds nothing to go on with.
+            // The partial file is gone before the application hears of the end.
             partial.remove()
         }
         (task.listener as? any URLSessionTaskDelegate)?
@@ -290,7 +290,7 @@ extension URLSession {
 }
 
 extension URLSession {
-    /// Makes the download task that a data task becomes, with its answer.
+    /// Creates the download task that a data task becomes, with its response.
     func makeSuccessor(
         of task: URLSessionDataTask,
         _ transfer: ForegroundTransfer
@@ -324,7 +324,7 @@ extension URLSession {
         return download
     }
 
-    /// Asks the delegate a question, on its queue; returns `other` where the task is cancelled before the answer.
+    /// Calls the delegate on its queue and returns its reply, or `other` if the task is cancelled before.
     func ask<Answer: Sendable>(
         orElse other: Answer,
         _ question: @escaping @Sendable (@escaping @Sendable (Answer) -> Void) -> Void
@@ -340,9 +340,10 @@ extension URLSession {
         }
     }
 
-    /// Returns the value of the field `Authorization` that a challenge is answered with; `nil` to take the answer as it is.
+    /// Returns the value of the `Authorization` field that answers a challenge; `nil` to accept the response as it
+    /// is.
     ///
-    /// - Throws: `URLError.cancelled` where the delegate cancels the task.
+    /// - Throws: `URLError.cancelled` if the delegate cancels the task.
     func authorization(
         for head: TransferResponse,
         of task: URLSessionTask,
@@ -374,8 +375,8 @@ extension URLSession {
 }
 
 extension URLRequest {
-    /// Whether the request is for a file of this machine, or names a range or codings itself, so that the engine's own
-    /// ranges are out of place.
+    /// Returns whether the request is for a local file, or sets a range or codings itself, so that the engine must
+    /// not add ranges.
     fileprivate func isForRange(under rules: URLSessionConfiguration) -> Bool {
         let names = fields(under: rules).keys.map { $0.lowercased() }
         return url?.isFileURL == true || names.contains("range")

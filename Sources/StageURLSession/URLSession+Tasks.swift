@@ -3,28 +3,28 @@ import StageControl
 import Synchronization
 
 extension URLSession {
-    /// Begins to take events in, or to say why there are none.
+    /// Starts receiving events, or reports why there are none.
     func begin() {
-        // Calls that wait for the tasks of the session have those of this process.
+        // There is no daemon to wait for: calls that ask for the tasks return those of this process.
         if isForeground { return link.end {} }
         if !link.identifier.isEmpty && SessionRegistry.register(self) {
             do throws(ControlError) {
                 try link.start(self)
                 return
             } catch {
-                // It can be made again as soon as the process may have more threads.
+                // The session can be created again as soon as the process can create threads.
                 state.withLock { [error] in $0.failure = URLError(of: error) }
                 SessionRegistry.remove(self)
             }
         }
         state.withLock { $0.isInvalidating = true }
-        // Calls that wait for the tasks of the session learn that there are none.
+        // Calls that ask for the tasks of the session return at once, without any.
         link.end {}
         let error = refusal
         feed.add { [self] in becomeInvalid(error) }
     }
 
-    /// Why the session takes no tasks, if it takes none.
+    /// Error of new tasks; `nil` if the session accepts tasks.
     var refusal: URLError? {
         if let failure = state.withLock({ $0.failure }) { return failure }
         if isForeground { return state.withLock { $0.isInvalidating } ? invalidation : nil }
@@ -42,7 +42,7 @@ extension URLSession {
         return state.withLock { $0.isInvalidating } ? invalidation : nil
     }
 
-    /// The error of tasks that are created after the session was invalidated.
+    /// Error of tasks that are created after the session was invalidated.
     var invalidation: URLError {
         guard !isForeground else {
             return URLError(.cancelled, reason: "the session was invalidated and takes no tasks")
@@ -51,7 +51,7 @@ extension URLSession {
         return URLError(.backgroundSessionWasDisconnected, reason: reason)
     }
 
-    /// Makes tasks, and has the daemon told of them.
+    /// Creates tasks, and sends them to the daemon.
     func make<Task: URLSessionTask>(_ drafts: [Draft], _ build: (TaskRecord) -> Task) -> [Task] {
         let refusal = refusal
         let tasks = drafts.map { draft in
@@ -78,7 +78,7 @@ extension URLSession {
         return tasks
     }
 
-    /// Has the delegate told of a new task.
+    /// Notifies the delegate of a new task.
     func tellCreation(of task: URLSessionTask) {
         feed.add { [self] in
             guard let delegate = delegate as? any URLSessionTaskDelegate else { return }
@@ -86,10 +86,10 @@ extension URLSession {
         }
     }
 
-    /// Has the daemon told what has changed about a task, or ends it here where the daemon has no part in it.
+    /// Sends a task's changes to the daemon, or performs them here for a session in this process.
     func tell(_ task: URLSessionTask) { tell([task]) }
 
-    /// Has the daemon told what has changed about tasks; returns at once.
+    /// Sends the changes of tasks to the daemon; returns at once.
     func tell(_ tasks: [URLSessionTask]) {
         guard !isForeground else {
             for task in tasks { drive(task) }
@@ -98,7 +98,7 @@ extension URLSession {
         link.tell(tasks.filter { !endIfUnsendable($0) && $0.record.withLock(\.mustBeTold) })
     }
 
-    /// Ends a task here if it was refused, or was cancelled before the daemon had it; returns whether it did.
+    /// Ends a task that was refused, or was cancelled before the daemon had it; returns whether it did.
     @discardableResult
     func endIfUnsendable(_ task: URLSessionTask) -> Bool {
         guard let error = task.record.withLock(\.reasonToEnd) else { return false }
@@ -106,7 +106,7 @@ extension URLSession {
         return true
     }
 
-    /// Takes in that the daemon refused a task or a change of it.
+    /// Handles the daemon's refusal of a task or of a change of it.
     func takeRefusal(of task: URLSessionTask, _ error: ControlError) {
         task.record.withLock { record in
             record.refusal = URLError(of: error, resuming: record.request.resumeToken != nil)
@@ -114,10 +114,11 @@ extension URLSession {
         endIfUnsendable(task)
     }
 
-    /// The numbers of the tasks that the daemon is known to have.
+    /// Numbers of the tasks that the daemon is known to have.
     var numbers: Set<Int64> { state.withLock { Set($0.byNumber.keys) } }
 
-    /// Takes in which tasks the daemon has; `earlier` are those that it was known to have before it was asked.
+    /// Synchronizes the tasks with the daemon's; `earlier` are those that it was known to have before the list was
+    /// requested.
     func reconcile(with list: [TransferTask], earlier: Set<Int64>) {
         for task in list { adopt(task) }
         let known = Dictionary(list.map { ($0.id, $0.request.token) }) { first, _ in first }
@@ -132,7 +133,7 @@ extension URLSession {
             }
             guard isGone else { continue }
             if found == attachments {
-                // Whoever was attached before this session has taken its end in.
+                // The process that was attached before this session has handled its end.
                 drop(task)
                 continue
             }
@@ -141,7 +142,7 @@ extension URLSession {
         }
     }
 
-    /// Forgets a task of which nothing was told, and nothing is going to be.
+    /// Removes a task without notifying the delegate.
     private func drop(_ task: URLSessionTask) {
         task.record.withLock { _ = $0.end() }
         state.withLock { state in
@@ -153,8 +154,8 @@ extension URLSession {
         feed.add { [self] in endIfDone() }
     }
 
-    /// Takes in a task of the daemon's: one that is known here, also where the answer to the request that created it
-    /// has not come, or an object for it is made; `nil` for one whose end was told.
+    /// Adds one of the daemon's tasks: returns the known object, even if the response to the request that created it
+    /// has not arrived, or a new one; `nil` for a task whose end was delivered.
     @discardableResult
     func adopt(_ task: TransferTask) -> URLSessionTask? {
         var record = TaskRecord(task)
@@ -181,7 +182,7 @@ extension URLSession {
         return adopted
     }
 
-    /// Fails tasks that no daemon could be told of for too long.
+    /// Fails tasks that could not be sent to a daemon within their time limit.
     func expireTasks(now: Date) {
         let rules = configuration
         for task in unfinished {
@@ -198,16 +199,16 @@ extension URLSession {
         }
     }
 
-    /// Lets the tasks end and then the session.
+    /// Marks the session to end after its last task.
     func invalidate() {
         guard self !== URLSession.shared else { return }
         state.withLock { $0.isInvalidating = true }
         feed.add { [self] in endIfDone() }
     }
 
-    /// Ends the session if it is to end and no task is left; called after each call of the delegate.
+    /// Ends the session if it is marked to end and has no tasks; called after each call of the delegate.
     func endIfDone() {
-        // What a reader has in its hands is acknowledged before the end.
+        // Events that a reader is handling are acknowledged before the end.
         if let relay, state.withLock({ $0.isInvalidating && $0.tasks.isEmpty && !$0.isOver }) {
             guard relay.isRead(orElse: { [self] in feed.add { [self] in endIfDone() } }) else {
                 return
@@ -230,7 +231,7 @@ extension URLSession {
         }
     }
 
-    /// Tells the delegate that the session is over, and lets it go.
+    /// Notifies the delegate that the session has ended, and releases it.
     func becomeInvalid(_ error: (any Error)?) {
         delegate?.urlSession(self, didBecomeInvalidWithError: error)
         relay?.finish()
@@ -239,16 +240,16 @@ extension URLSession {
 }
 
 extension URLSessionTask {
-    /// Takes in the number that the daemon gave the task.
+    /// Records the daemon's number of the task.
     func wasCreated(as number: Int64) {
         session.state.withLock { state in
-            // Its end may have been told before the answer to the request that created it.
+            // Its end may have been delivered before the response to the request that created it.
             guard state.tasks[ObjectIdentifier(self)] != nil else { return }
             state.byNumber[number] = self
         }
         record.withLock { $0.wasCreated(as: number) }
     }
 
-    /// The name of the task that the daemon and its clients have in common.
+    /// Token that identifies the task to the daemon and its clients.
     var token: String { record.withLock { $0.request.token } }
 }

@@ -4,7 +4,7 @@ import StageControl
 import Synchronization
 
 extension URLSession {
-    /// Makes a WebSocket task, or one that says why there can be none.
+    /// Creates a WebSocket task, or one that fails with the reason why it cannot connect.
     func makeWebSocketTask(_ request: URLRequest) -> URLSessionWebSocketTask {
         let url = request.url?.absoluteURL.overHTTP.absoluteString ?? ""
         var record = TaskRecord(
@@ -35,7 +35,7 @@ extension URLSession {
         for case let task as URLSessionWebSocketTask in unfinished { task.cancel() }
     }
 
-    /// Has the delegate told that a connection is open.
+    /// Notifies the delegate that a connection is open.
     func tellOpening(of task: URLSessionWebSocketTask, subprotocol: String?) {
         feed.add { [self] in
             (delegate as? any URLSessionWebSocketDelegate)?
@@ -43,7 +43,7 @@ extension URLSession {
         }
     }
 
-    /// Has the delegate told of the server's close frame, unless the task has ended before.
+    /// Notifies the delegate of the server's close frame, unless the task has already ended.
     func tellClose(
         of task: URLSessionWebSocketTask,
         code: URLSessionWebSocketTask.CloseCode,

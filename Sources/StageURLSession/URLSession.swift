@@ -3,39 +3,40 @@ public import FoundationNetworking
 import StageControl
 import Synchronization
 
-/// A session of transfers, in the shape of Apple's class: the daemon makes those of a background session, this process
-/// makes those of any other.
+/// A session of transfers, with the interface of Apple's class: the daemon performs the transfers of a background
+/// session, this process those of any other session.
 ///
-/// Whoever makes a background session of the same identifier again gets its tasks and all events that nobody has
-/// taken in. It lasts until it is invalidated: until then it holds its delegate, and listens.
+/// A process that creates a background session with the same identifier again gets its tasks and all unhandled
+/// events. The session lasts until it is invalidated: until then it retains its delegate and receives events.
 ///
-/// Without a daemon nothing is lost: tasks are kept here and told as soon as there is one. Starting it is
-/// the system's business (socket activation), and what keeps it away is in ``connectionError``.
+/// Nothing is lost without a daemon: tasks are kept here and sent as soon as one runs. The system starts the daemon
+/// (socket activation); ``connectionError`` is the reason why it cannot be reached.
 ///
-/// A file that imports `BackgroundTransfer` means this class by `URLSession`, also where it imports FoundationNetworking
-/// or BackgroundAssets too; the other one is `FoundationNetworking.URLSession` there.
+/// In a file that imports `BackgroundTransfer`, `URLSession` means this class, even if the file also imports
+/// FoundationNetworking or BackgroundAssets; the other class is `FoundationNetworking.URLSession` there.
 ///
-/// Unchecked, since there is nothing in it but constants and locks; so must be what a subclass adds.
+/// Unchecked, since it contains only constants and locks; subclasses must do the same.
 ///
-/// There is one object of an identifier in a process. A further one is invalid from the beginning: its
-/// delegate is told why, and its tasks fail with `URLError.backgroundSessionInUseByAnotherProcess`.
+/// A process can have one object for each identifier. A further one is invalid from the start: its delegate is told
+/// the reason, and its tasks fail with `URLError.backgroundSessionInUseByAnotherProcess`.
 ///
-/// A session of ``URLSessionConfiguration/default`` or ``URLSessionConfiguration/ephemeral`` has no part in the daemon.
-/// Its data, download, upload and WebSocket tasks end with this process, and an attempt that fails is not repeated, as
-/// on Apple's systems. A background session refuses data tasks, bodies in memory and calls that wait for an answer: such a
-/// task fails with `URLError.unsupportedURL` when it is resumed, where Apple's class raises an exception.
+/// A session with ``URLSessionConfiguration/default`` or ``URLSessionConfiguration/ephemeral`` does not use the
+/// daemon. Its data, download, upload and WebSocket tasks end with this process, and a failed attempt is not
+/// repeated, as on Apple's systems. A background session refuses data tasks, bodies in memory and calls that wait for
+/// a response: such a task fails with `URLError.unsupportedURL` when it is resumed, where Apple's class raises an
+/// exception.
 open class URLSession: NSObject, @unchecked Sendable {
     struct State {
         var delegate: (any URLSessionDelegate)?
         var tasks: [ObjectIdentifier: URLSessionTask] = [:]
         var byNumber: [Int64: URLSessionTask] = [:]
         var byToken: [String: URLSessionTask] = [:]
-        /// Tasks that have ended, as long as the daemon has not forgotten them.
+        /// Tasks that have ended, until the daemon has forgotten them.
         var ended: Set<Int64> = []
         var attachments = 0
         var isInvalidating = false
         var isOver = false
-        /// The reason why the session could not begin.
+        /// Reason why the session could not begin.
         var failure: URLError?
         var description: String?
     }
@@ -44,22 +45,22 @@ open class URLSession: NSObject, @unchecked Sendable {
     let link: SessionLink
     let state: Mutex<State>
     let relay: EventRelay?
-    /// The transfers of a session in this process.
+    /// Engine for the transfers of a session in this process.
     let engine: SessionEngine
-    // Never changed after the session was made, and handed out as copies.
+    // Never changed after initialization; callers get copies.
     let rules: URLSessionConfiguration
 
-    /// Creates a session without a delegate: its events are those of ``events``.
+    /// Creates a session without a delegate, which delivers its events as ``events``.
     public convenience init(configuration: URLSessionConfiguration) {
         self.init(configuration: configuration, delegate: nil, delegateQueue: nil)
     }
 
-    /// Creates a session, and begins to take its events in.
+    /// Creates a session, and begins to receive its events.
     ///
     /// - Parameters:
-    ///   - configuration: The rules; changes to the object afterwards are of no effect.
-    ///   - delegate: Who is told what happens; held until the session is invalidated.
-    ///   - queue: Where it is told, by default a serial queue of the session's own.
+    ///   - configuration: The settings; later changes of the object have no effect.
+    ///   - delegate: The receiver of events, retained until the session is invalidated.
+    ///   - queue: The queue for calls of the delegate, by default a new serial queue.
     public init(
         configuration: URLSessionConfiguration,
         delegate: (any URLSessionDelegate)?,
@@ -75,8 +76,8 @@ open class URLSession: NSObject, @unchecked Sendable {
         begin()
     }
 
-    /// Creates a session for a subclass that stands in for one in tests: it has no identifier, tells its delegate
-    /// nothing and transfers nothing.
+    /// Creates a session for a subclass that replaces one in tests: it has no identifier, makes no calls to its
+    /// delegate and transfers nothing.
     public override init() {
         rules = .background(withIdentifier: "")
         feed = DelegateFeed(nil)
@@ -88,50 +89,50 @@ open class URLSession: NSObject, @unchecked Sendable {
         link.end {}
     }
 
-    /// The session of tasks that were created without one.
+    /// Session of tasks that were created without one.
     static let standIn = URLSession()
 
-    /// The session of the process without a delegate, which is as those of ``URLSessionConfiguration/default`` are and
-    /// cannot be invalidated.
+    /// The shared session of the process, without a delegate; it has the settings of
+    /// ``URLSessionConfiguration/default`` and cannot be invalidated.
     public static let shared = URLSession(configuration: .default)
 
-    /// Whether the session belongs to this process, and not to the daemon.
+    /// `true` if this process performs the transfers, not the daemon.
     var isForeground: Bool { rules.identifier == nil }
 
-    /// A copy of the rules that the session was made with.
+    /// A copy of the session's configuration.
     open var configuration: URLSessionConfiguration { rules.duplicate() }
 
-    /// Who is told what happens; `nil` once the session is over.
+    /// The delegate; `nil` once the session has ended.
     open var delegate: (any URLSessionDelegate)? { state.withLock { $0.delegate } }
 
-    /// Where the delegate is told.
+    /// The queue for calls of the delegate.
     open var delegateQueue: OperationQueue { feed.queue }
 
-    /// A text of the application's, for people who look for errors.
+    /// A description set by the application, for debugging.
     open var sessionDescription: String? {
         get { state.withLock { $0.description } }
         set { state.withLock { $0.description = newValue } }
     }
 
-    /// Why no events come at present: no daemon is there, or another process has this session; `nil` while
-    /// they do.
+    /// Reason why no events arrive at present, such as no daemon, or another process with this session; `nil` while
+    /// connected.
     ///
-    /// Not of Apple's class.
+    /// Not part of Apple's class.
     open var connectionError: URLError? { link.problem.map { URLError(of: $0) } }
 
-    /// Creates a download, suspended.
+    /// Creates a suspended download task.
     open func downloadTask(with url: URL) -> URLSessionDownloadTask {
         downloadTask(with: URLRequest(url: url))
     }
 
-    /// Creates a download, suspended.
+    /// Creates a suspended download task.
     open func downloadTask(with request: URLRequest) -> URLSessionDownloadTask {
         downloadTasks(with: [request])[0]
     }
 
-    /// Creates downloads, suspended.
+    /// Creates suspended download tasks.
     ///
-    /// Not of Apple's class.
+    /// Not part of Apple's class.
     open func downloadTasks(with requests: [URLRequest]) -> [URLSessionDownloadTask] {
         if isForeground { return requests.map { makeForegroundDownload($0) } }
         return make(requests.map { Draft(download: $0, rules: configuration) }) {
@@ -139,10 +140,10 @@ open class URLSession: NSObject, @unchecked Sendable {
         }
     }
 
-    /// Creates a download, suspended, that goes on with what an earlier one received.
+    /// Creates a suspended download task that resumes an earlier one.
     ///
-    /// The data is from ``URLSessionDownloadTask/cancel(byProducingResumeData:)`` or the error of a
-    /// download; with anything else the download fails.
+    /// The data comes from ``URLSessionDownloadTask/cancel(byProducingResumeData:)`` or the error of a download; with
+    /// other data the download fails.
     open func downloadTask(withResumeData data: Data) -> URLSessionDownloadTask {
         if isForeground { return makeForegroundDownload(resuming: data) }
         return make([Draft(resumeData: data, rules: configuration)]) {
@@ -150,9 +151,9 @@ open class URLSession: NSObject, @unchecked Sendable {
         }[0]
     }
 
-    /// Creates an upload of a file, suspended.
+    /// Creates a suspended upload task for a file.
     ///
-    /// For a background session the daemon takes a copy of the file, which must stay as it is until then: see
+    /// For a background session the daemon copies the file, which must not change until then: see
     /// ``URLSessionTask/isStored``. Another session reads the file while it sends it.
     open func uploadTask(with request: URLRequest, fromFile file: URL) -> URLSessionUploadTask {
         if isForeground { return makeForegroundUpload(request, .file(file)) }
@@ -161,16 +162,16 @@ open class URLSession: NSObject, @unchecked Sendable {
         }[0]
     }
 
-    /// Creates a data task, suspended; the delegate is given the answer as it comes.
+    /// Creates a suspended data task; the delegate receives the response as it arrives.
     open func dataTask(with url: URL) -> URLSessionDataTask { dataTask(with: URLRequest(url: url)) }
 
-    /// Creates a data task, suspended; the delegate is given the answer as it comes.
+    /// Creates a suspended data task; the delegate receives the response as it arrives.
     open func dataTask(with request: URLRequest) -> URLSessionDataTask {
         makeForegroundData(request)
     }
 
-    /// Creates a data task, suspended, that calls `completionHandler` once, on the delegate queue: with the answer as a whole,
-    /// whatever its status, or with an error.
+    /// Creates a suspended data task that calls `completionHandler` once, on the delegate queue, with the whole
+    /// response, with any status, or with an error.
     open func dataTask(
         with url: URL,
         completionHandler: @escaping @Sendable (Data?, URLResponse?, (any Error)?) -> Void
@@ -178,15 +179,15 @@ open class URLSession: NSObject, @unchecked Sendable {
         dataTask(with: URLRequest(url: url), completionHandler: completionHandler)
     }
 
-    /// Creates a data task, suspended, that calls `completionHandler` once, on the delegate queue: with the answer as a whole,
-    /// whatever its status, or with an error.
+    /// Creates a suspended data task that calls `completionHandler` once, on the delegate queue, with the whole
+    /// response, with any status, or with an error.
     open func dataTask(
         with request: URLRequest,
         completionHandler: @escaping @Sendable (Data?, URLResponse?, (any Error)?) -> Void
     ) -> URLSessionDataTask { makeForegroundData(request, .data(completionHandler)) }
 
-    /// Creates a download, suspended, that calls `completionHandler` once, on the delegate queue; the file is to be moved to
-    /// where it belongs before that returns.
+    /// Creates a suspended download task that calls `completionHandler` once, on the delegate queue; the handler must
+    /// move the file before it returns.
     open func downloadTask(
         with url: URL,
         completionHandler: @escaping @Sendable (URL?, URLResponse?, (any Error)?) -> Void
@@ -194,15 +195,15 @@ open class URLSession: NSObject, @unchecked Sendable {
         downloadTask(with: URLRequest(url: url), completionHandler: completionHandler)
     }
 
-    /// Creates a download, suspended, that calls `completionHandler` once, on the delegate queue; the file is to be moved to
-    /// where it belongs before that returns.
+    /// Creates a suspended download task that calls `completionHandler` once, on the delegate queue; the handler must
+    /// move the file before it returns.
     open func downloadTask(
         with request: URLRequest,
         completionHandler: @escaping @Sendable (URL?, URLResponse?, (any Error)?) -> Void
     ) -> URLSessionDownloadTask { makeForegroundDownload(request, .file(completionHandler)) }
 
-    /// Creates a download, suspended, that goes on with what an earlier one in a process received, and calls
-    /// `completionHandler` once, on the delegate queue; the file is to be moved to where it belongs before that returns.
+    /// Creates a suspended download task that resumes an earlier one of a process, and calls `completionHandler`
+    /// once, on the delegate queue; the handler must move the file before it returns.
     open func downloadTask(
         withResumeData data: Data,
         completionHandler: @escaping @Sendable (URL?, URLResponse?, (any Error)?) -> Void
@@ -210,10 +211,10 @@ open class URLSession: NSObject, @unchecked Sendable {
         makeForegroundDownload(resuming: data, .file(completionHandler))
     }
 
-    /// Creates an upload of a file, suspended, that calls `completionHandler` once, on the delegate queue: with the answer as a
-    /// whole, whatever its status, or with an error.
+    /// Creates a suspended upload task for a file that calls `completionHandler` once, on the delegate queue, with
+    /// the whole response, with any status, or with an error.
     ///
-    /// The body of the request counts for nothing; its method is `POST` unless it says otherwise.
+    /// The body of the request is ignored; its default method is `POST`.
     open func uploadTask(
         with request: URLRequest,
         fromFile file: URL,
@@ -222,15 +223,15 @@ open class URLSession: NSObject, @unchecked Sendable {
         makeForegroundUpload(request, .file(file), .data(completionHandler))
     }
 
-    /// Creates an upload of bytes, suspended; the delegate is given the answer as it comes.
+    /// Creates a suspended upload task for bytes; the delegate receives the response as it arrives.
     open func uploadTask(with request: URLRequest, from bodyData: Data) -> URLSessionUploadTask {
         makeForegroundUpload(request, .data(bodyData))
     }
 
-    /// Creates an upload of bytes, suspended, that calls `completionHandler` once, on the delegate queue: with the answer as a
-    /// whole, whatever its status, or with an error.
+    /// Creates a suspended upload task for bytes that calls `completionHandler` once, on the delegate queue, with the
+    /// whole response, with any status, or with an error.
     ///
-    /// The body of the request counts for nothing; its method is `POST` unless it says otherwise.
+    /// The body of the request is ignored; its default method is `POST`.
     open func uploadTask(
         with request: URLRequest,
         from bodyData: Data?,
@@ -239,19 +240,19 @@ open class URLSession: NSObject, @unchecked Sendable {
         makeForegroundUpload(request, .data(bodyData ?? Data()), .data(completionHandler))
     }
 
-    /// Creates an upload, suspended, of the stream that the delegate has for it.
+    /// Creates a suspended upload task for a stream that the delegate provides.
     ///
     /// The stream is read to its end, into a file, before the request is sent.
     open func uploadTask(withStreamedRequest request: URLRequest) -> URLSessionUploadTask {
         makeForegroundUpload(request, .stream)
     }
 
-    /// Creates a WebSocket task, suspended, for a ws or wss URL.
+    /// Creates a suspended WebSocket task for a ws or wss URL.
     open func webSocketTask(with url: URL) -> URLSessionWebSocketTask {
         webSocketTask(with: URLRequest(url: url))
     }
 
-    /// Creates a WebSocket task, suspended, that offers subprotocols, the preferred one first.
+    /// Creates a suspended WebSocket task that offers subprotocols, the preferred one first.
     open func webSocketTask(with url: URL, protocols: [String]) -> URLSessionWebSocketTask {
         var request = URLRequest(url: url)
         if !protocols.isEmpty {
@@ -261,15 +262,15 @@ open class URLSession: NSObject, @unchecked Sendable {
         return webSocketTask(with: request)
     }
 
-    /// Creates a WebSocket task, suspended, whose opening handshake has the header fields of a request.
+    /// Creates a suspended WebSocket task whose opening handshake has the header fields of a request.
     ///
-    /// The field `Sec-WebSocket-Protocol` names the subprotocols to offer. A background session refuses: its task ends
-    /// with `URLError.unsupportedURL` when it is resumed.
+    /// The field `Sec-WebSocket-Protocol` names the subprotocols to offer. A background session refuses: its task
+    /// ends with `URLError.unsupportedURL` when it is resumed.
     open func webSocketTask(with request: URLRequest) -> URLSessionWebSocketTask {
         makeWebSocketTask(request)
     }
 
-    /// Calls `handler` with the tasks that have not ended, once the daemon has said which there are.
+    /// Calls `handler` with the unfinished tasks, once the daemon has listed them.
     ///
     /// Without a daemon it gets those of this process.
     open func getAllTasks(
@@ -278,7 +279,7 @@ open class URLSession: NSObject, @unchecked Sendable {
         link.whenSettled { [self] in feed.add { [self] in handler(unfinished) } }
     }
 
-    /// Calls `handler` with the tasks that have not ended: data tasks, uploads and downloads.
+    /// Calls `handler` with the unfinished tasks: data tasks, uploads and downloads.
     open func getTasksWithCompletionHandler(
         _ handler:
             @escaping @Sendable (
@@ -294,7 +295,7 @@ open class URLSession: NSObject, @unchecked Sendable {
         }
     }
 
-    /// The tasks that have not ended.
+    /// The unfinished tasks.
     open var allTasks: [URLSessionTask] {
         get async {
             await withCheckedContinuation { continuation in
@@ -303,7 +304,7 @@ open class URLSession: NSObject, @unchecked Sendable {
         }
     }
 
-    /// The tasks that have not ended: data tasks, uploads and downloads.
+    /// The unfinished tasks: data tasks, uploads and downloads.
     open var tasks: ([URLSessionDataTask], [URLSessionUploadTask], [URLSessionDownloadTask]) {
         get async {
             await withCheckedContinuation { continuation in
@@ -312,9 +313,9 @@ open class URLSession: NSObject, @unchecked Sendable {
         }
     }
 
-    /// Lets the tasks end, and then the session; it takes no new tasks.
+    /// Ends the session after its last task; it accepts no new tasks.
     ///
-    /// WebSocket tasks end when their connections do. Of no effect on ``shared``.
+    /// WebSocket tasks end when their connections do. No effect on ``shared``.
     open func finishTasksAndInvalidate() { invalidate() }
 
     /// Cancels all tasks and ends the session.
@@ -332,24 +333,24 @@ open class URLSession: NSObject, @unchecked Sendable {
         )
     }
 
-    /// Calls `handler` once the daemon has on its disk all tasks that were created so far, with all that was changed
-    /// about them, or could not be told of them: ``URLSessionTask/isStored`` says which of these holds.
+    /// Calls `handler` once the daemon has stored all tasks created so far on disk, with all their changes, or could
+    /// not be reached: ``URLSessionTask/isStored`` distinguishes these.
     ///
-    /// The delegate has then been told all that was there to tell before. A process that ends by `exit` or by returning
-    /// from its main function does this by itself, and waits three seconds at most.
+    /// The delegate has then received all earlier events. A process that ends by `exit` or by returning from its main
+    /// function does this by itself, and waits three seconds at most.
     open func flush(completionHandler handler: @escaping @Sendable () -> Void) {
         link.whenToldOrNot { [self] in feed.add(handler) }
     }
 
-    /// Returns once the daemon has on its disk all tasks that were created so far, with all that was changed about them,
-    /// or could not be told of them.
+    /// Returns once the daemon has stored all tasks created so far on disk, with all their changes, or could not be
+    /// reached.
     open func flush() async {
         await withCheckedContinuation { continuation in
             flush(completionHandler: { continuation.resume() })
         }
     }
 
-    /// Removes the cookies of the configuration's storage and what its cache has, and calls `handler`.
+    /// Removes the cookies of the configuration's storage and the cached responses, and calls `handler`.
     ///
     /// Credentials stay in their storage.
     open func reset(completionHandler handler: @escaping @Sendable () -> Void) {
@@ -358,7 +359,7 @@ open class URLSession: NSObject, @unchecked Sendable {
         feed.add(handler)
     }
 
-    /// Removes the cookies of the configuration's storage and what its cache has.
+    /// Removes the cookies of the configuration's storage and the cached responses.
     ///
     /// Credentials stay in their storage.
     open func reset() async {
@@ -367,7 +368,7 @@ open class URLSession: NSObject, @unchecked Sendable {
         }
     }
 
-    /// The tasks whose end the delegate has not been told of, in the order of their identifiers.
+    /// Tasks whose end was not delivered to the delegate, ordered by their identifiers.
     var unfinished: [URLSessionTask] {
         state.withLock { Array($0.tasks.values) }
             .map { (number: $0.taskIdentifier, task: $0) }

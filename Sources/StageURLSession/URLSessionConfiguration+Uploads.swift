@@ -4,52 +4,51 @@ import StageControl
 import StageModel
 
 extension URLSessionConfiguration {
-    /// A protocol by which uploads resume.
+    /// Protocol by which uploads are resumed.
     ///
-    /// Not of Apple's class.
+    /// Not part of Apple's class.
     public enum UploadProtocol: String, CaseIterable, Sendable {
-        /// None: an upload that breaks off begins again at its first byte.
+        /// None: an interrupted upload starts again at its first byte.
         case plain
         /// Resumable uploads of HTTP (draft-ietf-httpbis-resumable-upload, interop version 6), which Apple's
-        /// `NIOResumableUpload` speaks, too.
+        /// `NIOResumableUpload` also implements.
         ///
-        /// The header of an upload has two more fields, which say so. A server that does not know them answers as if
-        /// they were not there, and is sent no other request.
+        /// Two more header fields of an upload announce the protocol. A server without support for it responds as if
+        /// they were absent, and receives no other request.
         case resumable
-        /// tus 1.0, which the servers of the session have to speak: the URL of a request creates the upload.
+        /// tus 1.0, which the servers of the session must support: the URL of a request creates the upload.
         ///
-        /// The upload ends with the answer to its last part, which has no body. Metadata is a field of the request
-        /// (`Upload-Metadata`).
+        /// The upload ends with the response to its last part, which has no body. The field `Upload-Metadata` of the
+        /// request has the metadata.
         case tus
     }
 }
 
 extension URLSession {
-    /// Requests that the application has had signed in advance to upload one file in parts, as the multipart uploads of
-    /// S3 and of servers that speak its protocol.
+    /// Presigned requests that upload one file in parts, as multipart uploads of S3 and compatible servers.
     ///
-    /// Not of Apple's class. The requests are signed for as long as the upload may take: one that has expired is answered
-    /// with an error status (403), which is the task's answer.
+    /// Not part of Apple's class. The requests must be signed for as long as the upload may take: the server responds
+    /// to an expired one with an error status (403), which is the task's response.
     public struct PresignedParts: Hashable, Sendable {
         /// A part of the file.
         public struct Part: Hashable, Sendable {
-            /// The URL that takes the part by `PUT` (UploadPart).
+            /// URL that receives the part by `PUT` (UploadPart).
             public var url: URL
-            /// The bytes of the part, at least one; S3 asks for 5 MiB at least of all parts but the last.
+            /// Size of the part, at least one byte; S3 requires at least 5 MiB for all parts but the last.
             public var size: Int64
 
             /// Creates a part.
             public init(url: URL, size: Int64) { (self.url, self.size) = (url, size) }
         }
 
-        /// The parts in their order, numbered from 1: at most 1,000, whose URLs have 896 KiB together.
+        /// The parts in order, numbered from 1: at most 1,000, with at most 896 KiB of URLs.
         public var parts: [Part]
-        /// The URL that completes the upload by `POST` (CompleteMultipartUpload), whose answer is the task's.
+        /// URL that completes the upload by `POST` (CompleteMultipartUpload); the response to it is the task's.
         public var completionURL: URL
-        /// The URL that forgets the parts by `DELETE` (AbortMultipartUpload); `nil` for none.
+        /// URL that deletes the parts by `DELETE` (AbortMultipartUpload); `nil` for none.
         ///
-        /// It has the origin of ``completionURL``, and is used, as far as the server can be reached, when the task is
-        /// cancelled or its time is over.
+        /// It has the origin of ``completionURL``, and is used, if the server can be reached, when the task is
+        /// cancelled or its time limit has passed.
         public var abortURL: URL?
 
         /// Creates the requests of an upload.
@@ -58,14 +57,15 @@ extension URLSession {
         }
     }
 
-    /// Creates an upload of a file in presigned parts, suspended.
+    /// Creates a suspended upload task for a file in presigned parts.
     ///
-    /// The parts have to be all of the file. The daemon takes a copy of it, which must stay as it is until then: see
-    /// ``URLSessionTask/isStored``. It sends the parts one after the other, each again after a failure that may pass, and
-    /// goes on with the first one that was not acknowledged after the end of the application, of the daemon or of the
-    /// machine. The task's request and answer have the URL of the completion without its query, which is a secret.
+    /// The sizes of the parts must add up to that of the file. The daemon copies the file, which must not change
+    /// until then: see ``URLSessionTask/isStored``. It sends the parts one after the other, repeats a part after a
+    /// temporary failure, and continues with the first unacknowledged one after a restart of the application, of the
+    /// daemon or of the machine. The task's request and response have the URL of the completion without its query,
+    /// which is a secret.
     ///
-    /// Not of Apple's class.
+    /// Not part of Apple's class.
     public func uploadTask(
         withPresignedParts parts: PresignedParts,
         fromFile file: URL
@@ -77,7 +77,7 @@ extension URLSession {
 }
 
 extension Draft {
-    /// Drafts an upload in presigned parts.
+    /// Creates a request for an upload in presigned parts.
     fileprivate init(
         parts: URLSession.PresignedParts,
         file: URL,

@@ -2,127 +2,127 @@ public import Foundation
 public import FoundationNetworking
 public import StageControl
 
-/// The rules of a session, in the shape of Apple's class.
+/// Settings of a session, with the interface of Apple's class.
 ///
-/// A session copies its configuration when it is made; what is changed later does not concern it.
+/// A session copies its configuration when it is created; later changes do not affect it.
 ///
-/// The daemon makes the transfers of a background session. A session of ``default`` or ``ephemeral`` belongs to this
-/// process, which makes its transfers.
+/// The daemon performs the transfers of a background session. This process performs those of a session with
+/// ``default`` or ``ephemeral``.
 ///
-/// Unchecked, since it is a class with variables as Apple's is: one thread sets it up, and hands it over.
+/// Unchecked, since it is a class with variables as Apple's is: one thread must set it up before it is shared.
 open class URLSessionConfiguration: NSObject, NSCopying, @unchecked Sendable {
-    /// The identifier of a background session, unique among those of the user; `nil` for a session in this process.
+    /// Identifier of a background session, unique among those of the user; `nil` for a session in this process.
     public let identifier: String?
-    /// Whether the daemon picks the time: on an unmetered network and mains power, with others.
+    /// `true` if the daemon chooses the time: on an unmetered network and mains power, together with other transfers.
     public var isDiscretionary = false
-    /// Whether ``launchHandler`` is started when transfers have ended and the application is not there.
+    /// `true` if ``launchHandler`` is started when transfers have ended and the application does not run.
     public var sessionSendsLaunchEvents = true
-    /// Whether transfers run on mobile networks; on Linux those that cost money by the byte.
+    /// `true` if transfers may use mobile networks; on Linux these are the metered ones.
     public var allowsCellularAccess = true
-    /// Whether transfers run on networks that cost money by the byte.
+    /// `true` if transfers may use metered networks.
     public var allowsExpensiveNetworkAccess = true
-    /// Whether transfers run on networks that somebody asked to be spared.
+    /// `true` if transfers may use networks in low data mode.
     public var allowsConstrainedNetworkAccess = true
-    /// Whether a task of a session in this process waits for a connection instead of failing where none comes about.
+    /// `true` if a task of a session in this process waits for a connection instead of failing without one.
     ///
-    /// Attempts are then made 1 second to 30 seconds apart. Background sessions always wait.
+    /// It repeats attempts at intervals of 1 to 30 seconds. Background sessions always wait.
     public var waitsForConnectivity = false
-    /// Seconds without a byte after which an attempt counts as failed; a background session repeats it.
+    /// Seconds without a byte after which an attempt fails; a background session repeats it.
     ///
-    /// The request's own limit counts, unless that is 60 seconds.
-    /// The opening handshake of a WebSocket task may take as long, and a server that has sent nothing for half of the
-    /// time is sent a ping: one that sends nothing in the other half, either, is lost (`URLError.timedOut`).
+    /// A request's own limit takes precedence, unless it is 60 seconds. The opening handshake of a WebSocket task may
+    /// take as long. A WebSocket server that has sent nothing for half of the time receives a ping; after the other
+    /// half without a byte, the connection fails (`URLError.timedOut`).
     public var timeoutIntervalForRequest: TimeInterval = 60
-    /// Seconds after its creation when a task is given up, with all attempts and waits.
+    /// Seconds after its creation when a task fails, including all attempts and waits.
     public var timeoutIntervalForResource: TimeInterval = 604_800
-    /// The application group, whose registration may name the program to launch (``launchHandler``); otherwise of no
-    /// effect: a finished download is where any program of the user can fetch it.
+    /// Application group, whose registration may name the program to launch (``launchHandler``); otherwise no effect:
+    /// any program of the user can read a finished download.
     public var sharedContainerIdentifier: String?
-    /// How many connections the session gets to one host at most.
+    /// Maximum number of the session's connections to one host.
     public var httpMaximumConnectionsPerHost = 6
-    /// Header fields of every request that does not have them itself.
+    /// Header fields of every request that does not set them itself.
     public var httpAdditionalHeaders: [AnyHashable: Any]?
 
-    /// Whether an answer from a cache will do.
+    /// Policy for cached responses.
     ///
-    /// A session in this process has ``urlCache``. The daemon has no cache: with the policies that ignore or revalidate remote caches, those are told so
-    /// (`Cache-Control: no-cache`); with `returnCacheDataDontLoad` a task fails with `URLError.resourceUnavailable`. The
-    /// policy of a request counts, unless that is the default.
+    /// A session in this process uses ``urlCache``. The daemon has no cache: with the policies that ignore or
+    /// revalidate remote caches, its requests have the field `Cache-Control: no-cache`; with
+    /// `returnCacheDataDontLoad` a task fails with `URLError.resourceUnavailable`. The policy of a request takes
+    /// precedence, unless it is the default.
     public var requestCachePolicy = URLRequest.CachePolicy.useProtocolCachePolicy
-    /// The oldest version of TLS that a server may speak; the daemon speaks none before 1.2.
+    /// Oldest accepted version of TLS; the daemon accepts none before 1.2.
     public var tlsMinimumSupportedProtocolVersion = tls_protocol_version_t.TLSv12
-    /// The cookies that are sent, and that answers are added to while the session exists in a process; `nil` for none, which
+    /// Cookies that are sent, and that responses add to while the session exists in a process; `nil` for none, which
     /// is the default of background sessions.
     ///
-    /// ``default`` has `HTTPCookieStorage.shared`, ``ephemeral`` has a storage of its own, in memory. In a background session,
-    /// where Apple's default is `HTTPCookieStorage.shared`, the cookies are those of the moment when a task is created, and
-    /// are left out where a redirect leads to another origin.
+    /// ``default`` has `HTTPCookieStorage.shared`, ``ephemeral`` has its own storage in memory. A background session,
+    /// for which Apple's default is `HTTPCookieStorage.shared`, sends the cookies that exist when a task is created,
+    /// and drops them when a redirect leads to another origin.
     public var httpCookieStorage: HTTPCookieStorage?
-    /// Whether the cookies of ``httpCookieStorage`` are sent.
+    /// `true` if the cookies of ``httpCookieStorage`` are sent.
     public var httpShouldSetCookies = true
-    /// Which cookies of answers are added to ``httpCookieStorage``.
+    /// Policy for adding the cookies of responses to ``httpCookieStorage``.
     public var httpCookieAcceptPolicy = HTTPCookie.AcceptPolicy.onlyFromMainDocumentDomain
-    /// The credentials that the first challenge of a task is answered with if the delegate leaves that to the system;
-    /// `nil` for none, which is the default of background sessions.
+    /// Credentials that answer the first challenge of a task if the delegate chooses default handling; `nil` for
+    /// none, which is the default of background sessions.
     public var urlCredentialStorage: URLCredentialStorage?
     var inert = InertSettings()
 
-    /// The program that the daemon launches to handle the events of the session while the application does not run.
+    /// Program that the daemon launches to handle the events of the session while the application does not run.
     ///
     /// By default the `backgroundEventsHandler` of the application's registration, or else the executable of this
-    /// process without arguments. The registration is that of the main bundle's identifier, or the one that names this
-    /// executable, or the only one of ``sharedContainerIdentifier`` with a handler. A handler that an earlier
-    /// configuration named stays. Where the daemon may launch nothing (for a confined process, or the user of a
-    /// service), events wait until the application makes the session again. ``sessionSendsLaunchEvents`` turns launches
-    /// off. Not of Apple's class: there the system knows the application.
+    /// process without arguments. The registration is that of the main bundle's identifier, or the one that names
+    /// this executable, or the only one of ``sharedContainerIdentifier`` with a handler. A handler of an earlier
+    /// configuration is kept. If the daemon may not launch programs (for a confined process, or the user of a
+    /// service), events wait until the application creates the session again. ``sessionSendsLaunchEvents`` disables
+    /// launches. Not part of Apple's class: on Apple's systems the system knows the application.
     public var launchHandler: LaunchHandler?
-    /// Whether an answer with a status of 400 or more fails its task with an `URLError`, a download as well as an
-    /// upload; ``URLSessionTask/response`` has the head of the answer then, too, and no file is handed over.
+    /// `true` if a response with a status of 400 or more fails its task with a `URLError`, both for downloads and
+    /// uploads; ``URLSessionTask/response`` has the head of the response then, too, and no file is delivered.
     ///
-    /// By default such an answer is a completed transfer as on Apple's systems: a download's file is the body of the
-    /// answer, and there is no error. Before that, downloads and idempotent requests are repeated after the statuses
-    /// 408, 425, 429, 500, 502, 503 and 504, up to five times in about a minute. With this switch, downloads are
-    /// repeated after those until ``timeoutIntervalForResource`` has passed. A download with ``DownloadContent`` always
-    /// fails. Not of Apple's class.
+    /// By default such a response completes the transfer without an error, as on Apple's systems: a download's file
+    /// is the body of the response. Before that, downloads and idempotent requests are repeated after the statuses
+    /// 408, 425, 429, 500, 502, 503 and 504, up to five times in about a minute. With `true`, downloads are repeated
+    /// after those until ``timeoutIntervalForResource`` has passed. A download with ``DownloadContent`` always fails.
+    /// Not part of Apple's class.
     public var failsOnErrorStatus = false
-    /// Whether servers act once on each request of the session, however often they get it (RFC 9110, section
-    /// 9.2.2): then one that fails in a way that may pass is sent again whatever its method, after the answers
-    /// 408, 425, 429, 500, 502, 503 and 504, too.
+    /// `true` if all requests of the session are idempotent (RFC 9110, section 9.2.2): then a request is repeated
+    /// after a temporary failure with any method, also after the responses 408, 425, 429, 500, 502, 503 and 504.
     ///
-    /// By default the method tells, and no upload is sent again after an answer. Not of Apple's class.
+    /// By default the method decides, and no upload is sent again after a response. Not part of Apple's class.
     public var requestsAreIdempotent = false
-    /// The protocol by which uploads of the session resume after a break, and after the end of the application, of the
-    /// daemon and of the machine; by default ``UploadProtocol/resumable``.
+    /// Protocol by which uploads of the session are resumed after an interruption, and after a restart of the
+    /// application, of the daemon and of the machine; by default ``UploadProtocol/resumable``.
     ///
-    /// Not of Apple's class, which resumes uploads as ``UploadProtocol/resumable`` does.
+    /// Not part of Apple's class, which resumes uploads as ``UploadProtocol/resumable`` does.
     public var uploadProtocol = UploadProtocol.resumable
-    /// Whether the delegate is asked when a server wants to know who asks; otherwise the task fails.
+    /// `true` if the delegate is asked for credentials when a server requires them; otherwise the task fails.
     ///
-    /// Not of Apple's class.
+    /// Not part of Apple's class.
     public var answersChallenges = true
-    /// A Unix group whose members see the session and may act on it; the user must be one.
+    /// Unix group whose members see and control the session; the user must be a member.
     ///
-    /// Not of Apple's class.
+    /// Not part of Apple's class.
     public var group: String?
-    /// The path of the daemon's socket; by default the environment says which, see ``ControlSocket``.
+    /// Path of the daemon's socket; by default the environment determines it, see ``ControlSocket``.
     ///
-    /// Not of Apple's class.
+    /// Not part of Apple's class.
     public var serviceSocketPath: String?
-    /// Seconds after which a task that no daemon could be told of fails with
+    /// Seconds after which a task that could not be sent to a daemon fails with
     /// `URLError.backgroundSessionWasDisconnected`; by default it waits for a daemon until
     /// ``timeoutIntervalForResource``.
     ///
-    /// Not of Apple's class.
+    /// Not part of Apple's class.
     public var timeoutIntervalForService: TimeInterval?
 
     private init(identifier: String?) { self.identifier = identifier }
 
-    /// Returns the configuration of a background session that starts transfers as soon as it can.
+    /// Returns the configuration of a background session that starts transfers as soon as possible.
     public static func background(withIdentifier identifier: String) -> URLSessionConfiguration {
         URLSessionConfiguration(identifier: identifier)
     }
 
-    /// Returns a configuration of its own with the same values.
+    /// Returns an independent copy.
     public func copy(with zone: NSZone? = nil) -> Any { duplicate() }
 
     func duplicate() -> URLSessionConfiguration {
@@ -156,7 +156,7 @@ open class URLSessionConfiguration: NSObject, NSCopying, @unchecked Sendable {
         return copy
     }
 
-    /// The configuration in the daemon's terms.
+    /// The configuration as a message to the daemon.
     var message: SessionConfiguration {
         var message = SessionConfiguration()
         message.isDiscretionary = isDiscretionary
@@ -178,8 +178,8 @@ open class URLSessionConfiguration: NSObject, NSCopying, @unchecked Sendable {
         return message
     }
 
-    /// A new configuration of a session in this process, with the cookies, credentials and cache that all such sessions
-    /// of the process share.
+    /// A new configuration of a session in this process, with the cookies, credentials and cache that all such
+    /// sessions of the process share.
     public static var `default`: URLSessionConfiguration {
         let configuration = URLSessionConfiguration(identifier: nil)
         configuration.httpCookieStorage = .shared
@@ -188,8 +188,7 @@ open class URLSessionConfiguration: NSObject, NSCopying, @unchecked Sendable {
         return configuration
     }
 
-    /// A new configuration of a session in this process, with cookies, credentials and a cache of its own, which are in
-    /// memory.
+    /// A new configuration of a session in this process, with its own cookies, credentials and cache in memory.
     public static var ephemeral: URLSessionConfiguration {
         let configuration = URLSessionConfiguration(identifier: nil)
         let other = FoundationNetworking.URLSessionConfiguration.ephemeral

@@ -1,16 +1,16 @@
 public import Foundation
 public import FoundationNetworking
 
-/// Is told what becomes of a session, on the session's delegate queue.
+/// Receiver of the events of a session, called on the session's delegate queue.
 ///
-/// All methods of all protocols are optional, except that a download's delegate takes the file in. An
-/// event is the daemon's to repeat until the methods that are called for it have returned.
+/// All methods of all protocols are optional, except for the one that receives a download's file. The daemon delivers
+/// an event again until the methods for it have returned.
 public protocol URLSessionDelegate: NSObjectProtocol, Sendable {
-    /// Says that the session is at its end, after ``URLSession/finishTasksAndInvalidate()`` or
+    /// Reports that the session has ended, after ``URLSession/finishTasksAndInvalidate()`` or
     /// ``URLSession/invalidateAndCancel()``, or because of `error`.
     func urlSession(_ session: URLSession, didBecomeInvalidWithError error: (any Error)?)
 
-    /// Never called: what concerns a connection is settled by the daemon's trust, and who asks is asked by
+    /// Never called: the daemon's configuration decides about trust, and requests for credentials call
     /// ``URLSessionTaskDelegate/urlSession(_:task:didReceive:completionHandler:)``.
     func urlSession(
         _ session: URLSession,
@@ -19,26 +19,26 @@ public protocol URLSessionDelegate: NSObjectProtocol, Sendable {
             @escaping @Sendable (URLSession.AuthChallengeDisposition, URLCredential?) -> Void
     )
 
-    /// Says that the events are delivered which had happened before the session was made: now is the time to call the
-    /// completion handler of
-    /// ``BackgroundURLSessionHandling/application(handleEventsForBackgroundURLSession:completionHandler:)``.
+    /// Reports that all events are delivered that are older than the session object: now call the completion handler
+    /// of ``BackgroundURLSessionHandling/application(handleEventsForBackgroundURLSession:completionHandler:)``.
     ///
-    /// It is called once, and not for a session that had no events waiting, unless the daemon has started the process.
+    /// It is called once, and not for a session that had no events waiting, unless the daemon has started the
+    /// process.
     func urlSessionDidFinishEvents(forBackgroundURLSession session: URLSession)
 }
 
-/// Is told what becomes of tasks.
+/// Receiver of the events of tasks.
 ///
-/// What Apple's protocol has beyond this is never called for background sessions, or has no place here: a request whose
-/// time has come is made as it is.
+/// Further methods of Apple's protocol are never called for background sessions, or have no counterpart here: the
+/// daemon starts a delayed request without asking.
 public protocol URLSessionTaskDelegate: URLSessionDelegate {
-    /// Says that a task was made, before the method that makes it returns to its caller's code.
+    /// Reports a new task, before the method that creates it returns to its caller.
     func urlSession(_ session: URLSession, didCreateTask task: URLSessionTask)
 
-    /// Asks who is asking, for a server; an answer may be given later, on any thread.
+    /// Asks for credentials for a server; the completion handler may be called later, on any thread.
     ///
-    /// A name and password are sent as Basic authentication, where the server offers that. Any other
-    /// answer ends the task with the server's refusal, `.cancelAuthenticationChallenge` cancels it.
+    /// A name and password are sent as Basic authentication, if the server offers that. Any other answer completes
+    /// the task with the server's error response, and `.cancelAuthenticationChallenge` cancels it.
     func urlSession(
         _ session: URLSession,
         task: URLSessionTask,
@@ -47,20 +47,20 @@ public protocol URLSessionTaskDelegate: URLSessionDelegate {
             @escaping @Sendable (URLSession.AuthChallengeDisposition, URLCredential?) -> Void
     )
 
-    /// Asks who is asking, for a server, and waits for the answer.
+    /// Asks for credentials for a server, and waits for the answer.
     ///
-    /// It is called where the method with a completion handler is not implemented.
+    /// Called if the method with a completion handler is not implemented.
     func urlSession(
         _ session: URLSession,
         task: URLSessionTask,
         didReceive challenge: URLAuthenticationChallenge
     ) async -> (URLSession.AuthChallengeDisposition, URLCredential?)
 
-    /// Asks whether a redirect is to be followed, for a data or upload task of a session in this process: with the
-    /// request to send, `newRequest` or another one, or with `nil` to take the redirect itself as the answer.
+    /// Asks whether to follow a redirect, for a data or upload task of a session in this process: reply with the
+    /// request to send, `newRequest` or another one, or with `nil` to accept the redirect itself as the response.
     ///
-    /// Download tasks and background sessions follow redirects without asking. Credentials and cookies are left out of
-    /// `newRequest` where it goes to another origin.
+    /// Download tasks and background sessions follow redirects without asking. `newRequest` has no credentials and
+    /// cookies if it goes to another origin.
     func urlSession(
         _ session: URLSession,
         task: URLSessionTask,
@@ -69,9 +69,9 @@ public protocol URLSessionTaskDelegate: URLSessionDelegate {
         completionHandler: @escaping @Sendable (URLRequest?) -> Void
     )
 
-    /// Asks whether a redirect is to be followed, and waits for the answer.
+    /// Asks whether to follow a redirect, and waits for the answer.
     ///
-    /// It is called where the method with a completion handler is not implemented.
+    /// Called if the method with a completion handler is not implemented.
     func urlSession(
         _ session: URLSession,
         task: URLSessionTask,
@@ -79,7 +79,7 @@ public protocol URLSessionTaskDelegate: URLSessionDelegate {
         newRequest request: URLRequest
     ) async -> URLRequest?
 
-    /// Asks for the body of a task that was made by ``URLSession/uploadTask(withStreamedRequest:)``.
+    /// Asks for the body of a task that was created by ``URLSession/uploadTask(withStreamedRequest:)``.
     ///
     /// The stream is read to its end before the request is sent.
     func urlSession(
@@ -88,11 +88,11 @@ public protocol URLSessionTaskDelegate: URLSessionDelegate {
         needNewBodyStream completionHandler: @escaping @Sendable (InputStream?) -> Void
     )
 
-    /// Says that no connection came about, and that another attempt is made later, since
+    /// Reports that a connection failed and another attempt follows, since
     /// ``URLSessionConfiguration/waitsForConnectivity`` is set for a session in this process.
     func urlSession(_ session: URLSession, taskIsWaitingForConnectivity task: URLSessionTask)
 
-    /// Says how much of a body was sent.
+    /// Reports the number of body bytes that were sent.
     func urlSession(
         _ session: URLSession,
         task: URLSessionTask,
@@ -101,14 +101,14 @@ public protocol URLSessionTaskDelegate: URLSessionDelegate {
         totalBytesExpectedToSend: Int64
     )
 
-    /// Says what a task has cost.
+    /// Reports the metrics of a task.
     func urlSession(
         _ session: URLSession,
         task: URLSessionTask,
         didFinishCollecting metrics: URLSessionTaskMetrics
     )
 
-    /// Says that a task has ended: the last there is to say of it.
+    /// Reports the end of a task; it is the last call about it.
     func urlSession(
         _ session: URLSession,
         task: URLSessionTask,
@@ -116,19 +116,18 @@ public protocol URLSessionTaskDelegate: URLSessionDelegate {
     )
 }
 
-/// Is told what becomes of downloads.
+/// Receiver of the events of downloads.
 public protocol URLSessionDownloadDelegate: URLSessionTaskDelegate {
-    /// Hands a finished download over: `location` is to be moved to where it belongs before the method
-    /// returns.
+    /// Delivers a finished download: the method must move the file at `location` before it returns.
     ///
-    /// A file that is left is removed by the daemon, some time after the method has returned.
+    /// The daemon removes a file that was not moved some time after the method has returned.
     func urlSession(
         _ session: URLSession,
         downloadTask: URLSessionDownloadTask,
         didFinishDownloadingTo location: URL
     )
 
-    /// Says how much was received.
+    /// Reports the number of bytes that were received.
     func urlSession(
         _ session: URLSession,
         downloadTask: URLSessionDownloadTask,
@@ -137,7 +136,7 @@ public protocol URLSessionDownloadDelegate: URLSessionTaskDelegate {
         totalBytesExpectedToWrite: Int64
     )
 
-    /// Says where a download goes on that was interrupted.
+    /// Reports the offset at which an interrupted download was resumed.
     func urlSession(
         _ session: URLSession,
         downloadTask: URLSessionDownloadTask,
@@ -146,9 +145,10 @@ public protocol URLSessionDownloadDelegate: URLSessionTaskDelegate {
     )
 }
 
-/// Is told what servers answer to data and upload tasks.
+/// Receiver of the responses to data and upload tasks.
 public protocol URLSessionDataDelegate: URLSessionTaskDelegate {
-    /// Asks what to do with an answer whose head is here, in a session in this process; bytes wait for the reply.
+    /// Asks for a decision about a response whose head has arrived, in a session in this process; its bytes wait for
+    /// the reply.
     func urlSession(
         _ session: URLSession,
         dataTask: URLSessionDataTask,
@@ -156,23 +156,23 @@ public protocol URLSessionDataDelegate: URLSessionTaskDelegate {
         completionHandler: @escaping @Sendable (URLSession.ResponseDisposition) -> Void
     )
 
-    /// Asks what to do with an answer whose head is here, and waits for the reply.
+    /// Asks for a decision about a response whose head has arrived, and waits for the reply.
     ///
-    /// It is called where the method with a completion handler is not implemented.
+    /// Called if the method with a completion handler is not implemented.
     func urlSession(
         _ session: URLSession,
         dataTask: URLSessionDataTask,
         didReceive response: URLResponse
     ) async -> URLSession.ResponseDisposition
 
-    /// Says that a data task goes on as a download task, and is not heard of any more.
+    /// Reports that a data task continues as a download task; there are no more calls about the data task.
     func urlSession(
         _ session: URLSession,
         dataTask: URLSessionDataTask,
         didBecome downloadTask: URLSessionDownloadTask
     )
 
-    /// Asks what the cache is to keep of an answer that is complete; `nil` for nothing.
+    /// Asks for the form in which the cache should store a complete response; reply `nil` to store nothing.
     func urlSession(
         _ session: URLSession,
         dataTask: URLSessionDataTask,
@@ -180,16 +180,16 @@ public protocol URLSessionDataDelegate: URLSessionTaskDelegate {
         completionHandler: @escaping @Sendable (CachedURLResponse?) -> Void
     )
 
-    /// Asks what the cache is to keep of an answer that is complete, and waits for the reply.
+    /// Asks for the form in which the cache should store a complete response, and waits for the reply.
     ///
-    /// It is called where the method with a completion handler is not implemented.
+    /// Called if the method with a completion handler is not implemented.
     func urlSession(
         _ session: URLSession,
         dataTask: URLSessionDataTask,
         willCacheResponse proposedResponse: CachedURLResponse
     ) async -> CachedURLResponse?
 
-    /// Hands over the next bytes of an answer; of an upload in a background session all of it, up to 64 KiB.
+    /// Delivers the next bytes of a response; for an upload in a background session, all of it, up to 64 KiB.
     func urlSession(
         _ session: URLSession,
         dataTask: URLSessionDataTask,
@@ -198,7 +198,7 @@ public protocol URLSessionDataDelegate: URLSessionTaskDelegate {
 }
 
 extension URLSessionDataDelegate {
-    /// Replies as the method does that returns the disposition.
+    /// Replies with the result of the method that returns the disposition.
     public func urlSession(
         _ session: URLSession,
         dataTask: URLSessionDataTask,
@@ -206,7 +206,7 @@ extension URLSessionDataDelegate {
         completionHandler: @escaping @Sendable (URLSession.ResponseDisposition) -> Void
     ) {
         let response = UnchangingResponse(value: response)
-        // The delegate's reply may take any time, and the queue of its other calls must not wait for it.
+        // The delegate's reply may take any time, and must not block its queue.
         Task {
             completionHandler(
                 await urlSession(session, dataTask: dataTask, didReceive: response.value)
@@ -214,7 +214,7 @@ extension URLSessionDataDelegate {
         }
     }
 
-    /// Takes the answer.
+    /// Allows the response.
     public func urlSession(
         _ session: URLSession,
         dataTask: URLSessionDataTask,
@@ -228,7 +228,7 @@ extension URLSessionDataDelegate {
         didBecome downloadTask: URLSessionDownloadTask
     ) {}
 
-    /// Replies as the method does that returns what is to be kept.
+    /// Replies with the result of the method that returns the response to store.
     public func urlSession(
         _ session: URLSession,
         dataTask: URLSessionDataTask,
@@ -236,7 +236,7 @@ extension URLSessionDataDelegate {
         completionHandler: @escaping @Sendable (CachedURLResponse?) -> Void
     ) {
         let proposed = UnchangingCachedResponse(value: proposedResponse)
-        // The delegate's reply may take any time, and the queue of its other calls must not wait for it.
+        // The delegate's reply may take any time, and must not block its queue.
         Task {
             completionHandler(
                 await urlSession(session, dataTask: dataTask, willCacheResponse: proposed.value)
@@ -244,7 +244,7 @@ extension URLSessionDataDelegate {
         }
     }
 
-    /// Keeps the answer.
+    /// Stores the response unchanged.
     public func urlSession(
         _ session: URLSession,
         dataTask: URLSessionDataTask,
@@ -263,7 +263,7 @@ extension URLSessionDelegate {
     /// Does nothing.
     public func urlSession(_ session: URLSession, didBecomeInvalidWithError error: (any Error)?) {}
 
-    /// Leaves the answer to the system.
+    /// Replies with default handling.
     public func urlSession(
         _ session: URLSession,
         didReceive challenge: URLAuthenticationChallenge,
@@ -281,7 +281,7 @@ extension URLSessionTaskDelegate {
     /// Does nothing.
     public func urlSession(_ session: URLSession, didCreateTask task: URLSessionTask) {}
 
-    /// Gives the answer of the method that returns one.
+    /// Replies with the result of the method that returns an answer.
     public func urlSession(
         _ session: URLSession,
         task: URLSessionTask,
@@ -290,7 +290,7 @@ extension URLSessionTaskDelegate {
             @escaping @Sendable (URLSession.AuthChallengeDisposition, URLCredential?) -> Void
     ) {
         let challenge = UnchangingChallenge(value: challenge)
-        // The delegate's answer may take any time, and the queue of its other calls must not wait for it.
+        // The delegate's answer may take any time, and must not block its queue.
         Task {
             let (disposition, credential) = await urlSession(
                 session,
@@ -301,7 +301,7 @@ extension URLSessionTaskDelegate {
         }
     }
 
-    /// Leaves the answer to the system, which has that of the session's credential storage.
+    /// Replies with default handling, which uses the session's credential storage.
     public func urlSession(
         _ session: URLSession,
         task: URLSessionTask,
@@ -310,7 +310,7 @@ extension URLSessionTaskDelegate {
         (.performDefaultHandling, nil)
     }
 
-    /// Follows redirects as the method says that returns the request.
+    /// Replies with the result of the method that returns the request.
     public func urlSession(
         _ session: URLSession,
         task: URLSessionTask,
@@ -319,7 +319,7 @@ extension URLSessionTaskDelegate {
         completionHandler: @escaping @Sendable (URLRequest?) -> Void
     ) {
         let response = UnchangingHTTPResponse(value: response)
-        // The delegate's answer may take any time, and the queue of its other calls must not wait for it.
+        // The delegate's answer may take any time, and must not block its queue.
         Task {
             completionHandler(
                 await urlSession(
@@ -332,7 +332,7 @@ extension URLSessionTaskDelegate {
         }
     }
 
-    /// Follows redirects.
+    /// Follows the redirect.
     public func urlSession(
         _ session: URLSession,
         task: URLSessionTask,
@@ -340,7 +340,7 @@ extension URLSessionTaskDelegate {
         newRequest request: URLRequest
     ) async -> URLRequest? { request }
 
-    /// Has no body.
+    /// Provides no body.
     public func urlSession(
         _ session: URLSession,
         task: URLSessionTask,

@@ -4,46 +4,46 @@ public import StageControl
 import StageModel
 import Synchronization
 
-/// A transfer of a session, in the shape of Apple's class.
+/// A transfer of a session, with the interface of Apple's class.
 ///
-/// It goes on without this object and without the process, and one that was never resumed stays suspended with all that
-/// was set. No call waits for the daemon: what is asked is sent to it in order, within milliseconds, by a thread of
-/// the session, and over the next connection where none is there. A process that is killed before that loses it:
-/// ``isStored`` and ``URLSession/flush()`` say when the daemon has it on its disk.
+/// It continues without this object and without the process; a task that was never resumed stays suspended with all
+/// its properties. No call waits for the daemon: a thread of the session sends each request in order, within
+/// milliseconds, or over the next connection if there is none. If the process is killed before that, the request is
+/// lost: ``isStored`` and ``URLSession/flush()`` tell when the daemon has stored the task on disk.
 ///
-/// Unchecked, since there is nothing in it but constants and a lock; so must be what a subclass adds.
+/// Unchecked, since it contains only constants and locks; subclasses must do the same.
 open class URLSessionTask: NSObject, ProgressReporting, @unchecked Sendable {
-    /// What an application can tell of a task.
+    /// State of a task as the application sees it.
     public enum State: Int, Sendable {
-        /// It is under way, or waits for something: see ``URLSessionTask/holds``.
+        /// The task is running, or waits: see ``URLSessionTask/holds``.
         case running = 0
-        /// It waits for ``URLSessionTask/resume()``.
+        /// The task waits for ``URLSessionTask/resume()``.
         case suspended = 1
-        /// It was cancelled, and the delegate has not been told of its end.
+        /// The task was cancelled, and its end was not delivered to the delegate yet.
         case canceling = 2
-        /// It has ended, and the delegate was told.
+        /// The task has ended, and the delegate was told.
         case completed = 3
     }
 
-    /// The priority that a task has by itself.
+    /// Default priority of a task.
     public static let defaultPriority: Float = 0.5
-    /// A priority below the others.
+    /// Priority below the default.
     public static let lowPriority: Float = 0.25
-    /// A priority above the others.
+    /// Priority above the default.
     public static let highPriority: Float = 0.75
 
-    /// The date that the daemon is told in the place of none.
+    /// Date that stands for no date in messages to the daemon.
     private static let noDate = Date(timeIntervalSince1970: 0)
 
     let session: URLSession
     let record: Mutex<TaskRecord>
-    /// The transfer in this process; `nil` for a task of a background session.
+    /// Transfer in this process; `nil` for a task of a background session.
     let transfer: ForegroundTransfer?
     private let ownDelegate = Mutex<(any URLSessionTaskDelegate)?>(nil)
-    /// The bytes of the transfer; cancelling and pausing it does so with the task.
+    /// Progress of the transfer in bytes; cancelling, pausing and resuming it does so with the task.
     public let progress: Progress
 
-    /// Creates a task for a subclass that stands in for one in tests; it belongs to no session and transfers nothing.
+    /// Creates a task for a subclass that replaces one in tests; it belongs to no session and transfers nothing.
     public override init() {
         session = .standIn
         progress = Progress(totalUnitCount: -1)
@@ -72,39 +72,40 @@ open class URLSessionTask: NSObject, ProgressReporting, @unchecked Sendable {
         progress.resumingHandler = { [weak self] in self?.resume() }
     }
 
-    /// The identifier of the task within its session, the same in every process that makes the session.
+    /// Identifier of the task within its session, the same in every process that creates the session.
     ///
-    /// Identifiers grow with the time at which tasks are created; a task that another program created has its
+    /// Identifiers increase with the time of creation; a task that another program created has its
     /// ``daemonTaskNumber``.
     open var taskIdentifier: Int { record.withLock { $0.identifier } }
 
-    /// The number by which the daemon and `stagepack tasks` name the task; `nil` until the daemon has it.
+    /// Number of the task in the daemon and in `stagepack tasks`; `nil` until the daemon has the task.
     ///
-    /// Not of Apple's class.
+    /// Not part of Apple's class.
     open var daemonTaskNumber: Int64? { record.withLock { $0.number } }
 
-    /// Whether the daemon has the task on its disk, an upload with a copy of its file, with all that was changed so far:
-    /// it is then not lost, whatever becomes of this process.
+    /// `true` if the daemon has stored the task on disk, with all changes so far and a copy of an upload's file: the
+    /// task then survives the end of this process.
     ///
-    /// Not of Apple's class.
+    /// Not part of Apple's class.
     open var isStored: Bool { record.withLock { $0.isStored } }
 
-    /// The request that the task was created with, without the body of an upload, which is its file.
+    /// Request that the task was created with, without the body of an upload, which is its file.
     ///
-    /// A task of an earlier process has the header fields that were sent, cookies included. It has none where this process
-    /// is confined, or where another member of the session's group created the task: the daemon does not tell them then.
+    /// For a task of an earlier process it has the header fields that were sent, cookies included. It has none if
+    /// this process is confined, or if another member of the session's group created the task: the daemon withholds
+    /// them then.
     open var originalRequest: URLRequest? { record.withLock { $0.originalRequest } }
 
-    /// The request with the URL that has answered, after redirects.
+    /// Request with the URL that responded, after redirects.
     open var currentRequest: URLRequest? { record.withLock { $0.currentRequest } }
 
-    /// The head of the server's answer, from when it is here, and after failures, too.
+    /// Head of the server's response, once it has arrived, also after failures.
     open var response: URLResponse? { record.withLock { $0.response ?? $0.otherResponse } }
 
-    /// Why the task ended, where that was not well.
+    /// Error of the task; `nil` if it succeeded or has not ended.
     open var error: (any Error)? { record.withLock { $0.error } }
 
-    /// Where the task has got to.
+    /// State of the task.
     open var state: State {
         record.withLock { record in
             if record.isComplete { return .completed }
@@ -113,9 +114,9 @@ open class URLSessionTask: NSObject, ProgressReporting, @unchecked Sendable {
         }
     }
 
-    /// The delegate that is told of this task in the place of the session's; held until the task has ended.
+    /// Delegate of this task, which replaces the session's; retained until the task has ended.
     ///
-    /// The session's delegate hears nothing of a task that has its own. In a background session it is of no effect.
+    /// The session's delegate gets no calls about a task with its own delegate. No effect in a background session.
     open var delegate: (any URLSessionTaskDelegate)? {
         get { ownDelegate.withLock { $0 } }
         set {
@@ -124,20 +125,20 @@ open class URLSessionTask: NSObject, ProgressReporting, @unchecked Sendable {
         }
     }
 
-    /// The delegate to tell of the task.
+    /// Delegate that receives the calls about the task.
     var listener: (any URLSessionDelegate)? {
         ownDelegate.withLock { $0 } ?? session.delegate
     }
 
-    /// Lets the delegate of the task go.
+    /// Releases the delegate of the task.
     func releaseDelegate() { ownDelegate.withLock { $0 = nil } }
 
-    /// Why nothing moves, as far as the daemon has said.
+    /// Reasons why the task waits, as last reported by the daemon.
     ///
-    /// Not of Apple's class.
+    /// Not part of Apple's class.
     open var holds: [Hold] { record.withLock { $0.holds } }
 
-    /// Orders the tasks of the session, from 0 to 1.
+    /// Priority among the tasks of the session, from 0 to 1.
     open var priority: Float {
         get { record.withLock { Float($0.request.priority ?? 0.5) } }
         set {
@@ -147,7 +148,7 @@ open class URLSessionTask: NSObject, ProgressReporting, @unchecked Sendable {
         }
     }
 
-    /// A text of the application's, kept with the task.
+    /// A description set by the application, stored with the task.
     open var taskDescription: String? {
         get { record.withLock { $0.request.description.flatMap { $0.isEmpty ? nil : $0 } } }
         set {
@@ -157,7 +158,7 @@ open class URLSessionTask: NSObject, ProgressReporting, @unchecked Sendable {
         }
     }
 
-    /// The task is not started before.
+    /// Earliest time at which the task starts.
     open var earliestBeginDate: Date? {
         get {
             record.withLock { $0.request.earliestBegin.flatMap { $0 > Self.noDate ? $0 : nil } }
@@ -169,7 +170,7 @@ open class URLSessionTask: NSObject, ProgressReporting, @unchecked Sendable {
         }
     }
 
-    /// The best guess of the bytes that will be received, headers included.
+    /// Estimated number of bytes that will be received, headers included.
     open var countOfBytesClientExpectsToReceive: Int64 {
         get {
             record.withLock { $0.request.expectedToReceive?.rawValue }
@@ -183,7 +184,7 @@ open class URLSessionTask: NSObject, ProgressReporting, @unchecked Sendable {
         }
     }
 
-    /// The best guess of the bytes that will be sent, headers included.
+    /// Estimated number of bytes that will be sent, headers included.
     open var countOfBytesClientExpectsToSend: Int64 {
         get {
             record.withLock { $0.request.expectedToSend?.rawValue }
@@ -197,13 +198,13 @@ open class URLSessionTask: NSObject, ProgressReporting, @unchecked Sendable {
         }
     }
 
-    /// The bytes of the content that are here; of an upload, those of the answer's first 64 KiB.
+    /// Number of content bytes received; for an upload, those of the response's first 64 KiB.
     open var countOfBytesReceived: Int64 { record.withLock { $0.bytesReceived } }
 
-    /// How many bytes of the file were sent.
+    /// Number of body bytes sent.
     open var countOfBytesSent: Int64 { record.withLock { $0.bytesSent } }
 
-    /// How many bytes the content has; -1 as long as nobody has said.
+    /// Size of the content; -1 while it is unknown.
     open var countOfBytesExpectedToReceive: Int64 {
         record.withLock {
             $0.request.kind == .download
@@ -212,26 +213,26 @@ open class URLSessionTask: NSObject, ProgressReporting, @unchecked Sendable {
         }
     }
 
-    /// How many bytes the file has; 0 for downloads.
+    /// Size of the file; 0 for downloads.
     open var countOfBytesExpectedToSend: Int64 {
         record.withLock {
             $0.request.kind == .upload ? $0.bytesExpected ?? NSURLSessionTransferSizeUnknown : 0
         }
     }
 
-    /// Takes one ``suspend()`` back; a new task is suspended once, so one call starts it.
+    /// Reverts one ``suspend()``; a new task is suspended once, so one call starts it.
     open func resume() {
         guard record.withLock({ $0.resume() }) else { return }
         session.tell(self)
     }
 
-    /// Holds the task until ``resume()`` was called as often as this, and once more for a new task.
+    /// Suspends the task until ``resume()`` was called as often as this, and once more for a new task.
     open func suspend() {
         guard record.withLock({ $0.suspend() }) else { return }
         session.tell(self)
     }
 
-    /// Ends the task; the delegate is told with `URLError.cancelled`.
+    /// Cancels the task; it ends with `URLError.cancelled`.
     open func cancel() { cancel(producingResumeData: false) }
 
     func cancel(producingResumeData: Bool) {
@@ -241,17 +242,17 @@ open class URLSessionTask: NSObject, ProgressReporting, @unchecked Sendable {
         session.tell(self)
     }
 
-    /// Changes the task, and tells the daemon, which keeps a task that was never resumed for the next process, too.
+    /// Changes the task, and informs the daemon, which stores also a task that was never resumed.
     private func make(_ change: TransferChange) {
         record.withLock { $0.change(change) }
         session.tell(self)
     }
 }
 
-/// A download into a file.
+/// A download task, which writes a file.
 open class URLSessionDownloadTask: URLSessionTask, @unchecked Sendable {
-    /// Ends the download and hands out what ``URLSession/downloadTask(withResumeData:)`` takes, or `nil`
-    /// where it cannot be gone on with.
+    /// Cancels the download and calls `completionHandler` with resume data for
+    /// ``URLSession/downloadTask(withResumeData:)``, or with `nil` if it cannot be resumed.
     open func cancel(
         byProducingResumeData completionHandler: @escaping @Sendable (Data?) -> Void
     ) {
@@ -267,8 +268,8 @@ open class URLSessionDownloadTask: URLSessionTask, @unchecked Sendable {
         cancel(producingResumeData: true)
     }
 
-    /// Ends the download and returns what ``URLSession/downloadTask(withResumeData:)`` takes, or `nil` where
-    /// it cannot be gone on with.
+    /// Cancels the download and returns resume data for ``URLSession/downloadTask(withResumeData:)``, or `nil` if it
+    /// cannot be resumed.
     open func cancelByProducingResumeData() async -> Data? {
         await withCheckedContinuation { continuation in
             cancel(byProducingResumeData: { continuation.resume(returning: $0) })
@@ -276,14 +277,14 @@ open class URLSessionDownloadTask: URLSessionTask, @unchecked Sendable {
     }
 }
 
-/// A request whose answer is handed over in memory as it comes; background sessions have only uploads.
+/// A request whose response is delivered in memory as it arrives; background sessions have only uploads.
 open class URLSessionDataTask: URLSessionTask, @unchecked Sendable {}
 
-/// A request with a body that is a file, or bytes in memory.
+/// A request whose body is a file, or bytes in memory.
 open class URLSessionUploadTask: URLSessionDataTask, @unchecked Sendable {}
 
 extension URLRequest {
-    /// Makes what Foundation has for a request; `nil` where its URL is none.
+    /// Creates Foundation's representation of a request; `nil` if its URL is invalid.
     init?(_ request: TransferRequest) {
         guard let url = URL(string: request.url) else { return nil }
         self.init(url: url)

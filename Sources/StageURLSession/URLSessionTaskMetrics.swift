@@ -5,30 +5,30 @@ import StageModel
 
 /// Metrics of a task.
 public final class URLSessionTaskMetrics: NSObject, Sendable {
-    /// Foundation's type for the kinds of a resource's origin.
+    /// Foundation's type for the source of a resource.
     public typealias ResourceFetchType = FoundationNetworking.URLSessionTaskMetrics
         .ResourceFetchType
-    /// Foundation's type for the protocols that names are looked up with.
+    /// Foundation's type for protocols of name lookups.
     public typealias DomainResolutionProtocol =
         FoundationNetworking.URLSessionTaskMetrics.DomainResolutionProtocol
 
-    /// From the first attempt, or the end where there was none, to the end of the task.
+    /// Time from the first attempt, or the end if there was none, to the end of the task.
     public let taskInterval: DateInterval
-    /// The number of redirects that the last attempt followed.
+    /// Number of redirects of the last attempt.
     public let redirectCount: Int
-    /// The last attempt that was answered, if one was; earlier ones are not recorded one by one.
+    /// The last attempt that got a response, if one did; earlier ones are not recorded individually.
     public let transactionMetrics: [URLSessionTaskTransactionMetrics]
-    /// The number of requests to servers.
+    /// Number of requests to servers.
     ///
-    /// Not of Apple's class.
+    /// Not part of Apple's class.
     public let attemptCount: Int
-    /// The bytes of bodies that were received, failed attempts included.
+    /// Body bytes received, failed attempts included.
     ///
-    /// Not of Apple's class.
+    /// Not part of Apple's class.
     public let countOfBytesReceived: Int64
-    /// The bytes of bodies that were sent, failed attempts included.
+    /// Body bytes sent, failed attempts included.
     ///
-    /// Not of Apple's class.
+    /// Not part of Apple's class.
     public let countOfBytesSent: Int64
 
     init(_ metrics: TransferMetrics, request: URLRequest?, response: URLResponse?) {
@@ -55,7 +55,7 @@ public final class URLSessionTaskMetrics: NSObject, Sendable {
 public final class URLSessionTaskTransactionMetrics: NSObject, @unchecked Sendable {
     /// The request.
     public let request: URLRequest
-    /// The head of the answer.
+    /// The head of the response.
     public let response: URLResponse?
     private let attempt: AttemptMetrics
 
@@ -65,76 +65,76 @@ public final class URLSessionTaskTransactionMetrics: NSObject, @unchecked Sendab
         self.attempt = attempt
     }
 
-    /// When the last request of the attempt began, after redirects.
+    /// Start of the last request of the attempt, after redirects.
     public var fetchStartDate: Date? { attempt.fetchStart }
-    /// When the lookup of the host's name began; `nil` on a connection that was open.
+    /// Start of the name lookup; `nil` on a reused connection.
     public var domainLookupStartDate: Date? { isReusedConnection ? nil : attempt.fetchStart }
-    /// When the lookup of the host's name ended.
+    /// End of the name lookup.
     public var domainLookupEndDate: Date? { isReusedConnection ? nil : date(attempt.nameLookup) }
-    /// When the connection's set-up began.
+    /// Start of the connection setup.
     public var connectStartDate: Date? { isReusedConnection ? nil : date(attempt.nameLookup) }
-    /// When the TLS handshake began.
+    /// Start of the TLS handshake.
     public var secureConnectionStartDate: Date? {
         attempt.secureConnect.flatMap { _ in date(attempt.connect) }
     }
-    /// When the TLS handshake ended.
+    /// End of the TLS handshake.
     public var secureConnectionEndDate: Date? { date(attempt.secureConnect) }
-    /// When the connection was set up, TLS included.
+    /// End of the connection setup, TLS included.
     public var connectEndDate: Date? { date(attempt.secureConnect ?? attempt.connect) }
-    /// When the request began to be sent.
+    /// Start of sending the request.
     public var requestStartDate: Date? { date(attempt.requestStart) }
-    /// When the request was sent; `nil` for one with a body, whose last byte is not timed.
+    /// End of sending the request; `nil` for one with a body, whose last byte is not timed.
     public var requestEndDate: Date? {
         countOfRequestBodyBytesSent == 0 ? requestStartDate : nil
     }
-    /// When the first byte of the answer was here.
+    /// Arrival of the first byte of the response.
     public var responseStartDate: Date? { date(attempt.firstByte) ?? attempt.responseStart }
-    /// When the attempt ended.
+    /// End of the attempt.
     public var responseEndDate: Date? { attempt.responseEnd }
-    /// The protocol's name as in ALPN: `http/1.1`, `h2` or `h3`.
+    /// ALPN name of the protocol: `http/1.1`, `h2` or `h3`.
     public var networkProtocolName: String? { attempt.networkProtocol }
-    /// Whether the connection was open already.
+    /// `true` if the connection was already open.
     public var isReusedConnection: Bool { attempt.isReusedConnection ?? false }
-    /// Whether several paths were used at once: never.
+    /// `true` if several paths were used at once: never.
     public var isMultipath: Bool { false }
-    /// The protocol of the lookup of the host's name, which the system's resolver does not tell.
+    /// Protocol of the name lookup, which the system's resolver does not report.
     public var domainResolutionProtocol: URLSessionTaskMetrics.DomainResolutionProtocol { .unknown }
-    /// The source of the content: the network.
+    /// Source of the content: the network.
     public var resourceFetchType: URLSessionTaskMetrics.ResourceFetchType { .networkLoad }
-    /// The address that answered: the server's, or a proxy's.
+    /// Address of the server, or of the proxy.
     public var remoteAddress: String? { attempt.remoteAddress }
-    /// The port that answered.
+    /// Port of the server, or of the proxy.
     public var remotePort: Int? { attempt.remotePort }
-    /// The address of this machine.
+    /// Local address.
     public var localAddress: String? { attempt.localAddress }
-    /// The port of this machine.
+    /// Local port.
     public var localPort: Int? { attempt.localPort }
-    /// The bytes of the request's head, with heads of requests that were redirected.
+    /// Size of the request's head in bytes, with the heads of redirected requests.
     public var countOfRequestHeaderBytesSent: Int64 { attempt.requestHeaderBytes ?? 0 }
-    /// The bytes of the request's body.
+    /// Size of the request's body in bytes.
     public var countOfRequestBodyBytesSent: Int64 { attempt.bytesSent ?? 0 }
-    /// The bytes of the request's body before it is encoded; the daemon encodes none.
+    /// Size of the request's body before it is encoded; the daemon encodes none.
     public var countOfRequestBodyBytesBeforeEncoding: Int64 { attempt.bytesSent ?? 0 }
-    /// The bytes of the heads of answers.
+    /// Size of the response heads in bytes.
     public var countOfResponseHeaderBytesReceived: Int64 { attempt.responseHeaderBytes ?? 0 }
-    /// The bytes of the content that are here, those of earlier attempts included.
+    /// Number of content bytes received, those of earlier attempts included.
     public var countOfResponseBodyBytesReceived: Int64 { attempt.bytesReceived ?? 0 }
-    /// The bytes of the content after decoding; the daemon asks for none that is encoded.
+    /// Size of the content after decoding; the daemon requests no codings.
     public var countOfResponseBodyBytesAfterDecoding: Int64 { attempt.bytesReceived ?? 0 }
 
-    /// Refuses: it is not known.
+    /// Unavailable: not recorded.
     @available(*, unavailable, message: "the daemon does not record proxies; compare remoteAddress")
     public var isProxyConnection: Bool { preconditionFailure("unavailable") }
-    /// Refuses: it is not known.
+    /// Unavailable: not recorded.
     @available(*, unavailable, message: "a network is metered or not on Linux: see task.holds")
     public var isCellular: Bool { preconditionFailure("unavailable") }
-    /// Refuses: it is not known.
+    /// Unavailable: not recorded.
     @available(*, unavailable, message: "the daemon records no networks: see task.holds")
     public var isExpensive: Bool { preconditionFailure("unavailable") }
-    /// Refuses: it is not known.
+    /// Unavailable: not recorded.
     @available(*, unavailable, message: "the daemon records no networks: see task.holds")
     public var isConstrained: Bool { preconditionFailure("unavailable") }
-    /// Refuses: it is not known.
+    /// Unavailable: not recorded.
     @available(
         *,
         unavailable,
@@ -143,7 +143,7 @@ public final class URLSessionTaskTransactionMetrics: NSObject, @unchecked Sendab
     public var negotiatedTLSProtocolVersion: tls_protocol_version_t? {
         preconditionFailure("unavailable")
     }
-    /// Refuses: it is not known.
+    /// Unavailable: not recorded.
     @available(
         *,
         unavailable,
@@ -151,8 +151,8 @@ public final class URLSessionTaskTransactionMetrics: NSObject, @unchecked Sendab
     )
     public var negotiatedTLSCipherSuite: tls_ciphersuite_t? { preconditionFailure("unavailable") }
 
-    /// The date so many seconds after the attempt began, and not after it ended: the beginning is noted a little later
-    /// than the seconds begin to count.
+    /// Returns the date the given seconds after the attempt began, at most its end: the start is recorded slightly
+    /// later than libcurl's clock starts.
     private func date(_ seconds: Double?) -> Date? {
         guard let start = attempt.fetchStart, let seconds else { return nil }
         return min(start + seconds, attempt.responseEnd ?? .distantFuture)

@@ -1,18 +1,18 @@
 public import Foundation
 
-/// Is told what becomes of WebSocket tasks, on the session's delegate queue.
+/// Receiver of the events of WebSocket tasks, called on the session's delegate queue.
 ///
-/// ``URLSessionTaskDelegate/urlSession(_:task:didCompleteWithError:)`` is called last, without an error where the
-/// connection was closed by close frames.
+/// ``URLSessionTaskDelegate/urlSession(_:task:didCompleteWithError:)`` is called last, without an error if close
+/// frames closed the connection.
 public protocol URLSessionWebSocketDelegate: URLSessionTaskDelegate {
-    /// Says that the opening handshake was made, and which of the offered subprotocols the server selected.
+    /// Reports that the opening handshake succeeded, and the offered subprotocol that the server selected.
     func urlSession(
         _ session: URLSession,
         webSocketTask: URLSessionWebSocketTask,
         didOpenWithProtocol protocol: String?
     )
 
-    /// Says that the server sent a close frame, by itself or in answer to
+    /// Reports a close frame of the server, sent by itself or in response to
     /// ``URLSessionWebSocketTask/cancel(with:reason:)``.
     ///
     /// - Parameters:

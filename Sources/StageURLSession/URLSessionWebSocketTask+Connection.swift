@@ -7,21 +7,21 @@ import StageWebSocketClient
 import Synchronization
 
 extension URLSessionWebSocketTask {
-    /// The time that the server has for its close frame.
+    /// Time limit for the server's close frame.
     private static let closeLimit = Duration.seconds(5)
 
     /// Calls a handler of the application on the session's delegate queue.
     func answer(_ handler: @escaping @Sendable () -> Void) { session.feed.add(handler) }
 
-    /// Opens the connection, or ends a task that may have none.
+    /// Opens the connection, or ends a task that must not open one.
     func begin() {
         if let refusal = record.withLock({ $0.refusal }) { return leave(refusal) }
         session.engine.run { [self] engine in await run(over: engine) }
     }
 
-    /// Has the connection closed with a close frame, or without one before it is open.
+    /// Closes the connection with a close frame, or without one before it is open.
     func close(with frame: (code: CloseCode, reason: Data?)?) {
-        // Without a frame of its own, the task is over for the application at once.
+        // Without a close frame of its own, the task ends for the application at once.
         let error: any Error =
             frame == nil ? URLError(URLError.Code.cancelled) : POSIXError.webSocketIsClosed
         let (isOpen, handlers) = calls.withLock { calls in
@@ -40,7 +40,7 @@ extension URLSessionWebSocketTask {
         if frame == nil || !isOpen { leave(URLError(URLError.Code.cancelled)) }
     }
 
-    /// Ends the task at once, and its connection with it.
+    /// Ends the task and its connection at once.
     func end(_ error: URLError) {
         leave(error)
         limits.continuation.yield(.zero)
@@ -55,7 +55,7 @@ extension URLSessionWebSocketTask {
         session.end(self, error: error)
     }
 
-    /// Makes the connection, and ends the task with it.
+    /// Runs the connection, and ends the task with it.
     private func run(over engine: TransferEngine) async {
         var failure: (any Error)?
         do {
@@ -63,7 +63,7 @@ extension URLSessionWebSocketTask {
                 group.addTask { [self] in try await connect(over: engine) }
                 group.addTask { [limits] in
                     for await limit in limits.stream {
-                        // Cancelled where the connection has ended before.
+                        // Cancelled if the connection has ended before.
                         try? await Task.sleep(for: limit)
                         break
                     }
@@ -118,7 +118,7 @@ extension URLSessionWebSocketTask {
         }
     }
 
-    /// Moves messages until the server has closed the connection, or the application's close frame was sent.
+    /// Transfers messages until the server has closed the connection, or the application's close frame was sent.
     private func exchange(
         _ messages: WebSocketMessages,
         _ writer: WebSocketWriter
@@ -134,7 +134,7 @@ extension URLSessionWebSocketTask {
                         answer { handler(error) }
                     }
                 }
-                // The others decide on the end.
+                // The other child tasks decide about the end.
                 try await Task.sleep(for: .seconds(1e9))
             }
             defer { group.cancelAll() }
@@ -147,22 +147,22 @@ extension URLSessionWebSocketTask {
         var call: Int
     }
 
-    /// Hands messages over, one for each that is asked for.
+    /// Delivers messages, one for each pending receive call.
     private func read(_ messages: WebSocketMessages) async throws {
         var iterator = messages.makeAsyncIterator()
         var demanded = demands.stream.makeAsyncIterator()
         while let message = try await iterator.next() {
             guard await demanded.next() != nil else {
-                // The task has ended for the application, and the close frame decides on the end of the connection.
+                // The task has ended for the application; the close frame decides about the end of the connection.
                 return try await Task.sleep(for: .seconds(1e9))
             }
-            // None waits where the application closes the connection.
+            // There is no receiver while the application closes the connection.
             guard let receiver = calls.withLock({ $0.takeReceiver() }) else { continue }
             answer { receiver(.success(Message(message))) }
         }
     }
 
-    /// Sends what the application hands over, until its close frame.
+    /// Sends the application's messages and pings, up to its close frame.
     private func write(
         _ writer: WebSocketWriter,
         _ sentPings: AsyncStream<SentPing>.Continuation
@@ -194,7 +194,7 @@ extension URLSessionWebSocketTask {
         try await Task.sleep(for: .seconds(1e9))
     }
 
-    /// Runs `send`; returns an error where close frames were exchanged, of which the reader learns in its order.
+    /// Runs `send`; returns an error after close frames were exchanged, which the reader processes in its order.
     private func ignoringEnd(_ send: () async throws -> Void) async throws -> POSIXError? {
         do {
             try await send()
@@ -204,7 +204,7 @@ extension URLSessionWebSocketTask {
         }
     }
 
-    /// Takes the head of the server's answer in.
+    /// Records the head of the server's response.
     private func takeAnswer(_ head: HTTPHead, of url: String) {
         let status = head.line.split(separator: " ").dropFirst().first.flatMap { Int($0) }
         let answer = TransferResponse(

@@ -10,17 +10,17 @@ extension URLSessionWebSocketTask {
         case string(String)
     }
 
-    /// The reason why a connection was closed, with the numbers of RFC 6455, section 7.4.
+    /// Reason why a connection was closed, with the numbers of RFC 6455, section 7.4.
     public enum CloseCode: RawRepresentable, Hashable, Sendable {
         /// The connection is open, or ended without a close frame.
         case invalid
         /// The purpose of the connection is fulfilled.
         case normalClosure
-        /// The endpoint goes away: a server shuts down, or a client leaves.
+        /// The endpoint goes away: a server shuts down, or a client leaves the page.
         case goingAway
-        /// A frame breaks the protocol.
+        /// A frame violates the protocol.
         case protocolError
-        /// The endpoint does not take messages of this type.
+        /// The endpoint does not accept messages of this type.
         case unsupportedData
         /// The close frame had no code.
         case noStatusReceived
@@ -34,13 +34,13 @@ extension URLSessionWebSocketTask {
         case messageTooBig
         /// The server did not accept an extension that the client requires.
         case mandatoryExtensionMissing
-        /// The server met a condition that kept it from going on.
+        /// The server encountered an unexpected condition.
         case internalServerError
         /// The TLS handshake failed.
         case tlsHandshakeFailure
         /// A code without a name here, such as those of applications from 3000 to 4999.
         ///
-        /// Not of Apple's type, which has such numbers without a case.
+        /// Not part of Apple's type, which has such numbers without a case.
         case other(Int)
 
         private static let named: [CloseCode] = [
@@ -49,14 +49,14 @@ extension URLSessionWebSocketTask {
             .messageTooBig, .mandatoryExtensionMissing, .internalServerError, .tlsHandshakeFailure,
         ]
 
-        /// Creates the code of a number; never `nil`, as with Apple's type.
+        /// Creates the code with a number; never `nil`, as in Apple's type.
         public init?(rawValue: Int) { self.init(number: rawValue) }
 
         init(number: Int) {
             self = Self.named.first { $0.rawValue == number } ?? .other(number)
         }
 
-        /// The number of the code.
+        /// Number of the code.
         public var rawValue: Int {
             switch self {
             case .invalid: 0
@@ -86,7 +86,7 @@ extension URLSessionWebSocketTask.Message {
         }
     }
 
-    /// The message in the terms of the connection.
+    /// The message as `StageWebSocketClient` represents it.
     var content: WebSocketMessage {
         switch self {
         case .data(let data): .binary([UInt8](data))
@@ -97,7 +97,7 @@ extension URLSessionWebSocketTask.Message {
 
 extension WebSocketClose {
     init(code: URLSessionWebSocketTask.CloseCode, reason: Data?) {
-        // A number that no close frame may have is left out of it.
+        // A number that no close frame may have is omitted from it.
         let number = UInt16(exactly: code.rawValue) ?? 0
         self.init(
             code: CloseCode(rawValue: number),
@@ -105,11 +105,11 @@ extension WebSocketClose {
         )
     }
 
-    /// The code in the terms of the task.
+    /// The code as the task represents it.
     var taskCode: URLSessionWebSocketTask.CloseCode {
         code.map { .init(number: Int($0.rawValue)) } ?? .noStatusReceived
     }
 
-    /// The reason in the terms of the task.
+    /// The reason as the task represents it.
     var taskReason: Data? { reason.isEmpty ? nil : Data(reason.utf8) }
 }

@@ -1,9 +1,9 @@
 import Foundation
 import StageWebSocketClient
 
-/// The calls of an application on a WebSocket task that have not returned, and how far its connection has got.
+/// Pending calls of an application on a WebSocket task, and the state of its connection.
 ///
-/// Decides and does nothing. A function that returns handlers forgets them, so that each is called once.
+/// A state machine without I/O. A function that returns handlers removes them, so that each is called once.
 struct WebSocketCalls {
     typealias Completion = @Sendable ((any Error)?) -> Void
     typealias Receiver = @Sendable (Result<URLSessionWebSocketTask.Message, any Error>) -> Void
@@ -15,25 +15,25 @@ struct WebSocketCalls {
         case close(code: URLSessionWebSocketTask.CloseCode, reason: Data?)
     }
 
-    /// Most bytes of a message that is received.
+    /// Maximum size of a received message in bytes.
     var maximumMessageSize = 1 << 20
-    /// The messages of the connection, once it is open.
+    /// Messages of the connection, once it is open.
     var connection: WebSocketMessages?
-    /// Whether the task was resumed.
+    /// `true` once the task was resumed.
     var hasBegun = false
-    /// The close frame that ended the connection, the application's or the server's, whichever came first.
+    /// Code of the close frame that ended the connection: the first one, of the application or of the server.
     private(set) var closeCode = URLSessionWebSocketTask.CloseCode.invalid
     private(set) var closeReason: Data?
-    /// The error with which each further call fails.
+    /// Error of each further call.
     private(set) var failure: (any Error)?
-    /// Whether the application closes the connection.
+    /// `true` once the application closes the connection.
     private(set) var isClosing = false
     private var lastCall = 0
     private var sends: [Int: (message: URLSessionWebSocketTask.Message, handler: Completion)] = [:]
     private var pings: [Int: Completion] = [:]
     private var receivers: [Receiver] = []
 
-    /// Notes a message to be sent, and returns the number of the call; `nil` if no call succeeds any more.
+    /// Adds a message to send, and returns the number of the call; `nil` if calls can no longer succeed.
     mutating func addSend(
         of message: URLSessionWebSocketTask.Message,
         _ handler: @escaping Completion
@@ -44,13 +44,13 @@ struct WebSocketCalls {
         return lastCall
     }
 
-    /// The message of a call, if it is still to be sent.
+    /// Returns the message of a call, if it was not sent yet.
     func message(of call: Int) -> URLSessionWebSocketTask.Message? { sends[call]?.message }
 
-    /// Notes that a message was sent, or could not be.
+    /// Removes a message that was sent, or could not be; returns its handler.
     mutating func endSend(_ call: Int) -> Completion? { sends.removeValue(forKey: call)?.handler }
 
-    /// Notes a ping to be sent, as ``addSend(of:_:)`` does a message.
+    /// Adds a ping to send, as ``addSend(of:_:)`` does for a message.
     mutating func addPing(_ handler: @escaping Completion) -> Int? {
         guard failure == nil else { return nil }
         lastCall += 1
@@ -58,29 +58,29 @@ struct WebSocketCalls {
         return lastCall
     }
 
-    /// Notes that a ping was answered, or could not be sent.
+    /// Removes a ping that was answered, or could not be sent; returns its handler.
     mutating func endPing(_ call: Int) -> Completion? { pings.removeValue(forKey: call) }
 
-    /// Notes that a message is waited for; returns `false` if none can come any more.
+    /// Adds a receive call; returns `false` if no message can arrive any more.
     mutating func addReceiver(_ handler: @escaping Receiver) -> Bool {
         guard failure == nil else { return false }
         receivers.append(handler)
         return true
     }
 
-    /// Returns the handler that has waited longest for a message.
+    /// Removes and returns the handler that has waited longest for a message.
     mutating func takeReceiver() -> Receiver? {
         receivers.isEmpty ? nil : receivers.removeFirst()
     }
 
-    /// Notes the close frame that ends the connection; the first one counts.
+    /// Records the close frame that ends the connection; the first one counts.
     mutating func noteClose(code: URLSessionWebSocketTask.CloseCode, reason: Data?) {
         guard closeCode == .invalid else { return }
         (closeCode, closeReason) = (code, reason)
     }
 
-    /// Notes that the application closes the connection after the messages that it has handed over: pings are not
-    /// answered any more, no message is received, and no call after this succeeds.
+    /// Records that the application closes the connection after its queued messages: pings are no longer answered, no
+    /// message is received, and later calls fail.
     mutating func beginClosing(_ error: any Error) -> [@Sendable () -> Void] {
         isClosing = true
         failure = failure ?? error
@@ -88,7 +88,7 @@ struct WebSocketCalls {
         return waitingForServer(error)
     }
 
-    /// Notes that the connection has ended: no call succeeds any more.
+    /// Records that the connection has ended: all calls fail.
     mutating func fail(_ error: any Error) -> [@Sendable () -> Void] {
         failure = failure ?? error
         defer { (sends, pings, receivers) = ([:], [:], []) }

@@ -4,14 +4,14 @@ import StageModel
 import StageWebSocket
 import StageWebSocketClient
 
-/// The opening handshake of a WebSocket task: the URL and what is offered there.
+/// Opening handshake of a WebSocket task: its URL and options.
 struct WebSocketRequest {
     /// The URL.
     let url: String
-    /// The offers of the handshake, and limits.
+    /// Offers of the handshake, and limits.
     var options = WebSocketOptions()
 
-    /// Creates the handshake of a request under the rules of its session.
+    /// Creates the handshake for a request with the session's configuration.
     init(_ request: URLRequest, rules: URLSessionConfiguration, messageSize: Int) {
         let url = request.url?.absoluteURL.overHTTP
         self.url = url?.absoluteString ?? ""
@@ -31,7 +31,7 @@ struct WebSocketRequest {
         }
     }
 
-    /// Returns why a request cannot open a connection, if it cannot.
+    /// Returns the reason why a request cannot open a connection; `nil` if it can.
     static func problem(of request: URLRequest) -> URLError? {
         if request.httpMethod ?? "GET" != "GET" || request.httpBody != nil
             || request.httpBodyStream != nil
@@ -49,19 +49,20 @@ struct WebSocketRequest {
 }
 
 extension URLRequest {
-    /// The time limit that a request has by itself, which stands for the session's.
+    /// Default timeout of a request, which stands for the session's.
     private static let usualTimeout: TimeInterval = 60
 
-    /// The seconds of the request's time limit, its own or its session's.
+    /// Returns the timeout of the request in seconds, its own or its session's.
     func timeout(under rules: URLSessionConfiguration) -> TimeInterval {
         timeoutInterval == Self.usualTimeout ? rules.timeoutIntervalForRequest : timeoutInterval
     }
 
-    /// The header fields of the request, with those of its session and its cookies where it has none of the name.
+    /// Returns the header fields of the request, with those of its session and its cookies unless it sets them
+    /// itself.
     ///
     /// - Parameters:
-    ///   - rules: The rules of the session.
-    ///   - omitted: Names of fields of the session, in lower case, that are left out.
+    ///   - rules: The configuration of the session.
+    ///   - omitted: Names of session fields, in lower case, that are left out.
     /// - Returns: The values by name.
     func fields(
         under rules: URLSessionConfiguration,
@@ -88,14 +89,15 @@ extension URLRequest {
 }
 
 extension Duration {
-    /// The time of a limit in seconds, which may be infinite.
+    /// Returns a duration for a time limit in seconds, which may be infinite.
     static func limit(_ seconds: TimeInterval) -> Duration {
         .seconds(min(max(seconds, 0.001), 1e9))
     }
 }
 
 extension URL {
-    /// The URL of the request that opens a WebSocket connection (RFC 6455, section 3); another URL as it is.
+    /// The http or https URL of the request that opens a WebSocket connection (RFC 6455, section 3); other URLs
+    /// unchanged.
     var overHTTP: URL {
         let other = ["ws": "http", "wss": "https"][scheme?.lowercased() ?? ""]
         guard let other, var parts = URLComponents(url: self, resolvingAgainstBaseURL: true) else {
