@@ -1,14 +1,14 @@
-/// Opening handshake of a client as values (RFC 6455, section 4.1): bytes of the request, and the answer to it.
+/// Opening handshake of a client without I/O (RFC 6455, section 4.1): creates the request and parses the response.
 public struct ClientHandshake: Sendable {
-    /// Agreement that an accepted handshake ends with.
+    /// Result of an accepted handshake.
     public struct Agreement: Equatable, Sendable {
         /// Subprotocol that the server selected.
         public var subprotocol: String?
         /// Compression, if the server accepted it.
         public var compression: DeflateAgreement?
-        /// Head of the answer.
+        /// Head of the response.
         public var head: HTTPHead
-        /// Bytes that came after the head: the first of the frames.
+        /// Bytes after the head, which begin the first frames.
         public var rest: [UInt8]
     }
 
@@ -19,7 +19,7 @@ public struct ClientHandshake: Sendable {
     private let compression: DeflateAgreement?
     private var input: [UInt8] = []
 
-    /// Head of the answer once it is complete, whether it accepts the handshake or not.
+    /// Head of the response once it is complete, whether it accepts the handshake or not.
     public private(set) var head: HTTPHead?
 
     /// Creates a handshake.
@@ -29,7 +29,7 @@ public struct ClientHandshake: Sendable {
     ///   - target: Path and query of the URL.
     ///   - nonce: 16 random bytes, new for each connection.
     ///   - subprotocols: Subprotocols to offer, the preferred one first.
-    ///   - compression: Most that is offered of permessage-deflate; `nil` for none.
+    ///   - compression: Maximum offer of permessage-deflate; `nil` for none.
     ///   - fields: Further fields.
     /// - Throws: ``HandshakeFault/argument`` if one of them cannot be part of a head.
     public init(
@@ -67,17 +67,18 @@ public struct ClientHandshake: Sendable {
         request = HTTPHead(line: "GET \(target) HTTP/1.1", fields: all + fields).bytes
     }
 
-    /// Whether the handshake itself sends a field, so that a caller may not.
+    /// Returns whether the handshake itself sends a field, so that a caller must not.
     package static func isOwn(_ name: String) -> Bool {
         let name = name.lowercased()
         let framing = ["host", "upgrade", "connection", "content-length", "transfer-encoding"]
         return framing.contains(name) || name.hasPrefix("sec-websocket-")
     }
 
-    /// Takes bytes of the answer, and returns the agreement once the head is complete.
+    /// Processes bytes of the response, and returns the agreement once the head is complete.
     ///
-    /// - Throws: ``WebSocketError/refused(status:)`` for another status than 101, ``WebSocketError/handshake(_:)`` for an
-    ///   answer that breaks the rules. Redirects and challenges are the caller's to follow, from ``head``.
+    /// - Throws: ``WebSocketError/refused(status:)`` for another status than 101, ``WebSocketError/handshake(_:)``
+    ///   for a response that violates the protocol. The caller may follow redirects and answer challenges, from
+    ///   ``head``.
     public mutating func receive(
         _ bytes: Span<UInt8>
     ) throws(WebSocketError) -> Agreement? {

@@ -1,6 +1,6 @@
 /// A status code of a close frame (RFC 6455, section 7.4).
 public struct CloseCode: RawRepresentable, Hashable, Sendable {
-    /// The number of the code.
+    /// Number of the code.
     public var rawValue: UInt16
 
     /// Creates a code from its number, which is not checked.
@@ -8,11 +8,11 @@ public struct CloseCode: RawRepresentable, Hashable, Sendable {
 
     /// The purpose of the connection is fulfilled.
     public static let normalClosure = CloseCode(rawValue: 1000)
-    /// The endpoint goes away: a server shuts down, or a client leaves.
+    /// The endpoint goes away: a server shuts down, or a client leaves the page.
     public static let goingAway = CloseCode(rawValue: 1001)
-    /// A frame breaks the protocol.
+    /// A frame violates the protocol.
     public static let protocolError = CloseCode(rawValue: 1002)
-    /// The endpoint does not take messages of this type.
+    /// The endpoint does not accept messages of this type.
     public static let unsupportedData = CloseCode(rawValue: 1003)
     /// The close frame had no code; never sent.
     public static let noStatusReceived = CloseCode(rawValue: 1005)
@@ -26,12 +26,12 @@ public struct CloseCode: RawRepresentable, Hashable, Sendable {
     public static let messageTooBig = CloseCode(rawValue: 1009)
     /// The server did not accept an extension that the client requires.
     public static let mandatoryExtensionMissing = CloseCode(rawValue: 1010)
-    /// The server met a condition that kept it from going on.
+    /// The server encountered an unexpected condition.
     public static let internalServerError = CloseCode(rawValue: 1011)
     /// The TLS handshake failed; never sent.
     public static let tlsHandshakeFailure = CloseCode(rawValue: 1015)
 
-    /// Whether a close frame may have the code: one that is registered and not reserved, or is an application's.
+    /// `true` if a close frame may have the code: a registered code that is not reserved, or one of an application.
     public var mayBeSent: Bool {
         switch rawValue {
         case 1000...1003, 1007...1014, 3000...4999: true

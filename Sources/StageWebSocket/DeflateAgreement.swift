@@ -1,11 +1,11 @@
 /// Compression of one direction of a connection.
 public struct DeflateDirection: Hashable, Sendable {
-    /// Logarithm to base 2 of the window, 8 to 15.
+    /// Base-2 logarithm of the window size, 8 to 15.
     public var windowBits: Int
-    /// Whether a message may refer to the ones before it.
+    /// `true` if a message may refer to the ones before it.
     public var keepsContext: Bool
 
-    /// Creates the compression of a direction; by default with the largest window, and with context takeover.
+    /// Creates the settings of a direction; by default with the largest window, and with context takeover.
     public init(windowBits: Int = 15, keepsContext: Bool = true) {
         self.windowBits = windowBits
         self.keepsContext = keepsContext
@@ -14,9 +14,9 @@ public struct DeflateDirection: Hashable, Sendable {
 
 /// Parameters of permessage-deflate that client and server agreed on (RFC 7692, section 7.1).
 public struct DeflateAgreement: Hashable, Sendable {
-    /// Messages that the client sends.
+    /// Compression of the client's messages.
     public var client: DeflateDirection
-    /// Messages that the server sends.
+    /// Compression of the server's messages.
     public var server: DeflateDirection
 
     /// Creates an agreement; by default with the largest windows, and with context takeover.
@@ -30,9 +30,9 @@ public struct DeflateAgreement: Hashable, Sendable {
 
     static let name = "permessage-deflate"
 
-    /// Value of the `Sec-WebSocket-Extensions` field by which a client offers at most this.
+    /// Value of the `Sec-WebSocket-Extensions` field by which a client offers at most these parameters.
     ///
-    /// The window of the client is the server's to limit in any case.
+    /// The server may limit the window of the client in any case.
     var offer: String {
         var parameters = [Self.name]
         if !server.keepsContext { parameters.append("server_no_context_takeover") }
@@ -45,7 +45,7 @@ public struct DeflateAgreement: Hashable, Sendable {
         return parameters.joined(separator: "; ")
     }
 
-    /// Reads the answer of a server to ``offer``; `nil` for no extension.
+    /// Parses a server's response to ``offer``; `nil` for no extension.
     static func read(
         answer: HTTPHead,
         to offer: DeflateAgreement?
@@ -58,7 +58,8 @@ public struct DeflateAgreement: Hashable, Sendable {
         var agreement = offer
         if parameters.serverForgets { agreement.server.keepsContext = false }
         if parameters.clientForgets { agreement.client.keepsContext = false }
-        // What the client requires of the server, the answer has to confirm (RFC 7692, sections 7.1.1.1 and 7.1.2.1).
+        // The response must confirm the client's requirements for the server (RFC 7692, sections 7.1.1.1 and
+        // 7.1.2.1).
         guard offer.server.keepsContext || parameters.serverForgets else {
             throw .handshake(.extensions)
         }
@@ -78,8 +79,9 @@ public struct DeflateAgreement: Hashable, Sendable {
         return agreement
     }
 
-    /// Accepts the first offer of a client that can be met, and returns it with the value of the answer's field; the
-    /// server uses at most `preference`, and the values of `offers` have to be lists of extensions.
+    /// Accepts the first acceptable offer of a client, and returns it with the value of the response's field.
+    ///
+    /// The server uses at most `preference`; the values of `offers` must be lists of extensions.
     static func accept(
         offers: [String],
         preference: DeflateAgreement
@@ -118,7 +120,7 @@ public struct DeflateAgreement: Hashable, Sendable {
     }
 }
 
-/// Parameters of one offer or answer of permessage-deflate.
+/// Parameters of one offer or response of permessage-deflate.
 private struct DeflateParameters {
     enum Bits {
         case bare
@@ -130,7 +132,7 @@ private struct DeflateParameters {
     var serverBits: Bits?
     var clientBits: Bits?
 
-    /// Reads the parameters, or returns `nil` if one is unknown, repeated or has a wrong value.
+    /// Parses the parameters; `nil` if one is unknown, repeated or has an invalid value.
     init?(_ element: ExtensionElement) {
         var names: Set<String> = []
         for (name, value) in element.parameters {
@@ -158,7 +160,7 @@ private struct ExtensionElement {
     var name: String
     var parameters: [(name: String, value: String?)] = []
 
-    /// Reads all elements of the values of a field.
+    /// Parses all elements of the values of a field.
     static func read(_ values: [String]) throws(WebSocketError) -> [ExtensionElement] {
         var elements: [ExtensionElement] = []
         for value in values {
@@ -185,7 +187,7 @@ private struct ExtensionElement {
         if value.count >= 2, value.hasPrefix("\""), value.hasSuffix("\"") {
             value = value.dropFirst().dropLast()
         }
-        // A quoted value has to be a token, too.
+        // A quoted value must be a token, too.
         guard value.isToken else { throw .handshake(.extensions) }
         return (name.lowercased(), String(value))
     }

@@ -1,11 +1,11 @@
 import CZlib
 
-/// Compresses the messages of one direction of a connection (RFC 7692, section 7.2.1).
+/// Compressor for the messages of one direction of a connection (RFC 7692, section 7.2.1).
 ///
 /// Owns one raw deflate stream of zlib.
 @safe struct Deflater: ~Copyable {
     private let stream: UnsafeMutablePointer<z_stream>
-    /// Whether each message begins with an empty window.
+    /// `true` if each message starts with an empty window.
     private let resets: Bool
     private var scratch = [UInt8](repeating: 0, count: 1 << 14)
 
@@ -14,18 +14,18 @@ import CZlib
         unsafe stream = .allocate(capacity: 1)
         unsafe stream.initialize(to: z_stream())
         self.resets = resets
-        // Messages are compressed while their sender waits: the fastest level.
+        // The sender waits for the compression: use the fastest level.
         let code = unsafe stage_deflate_init(stream, Z_BEST_SPEED, CInt(windowBits))
         precondition(code == Z_OK, "zlib refused to compress")
     }
 
     deinit {
-        // Ending a stream with input that was not compressed is reported as an error, and frees it.
+        // zlib reports an error for a stream with pending input, and frees it all the same.
         unsafe _ = deflateEnd(stream)
         unsafe stream.deallocate()
     }
 
-    /// Returns the payload of a message of at least one byte.
+    /// Compresses the payload of a message of at least one byte.
     mutating func deflate(_ bytes: UnsafeRawBufferPointer) -> [UInt8] {
         let input = unsafe bytes.bindMemory(to: UInt8.self)
         precondition(input.count <= Int(uInt.max), "expected a message below 4 GiB")
@@ -44,7 +44,7 @@ import CZlib
             result += scratch[..<count]
             isFull = unsafe stream.pointee.avail_out == 0
         }
-        // The flush ends with an empty block, which receivers add.
+        // The flush ends with an empty block, which the receiver appends.
         result.removeLast(4)
         if resets {
             let code = unsafe deflateReset(stream)

@@ -14,7 +14,7 @@ enum Opcode: UInt8 {
 struct FrameHeader: Equatable {
     var opcode: Opcode
     var isFinal = true
-    /// Whether the first reserved bit is set, which marks a compressed message (RFC 7692, section 6).
+    /// `true` if the first reserved bit is set, which marks a compressed message (RFC 7692, section 6).
     var isCompressed = false
     var mask: [UInt8]?
     var length: Int
@@ -28,9 +28,9 @@ struct FrameHeader: Equatable {
         self.length = length
     }
 
-    /// Reads a header, or returns `nil` if more bytes are needed.
+    /// Parses a header; `nil` if more bytes are needed.
     ///
-    /// - Returns: The header and the number of its bytes.
+    /// - Returns: The header and its size in bytes.
     static func read(_ bytes: ArraySlice<UInt8>) throws(WebSocketError) -> (FrameHeader, Int)? {
         guard bytes.count >= 2 else { return nil }
         let first = bytes[bytes.startIndex]

@@ -1,8 +1,8 @@
-/// Header field of a request or an answer.
+/// Header field of a request or a response.
 public struct WebSocketField: Hashable, Sendable {
     /// Name as it was sent.
     public var name: String
-    /// Value without blanks around it.
+    /// Value without surrounding white space.
     public var value: String
 
     /// Creates a field.
@@ -12,14 +12,14 @@ public struct WebSocketField: Hashable, Sendable {
     }
 }
 
-/// First line and fields of an HTTP/1.1 message (RFC 9112).
+/// First line and header fields of an HTTP/1.1 message (RFC 9112).
 public struct HTTPHead: Equatable, Sendable {
     /// The request line or status line.
     public var line: String
     /// The fields in order.
     public var fields: [WebSocketField]
 
-    /// Largest head in bytes.
+    /// Maximum size of a head in bytes.
     public static let limit = 1 << 16
 
     /// Creates a head.
@@ -28,13 +28,13 @@ public struct HTTPHead: Equatable, Sendable {
         self.fields = fields
     }
 
-    /// The bytes of the head, with the empty line at its end.
+    /// Encoded form, including the empty line at the end.
     public var bytes: [UInt8] {
         let lines = fields.map { "\($0.name): \($0.value)\r\n" }.joined()
         return Array("\(line)\r\n\(lines)\r\n".utf8)
     }
 
-    /// Returns the number of bytes of the head that `bytes` begin with, or `nil` if its end did not come yet.
+    /// Returns the size of the head at the start of `bytes`; `nil` if it is incomplete.
     ///
     /// - Throws: ``HandshakeFault/headTooLarge(limit:)``.
     static func length(in bytes: [UInt8], from start: Int = 0) throws(WebSocketError) -> Int? {
@@ -51,7 +51,7 @@ public struct HTTPHead: Equatable, Sendable {
         return nil
     }
 
-    /// Reads a complete head, the empty line included.
+    /// Parses a complete head, including the empty line.
     ///
     /// - Throws: ``HandshakeFault/head`` if a line is not a field (RFC 9112, section 5).
     public init(reading bytes: ArraySlice<UInt8>) throws(WebSocketError) {
@@ -73,7 +73,7 @@ public struct HTTPHead: Equatable, Sendable {
         }
     }
 
-    /// Returns the values of a field, whose name is compared without regard to case.
+    /// Returns the values of a field; the name is compared without regard to case.
     public func values(of name: String) -> [String] {
         fields.filter { $0.name.lowercased() == name.lowercased() }.map(\.value)
     }
@@ -86,14 +86,14 @@ public struct HTTPHead: Equatable, Sendable {
 }
 
 extension StringProtocol where SubSequence == Substring {
-    /// The text without spaces and tabs around it.
+    /// The text without surrounding spaces and tabs.
     var trimmingSpaces: Substring {
         let tail = drop { $0 == " " || $0 == "\t" }
         guard let last = tail.lastIndex(where: { $0 != " " && $0 != "\t" }) else { return "" }
         return tail[...last]
     }
 
-    /// Whether the text is a token (RFC 9110, section 5.6.2).
+    /// `true` if the text is a token (RFC 9110, section 5.6.2).
     var isToken: Bool {
         !isEmpty
             && utf8.allSatisfy { byte in
@@ -101,6 +101,6 @@ extension StringProtocol where SubSequence == Substring {
             }
     }
 
-    /// Whether a field can have the text as its value (RFC 9110, section 5.5).
+    /// `true` if the text can be the value of a field (RFC 9110, section 5.5).
     var isFieldValue: Bool { utf8.allSatisfy { $0 >= 0x20 && $0 != 0x7F || $0 == 0x09 } }
 }

@@ -1,24 +1,24 @@
 import CZlib
 
-/// Decompresses the messages of one direction of a connection (RFC 7692, section 7.2.2).
+/// Decompressor for the messages of one direction of a connection (RFC 7692, section 7.2.2).
 ///
 /// Owns one raw inflate stream of zlib.
 @safe struct Inflater: ~Copyable {
     private let stream: UnsafeMutablePointer<z_stream>
-    /// Whether each message begins with an empty window.
+    /// `true` if each message starts with an empty window.
     private let resets: Bool
-    /// Final blocks within the current message.
+    /// Number of final blocks within the current message.
     private var ends = 0
     private var scratch = [UInt8](repeating: 0, count: 1 << 14)
 
-    /// Bytes that senders leave out at the end of each message.
+    /// Bytes that senders remove from the end of each message.
     private static let tail: [UInt8] = [0x00, 0x00, 0xFF, 0xFF]
 
     init(windowBits: Int, resets: Bool) {
         unsafe stream = .allocate(capacity: 1)
         unsafe stream.initialize(to: z_stream())
         self.resets = resets
-        // Releases of zlib before 1.2.9 compress with 9 bits where 8 are asked for.
+        // Releases of zlib before 1.2.9 use 9 bits where 8 are requested.
         let code = unsafe stage_inflate_init(stream, CInt(max(windowBits, 9)))
         precondition(code == Z_OK, "zlib refused to decompress")
     }
@@ -28,8 +28,8 @@ import CZlib
         unsafe stream.deallocate()
     }
 
-    /// Decompresses bytes of a message to the end of `message`, which never gets more bytes than the limit; on a failure it
-    /// has those before the fault.
+    /// Appends the decompressed bytes to `message`, which never exceeds the limit; after an error it has the bytes
+    /// before the fault.
     mutating func inflate(
         _ bytes: Span<UInt8>,
         into message: inout [UInt8],
@@ -38,14 +38,14 @@ import CZlib
         try run(bytes, Z_SYNC_FLUSH, into: &message, limits: limits)
     }
 
-    /// Ends a message.
+    /// Finishes a message.
     mutating func finish(
         into message: inout [UInt8],
         limits: WebSocketLimits
     ) throws(WebSocketError) {
         let tail = Self.tail
         try run(tail.span, Z_BLOCK, into: &message, limits: limits)
-        // The tail is an empty block: a message that ends within a block reads it as something else.
+        // The tail is an empty block; a message that ends within a block would consume the tail as data.
         guard unsafe stream.pointee.data_type & 128 != 0 else { throw .invalidCompression }
         ends = 0
         if resets {
@@ -94,7 +94,7 @@ import CZlib
         }
     }
 
-    /// Goes on after a final block, which does not end the connection's stream (RFC 7692, section 7.2.3.4).
+    /// Continues after a final block, which does not end the connection's stream (RFC 7692, section 7.2.3.4).
     private mutating func restart(_ limits: WebSocketLimits) throws(WebSocketError) {
         ends += 1
         guard ends <= limits.emptyFragments else {

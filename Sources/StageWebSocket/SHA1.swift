@@ -1,4 +1,4 @@
-/// SHA-1 (FIPS 180-4), which the opening handshake uses to recognise its own answer; nothing depends on its strength.
+/// SHA-1 (FIPS 180-4), by which a client recognizes the response to its own handshake; it need not be secure.
 enum SHA1 {
     /// Returns the 20 bytes of the digest.
     static func digest(of message: [UInt8]) -> [UInt8] {
@@ -52,7 +52,7 @@ enum Base64 {
         "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/".utf8
     )
 
-    /// Returns the text of bytes, with padding.
+    /// Encodes bytes, with padding.
     static func encode(_ bytes: [UInt8]) -> String {
         var text: [UInt8] = []
         for start in stride(from: 0, to: bytes.count, by: 3) {
@@ -66,7 +66,7 @@ enum Base64 {
         return String(decoding: text, as: UTF8.self)
     }
 
-    /// Returns whether a text is the encoding of `count` bytes.
+    /// Returns whether a text encodes `count` bytes.
     static func isEncoding(_ text: String, of count: Int) -> Bool {
         let bytes = Array(text.utf8)
         let padding = (3 - count % 3) % 3

@@ -1,16 +1,16 @@
-/// Opening handshake of a server as values (RFC 6455, section 4.2): a request in, the answer to it out.
+/// Opening handshake of a server without I/O (RFC 6455, section 4.2): parses a request and creates the response.
 public struct ServerHandshake: Sendable {
-    /// Answer to a request.
+    /// Response to a request.
     public enum Answer: Equatable, Sendable {
-        /// The request is accepted with a head of status 101.
+        /// Accept the request, with a head of status 101.
         case accept(head: HTTPHead, subprotocol: String?, compression: DeflateAgreement?)
-        /// The request is refused with a complete answer that has no body; the connection is to be closed.
+        /// Refuse the request with a complete response without a body, then close the connection.
         case refuse(head: HTTPHead)
     }
 
-    /// Subprotocols that the server speaks.
+    /// Subprotocols that the server supports.
     public var subprotocols: [String]
-    /// Most that the server uses of permessage-deflate; `nil` for none.
+    /// Maximum use of permessage-deflate; `nil` for none.
     public var compression: DeflateAgreement?
 
     private var input: [UInt8] = []
@@ -24,7 +24,7 @@ public struct ServerHandshake: Sendable {
         self.compression = compression
     }
 
-    /// Takes bytes of a request, and returns its head and the bytes after it once the head is complete.
+    /// Processes bytes of a request, and returns its head and the bytes after it once the head is complete.
     ///
     /// - Throws: ``WebSocketError/handshake(_:)`` if it is too large or not a head.
     public mutating func receive(
@@ -36,9 +36,10 @@ public struct ServerHandshake: Sendable {
         return (try HTTPHead(reading: input[..<count]), Array(input[count...]))
     }
 
-    /// Returns the answer to a request.
+    /// Returns the response to a request.
     ///
-    /// The client's order of subprotocols counts. A request that offers none of ``subprotocols`` is accepted without one.
+    /// The client's order of subprotocols takes precedence. A request that offers none of ``subprotocols`` is
+    /// accepted without one.
     public func answer(to request: HTTPHead) -> Answer {
         let words = request.line.split(separator: " ", omittingEmptySubsequences: false)
         guard words.count == 3, words[0] == "GET", words[2] == "HTTP/1.1",
@@ -88,7 +89,7 @@ public struct ServerHandshake: Sendable {
         return .accept(head: head, subprotocol: subprotocol, compression: agreement)
     }
 
-    /// Returns the answer that refuses a request with a status, and further fields.
+    /// Returns the response that refuses a request with a status and further fields.
     package static func refusal(
         _ status: Int,
         reason: String,

@@ -1,16 +1,16 @@
-/// Checks that bytes are UTF-8 (RFC 3629), in pieces that may end within a character.
+/// Incremental validation of UTF-8 (RFC 3629), in pieces that may end within a character.
 ///
-/// A byte is refused as soon as no continuation can make it valid.
+/// A byte is rejected as soon as no continuation can make it valid.
 struct UTF8Check {
-    /// Continuation bytes that the current character still needs.
+    /// Number of continuation bytes that the current character still needs.
     private var missing = 0
-    /// Values that the next continuation byte may have.
+    /// Valid values of the next continuation byte.
     private var next: ClosedRange<UInt8> = 0x80...0xBF
 
-    /// Whether the bytes so far end with a complete character.
+    /// `true` if the bytes so far end with a complete character.
     var isComplete: Bool { missing == 0 }
 
-    /// Takes the bytes that follow, and returns whether they can be part of a valid text.
+    /// Checks the next bytes, and returns whether they can be part of valid text.
     mutating func take(_ bytes: UnsafeRawBufferPointer) -> Bool {
         var index = 0
         let count = bytes.count

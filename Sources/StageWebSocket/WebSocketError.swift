@@ -1,7 +1,7 @@
-/// Reasons why a handshake or a connection failed.
+/// Error of a handshake or a connection.
 @nonexhaustive
 public indirect enum WebSocketError: Error, Equatable, Sendable {
-    /// A frame breaks RFC 6455.
+    /// A frame violates RFC 6455.
     case frame(FrameFault)
 
     /// A text message or a close reason is not UTF-8.
@@ -16,17 +16,17 @@ public indirect enum WebSocketError: Error, Equatable, Sendable {
     /// A message has more than `limit` fragments without a byte.
     case tooManyEmptyFragments(limit: Int)
 
-    /// The answer to the opening handshake, or the request, breaks RFC 6455.
+    /// The response to the opening handshake, or the request, violates RFC 6455.
     case handshake(HandshakeFault)
 
-    /// The server answered the opening handshake with a status other than 101.
+    /// The server responded to the opening handshake with a status other than 101.
     case refused(status: Int)
 
     /// A message was sent after the close frame.
     case closed
 }
 
-/// Violations of the frame format (RFC 6455, section 5).
+/// Violation of the frame format (RFC 6455, section 5).
 public enum FrameFault: Equatable, Sendable {
     /// A reserved bit is set that no extension defines.
     case reservedBits
@@ -46,15 +46,15 @@ public enum FrameFault: Equatable, Sendable {
     case unexpectedContinuation
     /// A new message begins before the fragmented one ended.
     case interruptedMessage
-    /// A close frame has one byte, which is no code.
+    /// A close frame has one byte, which is not a code.
     case closePayload
     /// A close frame has a code that must not be sent.
     case closeCode(UInt16)
 }
 
-/// Violations of the opening handshake (RFC 6455, section 4).
+/// Violation of the opening handshake (RFC 6455, section 4).
 public enum HandshakeFault: Equatable, Sendable {
-    /// The head is not one of HTTP/1.1.
+    /// The head is not an HTTP/1.1 head.
     case head
     /// The head has more than `limit` bytes.
     case headTooLarge(limit: Int)
@@ -68,12 +68,12 @@ public enum HandshakeFault: Equatable, Sendable {
     case subprotocol
     /// The server selected an extension that the client did not offer, or parameters that do not match the offer.
     case extensions
-    /// An argument of the client has a character that no head can carry.
+    /// An argument of the client has a character that a head cannot contain.
     case argument
 }
 
 extension WebSocketError {
-    /// Close code that the peer is told.
+    /// Code of the close frame that reports the error to the peer.
     public var closeCode: CloseCode {
         switch self {
         case .frame: .protocolError
@@ -86,7 +86,7 @@ extension WebSocketError {
 }
 
 extension WebSocketError: CustomStringConvertible {
-    /// The reason, as a sentence fragment a person can read.
+    /// Reason, as a sentence fragment for people.
     public var description: String {
         switch self {
         case .frame(let fault): "the peer sent an invalid frame: \(fault)"
@@ -103,7 +103,7 @@ extension WebSocketError: CustomStringConvertible {
 }
 
 extension FrameFault: CustomStringConvertible {
-    /// The violation, as a sentence fragment a person can read.
+    /// Violation, as a sentence fragment for people.
     public var description: String {
         switch self {
         case .reservedBits: "a reserved bit is set"
@@ -122,7 +122,7 @@ extension FrameFault: CustomStringConvertible {
 }
 
 extension HandshakeFault: CustomStringConvertible {
-    /// The violation, as a sentence fragment a person can read.
+    /// Violation, as a sentence fragment for people.
     public var description: String {
         switch self {
         case .head: "the head is not one of HTTP/1.1"

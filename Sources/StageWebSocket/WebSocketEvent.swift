@@ -5,7 +5,7 @@ public enum WebSocketMessage: Hashable, Sendable {
     /// Bytes.
     case binary([UInt8])
 
-    /// Number of bytes of the message, as UTF-8 for text.
+    /// Size of the message in bytes, as UTF-8 for text.
     public var count: Int {
         switch self {
         case .text(let text): text.utf8.count
@@ -14,30 +14,33 @@ public enum WebSocketMessage: Hashable, Sendable {
     }
 }
 
-/// An event that a ``WebSocketMachine`` finds in what it received.
+/// An event that a ``WebSocketMachine`` finds in received bytes.
 public enum WebSocketEvent: Equatable, Sendable {
-    /// A message is complete.
+    /// A complete message arrived.
     case message(WebSocketMessage)
-    /// A ping came; the pong is in the output already.
+    /// A ping arrived; the pong is already in the output.
     case ping([UInt8])
-    /// A pong came.
+    /// A pong arrived.
     case pong([UInt8])
-    /// The peer sent a close frame; the next look for an event answers it, if none was sent before.
+    /// The peer sent a close frame; the next call of ``WebSocketMachine/nextEvent()`` queues the response, if none
+    /// was sent.
     case close(WebSocketClose)
-    /// The peer broke the rules; the next look for an event queues the close frame that says so. No event follows.
+    /// The peer violated the protocol; the next call of ``WebSocketMachine/nextEvent()`` queues a close frame with
+    /// the reason. No event follows.
     case failure(WebSocketError)
 }
 
-/// Limits of what a peer may send.
+/// Limits for data from a peer.
 public struct WebSocketLimits: Equatable, Sendable {
-    /// Largest message in bytes, after decompression.
+    /// Maximum size of a message in bytes, after decompression.
     public var messageSize: Int
-    /// Largest payload of a data frame in bytes, before decompression; control frames have 125 at most.
+    /// Maximum payload of a data frame in bytes, before decompression; control frames have at most 125.
     public var frameSize: Int
-    /// Most fragments of one message that have no bytes, and most final DEFLATE blocks in one message.
+    /// Maximum number of empty fragments of one message, and of final DEFLATE blocks in one message.
     public var emptyFragments: Int
 
-    /// Creates limits; by default messages of 1 MiB and frames as large as one that compression has not made smaller.
+    /// Creates limits; by default for messages of 1 MiB, and frames as large as such a message that compression has
+    /// not made smaller.
     public init(messageSize: Int = 1 << 20, frameSize: Int? = nil, emptyFragments: Int = 1024) {
         self.messageSize = messageSize
         let slack = messageSize / 1024 + 1024

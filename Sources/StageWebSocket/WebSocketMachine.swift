@@ -1,15 +1,16 @@
-/// Frames and messages of one WebSocket connection after its opening handshake (RFC 6455, RFC 7692).
+/// State machine for the frames and messages of one WebSocket connection after its opening handshake (RFC 6455, RFC
+/// 7692).
 ///
-/// Bytes go in with ``receive(_:)``, events come out of ``nextEvent()``, and bytes to send out of ``takeOutput()``. It does
-/// no I/O and knows no clock. The result is the same whatever pieces the bytes arrive in.
+/// Bytes enter by ``receive(_:)``, events come from ``nextEvent()``, and bytes to send from ``takeOutput()``. It does
+/// no I/O and reads no clock. The result does not depend on how the bytes are split.
 ///
-/// Memory is bounded by one message, one piece of input and the output that was not taken: an event is looked for only
-/// when ``nextEvent()`` is called, so a caller that sends the output after each event holds one pong or one close
-/// frame of it.
+/// Memory is bounded by one message, one piece of input and the pending output: the machine processes input only when
+/// ``nextEvent()`` is called, so a caller that sends the output after each event has at most one pong or one close
+/// frame pending.
 public struct WebSocketMachine: ~Copyable {
-    /// The side of the connection that the machine is.
+    /// Side of the connection.
     public enum Role: Sendable {
-        /// The client, with a source of masking keys that no attacker can predict (RFC 6455, section 10.3).
+        /// The client, with a source of unpredictable masking keys (RFC 6455, section 10.3).
         case client(maskingKey: @Sendable () -> UInt32)
         /// The server.
         case server
@@ -21,19 +22,19 @@ public struct WebSocketMachine: ~Copyable {
     private var position = 0
     private var output: [UInt8] = []
     private var frame: FrameHeader?
-    /// Bytes of the payload of `frame` that were read.
+    /// Number of payload bytes of `frame` that were read.
     private var offset = 0
     private var control: [UInt8] = []
     private var message: PartialMessage?
     private var inflater: Inflater?
     private var deflater: Deflater?
     private var hasFailed = false
-    /// The close frame that answers the last event, until the caller is done with that.
+    /// The close frame that responds to the last event; it is queued by the next call of ``nextEvent()``.
     private var answer: WebSocketClose?
 
-    /// Whether a close frame was sent: no message can be sent any more.
+    /// `true` once a close frame was queued: no more messages can be sent.
     public private(set) var hasSentClose = false
-    /// Whether a close frame was received: no event follows.
+    /// `true` once a close frame was received: no event follows.
     public private(set) var hasReceivedClose = false
 
     /// Creates the machine of one side, with the compression that the handshake agreed on.
@@ -48,20 +49,20 @@ public struct WebSocketMachine: ~Copyable {
         var (sending, receiving) = (compression.server, compression.client)
         if case .client = role { swap(&sending, &receiving) }
         inflater = Inflater(windowBits: receiving.windowBits, resets: !receiving.keepsContext)
-        // zlib compresses with 9 bits at least: with 8, messages are sent as they are.
+        // zlib compresses with at least 9 bits: with 8, messages are sent uncompressed.
         if sending.windowBits >= 9 {
             deflater = Deflater(windowBits: sending.windowBits, resets: !sending.keepsContext)
         }
     }
 
-    /// Whether the connection is to be closed once the output was sent: both close frames were exchanged, or the peer
-    /// broke the rules and was told so.
+    /// `true` if the connection must be closed once the output was sent: both close frames were exchanged, or the
+    /// peer violated the protocol and was informed.
     public var isFinished: Bool { hasSentClose && (hasFailed || hasReceivedClose) }
 
-    /// Whether there are bytes to send that were not taken yet.
+    /// `true` if there are bytes to send.
     public var hasOutput: Bool { !output.isEmpty }
 
-    /// Takes bytes that the peer sent; ``nextEvent()`` finds the events in them.
+    /// Adds bytes that the peer sent; ``nextEvent()`` finds the events in them.
     public mutating func receive(_ bytes: Span<UInt8>) {
         guard !hasFailed, !hasReceivedClose else { return }
         if position > 0 {
@@ -71,17 +72,17 @@ public struct WebSocketMachine: ~Copyable {
         unsafe bytes.withUnsafeBufferPointer { unsafe input.append(contentsOf: $0) }
     }
 
-    /// Returns the bytes to send that were not taken yet.
+    /// Returns and removes the bytes to send.
     public mutating func takeOutput() -> [UInt8] {
         var bytes: [UInt8] = []
         swap(&bytes, &output)
         return bytes
     }
 
-    /// Returns the next event in what was received, or `nil` if more bytes are needed.
+    /// Returns the next event in the received bytes; `nil` if more bytes are needed.
     ///
-    /// After ``WebSocketEvent/close(_:)`` and ``WebSocketEvent/failure(_:)`` messages can still be sent, such as answers to
-    /// earlier ones; the next call queues the close frame, and returns `nil`.
+    /// After ``WebSocketEvent/close(_:)`` and ``WebSocketEvent/failure(_:)`` messages can still be sent, such as
+    /// responses to earlier ones; the next call queues the close frame, and returns `nil`.
     public mutating func nextEvent() -> WebSocketEvent? {
         if let answer = answer.take() { close(answer) }
         guard !hasFailed, !hasReceivedClose else { return nil }
@@ -118,9 +119,9 @@ public struct WebSocketMachine: ~Copyable {
         sendControl(.ping, payload)
     }
 
-    /// Queues a close frame, unless one was sent; the peer answers with its own.
+    /// Queues a close frame, unless one was sent; the peer responds with its own.
     ///
-    /// A code that must not be sent is replaced by none, and a reason is cut to 123 bytes.
+    /// A code that must not be sent is omitted, and the reason is truncated to 123 bytes.
     public mutating func close(_ close: WebSocketClose) {
         guard !hasSentClose else { return }
         hasSentClose = true
@@ -146,7 +147,7 @@ extension WebSocketMachine {
         message = nil
     }
 
-    /// Reads the header of the next frame, and returns whether it was complete.
+    /// Parses the header of the next frame, and returns whether it was complete.
     private mutating func beginFrame() throws(WebSocketError) -> Bool {
         guard let (header, count) = try FrameHeader.read(input[position...]) else { return false }
         switch role {
@@ -185,7 +186,7 @@ extension WebSocketMachine {
         }
     }
 
-    /// Reads what is here of the payload of the current frame, and returns the event that its end makes.
+    /// Reads the available payload of the current frame, and returns the event of a complete one.
     private mutating func readPayload() throws(WebSocketError) -> WebSocketEvent? {
         guard let header = frame else { return nil }
         let count = min(header.length - offset, input.count - position)
@@ -212,7 +213,7 @@ extension WebSocketMachine {
     }
 
     private mutating func take(_ range: Range<Int>) throws(WebSocketError) {
-        // Taken out, so that nothing is copied while it changes; a failure drops both.
+        // Moved out to avoid a copy while it changes; an error discards both.
         guard !range.isEmpty, var message = self.message.take() else { return }
         let start = message.bytes.count
         if message.isCompressed {
@@ -225,7 +226,7 @@ extension WebSocketMachine {
                     limits: limits
                 )
             } catch {
-                // A fault of the text before it comes first, as it does where the bytes come one by one.
+                // An error in the text before it takes precedence, as when the bytes arrive one by one.
                 try message.check(from: start)
                 throw error
             }
@@ -323,7 +324,7 @@ extension WebSocketMachine {
     }
 }
 
-/// A message whose last frame did not come yet.
+/// A message whose last frame has not arrived.
 private struct PartialMessage {
     let isText: Bool
     let isCompressed: Bool
@@ -331,7 +332,7 @@ private struct PartialMessage {
     var utf8 = UTF8Check()
     var emptyFragments = 0
 
-    /// Checks the bytes of a text from an index on.
+    /// Validates the bytes of a text from an index on.
     mutating func check(from start: Int) throws(WebSocketError) {
         guard isText else { return }
         let isValid = unsafe bytes[start...].withUnsafeBytes { unsafe utf8.take($0) }

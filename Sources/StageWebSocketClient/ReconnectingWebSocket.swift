@@ -2,27 +2,27 @@ public import StageTransfer
 public import StageWebSocket
 
 extension WebSocket {
-    /// Keeps a connection open, with a new one for each that is lost, until `body` returns or throws.
+    /// Keeps a connection open until `body` returns or throws, by reconnecting after each loss.
     ///
-    /// Events are read from `events`, in which ``ReconnectingWebSocketEvent/connected(_:)`` comes before the messages of each
-    /// connection: that is the place to subscribe anew. The reader drives the connection: a new one is opened when
-    /// ``ReconnectingWebSocketEvent/disconnected(_:)`` has been taken, and the messages of the old one before it, so
-    /// there is one message in memory and the one that the connection has read ahead.
-    /// No message is delivered twice, but the messages that the server sent to a connection that broke are lost, and what
-    /// was sent on it may be: neither is asked for or sent again.
+    /// `events` delivers ``ReconnectingWebSocketEvent/connected(_:)`` before the messages of each connection:
+    /// subscribe again there. The reader drives the connection: a new one is opened only when the reader has received
+    /// ``ReconnectingWebSocketEvent/disconnected(_:)``, and the messages of the old one before it, so at most two
+    /// messages are in memory, one of which the connection has read ahead.
+    /// No message is delivered twice. Messages that the server sent to a broken connection are lost, and so may be
+    /// those sent on it: none is requested or sent again.
     ///
-    /// The first connection is subject to `policy`, too. Cancellation ends everything at once. When `body` returns, the
-    /// connection that is open is closed as ``withConnection(to:over:options:_:)`` closes it; no task is left.
+    /// `policy` also applies to the first connection. Cancellation ends everything at once. When `body` returns, the
+    /// open connection is closed as by ``withConnection(to:over:options:_:)``; no task remains.
     ///
     /// - Parameters:
     ///   - url: A ws, wss, http or https URL.
-    ///   - engine: The engine that makes the connections.
-    ///   - options: Offers and limits of each connection. A connection that is half-open is found by
-    ///     ``WebSocketOptions/pingInterval``, without which it may stay for ever.
-    ///   - policy: Rules for delays, limits, and failures that are final.
-    ///   - body: The use of the connections.
+    ///   - engine: The engine that opens the connections.
+    ///   - options: Offers and limits of each connection. ``WebSocketOptions/pingInterval`` detects half-open
+    ///     connections, which otherwise may remain for ever.
+    ///   - policy: Rules for delays, limits, and permanent failures.
+    ///   - body: The code that uses the connections.
     /// - Returns: The result of `body`.
-    /// - Throws: The errors that `body` throws. Failures of connections are thrown by `events` and `writer`.
+    /// - Throws: The errors of `body`. `events` and `writer` throw the failures of connections.
     public static func withReconnectingConnection<Result>(
         to url: String,
         over engine: TransferEngine,
@@ -49,23 +49,23 @@ extension WebSocket {
     }
 }
 
-/// An event of a connection that is opened anew when it is lost.
+/// Event of a reconnecting WebSocket.
 public enum ReconnectingWebSocketEvent: Sendable {
     /// A connection is open.
     case connected(Connected)
-    /// A message has come.
+    /// A message arrived.
     case message(WebSocketMessage)
     /// The connection was lost, or an attempt to open one failed, and another attempt follows.
     case disconnected(Disconnected)
 
-    /// Properties of a connection that has been opened.
+    /// Properties of an open connection.
     public struct Connected: Sendable {
         /// Subprotocol that the server selected.
         public var subprotocol: String?
-        /// Sender of this connection alone, which throws after the connection has ended.
+        /// Sender of this connection only, which throws after the connection has ended.
         ///
-        /// A subscription that is sent with it reaches this connection or none. After a close frame of this side, the
-        /// code that the server answers with decides whether a new connection is opened.
+        /// A subscription that it sends reaches this connection or none. After a close frame of this side, the code
+        /// of the server's response decides whether a new connection is opened.
         public var writer: WebSocketWriter
     }
 
@@ -73,7 +73,7 @@ public enum ReconnectingWebSocketEvent: Sendable {
     public struct Disconnected: Equatable, Sendable {
         /// The reason; ``WebSocketClientError/closed(_:)`` if the server sent a close frame.
         public var reason: WebSocketClientError
-        /// Number of failures in a row; 0 after a connection that lasted for
+        /// Number of consecutive failures; 0 after a connection that lasted for
         /// ``WebSocketReconnectPolicy/minimumUptime``.
         public var failures: Int
         /// Time from the failure to the next attempt.
@@ -81,10 +81,11 @@ public enum ReconnectingWebSocketEvent: Sendable {
     }
 }
 
-/// Events of connections in order; one iterator at a time.
+/// Events of the connections in order; one iterator at a time.
 ///
-/// The sequence ends when the server closes a connection with code 1000, if the policy counts that as final. It throws the
-/// ``WebSocketClientError`` of a failure that is final, or ``WebSocketClientError/retriesExhausted(failures:last:)``.
+/// The sequence ends when the server closes a connection with code 1000, if the policy treats that as final. It
+/// throws the ``WebSocketClientError`` of a permanent failure, or
+/// ``WebSocketClientError/retriesExhausted(failures:last:)``.
 public struct ReconnectingWebSocketEvents: AsyncSequence, Sendable {
     let supervisor: WebSocketSupervisor
 
@@ -95,7 +96,7 @@ public struct ReconnectingWebSocketEvents: AsyncSequence, Sendable {
     public struct Iterator: AsyncIteratorProtocol {
         let supervisor: WebSocketSupervisor
 
-        /// Waits for the next event; `nil` once the connection has ended for good.
+        /// Waits for the next event; `nil` after the permanent end of the connection.
         ///
         /// Cancellation while it waits loses no event: the next call returns it.
         public mutating func next() async throws(WebSocketClientError)
@@ -104,25 +105,25 @@ public struct ReconnectingWebSocketEvents: AsyncSequence, Sendable {
     }
 }
 
-/// Sender over the connection that is open at the moment, for any number of tasks.
+/// Sender over the currently open connection, for any number of tasks.
 public struct ReconnectingWebSocketWriter: Sendable {
     let supervisor: WebSocketSupervisor
 
-    /// Sends a message over the open connection, and returns when the system has taken it.
+    /// Sends a message over the open connection, and returns when the kernel has accepted it.
     ///
-    /// A message is sent once or not at all. After ``WebSocketClientError/notConnected`` nothing of it was sent. After
-    /// another error the connection broke meanwhile, and a part or all of the message may have been sent; it is not sent
-    /// again. A connection that breaks later may lose a message for which this has returned: only an answer of the server
-    /// proves that it has come.
+    /// A message is sent at most once. ``WebSocketClientError/notConnected`` means that none of it was sent. After
+    /// another error the connection broke meanwhile, and a part or all of the message may have been sent; it is not
+    /// sent again. A connection that breaks later may lose a message for which this has returned: only a response
+    /// from the server proves its arrival.
     ///
-    /// Calls that wait hold their message, and are let through in no particular order when a connection opens, which may
-    /// be before the reader of the events has sent anything on it.
+    /// Waiting calls keep their message in memory. When a connection opens they continue in no particular order,
+    /// possibly before the reader of the events has sent any message on it.
     ///
     /// - Parameters:
     ///   - message: The message.
     ///   - limit: Longest time to wait for a connection; by default none.
-    /// - Throws: ``WebSocketClientError/notConnected`` if there is no connection by then, the error that ended the sequence of
-    ///   events if there will be none, and the errors of ``WebSocketWriter/send(_:)``.
+    /// - Throws: ``WebSocketClientError/notConnected`` if there is no connection within `limit`, the error that ended
+    ///   the sequence of events if there will be none, and the errors of ``WebSocketWriter/send(_:)``.
     public func send(
         _ message: WebSocketMessage,
         waitingForConnection limit: Duration = .zero
@@ -133,7 +134,8 @@ public struct ReconnectingWebSocketWriter: Sendable {
             do throws(WebSocketClientError) {
                 return try await writer.send(message)
             } catch .webSocket(.closed) {
-                // Nothing was sent: the connection had ended, which the reader of the events may not have seen yet.
+                // None of it was sent: the connection had ended, which the reader of the events may not have seen
+                // yet.
                 supervisor.remove(writer)
             }
         }

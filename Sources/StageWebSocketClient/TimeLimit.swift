@@ -1,4 +1,4 @@
-/// Returns the result of `body`, or `nil` if a time passes first, in which case `body` is cancelled and waited for.
+/// Returns the result of `body`; after the time limit, cancels `body`, waits for it and returns `nil`.
 func withTimeLimit<Result: Sendable>(
     _ limit: Duration,
     _ body: @escaping @Sendable () async throws -> Result
@@ -6,7 +6,7 @@ func withTimeLimit<Result: Sendable>(
     try await withThrowingTaskGroup(of: Result?.self) { group in
         group.addTask { try await body() }
         group.addTask {
-            // Cancelled where the result is there first.
+            // Cancelled if the result arrives first.
             try? await Task.sleep(for: limit)
             return nil
         }

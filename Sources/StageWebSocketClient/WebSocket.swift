@@ -5,17 +5,17 @@ public import StageWebSocket
 public enum WebSocket {
     /// Opens a connection, and closes it when `body` returns or throws.
     ///
-    /// The engine's proxies, authorities and credentials for the host are used. Redirects are not followed. When `body`
-    /// returns, the closing handshake is made, within ``WebSocketOptions/closeLimit``; when it throws, or the task is
-    /// cancelled, the connection is closed at once. `messages` and `writer` do not work after that.
+    /// It uses the engine's proxies, authorities and credentials for the host, and does not follow redirects. When
+    /// `body` returns, it performs the closing handshake within ``WebSocketOptions/closeLimit``; when `body` throws,
+    /// or the task is cancelled, it closes the connection at once. `messages` and `writer` do not work after that.
     ///
     /// - Parameters:
     ///   - url: A ws, wss, http or https URL.
-    ///   - engine: The engine that makes the connection.
-    ///   - options: What is offered, and limits.
-    ///   - body: The use of the connection.
+    ///   - engine: The engine that opens the connection.
+    ///   - options: Offers and limits.
+    ///   - body: The code that uses the connection.
     /// - Returns: The result of `body`.
-    /// - Throws: ``WebSocketClientError`` if there is no connection, and what `body` throws.
+    /// - Throws: ``WebSocketClientError`` if the connection fails, and the errors of `body`.
     public static func withConnection<Result>(
         to url: String,
         over engine: TransferEngine,
@@ -45,17 +45,17 @@ public enum WebSocket {
     }
 }
 
-/// Messages of a connection in the order in which they come; one iterator at a time.
+/// Messages of a connection in order of arrival; one iterator at a time.
 ///
-/// The sequence ends when the server closes the connection, and throws a ``WebSocketClientError`` if the connection breaks.
-/// One message is read ahead: a server that sends faster than messages are taken is held up.
+/// The sequence ends when the server closes the connection, and throws a ``WebSocketClientError`` if the connection
+/// breaks. One message is read ahead: a server that sends faster than the messages are processed has to wait.
 public struct WebSocketMessages: AsyncSequence, Sendable {
     let connection: WebSocketConnection
 
     /// Subprotocol that the server selected.
     public var subprotocol: String? { connection.subprotocol }
 
-    /// Content of the server's close frame, once it has come.
+    /// Content of the server's close frame, once it has arrived.
     public var close: WebSocketClose? { connection.peerClose }
 
     /// Creates the iterator.
@@ -76,7 +76,8 @@ public struct WebSocketMessages: AsyncSequence, Sendable {
 public struct WebSocketWriter: Sendable {
     let connection: WebSocketConnection
 
-    /// Sends a message, and returns when the system has taken it: a server that does not read holds the caller up.
+    /// Sends a message, and returns when the kernel has accepted it: a caller has to wait for a server that does not
+    /// read.
     ///
     /// Cancellation while it waits breaks the connection, since a part of the message may have been sent.
     ///
@@ -94,24 +95,24 @@ public struct WebSocketWriter: Sendable {
 
     /// Sends a ping, and waits for its pong.
     ///
-    /// The pong comes after the messages before it, so it may take until those are read.
+    /// The pong is processed after the messages before it, so this may wait until they are read.
     ///
     /// - Throws: ``WebSocketClientError``.
     public func ping() async throws(WebSocketClientError) {
         try await connection.pong(to: connection.sendPing())
     }
 
-    /// Sends a ping, and returns its number for ``pong(to:)``, which must be called.
+    /// Sends a ping, and returns its number for ``pong(to:)``, which the caller must call.
     package func sendPing() async throws(WebSocketClientError) -> UInt64 {
         try await connection.sendPing()
     }
 
-    /// Waits for the pong of a ping, or of a later one.
+    /// Waits for the pong to a ping, or to a later one.
     package func pong(to number: UInt64) async throws(WebSocketClientError) {
         try await connection.pong(to: number)
     }
 
-    /// Sends a close frame, after which nothing can be sent; messages that are on their way still come.
+    /// Sends a close frame, after which no message can be sent; messages in transit still arrive.
     ///
     /// - Throws: ``WebSocketClientError``.
     public func close(

@@ -1,19 +1,19 @@
 public import StageTransfer
 public import StageWebSocket
 
-/// Reasons why a WebSocket connection could not be opened, or ended without both close frames.
+/// Error of a WebSocket connection that could not be opened, or ended without both close frames.
 @nonexhaustive
 public indirect enum WebSocketClientError: Error, Equatable, Sendable {
     /// The server could not be reached, or the connection broke.
     case connection(TransferError)
 
-    /// The peer broke the protocol, refused the handshake, or the connection is closing.
+    /// The peer violated the protocol, refused the handshake, or the connection is closing.
     case webSocket(WebSocketError)
 
     /// The server ended the connection without a close frame.
     case lost
 
-    /// Nothing came from the server for `limit`, although it was asked.
+    /// No byte came from the server within `limit`, despite a ping.
     case silent(limit: Duration)
 
     /// The opening handshake took longer than `limit`.
@@ -24,18 +24,19 @@ public indirect enum WebSocketClientError: Error, Equatable, Sendable {
 
     /// The server closed the connection with this close frame.
     ///
-    /// Of ``WebSocket/withReconnectingConnection(to:over:options:policy:_:)``; elsewhere messages end without an error.
+    /// Thrown only by ``WebSocket/withReconnectingConnection(to:over:options:policy:_:)``; elsewhere the messages end
+    /// without an error.
     case closed(WebSocketClose)
 
-    /// There is no connection at the moment, and nothing was sent.
+    /// There is currently no connection, and no byte was sent.
     case notConnected
 
-    /// The limits of the policy for new connections are reached after `failures` in a row; `last` is the reason of the last.
+    /// The policy's limits for reconnecting are reached after `failures` in a row; `last` is the most recent reason.
     case retriesExhausted(failures: Int, last: WebSocketClientError)
 }
 
 extension WebSocketClientError: CustomStringConvertible {
-    /// The reason, as a sentence fragment a person can read.
+    /// Reason, as a sentence fragment for people.
     public var description: String {
         switch self {
         case .connection(let error): "\(error)"

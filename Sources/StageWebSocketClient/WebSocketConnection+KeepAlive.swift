@@ -1,19 +1,20 @@
 import StageWebSocket
 
 extension WebSocketConnection {
-    /// A view of a connection at one moment.
+    /// Snapshot of a connection's activity.
     struct Activity {
         /// Number of bytes received so far.
         var received: Int
-        /// Whether a message waits to be taken.
+        /// `true` if a message waits for its reader.
         var isHeld: Bool
-        /// Whether the connection has ended.
+        /// `true` if the connection has ended.
         var isOver: Bool
-        /// Whether a task writes.
+        /// `true` while a task writes.
         var isWriting: Bool
     }
 
-    /// Sends a ping whenever nothing came for a time, and ends the connection if nothing comes in the next one either.
+    /// Sends a ping after each interval without a received byte, and ends the connection if the next interval has
+    /// none either.
     func keepAlive(every interval: Duration) async {
         var last = 0
         var isAsked = false
@@ -22,14 +23,14 @@ extension WebSocketConnection {
             do { try await Task.sleep(for: interval) } catch { return }
             let activity = activity
             if activity.isOver { return }
-            // A message that is not taken keeps the next bytes from being read.
+            // An unread message keeps the following bytes from being read.
             if activity.isHeld || activity.received != last {
                 (last, isAsked) = (activity.received, false)
                 continue
             }
             if isAsked { return abort(silence) }
             isAsked = true
-            // A server that does not take what is being sent needs no ping to be silent.
+            // A pending write to the server replaces the ping.
             if activity.isWriting { continue }
             _ = try? await withTimeLimit(interval) { [self] in
                 try await withTaskCancellationHandler {
@@ -37,7 +38,7 @@ extension WebSocketConnection {
                         try machine.ping()
                     }
                 } onCancel: {
-                    // A task that waits for its turn to write hears of no cancellation.
+                    // A task that waits for its turn to write does not notice cancellation.
                     abort(silence)
                 }
             }

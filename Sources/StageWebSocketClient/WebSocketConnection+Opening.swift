@@ -2,7 +2,7 @@ import StageTransfer
 import StageWebSocket
 
 extension WebSocketConnection {
-    /// Connects, and makes the opening handshake.
+    /// Connects, and performs the opening handshake.
     static func open(
         _ url: String,
         over engine: TransferEngine,
@@ -68,7 +68,7 @@ extension WebSocketConnection {
         }
     }
 
-    /// The scheme that the engine knows for a WebSocket's.
+    /// Returns the http or https URL for a ws or wss URL.
     private static func httpURL(_ url: String) -> String {
         for (scheme, other) in [("wss://", "https://"), ("ws://", "http://")]
         where url.lowercased().hasPrefix(scheme) {

@@ -2,14 +2,14 @@ import StageWebSocket
 import Synchronization
 
 extension WebSocketConnection {
-    /// The state of a ping.
+    /// State of a ping.
     enum Ping {
         case sent
         case answered
         case awaited(Pinging)
     }
 
-    /// Sends a ping, and returns its number for ``pong(to:)``, which must be called.
+    /// Sends a ping, and returns its number for ``pong(to:)``, which the caller must call.
     func sendPing() async throws(WebSocketClientError) -> UInt64 {
         var number: UInt64 = 0
         do throws(WebSocketClientError) {
@@ -27,7 +27,7 @@ extension WebSocketConnection {
         return number
     }
 
-    /// Waits for the pong of a ping, or of a later one.
+    /// Waits for the pong to a ping, or to a later one.
     func pong(to number: UInt64) async throws(WebSocketClientError) {
         let result = await withTaskCancellationHandler {
             await withCheckedContinuation { (continuation: Pinging) in
@@ -56,9 +56,9 @@ extension WebSocketConnection {
 }
 
 extension WebSocketConnection.State {
-    /// Takes a pong in, and returns the tasks that waited for it.
+    /// Processes a pong, and returns the tasks that waited for it.
     ///
-    /// It answers the pings before its own, too: a peer may answer the last of several alone (RFC 6455, section 5.5.3).
+    /// It also answers earlier pings: a peer may respond to the last of several only (RFC 6455, section 5.5.3).
     mutating func answerPings(_ payload: [UInt8]) -> [WebSocketConnection.Pinging] {
         let number = payload.reversed().reduce(UInt64(0)) { $0 << 8 | UInt64($1) }
         guard payload.count == 8, pings[number] != nil else { return [] }

@@ -2,7 +2,7 @@ import StageTransfer
 import StageWebSocket
 import Synchronization
 
-/// An open connection: a machine, the bytes below it, and the tasks that wait for either.
+/// An open connection: its state machine, its bytes, and the tasks that wait for either.
 final class WebSocketConnection: Sendable {
     typealias Turn = CheckedContinuation<Void, Never>
     typealias Reading = CheckedContinuation<
@@ -17,16 +17,16 @@ final class WebSocketConnection: Sendable {
 
     struct State: ~Copyable {
         var machine: WebSocketMachine
-        /// Whether a task writes, and those that wait for their turn.
+        /// `true` while a task writes; others wait for their turn.
         var isWriting = false
         var turns: [Turn] = []
-        /// The message that was read ahead, and who waits for one or for its removal.
+        /// The message that was read ahead, the task that waits for one, and the task that waits for its removal.
         var inbox: WebSocketMessage?
         var reading: Reading?
         var emptying: Turn?
-        /// The task that waits until a message is asked for.
+        /// The task that waits until a message is requested.
         var asking: Turn?
-        /// Whether messages are passed over, since the scope ends.
+        /// `true` if messages are discarded, since the scope ends.
         var isDiscarding = false
         var pings: [UInt64: Ping] = [:]
         var nextPing: UInt64 = 0
@@ -44,7 +44,7 @@ final class WebSocketConnection: Sendable {
     private let closeLimit: Duration
     let state: Mutex<State>
 
-    /// Creates the connection that a handshake ended with.
+    /// Creates the connection after its opening handshake.
     init(
         _ bytes: ByteConnection,
         _ agreement: ClientHandshake.Agreement,
@@ -62,17 +62,17 @@ final class WebSocketConnection: Sendable {
         state = Mutex(State(machine: machine))
     }
 
-    /// Content of the server's close frame, once it has come.
+    /// Content of the server's close frame, once it has arrived.
     var peerClose: WebSocketClose? { state.withLock { $0.peerClose } }
 
-    /// Time from the opening handshake to the end, or so far.
+    /// Time from the opening handshake to the end, or until now.
     var uptime: Duration { state.withLock { ($0.endedAt ?? .now) - $0.openedAt } }
 }
 
 extension WebSocketConnection {
     private var hasOutput: Bool { state.withLock { $0.machine.hasOutput } }
 
-    /// Reads until the connection ends, and hands each message over.
+    /// Reads until the connection ends, and delivers each message.
     func pump() async {
         do {
             var piece = rest
@@ -123,8 +123,8 @@ extension WebSocketConnection {
         }
     }
 
-    /// Waits until the last message was answered, which is when the next one is asked for, for a time at most: nothing can
-    /// be sent after the close frame.
+    /// Waits until the application has responded to the last message, which its request for the next one shows, up to
+    /// the close limit: after the close frame no message can be sent.
     private func letAnswer() async {
         _ = try? await withTimeLimit(closeLimit) { [self] in
             await withTaskCancellationHandler {
@@ -146,16 +146,16 @@ extension WebSocketConnection {
         }
     }
 
-    /// Waits until the server has ended the connection, which is the server's to do (RFC 6455, section 7.1.1), for a time
-    /// at most.
+    /// Waits until the server has closed the connection, which it must do first (RFC 6455, section 7.1.1), up to a
+    /// time limit.
     private func drain(within limit: Duration) async {
-        // Beyond the limit, or where the connection breaks, it is closed from here.
+        // After the limit, or if the connection breaks, this side closes it.
         _ = try? await withTimeLimit(limit) { [bytes] in
             while try await !bytes.receive().isEmpty {}
         }
     }
 
-    /// Hands a message to who waits for it, or waits until it is taken.
+    /// Passes a message to the waiting reader, or waits until it is read.
     private func deliver(_ message: WebSocketMessage) async {
         await withCheckedContinuation { (continuation: Turn) in
             let (reading, mustWait) = state.withLock { state -> (Reading?, Bool) in
@@ -211,8 +211,8 @@ extension WebSocketConnection {
 }
 
 extension WebSocketConnection {
-    /// Changes the machine in turn with others, and sends the bytes that come of it; a cancellation meanwhile ends the
-    /// connection for `cancelled`.
+    /// Changes the machine after earlier writers, and sends the resulting bytes; cancellation meanwhile ends the
+    /// connection with the error `cancelled`.
     func write(
         cancelled: WebSocketClientError = .cancelled,
         _ change: (inout WebSocketMachine) throws(WebSocketError) -> Void
@@ -270,7 +270,7 @@ extension WebSocketConnection {
         next?.resume()
     }
 
-    /// Whether bytes move, and why none can.
+    /// Current activity, and whether the connection has ended.
     var activity: Activity {
         state.withLock { state in
             Activity(
@@ -282,7 +282,7 @@ extension WebSocketConnection {
         }
     }
 
-    /// Makes the closing handshake, and closes the connection when it is done or the time is over.
+    /// Performs the closing handshake, and closes the connection afterwards or at the time limit.
     func close(_ close: WebSocketClose, within limit: Duration) async {
         let turns = state.withLock { state in
             state.isDiscarding = true
@@ -290,14 +290,14 @@ extension WebSocketConnection {
             return [state.emptying.take(), state.asking.take()]
         }
         for turn in turns { turn?.resume() }
-        // Beyond the limit, or if that fails, the connection is closed as it is.
+        // After the limit, or if that fails, the connection is closed without a handshake.
         _ = try? await withTimeLimit(limit) { [self] in
             try await withTaskCancellationHandler {
                 try await self.close(close)
                 await ended()
             } onCancel: {
-                // A task that waits for its turn to write, behind one that a server's full buffers hold, hears of no
-                // cancellation.
+                // A task that waits for its turn to write, behind one that the server's full buffers block, does not
+                // notice cancellation.
                 abort(.cancelled)
             }
         }
@@ -328,7 +328,7 @@ extension WebSocketConnection {
             state.end = end
             state.endedAt = .now
             defer { state.ending = [] }
-            // What was read ahead is still there to take after a regular end.
+            // The message that was read ahead remains available after a regular end.
             return Waiting(
                 reading: state.reading.take(),
                 pings: state.pings.values.compactMap { ping in

@@ -1,26 +1,26 @@
 public import StageWebSocket
 
-/// Options of a WebSocket connection of a client.
+/// Options of a client's WebSocket connection.
 public struct WebSocketOptions: Sendable {
     /// Subprotocols to offer, the preferred one first.
     public var subprotocols: [String] = []
     /// Further fields of the request.
     public var fields: [WebSocketField] = []
-    /// Most that is offered of permessage-deflate; `nil` for no compression.
+    /// Maximum offer of permessage-deflate; `nil` for no compression.
     public var compression: DeflateAgreement? = DeflateAgreement()
-    /// Limits of what the server may send.
+    /// Limits for data from the server.
     public var limits = WebSocketLimits()
-    /// Time that connecting and the opening handshake may take together.
+    /// Time limit for connecting and the opening handshake together.
     public var handshakeLimit = Duration.seconds(60)
-    /// Time after which a server from which nothing came is sent a ping; `nil` for no pings.
+    /// Time without a byte from the server after which it receives a ping; `nil` for no pings.
     ///
-    /// After twice that time the connection counts as broken.
+    /// After twice that time the connection fails.
     public var pingInterval: Duration? = .seconds(30)
-    /// Time that the closing handshake may take.
+    /// Time limit for the closing handshake.
     public var closeLimit = Duration.seconds(5)
-    /// Whether TLS 1.3 is the oldest version that is spoken, instead of 1.2.
+    /// `true` to require TLS 1.3 instead of 1.2 or later.
     public var requiresNewestTLS = false
-    /// Receiver of the head of the server's answer, called before the connection opens, and before a refusal is thrown.
+    /// Receives the head of the server's response, before the connection opens or a refusal is thrown.
     public var onAnswer: (@Sendable (HTTPHead) -> Void)?
 
     /// Creates options with compression, messages of at most 1 MiB and no subprotocol.

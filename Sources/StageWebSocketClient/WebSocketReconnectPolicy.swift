@@ -1,48 +1,48 @@
 import StageTransfer
 public import StageWebSocket
 
-/// Rules by which a client opens a new WebSocket connection after it has lost one, or could not open one.
+/// Rules for opening a new WebSocket connection after one was lost, or could not be opened.
 ///
-/// The delay before the n-th attempt after failures in a row is a random time between half and all of
-/// `initialDelay` × 2ⁿ⁻¹, `maximumDelay` at most. A connection that lasts for ``minimumUptime`` ends a row of failures; one
-/// that breaks earlier counts as a failure, so that a server that accepts connections and drops them is asked less and less
-/// often.
+/// The delay before the n-th consecutive attempt is a random time between half and all of `initialDelay` × 2ⁿ⁻¹, at
+/// most `maximumDelay`. A connection that lasts for ``minimumUptime`` resets the number of failures; one that breaks
+/// earlier counts as a failure, so that a server that accepts and drops connections receives attempts at increasing
+/// intervals.
 public struct WebSocketReconnectPolicy: Sendable {
     /// Longest delay before the first attempt after a failure.
     public var initialDelay = Duration.seconds(1)
     /// Longest delay before any attempt, without the time that a server asks for.
     public var maximumDelay = Duration.seconds(60)
-    /// Time that a connection must last to end a row of failures.
+    /// Time that a connection must last to reset the number of failures.
     public var minimumUptime = Duration.seconds(30)
-    /// Number of failures in a row after which no attempt is made any more; `nil` for no limit.
+    /// Number of consecutive failures after which there are no more attempts; `nil` for no limit.
     public var maximumAttempts: Int?
-    /// Time after the start of a row of failures within which an attempt must begin; `nil` for no limit.
+    /// Time after the first of consecutive failures within which an attempt must begin; `nil` for no limit.
     ///
-    /// An attempt that has not opened a connection by then ends, too. An open connection is not concerned.
+    /// An attempt that has not opened a connection by then ends, too. An open connection is not affected.
     public var giveUpAfter: Duration?
-    /// Longest time that a server may ask for with `Retry-After`; one that asks for more has refused for good.
+    /// Longest time that a server may ask for with `Retry-After`; a longer one is a permanent failure.
     ///
-    /// The time, of the answers 429 and 503, is added to the delay.
+    /// The time, from the responses 429 and 503, is added to the delay.
     public var longestPause = Duration.seconds(3600)
     /// Codes of a server's close frame after which no new connection is opened.
     ///
     /// ``CloseCode/normalClosure`` ends the sequence of events, the others make it throw
-    /// ``WebSocketClientError/closed(_:)``. By default these are 1000, 1002, 1003, 1007, 1008, 1009 and 1010: the same
-    /// conversation would end the same way. After 1001, 1011 to 1014, the codes of applications (3000 to 4999) and a close
-    /// frame without a code a new connection is opened.
+    /// ``WebSocketClientError/closed(_:)``. By default these are 1000, 1002, 1003, 1007, 1008, 1009 and 1010, after
+    /// which the same conversation would end the same way. After 1001, 1011 to 1014, the codes of applications (3000
+    /// to 4999) and a close frame without a code a new connection is opened.
     public var finalCloseCodes: Set<CloseCode> = [
         .normalClosure, .protocolError, .unsupportedData, .invalidPayload, .policyViolation,
         .messageTooBig, .mandatoryExtensionMissing,
     ]
 
-    /// Creates a policy that retries without a limit, after a second at first and after a minute at most.
+    /// Creates a policy that retries without a limit, with delays from a second to a minute.
     public init() {}
 
-    /// Returns whether another attempt may end differently.
+    /// Returns whether another attempt may succeed.
     ///
-    /// Statuses of the opening handshake that pass are 408, 425, 429 and those from 500 on, except 501 and 505, which
-    /// speak of what the server cannot do. A certificate that cannot be verified, a proxy that wants credentials and an
-    /// answer or a frame that breaks the protocol stay until a person changes something.
+    /// Temporary statuses of the opening handshake are 408, 425, 429 and those from 500 on, except 501 and 505, which
+    /// describe missing features of the server. A certificate that cannot be verified, a proxy that requires
+    /// credentials, and a response or a frame that violates the protocol remain until a person corrects the cause.
     func retries(after reason: WebSocketClientError) -> Bool {
         switch reason {
         case .closed(let close): close.code.map { !finalCloseCodes.contains($0) } ?? true
@@ -54,7 +54,7 @@ public struct WebSocketReconnectPolicy: Sendable {
         }
     }
 
-    /// Returns the delay after a number of failures in a row, given a random number from 0 up to 1.
+    /// Returns the delay after a number of consecutive failures, given a random number in 0..<1.
     func delay(afterFailures count: Int, random: Double) -> Duration {
         let doublings = min(max(count - 1, 0), 40)
         let ceiling = min(maximumDelay, initialDelay * (1 << doublings))
@@ -62,9 +62,9 @@ public struct WebSocketReconnectPolicy: Sendable {
     }
 }
 
-/// The decision on what follows the end of a connection or of an attempt: a pure value that knows no clock.
+/// State machine that decides the next step after the end of a connection or of an attempt; it reads no clock.
 struct ReconnectState {
-    /// The end of a connection, or of an attempt to open one.
+    /// End of a connection, or of an attempt to open one.
     struct End {
         /// The reason.
         var reason: WebSocketClientError
@@ -74,7 +74,7 @@ struct ReconnectState {
         var retryAfter: Duration?
     }
 
-    /// The next step.
+    /// Next step.
     enum Step: Equatable {
         /// Connect after a delay.
         case connect(after: Duration)
@@ -85,19 +85,19 @@ struct ReconnectState {
     }
 
     let policy: WebSocketReconnectPolicy
-    /// Number of failures in a row.
+    /// Number of consecutive failures.
     private(set) var failures = 0
-    /// Start of the row of failures, measured as the arguments are.
+    /// Time of the first of the consecutive failures, since the scope began.
     private var start = Duration.zero
 
     init(_ policy: WebSocketReconnectPolicy) { self.policy = policy }
 
-    /// Returns the time that an attempt may take that begins at `moment`, if there is a limit.
+    /// Returns the time limit for an attempt that begins at `moment`; `nil` for none.
     func timeLeft(at moment: Duration) -> Duration? {
         policy.giveUpAfter.map { max($0 - (moment - start), .zero) }
     }
 
-    /// Takes in an end at `moment`, a time since the scope began, and returns the next step.
+    /// Handles an end at `moment`, a time since the scope began, and returns the next step.
     mutating func handle(_ end: End, at moment: Duration, random: Double) -> Step {
         if let uptime = end.uptime, uptime >= policy.minimumUptime {
             (failures, start) = (0, moment)

@@ -5,7 +5,7 @@ import Synchronization
 
 /// Opens connections one after the other, and passes their events to one reader.
 ///
-/// There is no queue: ``run(_:)`` waits for the reader to ask before it reads from the connection.
+/// There is no queue: ``run(_:)`` waits for the reader's request before it reads from the connection.
 final class WebSocketSupervisor: Sendable {
     typealias Event = ReconnectingWebSocketEvent
     typealias Body = (WebSocketMessages, WebSocketWriter) async throws -> Void
@@ -38,7 +38,7 @@ final class WebSocketSupervisor: Sendable {
 }
 
 extension WebSocketSupervisor {
-    /// Opens connections until a failure is final or the task is cancelled.
+    /// Opens connections until a failure is permanent or the task is cancelled.
     func run(_ options: WebSocketOptions) async {
         do throws(WebSocketClientError) {
             try await connectRepeatedly(options)
@@ -98,7 +98,7 @@ extension WebSocketSupervisor {
         } catch {
             failure = error
         }
-        // The close frame is the reason even where the connection broke right after it.
+        // The close frame is the reason even if the connection broke right after it.
         let close = opened?.close.map { WebSocketClientError.closed($0) }
         let reason = close ?? failure as? WebSocketClientError ?? .cancelled
         var end = ReconnectState.End(reason: reason, uptime: opened?.connection.uptime)
@@ -119,14 +119,14 @@ extension WebSocketSupervisor {
         try await deliver(.connected(connected))
         var iterator = messages.makeAsyncIterator()
         while true {
-            // The connection tells by a request for the next message that the last one was dealt with.
+            // A request for the next message tells the connection that the last one was processed.
             try await awaitReader()
             guard let message = try await iterator.next() else { return }
             try await deliver(.message(message))
         }
     }
 
-    /// Hands an event to the reader, once there is one.
+    /// Passes an event to the reader, once there is one.
     private func deliver(_ event: Event) async throws(WebSocketClientError) {
         while true {
             try await awaitReader()
@@ -135,7 +135,7 @@ extension WebSocketSupervisor {
         }
     }
 
-    /// Waits until an event is asked for.
+    /// Waits until the reader requests an event.
     private func awaitReader() async throws(WebSocketClientError) {
         await withTaskCancellationHandler {
             await withCheckedContinuation { (continuation: Turn) in
@@ -176,7 +176,7 @@ extension WebSocketSupervisor {
         return try result.get()
     }
 
-    /// Ends the sequence of events, unless it has ended, and lets all who wait go.
+    /// Ends the sequence of events, unless it has ended, and resumes all waiting tasks.
     func end(_ result: Result<Void, WebSocketClientError>) {
         let (reading, turns) = state.withLock { state -> (Reading?, [Turn]) in
             guard state.end == nil else { return (nil, []) }
@@ -189,7 +189,7 @@ extension WebSocketSupervisor {
         for turn in turns { turn.resume() }
     }
 
-    /// Makes the closing handshake of the open connection, if there is one.
+    /// Performs the closing handshake of the open connection, if there is one.
     func close(within limit: Duration) async {
         guard let writer = state.withLock({ $0.writer }) else { return }
         await writer.connection.close(WebSocketClose(code: .normalClosure), within: limit)
@@ -197,7 +197,7 @@ extension WebSocketSupervisor {
 }
 
 extension WebSocketSupervisor {
-    /// Has messages sent over a connection that was opened.
+    /// Uses a newly opened connection for messages.
     private func begin(_ writer: WebSocketWriter) {
         let turns = state.withLock { state in
             if state.end == nil { state.writer = writer }
@@ -206,7 +206,7 @@ extension WebSocketSupervisor {
         for turn in turns { turn.resume() }
     }
 
-    /// Has no message sent over a connection any more.
+    /// Stops using a connection for messages.
     func remove(_ writer: WebSocketWriter) {
         state.withLock { state in
             if state.writer?.connection === writer.connection { state.writer = nil }
@@ -228,7 +228,7 @@ extension WebSocketSupervisor {
             }
             let left = deadline - .now
             guard left > .zero else { throw .notConnected }
-            // At the limit and where the task is cancelled, the loop says so.
+            // At the limit, and if the task is cancelled, the loop throws.
             _ = try? await withTimeLimit(left) { [self] in await awaitConnection() }
         }
     }
@@ -255,7 +255,7 @@ extension WebSocketSupervisor {
 }
 
 extension WebSocketSupervisor.State {
-    /// Takes all senders that wait for a connection.
+    /// Removes and returns all senders that wait for a connection.
     fileprivate mutating func takeWaiting() -> [CheckedContinuation<Void, Never>] {
         defer { waiting = [:] }
         return Array(waiting.values)
