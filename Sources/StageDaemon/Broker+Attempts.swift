@@ -129,7 +129,7 @@ extension Broker {
     private func isEndless(_ task: FullTask) -> Bool {
         guard let name = FilePath.Component(task.record.part),
             // What cannot be opened is nothing to go on with.
-            let part = try? PartFile.open(name, in: store.parts)
+            let part = try? PartialFile.open(name, in: store.parts)
         else { return false }
         return part.total == nil
     }
@@ -273,7 +273,7 @@ extension Broker {
             let user = state.sessions[task.record.session]?.record.user,
             let name = FilePath.Component(task.record.part),
             // What cannot be opened is nothing to go on with.
-            let part = try? PartFile.open(name, in: store.parts), part.length > .zero,
+            let part = try? PartialFile.open(name, in: store.parts), part.length > .zero,
             // Content of unknown size is never continued.
             part.total != nil
         else { return nil }

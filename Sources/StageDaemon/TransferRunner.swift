@@ -125,7 +125,7 @@ struct TransferRunner: Sendable {
         let (request, session, user) = (task.request, owner.configuration, owner.user)
         let file = HeldBytes.Item.part(task.record.part)
         guard let name = FilePath.Component(task.record.part) else { throw .cancelled }
-        let part = try PartFile.open(name, in: store.parts)
+        let part = try PartialFile.open(name, in: store.parts)
         var download = DownloadRequest(
             mirrors: [request.url] + (request.mirrors ?? []),
             size: request.size
@@ -134,7 +134,7 @@ struct TransferRunner: Sendable {
         } report: { event in
             live.take(event)
         }
-        download.promise = .anything
+        download.expectedKind = .anything
         download.allowedDomains = request.allowedDomains.map(AllowedDomains.init)
         download.method = request.method ?? "GET"
         download.isIdempotent = request.isIdempotent

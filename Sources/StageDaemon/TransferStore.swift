@@ -100,7 +100,7 @@ struct TransferStore: Sendable {
         of user: UInt32
     ) throws(FileError) -> Bool {
         if try !isStaged(task.id, user: user) {
-            // Not by way of a ``PartFile``: after another boot that cuts a file off behind what its record
+            // Not by way of a ``PartialFile``: after another boot that cuts a file off behind what its record
             // calls durable, and verified content is on disk whatever the record says.
             guard let file = task.file.flatMap({ FilePath.Component($0) }),
                 let status = try parts.status(FilePath(file)),
@@ -153,10 +153,10 @@ struct TransferStore: Sendable {
     /// Removes what belongs to a name among the parts and the copies.
     func removeFiles(of name: String) throws(FileError) {
         if let component = FilePath.Component(name) { try snapshots.remove(component) }
-        let part: PartFile
+        let part: PartialFile
         do throws(TransferError) {
             guard let component = FilePath.Component(name) else { return }
-            part = try PartFile.open(component, in: parts)
+            part = try PartialFile.open(component, in: parts)
             try part.remove()
         } catch {
             if case .storage(let error) = error { throw error }

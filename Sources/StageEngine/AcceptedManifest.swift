@@ -178,7 +178,7 @@ extension Stager {
         // A stored manifest that cannot be read any more, or has another format, is asked for anew.
         let stored = stored?.ownFormatOf == source.ownFormatOf ? stored : nil
         let before = stored.flatMap { try? AcceptedManifest(stored: $0) }
-        var request = ContentFetch(mirrors: source.urls, limit: ByteCount(ManifestLimits.byteCount))
+        var request = FetchRequest(mirrors: source.urls, limit: ByteCount(ManifestLimits.byteCount))
         request.needsTrust = true
         if before != nil, let stored, source.urls.contains(stored.url) {
             request.entityTag = stored.entityTag
@@ -218,7 +218,7 @@ extension Stager {
         return accepted
     }
 
-    private func fetch(_ request: ContentFetch) async throws(StageError) -> FetchedContent {
+    private func fetch(_ request: FetchRequest) async throws(StageError) -> FetchedContent {
         do throws(TransferError) {
             return try await engine.fetch(request)
         } catch {

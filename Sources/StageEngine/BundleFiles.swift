@@ -6,10 +6,10 @@ import StageTransfer
 
 /// A whole bundle in a file, which can be read though its name is removed.
 final class BundleFile: Sendable {
-    private let part: PartFile
+    private let part: PartialFile
     private let file: File
 
-    init(_ part: PartFile) throws(FileError) {
+    init(_ part: PartialFile) throws(FileError) {
         self.part = part
         file = try File.open(readingRegular: part.path)
     }

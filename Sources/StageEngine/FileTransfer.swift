@@ -63,7 +63,7 @@ extension Stager {
         } report: { event in
             if let event = StagingEvent(event) { report(event) }
         }
-        request.promise = .anything
+        request.expectedKind = .anything
         request.trustedOrigins = TrustedOrigins(of: transfer.trustedURLs)
         request.priority = transfer.priority
         request.fields = transfer.fields
@@ -91,11 +91,11 @@ extension Stager {
         _ request: DownloadRequest,
         as name: FilePath.Component,
         in container: Container
-    ) async throws(StageError) -> (part: PartFile, receipt: DownloadReceipt) {
+    ) async throws(StageError) -> (part: PartialFile, receipt: DownloadReceipt) {
         var request = request
         request.allowedDomains = options.allowedDomains.map(AllowedDomains.init)
         do throws(TransferError) {
-            let part = try PartFile.open(name, in: container.downloads)
+            let part = try PartialFile.open(name, in: container.downloads)
             return (part, try await engine.download(request, to: part))
         } catch {
             throw error.stageError

@@ -156,7 +156,7 @@ struct FrameFetch: Sendable {
                 }
                 guard !bytes.isEmpty else { break }
                 rest = rest.dropFirst(bytes.count)
-                progress.backlog.add(bytes.count)
+                progress.receiveWindow.add(bytes.count)
                 consumer.take(.bytes(bytes))
                 await consumer.settle()
             }
@@ -186,7 +186,7 @@ struct FrameFetch: Sendable {
         var fetch = source.request(for: mirrors, limit: ByteCount(Int64(part.0.count)))
         fetch.part = part
         fetch.take = { consumer.take($0) }
-        fetch.backlog = progress.backlog
+        fetch.receiveWindow = progress.receiveWindow
         return try await source.fetch(fetch).url
     }
 }
@@ -207,7 +207,7 @@ final class FetchProgress: Sendable {
     /// Called under the lock, so that what is told only rises.
     private let report: @Sendable (StagingEvent) -> Void
     /// What has come and is not yet written.
-    let backlog = Backlog(limit: .mebibytes(8))
+    let receiveWindow = ReceiveWindow(limit: .mebibytes(8))
 
     init(reused: ByteCount, report: @escaping @Sendable (StagingEvent) -> Void) {
         state = Mutex(State(present: reused.rawValue, reused: reused.rawValue))

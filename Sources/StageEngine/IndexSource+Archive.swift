@@ -153,7 +153,7 @@ extension IndexSource {
         guard let lock else { return }
         defer { lock.end() }
         try StageError.wrapping { () throws(TransferError) in
-            try PartFile.open(name, in: container.downloads).remove()
+            try PartialFile.open(name, in: container.downloads).remove()
         }
     }
 }

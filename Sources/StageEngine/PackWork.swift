@@ -140,7 +140,7 @@ extension PackWork {
         size: ByteCount,
         from mirrors: [String],
         reportsBytes: Bool
-    ) async throws(StageError) -> (part: PartFile, receipt: DownloadReceipt) {
+    ) async throws(StageError) -> (part: PartialFile, receipt: DownloadReceipt) {
         let follower = DigestFollower(size: size)
         let tracker = TransferTracker(follower, reportsBytes: reportsBytes, report: report)
         var request = DownloadRequest(

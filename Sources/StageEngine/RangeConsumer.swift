@@ -95,7 +95,7 @@ final class RangeConsumer: Sendable {
             // Another server, or the same one later, may have the right bytes.
             if case .transfer(.wrongDigest) = state.error { state.error = nil }
         case .bytes(let bytes):
-            defer { progress.backlog.remove(bytes.count) }
+            defer { progress.receiveWindow.remove(bytes.count) }
             guard state.error == nil else { return }
             state.bytes += bytes
             if deltas == nil {

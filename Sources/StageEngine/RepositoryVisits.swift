@@ -270,8 +270,8 @@ extension RepositoryVisit {
         }
     }
 
-    private func request(for url: String, limit: ByteCount) -> ContentFetch {
-        var request = ContentFetch(mirrors: [url], limit: limit)
+    private func request(for url: String, limit: ByteCount) -> FetchRequest {
+        var request = FetchRequest(mirrors: [url], limit: limit)
         request.allowsPlainRedirects = true
         request.isTriedOnce = isTriedOnce
         request.report = { [report] event in

@@ -13,7 +13,7 @@ struct VerifiedArchive: Sendable {
     let reference: PackArchive
     private let work: PackWork
     private let lock: DownloadLock
-    private let part: PartFile
+    private let part: PartialFile
     private let receipt: DownloadReceipt
 
     /// Fetches the archive, continuing what an earlier run has received.

@@ -154,9 +154,9 @@ extension IndexSource {
     }
 
     /// A request for an object of the pack, or a part of one.
-    func request(for mirrors: [String], limit: ByteCount) -> ContentFetch {
-        var request = ContentFetch(mirrors: mirrors, limit: limit)
-        request.promise = .archive
+    func request(for mirrors: [String], limit: ByteCount) -> FetchRequest {
+        var request = FetchRequest(mirrors: mirrors, limit: limit)
+        request.expectedKind = .archive
         request.allowedDomains = work.stager.options.allowedDomains.map(AllowedDomains.init)
         request.priority = work.pack.priority
         request.allowsPlainRedirects = work.manifest.isSigned
@@ -164,7 +164,7 @@ extension IndexSource {
         return request
     }
 
-    func fetch(_ request: ContentFetch) async throws(StageError) -> FetchedDocument {
+    func fetch(_ request: FetchRequest) async throws(StageError) -> FetchedDocument {
         do throws(TransferError) {
             guard case .document(let document) = try await work.stager.engine.fetch(request) else {
                 preconditionFailure("an unconditional request is answered with a document")

@@ -19,8 +19,8 @@ struct BundleLint: Sendable {
     func findings(with engine: TransferEngine) async -> [LintFinding] {
         let urls = manifest.urls(for: reference.url, manifestURL: manifestURL)
         guard urls.allSatisfy({ $0.contains(":") }) else { return [] }
-        var fetch = ContentFetch(mirrors: urls, limit: reference.size)
-        fetch.promise = .archive
+        var fetch = FetchRequest(mirrors: urls, limit: reference.size)
+        fetch.expectedKind = .archive
         guard case .document(let document)? = try? await engine.fetch(fetch) else { return [] }
         guard Digest(of: document.bytes) == reference.digest else {
             return [

@@ -54,7 +54,7 @@ struct RedirectRules {
         else {
             throw .unacceptable(url: url.display, .redirect(to: location.withoutUser))
         }
-        try Self.check(target, allowed)
+        try Self.check(target, against: allowed)
         return target
     }
 
@@ -68,7 +68,10 @@ struct RedirectRules {
     }
 
     /// Checks that the host of a URL is allowed.
-    static func check(_ url: TransferURL, _ allowed: AllowedDomains?) throws(TransferError) {
+    static func check(
+        _ url: TransferURL,
+        against allowed: AllowedDomains?
+    ) throws(TransferError) {
         guard let allowed, !url.isFile, !allowed.contains(url.host) else { return }
         throw .unacceptable(url: url.display, .domain(url.host))
     }

@@ -45,7 +45,7 @@ public final class ByteConnection: Sendable {
     ///
     /// - Throws: ``TransferError`` as ``receive()`` does.
     public func send(_ bytes: [UInt8]) async throws(TransferError) {
-        try await engine.send(bytes, tag)
+        try await engine.send(bytes, over: tag)
     }
 
     /// Closes the connection, without waiting for the server.
@@ -69,12 +69,12 @@ extension TransferEngine {
         let tag = takeTag()
         let result = await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
-                let line = OpenLine(
+                let connection = RawConnection(
                     url,
                     requiresNewestTLS: requiresNewestTLS,
                     opening: continuation
                 )
-                add(line, tag: tag)
+                add(connection, tag: tag)
                 if Task.isCancelled { close(tag) }
             }
         } onCancel: {
@@ -86,10 +86,10 @@ extension TransferEngine {
     }
 
     fileprivate func receive(_ tag: Int) async throws(TransferError) -> [UInt8] {
-        guard let line = line(tag) else { throw .cancelled }
+        guard let connection = connection(tag) else { throw .cancelled }
         let result = await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
-                line.read(continuation)
+                connection.read(continuation)
                 if Task.isCancelled { close(tag) }
             }
         } onCancel: {
@@ -98,11 +98,11 @@ extension TransferEngine {
         return try result.get()
     }
 
-    fileprivate func send(_ bytes: [UInt8], _ tag: Int) async throws(TransferError) {
-        guard let line = line(tag) else { throw .cancelled }
+    fileprivate func send(_ bytes: [UInt8], over tag: Int) async throws(TransferError) {
+        guard let connection = connection(tag) else { throw .cancelled }
         let result = await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
-                line.write(bytes, continuation)
+                connection.write(bytes, resuming: continuation)
                 if Task.isCancelled { close(tag) }
             }
         } onCancel: {

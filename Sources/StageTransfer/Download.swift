@@ -4,10 +4,10 @@ import StageModel
 /// A running download: its request, the decisions of its state machine, and its costs so far.
 struct Download {
     let request: DownloadRequest
-    let part: PartFile
+    let part: PartialFile
     let urls: [TransferURL]
     let start: ContinuousClock.Instant
-    var machine: DownloadMachine
+    var machine: TransferStateMachine
     var bytesReceived: Int64 = 0
     var reused: Int64 = 0
     /// Status of the last response whose body was received.
@@ -15,31 +15,35 @@ struct Download {
 
     init(
         _ request: DownloadRequest,
-        _ part: PartFile,
-        _ policy: RetryPolicy,
-        _ memory: MirrorMemory,
-        _ now: ContinuousClock.Instant
+        to part: PartialFile,
+        policy: RetryPolicy,
+        history: MirrorHistory,
+        now: ContinuousClock.Instant
     ) throws(TransferError) {
         try RequestRules.check(request)
         self.request = request
         self.part = part
-        urls = try TransferURL.mirrors(request.mirrors, request.allowedDomains, request.report)
+        urls = try TransferURL.mirrors(
+            request.mirrors,
+            allowed: request.allowedDomains,
+            report: request.report
+        )
         start = now
-        machine = DownloadMachine(
+        machine = TransferStateMachine(
             mirrors: urls.map { ($0.authority, $0.display) },
             policy: policy,
-            memory: memory,
+            history: history,
             failuresBefore: request.failuresBefore
         )
         reused = usable?.length ?? 0
     }
 
     /// Record and length of the partial file, if its total size is the requested one and it can be resumed.
-    private var usable: (record: PartRecord, total: Int64, length: Int64)? {
-        guard request.method == "GET", let held = part.held, let total = held.record.total,
+    private var usable: (record: PartialFileRecord, total: Int64, length: Int64)? {
+        guard request.method == "GET", let point = part.resumePoint, let total = point.record.total,
             request.size.map({ $0.rawValue == total }) ?? true
         else { return nil }
-        return (held.record, total, held.length)
+        return (point.record, total, point.length)
     }
 
     /// `true` if an earlier download received everything.
@@ -64,7 +68,7 @@ struct Download {
     func rules(for source: TransferURL, isRanged: Bool) -> ResponseRules {
         var rules = ResponseRules(
             size: request.size?.rawValue,
-            promise: request.promise,
+            expectedKind: request.expectedKind,
             toleratesMissing: request.toleratesMissing,
             isGet: request.method == "GET",
             acceptsErrorResponses: request.acceptsErrorResponses,
@@ -83,13 +87,13 @@ struct Download {
         let validator = isSameSource ? usable.record.validator : nil
         guard validator != nil || request.isContentAddressed else { return rules }
         rules.offset = usable.length
-        rules.heldTotal = usable.total
+        rules.partialTotal = usable.total
         rules.validator = validator
         return rules
     }
 
     /// Reports the outcome of an attempt that does not end the download.
-    func tell(_ outcome: DownloadMachine.Outcome) {
+    func report(_ outcome: TransferStateMachine.Outcome) {
         switch outcome {
         case .complete, .local: break
         case .restart: request.report(.restarted(.contentChanged))
@@ -101,8 +105,8 @@ struct Download {
 
     /// Log metadata of an attempt.
     func metadata(
-        _ outcome: DownloadMachine.Outcome,
-        _ progress: DownloadMachine.Progress
+        of outcome: TransferStateMachine.Outcome,
+        progress: TransferStateMachine.Progress
     ) -> Logger.Metadata {
         [
             "transfer.url": "\(urls[machine.mirror].display)",
@@ -130,15 +134,15 @@ extension TransferURL {
     /// - Throws: ``TransferError/unacceptable(url:_:)`` if none is usable.
     static func mirrors(
         _ texts: [String],
-        _ allowed: AllowedDomains?,
-        _ report: (TransferEvent) -> Void
+        allowed: AllowedDomains?,
+        report: (TransferEvent) -> Void
     ) throws(TransferError) -> [TransferURL] {
         var urls: [TransferURL] = []
         var first: TransferError?
         for text in texts {
             do throws(TransferError) {
                 let url = try TransferURL(text)
-                try RedirectRules.check(url, allowed)
+                try RedirectRules.check(url, against: allowed)
                 urls.append(url)
             } catch {
                 first = first ?? error

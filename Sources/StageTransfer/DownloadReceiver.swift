@@ -2,13 +2,13 @@ import CCurl
 import StageModel
 import StageSystem
 
-/// Writes the body of one response to a part file, once the rules allow it.
+/// Writes the body of one response to a partial file, once the rules allow it.
 final class DownloadReceiver: ExchangeReceiver {
-    private let route: Route
+    private let redirects: RedirectChain
     private let source: String
     private let rules: ResponseRules
-    private let part: PartFile
-    private let promised: Int64?
+    private let part: PartialFile
+    private let expectedSize: Int64?
     private let recordsFrom: Int64
     private let report: @Sendable (TransferEvent) -> Void
     private let permitSize: (@Sendable (ByteCount) throws(TransferError) -> Void)?
@@ -19,7 +19,7 @@ final class DownloadReceiver: ExchangeReceiver {
     private(set) var redirect: ResponseSummary?
     private(set) var newBytes: Int64 = 0
     private(set) var wasAccepted = false
-    private var content: PartFile.Content?
+    private var content: PartialFile.Content?
     /// Final size of the file, if known.
     private var total: Int64?
     private var position: Int64 = 0
@@ -27,29 +27,29 @@ final class DownloadReceiver: ExchangeReceiver {
     private var reported: Int64 = 0
     /// Size up to which the caller has permitted the file to grow.
     private var permitted: Int64 = 0
-    private var failure: DownloadMachine.Outcome?
+    private var failure: TransferStateMachine.Outcome?
     private var buffer: [UInt8] = []
 
-    /// Creates a receiver for the response at the end of `route`, which began at the mirror URL `source`.
+    /// Creates a receiver for the response at the end of `redirects`, which began at the mirror URL `source`.
     init(
         _ request: DownloadRequest,
-        route: Route,
+        redirects: RedirectChain,
         source: String,
         rules: ResponseRules,
-        part: PartFile,
+        part: PartialFile,
         recordsFrom: Int64
     ) {
-        self.route = route
+        self.redirects = redirects
         self.source = source
         self.rules = rules
         self.part = part
         self.recordsFrom = recordsFrom
-        promised = request.size?.rawValue
+        expectedSize = request.size?.rawValue
         report = request.report
         permitSize = request.permitSize
     }
 
-    private var url: TransferURL { route.url }
+    private var url: TransferURL { redirects.url }
 
     func wait() { report(.waiting(.connection, nil)) }
 
@@ -59,7 +59,7 @@ final class DownloadReceiver: ExchangeReceiver {
         let decision = rules.judge(head)
         self.decision = decision
         status = head.status
-        let summary = ResponseSummary(head, at: route)
+        let summary = ResponseSummary(head, at: redirects)
         if decision.isFinal { report(.responded(summary)) } else { redirect = summary }
         let isEncoded = rules.decodesContent && head.encoding != nil
         let length = isEncoded ? nil : head.bodyLength
@@ -68,9 +68,13 @@ final class DownloadReceiver: ExchangeReceiver {
             case .append: try resume(head, from: rules.offset)
             case .compare(let start): try resume(head, from: start)
             case .begin:
-                try begin(head, promised ?? length, isContinuable: rules.isGet && !isEncoded)
-            case .beginRefusal: try begin(head, length, isContinuable: false)
-            case .complete: tellAccepted(at: rules.offset)
+                try begin(
+                    head,
+                    size: expectedSize ?? length,
+                    isContinuable: rules.isGet && !isEncoded
+                )
+            case .beginRefusal: try begin(head, size: length, isContinuable: false)
+            case .complete: reportAccepted(at: rules.offset)
             default: break
             }
             return decision.takesBody ? .take : .skip
@@ -84,7 +88,7 @@ final class DownloadReceiver: ExchangeReceiver {
     var hasBegun: Bool { wasAccepted && overlapEnd == 0 }
 
     private func resume(_ head: ResponseHead, from start: Int64) throws(TransferError) {
-        total = rules.size ?? rules.heldTotal
+        total = rules.size ?? rules.partialTotal
         try permit(start)
         do throws(FileError) {
             try part.rebind(to: rules.validator ?? Validator(head), url: source)
@@ -100,7 +104,7 @@ final class DownloadReceiver: ExchangeReceiver {
     /// Starts a new generation for content of `size` bytes; `nil` if the size is unknown.
     private func begin(
         _ head: ResponseHead,
-        _ size: Int64?,
+        size: Int64?,
         isContinuable: Bool
     ) throws(TransferError) {
         // RFC 9112, section 6.3
@@ -124,10 +128,10 @@ final class DownloadReceiver: ExchangeReceiver {
     private func accept(at offset: Int64) {
         wasAccepted = true
         reported = offset
-        tellAccepted(at: offset)
+        reportAccepted(at: offset)
     }
 
-    private func tellAccepted(at offset: Int64) {
+    private func reportAccepted(at offset: Int64) {
         report(
             .accepted(
                 generation: part.generation,
@@ -171,7 +175,8 @@ final class DownloadReceiver: ExchangeReceiver {
         try permitSize?(ByteCount(total ?? permitted))
     }
 
-    private func append(_ bytes: Span<UInt8>, to content: PartFile.Content) throws(TransferError) {
+    private func append(_ bytes: Span<UInt8>, to content: PartialFile.Content) throws(TransferError)
+    {
         if position + Int64(bytes.count) > permitted { try permit(position) }
         do throws(FileError) {
             try content.file.write(bytes, at: position)
@@ -187,7 +192,7 @@ final class DownloadReceiver: ExchangeReceiver {
     /// Compares bytes that the server sent again with the file, and returns their number, or `nil` if they differ.
     private func equalPrefix(
         of body: Span<UInt8>,
-        in content: PartFile.Content
+        in content: PartialFile.Content
     ) throws(TransferError) -> Int? {
         guard position < overlapEnd else { return 0 }
         let count = Int(min(Int64(body.count), overlapEnd - position))
@@ -219,7 +224,7 @@ final class DownloadReceiver: ExchangeReceiver {
     private static let permitInterval: Int64 = 4 << 20
 
     /// Returns the outcome of the ended exchange; `nil` for a redirect.
-    func outcome(_ end: ExchangeEnd) -> DownloadMachine.Outcome? {
+    func outcome(_ end: ExchangeEnd) -> TransferStateMachine.Outcome? {
         flushReport()
         if let failure { return failure }
         if end.code == nil, end.stalled == nil { return .local(.cancelled) }
@@ -232,12 +237,12 @@ final class DownloadReceiver: ExchangeReceiver {
             let detail = "the content ended after \(position) of \(total.quantity(of: "byte"))"
             return .transient(.unreachable(url: url.display, detail: detail), pause: nil)
         case .some(let decision):
-            return .decided(decision, url: url.display, source: source, size: promised ?? 0)
+            return .decided(decision, url: url.display, source: source, size: expectedSize ?? 0)
         }
     }
 }
 
-extension DownloadMachine.Outcome {
+extension TransferStateMachine.Outcome {
     /// The outcome for a request that the server may have processed: a failure causes no further attempt, at this
     /// server or another.
     var withoutRepetition: Self {

@@ -25,7 +25,7 @@ public struct DownloadRequest: Sendable {
     /// A request that is not idempotent is sent once: a failure after that ends the download.
     public var isIdempotent: Bool?
     /// Expected kind of the content.
-    public var promise = ContentPromise.archive
+    public var expectedKind = ContentKind.archive
     /// Hosts that the content may come from, redirects included; `nil` for all.
     public var allowedDomains: AllowedDomains?
     /// `true` if redirects may lead from https to http, because `verify` checks the content against a signed digest.
@@ -73,9 +73,9 @@ public struct DownloadRequest: Sendable {
     ///
     /// Such content starts at its first byte each time, since ranges address the encoded form. `false` refuses it.
     public var decodesContent = false
-    /// Pauses the request in both directions, together with its timeout, while ``Backlog/hold(_:)`` is in effect; the
+    /// Pauses the request in both directions, together with its timeout, while ``ReceiveWindow/setPaused(_:)`` is in effect; the
     /// engine adds no bytes to it.
-    public var backlog: Backlog?
+    public var receiveWindow: ReceiveWindow?
     /// `true` to detect captive portals: by a redirect from http to another host that ends in a web page, and by the
     /// status 511.
     public var detectsPortals = true

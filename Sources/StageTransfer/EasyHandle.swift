@@ -23,7 +23,7 @@ import SystemPackage
     }
 
     /// libcurl's error message; empty if there is none.
-    var words: String { unsafe String(cString: message) }
+    var errorMessage: String { unsafe String(cString: message) }
 
     /// Verification result of the server's certificate (`X509_V_…`); 0 if it is valid.
     var certificateResult: Int { number(CURLINFO_SSL_VERIFYRESULT) }
@@ -45,7 +45,7 @@ import SystemPackage
         for tag: Int,
         header: curl_write_callback,
         body: curl_write_callback,
-        _ context: UnsafeMutableRawPointer
+        context: UnsafeMutableRawPointer
     ) -> CURLcode {
         var code = unsafe stage_easy_set_private(pointer, UnsafeMutableRawPointer(bitPattern: tag))
         if code == CURLE_OK { code = unsafe stage_easy_set_error_buffer(pointer, message) }
@@ -57,10 +57,10 @@ import SystemPackage
 
     /// Sets the callbacks that read the request's body, and its size.
     mutating func send(
-        _ size: Int64,
+        size: Int64,
         read: curl_read_callback,
         seek: curl_seek_callback,
-        _ context: UnsafeMutableRawPointer
+        context: UnsafeMutableRawPointer
     ) -> CURLcode {
         let code = unsafe stage_easy_set_sender(pointer, read, seek, context, curl_off_t(size))
         guard code == CURLE_OK else { return code }
@@ -73,9 +73,9 @@ import SystemPackage
     /// Sets all options of the request; returns libcurl's first error.
     mutating func set(
         _ request: ExchangeRequest,
-        _ configuration: TransferConfiguration
+        configuration: TransferConfiguration
     ) -> CURLcode {
-        let options = Options(request, configuration)
+        let options = Options(request, configuration: configuration)
         for (option, value) in options.numbers {
             let code = unsafe stage_easy_set_number(pointer, option, value)
             if code != CURLE_OK { return code }
@@ -112,12 +112,12 @@ extension EasyHandle {
     /// Makes libcurl open a connection that the caller then uses; returns libcurl's first error.
     mutating func setConnectOnly(
         to url: TransferURL,
-        _ configuration: TransferConfiguration,
+        configuration: TransferConfiguration,
         requiresNewestTLS: Bool
     ) -> CURLcode {
         var request = ExchangeRequest(url: url)
         request.requiresNewestTLS = requiresNewestTLS
-        var code = set(request, configuration)
+        var code = set(request, configuration: configuration)
         if code == CURLE_OK {
             code = unsafe stage_easy_set_number(pointer, CURLOPT_CONNECT_ONLY, 1)
         }
@@ -133,7 +133,7 @@ private struct Options {
     var texts: [(CURLoption, String)]
     var fields: [String]
 
-    init(_ request: ExchangeRequest, _ configuration: TransferConfiguration) {
+    init(_ request: ExchangeRequest, configuration: TransferConfiguration) {
         let url = request.url
         let proxies = configuration.proxies
         // To a proxy on another machine, a loopback address would mean the proxy itself.

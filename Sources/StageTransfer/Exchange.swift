@@ -89,7 +89,7 @@ struct ExchangeEnd: Sendable {
     /// Bandwidth that all exchanges share; `nil` for no limit.
     var budget: BandwidthBudget?
     /// Limit on received and unprocessed bytes; `nil` if the receiver processes bytes at once.
-    var backlog: Backlog?
+    var receiveWindow: ReceiveWindow?
     /// Start of the current window of the stall rule, and the bytes transferred by then.
     var window: (start: ContinuousClock.Instant, bytes: Int64)
 
@@ -125,20 +125,30 @@ struct ExchangeEnd: Sendable {
 
     /// Adds the request to libcurl's multi handle.
     ///
-    /// The caller must call ``leave(_:)`` also after an error.
+    /// The caller must call ``remove(from:)`` also after an error.
     func start(
         on multi: UnsafeMutableRawPointer,
-        _ configuration: TransferConfiguration,
+        configuration: TransferConfiguration,
         tag: Int
     ) -> CURLcode {
         isRunning = true
         var easy = EasyHandle()
         let context = unsafe Unmanaged.passUnretained(self).toOpaque()
-        var code = unsafe easy.prepare(for: tag, header: takeHeader, body: takeBody, context)
+        var code = unsafe easy.prepare(
+            for: tag,
+            header: takeHeader,
+            body: takeBody,
+            context: context
+        )
         if code == CURLE_OK, let source {
-            code = unsafe easy.send(source.rest, read: giveBody, seek: seekBody, context)
+            code = unsafe easy.send(
+                size: source.rest,
+                read: giveBody,
+                seek: seekBody,
+                context: context
+            )
         }
-        if code == CURLE_OK { code = easy.set(request, configuration) }
+        if code == CURLE_OK { code = easy.set(request, configuration: configuration) }
         if code == CURLE_OK, unsafe curl_multi_add_handle(multi, easy.pointer) != CURLM_OK {
             code = CURLE_FAILED_INIT
         }
@@ -147,7 +157,7 @@ struct ExchangeEnd: Sendable {
     }
 
     /// Removes the request from libcurl's multi handle.
-    func leave(_ multi: UnsafeMutableRawPointer) {
+    func remove(from multi: UnsafeMutableRawPointer) {
         isRunning = false
         guard let pointer = unsafe easy?.pointer else { return }
         // The call fails for a handle that was never added, which is harmless.
@@ -155,11 +165,11 @@ struct ExchangeEnd: Sendable {
     }
 
     /// `true` if the exchange can pause while it keeps its connection.
-    var canPause: Bool { budget != nil || backlog != nil || source != nil }
+    var canPause: Bool { budget != nil || receiveWindow != nil || source != nil }
 
     /// Resumes a paused exchange unless there is still a reason to pause.
-    func goOn(at now: ContinuousClock.Instant) {
-        guard budget?.isOpen(at: now) ?? true, backlog?.isFull != true,
+    func resumeIfPossible(at now: ContinuousClock.Instant) {
+        guard budget?.isOpen(at: now) ?? true, receiveWindow?.isFull != true,
             source?.isWaiting != true
         else { return }
         isPaused = false
@@ -177,7 +187,7 @@ struct ExchangeEnd: Sendable {
             end.fault = fault("")
             return end
         }
-        end.detail = easy?.words ?? ""
+        end.detail = easy?.errorMessage ?? ""
         end.fault = fault(code == CURLE_OUT_OF_MEMORY ? "Out of memory" : end.detail)
         if end.detail.isEmpty { end.detail = unsafe String(cString: curl_easy_strerror(code)) }
         end.certificate = easy?.certificateResult ?? 0
@@ -239,7 +249,7 @@ extension Exchange {
 
     /// Processes body bytes; returns their number, or the constant that makes libcurl pause.
     fileprivate func take(body: UnsafeBufferPointer<UInt8>) -> Int {
-        if backlog?.isFull == true {
+        if receiveWindow?.isFull == true {
             isPaused = true
             return Int(CURL_WRITEFUNC_PAUSE)
         }
@@ -267,7 +277,7 @@ extension Exchange {
     /// Reads bytes of the request's body for libcurl; returns their number, 0 at the end, the constant that makes
     /// libcurl pause, or `nil` if the body differs from what was announced.
     fileprivate func give(_ buffer: UnsafeMutableRawBufferPointer) -> Int? {
-        if backlog?.isHeld == true {
+        if receiveWindow?.isPaused == true {
             isPaused = true
             return Int(CURL_READFUNC_PAUSE)
         }
@@ -292,10 +302,10 @@ extension Exchange {
 }
 
 private func takeHeader(
-    _ bytes: UnsafeMutablePointer<CChar>?,
-    _ size: Int,
-    _ count: Int,
-    _ context: UnsafeMutableRawPointer?
+    bytes: UnsafeMutablePointer<CChar>?,
+    size: Int,
+    count: Int,
+    context: UnsafeMutableRawPointer?
 ) -> Int {
     guard let context = unsafe context else { return 0 }
     let exchange = unsafe Unmanaged<Exchange>.fromOpaque(context).takeUnretainedValue()
@@ -304,10 +314,10 @@ private func takeHeader(
 }
 
 private func takeBody(
-    _ bytes: UnsafeMutablePointer<CChar>?,
-    _ size: Int,
-    _ count: Int,
-    _ context: UnsafeMutableRawPointer?
+    bytes: UnsafeMutablePointer<CChar>?,
+    size: Int,
+    count: Int,
+    context: UnsafeMutableRawPointer?
 ) -> Int {
     guard let context = unsafe context else { return 0 }
     let exchange = unsafe Unmanaged<Exchange>.fromOpaque(context).takeUnretainedValue()
@@ -316,10 +326,10 @@ private func takeBody(
 }
 
 private func giveBody(
-    _ bytes: UnsafeMutablePointer<CChar>?,
-    _ size: Int,
-    _ count: Int,
-    _ context: UnsafeMutableRawPointer?
+    bytes: UnsafeMutablePointer<CChar>?,
+    size: Int,
+    count: Int,
+    context: UnsafeMutableRawPointer?
 ) -> Int {
     guard let context = unsafe context else { return Int(CURL_READFUNC_ABORT) }
     let exchange = unsafe Unmanaged<Exchange>.fromOpaque(context).takeUnretainedValue()
@@ -328,9 +338,9 @@ private func giveBody(
 }
 
 private func seekBody(
-    _ context: UnsafeMutableRawPointer?,
-    _ offset: curl_off_t,
-    _ origin: CInt
+    context: UnsafeMutableRawPointer?,
+    offset: curl_off_t,
+    origin: CInt
 ) -> CInt {
     guard let context = unsafe context, origin == SEEK_SET else { return CURL_SEEKFUNC_FAIL }
     let exchange = unsafe Unmanaged<Exchange>.fromOpaque(context).takeUnretainedValue()

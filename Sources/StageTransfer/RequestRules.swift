@@ -5,31 +5,37 @@ enum RequestRules {
     /// Checks the fields and the method of a download, which are sent verbatim.
     static func check(_ request: DownloadRequest) throws(TransferError) {
         let url = request.mirrors.first ?? ""
-        try check(request.fields, url)
+        try check(request.fields, of: url)
         guard isToken(request.method), request.method == request.method.uppercased(),
             request.method != "CONNECT"
         else {
-            throw refusal(url, "'\(request.method)' is no method to download with")
+            throw refusal(of: url, "'\(request.method)' is no method to download with")
         }
     }
 
     /// Checks the header fields of an upload, which are sent verbatim.
     static func check(_ request: UploadRequest) throws(TransferError) {
-        try check(request.fields, request.url)
+        try check(request.fields, of: request.url)
         // The engine frames the body: two conflicting framings allow request smuggling (RFC 9112, section 11.2).
         for line in request.fields where framing.contains(name(of: line)) {
-            throw refusal(request.url, "the field '\(name(of: line))' is not the caller's to give")
+            throw refusal(
+                of: request.url,
+                "the field '\(name(of: line))' is not the caller's to give"
+            )
         }
     }
 
     /// Checks the fields and the method of a streamed request, which are sent verbatim.
     static func check(_ request: StreamedRequest) throws(TransferError) {
-        try check(request.fields, request.url)
+        try check(request.fields, of: request.url)
         for line in request.fields where framing.contains(name(of: line)) {
-            throw refusal(request.url, "the field '\(name(of: line))' is not the caller's to give")
+            throw refusal(
+                of: request.url,
+                "the field '\(name(of: line))' is not the caller's to give"
+            )
         }
         guard isToken(request.method), request.method != "CONNECT" else {
-            throw refusal(request.url, "'\(request.method)' is no method of a request")
+            throw refusal(of: request.url, "'\(request.method)' is no method of a request")
         }
     }
 
@@ -43,19 +49,19 @@ enum RequestRules {
         ["POST", "PUT", "PATCH"].contains(method) ? ["Content-Length: 0"] : []
     }
 
-    private static func check(_ fields: [String], _ url: String) throws(TransferError) {
+    private static func check(_ fields: [String], of url: String) throws(TransferError) {
         for line in fields {
             guard !line.utf8.contains(where: { $0 < 0x20 && $0 != 0x09 || $0 == 0x7F }) else {
-                throw refusal(url, "a header field holds a control character")
+                throw refusal(of: url, "a header field holds a control character")
             }
             // libcurl takes a semicolon for the end of a name without a value.
             guard isToken(name(of: line)) else {
-                throw refusal(url, "a header field has no name")
+                throw refusal(of: url, "a header field has no name")
             }
         }
     }
 
-    private static func refusal(_ url: String, _ detail: String) -> TransferError {
+    private static func refusal(of url: String, _ detail: String) -> TransferError {
         // Text that is not a URL is refused as such later.
         .unacceptable(url: (try? TransferURL(url))?.display ?? url.withoutUser, .request(detail))
     }

@@ -11,15 +11,15 @@ struct ResponseRules: Equatable, Sendable {
     /// Required size of the whole content.
     var size: Int64?
     /// Total size of the content that the bytes of the partial file belong to.
-    var heldTotal: Int64?
+    var partialTotal: Int64?
     /// Maximum size of the content.
     var limit = Int64.max
     /// Expected kind of the content.
-    var promise = ContentPromise.anything
+    var expectedKind = ContentKind.anything
     /// `true` if the request is conditional: the server sends the content only if it has changed.
     var isConditional = false
     /// `true` if an unencrypted redirect led to another host.
-    var wasLedAway = false
+    var hasInsecureHostChange = false
     /// `true` if a 404 or 410 is retried, since the content may appear soon.
     var toleratesMissing = false
     /// `true` for a plain GET.
@@ -112,13 +112,13 @@ struct ResponseRules: Equatable, Sendable {
 
     /// Returns whether a 416 proves that the partial file is complete.
     private func isProof(_ head: ResponseHead) -> Bool {
-        head.contentRange == .unsatisfied(total: offset) && offset == size ?? heldTotal
+        head.contentRange == .unsatisfied(total: offset) && offset == size ?? partialTotal
             && validator?.isContradicted(by: head) != true
     }
 
     private func redirection(_ head: ResponseHead) -> Decision {
         if let location = head.location, !location.isEmpty { return .redirect(to: location) }
-        if wasLedAway, head.isHTML { return .portal }
+        if hasInsecureHostChange, head.isHTML { return .portal }
         return .malformed("status \(head.status) without 'Location'")
     }
 
@@ -132,7 +132,7 @@ struct ResponseRules: Equatable, Sendable {
     private func isLong(_ pause: Duration?) -> Bool { pause.map { $0 >= longestPause } ?? false }
 
     private func refusal(_ head: ResponseHead) -> Decision {
-        if wasLedAway, head.isHTML { return .portal }
+        if hasInsecureHostChange, head.isHTML { return .portal }
         let isChallenge = head.status == 401 || head.status == 407
         guard acceptsErrorResponses, !(leavesChallenges && isChallenge) else {
             return .refuse(status: head.status)
@@ -163,7 +163,7 @@ struct ResponseRules: Equatable, Sendable {
         guard case .bytes(let range, let total) = head.contentRange else {
             return .distrustRanges("206 without one usable Content-Range")
         }
-        guard let total, total == size ?? heldTotal else {
+        guard let total, total == size ?? partialTotal else {
             return .distrustRanges("206 of another total")
         }
         guard range.lowerBound <= offset, range.upperBound >= offset else {
@@ -181,7 +181,7 @@ struct ResponseRules: Equatable, Sendable {
     /// Judges a 2xx other than 206.
     private func judgeWhole(_ head: ResponseHead) -> Decision {
         guard head.status == 200 || !isGet else { return refusal(head) }
-        if head.isHTML, promise != .anything || wasLedAway { return .portal }
+        if head.isHTML, expectedKind != .anything || hasInsecureHostChange { return .portal }
         if head.contentRange != nil {
             return offset > 0 ? .distrustRanges("200 with Content-Range") : .refuse(status: 200)
         }
@@ -199,7 +199,7 @@ struct ResponseRules: Equatable, Sendable {
 }
 
 /// Expected kind of some content, by which a captive portal's web page is recognised.
-public enum ContentPromise: Equatable, Sendable {
+public enum ContentKind: Equatable, Sendable {
     /// An archive.
     case archive
     /// A JSON document.

@@ -44,13 +44,13 @@ public struct HeaderField: Hashable, Sendable {
 }
 
 extension ResponseSummary {
-    /// Creates the summary of the response at the end of a route.
-    init(_ head: ResponseHead, at route: Route) {
+    /// Creates the summary of the response at the end of a redirect chain.
+    init(_ head: ResponseHead, at redirects: RedirectChain) {
         self.init(
-            url: route.url.display,
+            url: redirects.url.display,
             status: head.status,
             fields: head.fields,
-            redirects: route.steps
+            redirects: redirects.steps
         )
         connection = head.connection
     }

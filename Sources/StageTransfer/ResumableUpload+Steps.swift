@@ -8,7 +8,7 @@ extension ResumableUpload {
         /// The creation of a tus upload, without a body.
         case create
         /// The query for the offset.
-        case find(TransferURL)
+        case queryOffset(TransferURL)
         /// The body from an offset on.
         case append(TransferURL, from: Int64)
         /// A part of the body, by its number.
@@ -20,7 +20,7 @@ extension ResumableUpload {
         var hasBody: Bool {
             switch self {
             case .request, .append, .part, .completion: true
-            case .create, .find: false
+            case .create, .queryOffset: false
             }
         }
 
@@ -43,18 +43,18 @@ extension ResumableUpload {
     }
 
     /// Returns the URL of a stored resource if it belongs to this body and the rules allow it.
-    static func url(of resource: UploadResource, _ terms: Terms) -> TransferURL? {
+    static func url(of resource: UploadResource, settings: Settings) -> TransferURL? {
         // The URL was valid when it was stored; one from a damaged journal is ignored.
         guard [.resumable, .tus].contains(resource.uploadProtocol),
-            resource.size.map({ $0.rawValue == terms.size }) ?? true,
+            resource.size.map({ $0.rawValue == settings.size }) ?? true,
             let url = try? TransferURL(resource.url), !url.isFile,
-            (try? RedirectRules.check(url, terms.rules.allowed)) != nil
+            (try? RedirectRules.check(url, against: settings.rules.allowed)) != nil
         else { return nil }
         return url
     }
 
     /// Settings of an upload.
-    struct Terms {
+    struct Settings {
         /// The protocol; ``UploadProtocol/plain`` has one step.
         var uploadProtocol: UploadProtocol
         /// Size of the body in bytes.

@@ -10,14 +10,14 @@ struct ResumableUpload {
     /// A server may discard an interrupted request, so a body is sent in at most 512 parts, each of at least a mebibyte
     /// but the last. In the HTTP draft, the server responds to the end of the body, so the body is one part.
     func end(ofPartAt offset: Int64) -> Int64 {
-        guard uploadProtocol == .tus else { return terms.size }
-        let part = max(Self.smallestPart, (terms.size + 511) / 512)
-        return offset + min(part, terms.size - offset)
+        guard uploadProtocol == .tus else { return settings.size }
+        let part = max(Self.smallestPart, (settings.size + 511) / 512)
+        return offset + min(part, settings.size - offset)
     }
 
-    private let terms: Terms
+    private let settings: Settings
     /// State machine of an upload to presigned URLs, which has no other steps.
-    private(set) var parts: PartedUpload?
+    private(set) var parts: MultipartUpload?
     /// Resource at which the upload resumes, once there is one.
     private(set) var resource: UploadResource?
     /// `true` if the server has 256 KiB more of the body than before, or all of it.
@@ -28,9 +28,9 @@ struct ResumableUpload {
     private var step = Step.request
     /// `true` if no redirect of the current request has left the origin of its first URL.
     private var isAtOrigin = true
-    private var hasBegunAnew = false
-    private var questions = 0
-    private var vainQuestions = 0
+    private var hasStartedOver = false
+    private var offsetQueries = 0
+    private var fruitlessQueries = 0
     /// Largest offset that the server has reported: an offset that oscillates is no progress.
     private var furthest: Int64 = 0
     /// Largest offset that counted as progress.
@@ -41,16 +41,16 @@ struct ResumableUpload {
     /// Creates a machine, which resumes at `resource` if it is usable.
     ///
     /// At that resource the machine speaks the resource's protocol; the settings apply to a new upload.
-    init(_ terms: Terms, resource: UploadResource? = nil, parts: PartedUpload? = nil) {
-        self.terms = terms
+    init(_ settings: Settings, resource: UploadResource? = nil, parts: MultipartUpload? = nil) {
+        self.settings = settings
         self.parts = parts
         if let parts {
             take(parts)
             return
         }
         guard let resource else { return }
-        guard let url = Self.url(of: resource, terms) else {
-            guard resource.mayBeComplete, !terms.isRepeatedSafely else { return }
+        guard let url = Self.url(of: resource, settings: settings) else {
+            guard resource.mayBeComplete, !settings.isRepeatedSafely else { return }
             failure =
                 "the upload's resource cannot be used any more; the server may have acted on the request, "
                 + "which is not sent again"
@@ -63,37 +63,37 @@ struct ResumableUpload {
     }
 
     /// Protocol in use.
-    var uploadProtocol: UploadProtocol { resource?.uploadProtocol ?? terms.uploadProtocol }
+    var uploadProtocol: UploadProtocol { resource?.uploadProtocol ?? settings.uploadProtocol }
 
     /// `true` if the caller's request announces that the client can resume.
-    var announces: Bool { terms.uploadProtocol == .resumable && terms.size > 0 }
+    var announcesResumption: Bool { settings.uploadProtocol == .resumable && settings.size > 0 }
 
     /// Begins an attempt, and returns its first step.
     mutating func begin() -> Step {
-        (hasProgressed, hasBegunAnew, questions, vainQuestions) = (false, false, 0, 0)
+        (hasProgressed, hasStartedOver, offsetQueries, fruitlessQueries) = (false, false, 0, 0)
         if var parts {
             go(to: parts.begin())
             take(parts)
         } else {
-            go(to: url.map { .find($0) } ?? first)
+            go(to: url.map { .queryOffset($0) } ?? first)
         }
         return step
     }
 
-    private mutating func take(_ parts: PartedUpload) {
+    private mutating func take(_ parts: MultipartUpload) {
         self.parts = parts
         (resource, hasProgressed) = (parts.resource, parts.hasProgressed)
     }
 
     private mutating func go(to next: Step) { (step, isAtOrigin) = (next, true) }
 
-    private var first: Step { terms.uploadProtocol == .tus ? .create : .request }
+    private var first: Step { settings.uploadProtocol == .tus ? .create : .request }
 
     /// Handles an interim response of status 104 to the caller's request, and returns the resource that it names.
     ///
     /// The first one counts. A resource that the redirect rules refuse is ignored: the upload is then a plain one.
     mutating func take(interim head: ResponseHead, from url: TransferURL) -> UploadResource? {
-        guard head.status == 104, step == .request, announces, resource == nil,
+        guard head.status == 104, step == .request, announcesResumption, resource == nil,
             head.uploadVersion == nil || head.uploadVersion == Self.version
         else { return nil }
         return useLocation(of: head, from: url) ? resource : nil
@@ -102,7 +102,7 @@ struct ResumableUpload {
     /// Stores the resource that a response names, and returns whether it may be used.
     private mutating func useLocation(of answer: ResponseHead, from url: TransferURL) -> Bool {
         guard let location = answer.location,
-            let target = try? terms.rules.target(of: location, from: url, step: 1)
+            let target = try? settings.rules.target(of: location, from: url, step: 1)
         else { return false }
         return use(target)
     }
@@ -110,8 +110,8 @@ struct ResumableUpload {
     private mutating func use(_ target: TransferURL) -> Bool {
         guard target.text.utf8.count <= Self.longestURL else { return false }
         url = target
-        resource = UploadResource(url: target.text, uploadProtocol: terms.uploadProtocol)
-        resource?.size = ByteCount(terms.size)
+        resource = UploadResource(url: target.text, uploadProtocol: settings.uploadProtocol)
+        resource?.size = ByteCount(settings.size)
         resource?.isNamedByOrigin = isAtOrigin
         return true
     }
@@ -125,14 +125,14 @@ struct ResumableUpload {
 
     /// Returns whether a 2xx response only asks for more of the body, so that it is not the application's response.
     private func lacksBody(_ answer: ResponseHead) -> Bool {
-        announces && answer.isSuccess && answer.isUploadComplete == false
+        announcesResumption && answer.isSuccess && answer.isUploadComplete == false
     }
 
     /// Records that the body was sent up to an offset.
     mutating func noteSent(to offset: Int64) {
         guard parts == nil else { return }
         if let sent { self.sent = max(sent, offset) }
-        if offset == terms.size { resource?.mayBeComplete = true }
+        if offset == settings.size { resource?.mayBeComplete = true }
     }
 
     /// Records that the last step's request was redirected.
@@ -159,7 +159,7 @@ struct ResumableUpload {
             take(parts)
         case .request where resource == nil: action = judgeRequest(answer, from: url)
         case .create: action = judgeCreation(answer, from: url)
-        case .find: action = judgeOffset(answer, from: url)
+        case .queryOffset: action = judgeOffset(answer, from: url)
         case .append where uploadProtocol == .tus:
             action = judgePart(answer, from: url, isBodySent: isBodySent)
         case .request, .append:
@@ -177,11 +177,11 @@ struct ResumableUpload {
     static let longestURL = 4096
     private static let smallestPart: Int64 = 1 << 20
     /// Number of consecutive offset queries without progress after which an attempt ends.
-    private static let mostVainQuestions = 2
+    private static let maximumFruitlessQueries = 2
     /// Number of offset queries without counted progress after which an attempt ends.
-    private static let mostQuestions = 8
+    private static let maximumOffsetQueries = 8
     /// Number of further bytes that count as progress.
-    private static let leastProgress: Int64 = 256 << 10
+    private static let minimumProgress: Int64 = 256 << 10
 }
 
 extension ResumableUpload {
@@ -192,8 +192,8 @@ extension ResumableUpload {
             let detail = "'Upload-Complete: ?0' without a usable 'Location'"
             return .fail(.unacceptable(url: url.display, .answer(detail)))
         }
-        resource?.mayBeComplete = sent == terms.size
-        return find(at: url)
+        resource?.mayBeComplete = sent == settings.size
+        return queryOffset(at: url)
     }
 
     /// Judges the response to a body that ends an upload of the HTTP draft.
@@ -206,7 +206,7 @@ extension ResumableUpload {
         isCut: Bool
     ) -> Action {
         let (status, isWhole) = (
-            answer.status, answer.uploadOffset.map { $0 == terms.size } ?? true
+            answer.status, answer.uploadOffset.map { $0 == settings.size } ?? true
         )
         switch (status, answer.isUploadComplete) {
         case (401, _) where step == .request:
@@ -215,26 +215,26 @@ extension ResumableUpload {
             return .deliver
         case (401, _), (407, _): return .deliver
         // A server may send an offset in any response, and it need not be the one that it expects.
-        case (409, _) where !isBodySent || !isWhole: return find(at: url)
+        case (409, _) where !isBodySent || !isWhole: return queryOffset(at: url)
         case (423, _) where step != .request:
-            return isBodySent ? find(at: url) : judgeLock(answer, from: url)
+            return isBodySent ? queryOffset(at: url) : judgeLock(answer, from: url)
         case (200..<300, true) where !isBodySent || !isWhole:
             resource?.mayBeComplete = true
-            return find(at: url)
-        case (200..<300, false): return find(at: url)
+            return queryOffset(at: url)
+        case (200..<300, false): return queryOffset(at: url)
         case (200..<300, nil) where !isBodySent && isCut:
             resource?.mayBeComplete = true
-            return find(at: url)
+            return queryOffset(at: url)
         case (_, true): return .deliver
         default: break
         }
         if isBodySent {
-            guard terms.repeatsTransientAnswers, isTransient(answer) else { return .deliver }
+            guard settings.repeatsTransientAnswers, isTransient(answer) else { return .deliver }
             forget()
             return retry(answer, from: url)
         }
         switch status {
-        case 404, 410: return step == .request ? .deliver : beginAnew(answer, from: url)
+        case 404, 410: return step == .request ? .deliver : startOver(answer, from: url)
         default: return isTransient(answer) ? retry(answer, from: url) : .endAttempt
         }
     }
@@ -246,15 +246,15 @@ extension ResumableUpload {
         isBodySent: Bool
     ) -> Action {
         switch answer.status {
-        case 409: return find(at: url)
-        case 404, 410: return beginAnew(answer, from: url)
+        case 409: return queryOffset(at: url)
+        case 404, 410: return startOver(answer, from: url)
         case 423: return judgeLock(answer, from: url)
         case 300..<400: return retry(answer, from: url)
         case 200..<300:
             guard isBodySent, let offset = answer.uploadOffset,
                 case .append(let target, let start) = step, offset == end(ofPartAt: start)
-            else { return find(at: url) }
-            if offset == terms.size { return .deliver }
+            else { return queryOffset(at: url) }
+            if offset == settings.size { return .deliver }
             note(offset)
             return .perform(.append(target, from: offset))
         default: return isTransient(answer) ? retry(answer, from: url) : .deliver
@@ -265,7 +265,7 @@ extension ResumableUpload {
     private mutating func judgeCreation(_ answer: ResponseHead, from url: TransferURL) -> Action {
         guard answer.isSuccess else {
             // Without a body this is the whole request.
-            let mayRepeat = terms.size > 0 || terms.repeatsTransientAnswers
+            let mayRepeat = settings.size > 0 || settings.repeatsTransientAnswers
             return mayRepeat && isTransient(answer) ? retry(answer, from: url) : .deliver
         }
         guard let location = answer.location, answer.value(of: "Tus-Resumable") != nil else {
@@ -274,12 +274,12 @@ extension ResumableUpload {
             return .fail(.unacceptable(url: url.display, .answer(detail)))
         }
         do throws(TransferError) {
-            let target = try terms.rules.target(of: location, from: url, step: 1)
+            let target = try settings.rules.target(of: location, from: url, step: 1)
             guard use(target) else {
                 let detail = "its 'Location' has more than \(Self.longestURL) bytes"
                 return .fail(.unacceptable(url: url.display, .answer(detail)))
             }
-            return terms.size == 0 ? .deliver : .perform(.append(target, from: 0))
+            return settings.size == 0 ? .deliver : .perform(.append(target, from: 0))
         } catch {
             return .fail(error)
         }
@@ -289,7 +289,7 @@ extension ResumableUpload {
     private mutating func judgeOffset(_ answer: ResponseHead, from url: TransferURL) -> Action {
         switch answer.status {
         case 200..<300: break
-        case 400, 404, 405, 410, 501: return beginAnew(answer, from: url)
+        case 400, 404, 405, 410, 501: return startOver(answer, from: url)
         case 423: return judgeLock(answer, from: url)
         // A redirect has no offset.
         case 300..<400: return retry(answer, from: url)
@@ -302,7 +302,7 @@ extension ResumableUpload {
             let detail = "an answer without 'Upload-Offset'"
             return .retry(.unreachable(url: url.display, detail: detail), after: nil)
         }
-        let offset = answer.has("Upload-Offset") ? answer.uploadOffset ?? -1 : terms.size
+        let offset = answer.has("Upload-Offset") ? answer.uploadOffset ?? -1 : settings.size
         if let fault = fault(of: offset, isComplete: isComplete, in: answer) {
             return .fail(.unacceptable(url: url.display, .answer(fault)))
         }
@@ -310,7 +310,7 @@ extension ResumableUpload {
         // It may be less than before: the server may have lost bytes that were not on its disk.
         resource?.offset = ByteCount(offset)
         sent = sent ?? offset
-        if isComplete || isTus && offset == terms.size { return .deliver }
+        if isComplete || isTus && offset == settings.size { return .deliver }
         guard let target = self.url else { return .endAttempt }
         return .perform(.append(target, from: offset))
     }
@@ -321,7 +321,7 @@ extension ResumableUpload {
         isComplete: Bool,
         in answer: ResponseHead
     ) -> String? {
-        let size = terms.size
+        let size = settings.size
         guard (0...size).contains(offset), !isComplete || offset == size else {
             let value = answer.value(of: "Upload-Offset") ?? "none"
             return "an upload of \(size.quantity(of: "byte")) has the offset \(value)"
@@ -333,7 +333,7 @@ extension ResumableUpload {
         if let sent, offset > sent {
             return "'Upload-Offset: \(offset)' after \(sent.quantity(of: "byte")) were sent"
         }
-        if offset == size, size > 0, terms.knowsLastBytes, resource?.mayBeComplete == false {
+        if offset == size, size > 0, settings.knowsLastBytes, resource?.mayBeComplete == false {
             return "'Upload-Offset: \(offset)' before the last bytes were sent"
         }
         return nil
@@ -341,35 +341,36 @@ extension ResumableUpload {
 
     /// Records an offset that the server has.
     private mutating func note(_ offset: Int64) {
-        if offset > furthest { (vainQuestions, furthest) = (0, offset) }
-        guard offset > milestone, offset == terms.size || offset - milestone >= Self.leastProgress
+        if offset > furthest { (fruitlessQueries, furthest) = (0, offset) }
+        guard offset > milestone,
+            offset == settings.size || offset - milestone >= Self.minimumProgress
         else { return }
-        (hasProgressed, milestone, questions) = (true, offset, 0)
+        (hasProgressed, milestone, offsetQueries) = (true, offset, 0)
     }
 
-    private mutating func find(at url: TransferURL) -> Action {
-        questions += 1
-        vainQuestions += 1
-        guard let target = self.url, vainQuestions <= Self.mostVainQuestions,
-            questions <= Self.mostQuestions
+    private mutating func queryOffset(at url: TransferURL) -> Action {
+        offsetQueries += 1
+        fruitlessQueries += 1
+        guard let target = self.url, fruitlessQueries <= Self.maximumFruitlessQueries,
+            offsetQueries <= Self.maximumOffsetQueries
         else {
             let detail = "the server takes no more of the upload"
             return .retry(.unreachable(url: url.display, detail: detail), after: nil)
         }
-        return .perform(.find(target))
+        return .perform(.queryOffset(target))
     }
 
     /// Starts again with a new resource, unless the server may have processed the body.
-    private mutating func beginAnew(_ answer: ResponseHead, from url: TransferURL) -> Action {
-        guard terms.isRepeatedSafely || resource?.mayBeComplete != true else {
+    private mutating func startOver(_ answer: ResponseHead, from url: TransferURL) -> Action {
+        guard settings.isRepeatedSafely || resource?.mayBeComplete != true else {
             let detail =
                 "status \(answer.status) for the upload; the server may have acted on the request, which is not "
                 + "sent again"
             return .fail(.unreachable(url: url.display, detail: detail))
         }
         forget()
-        guard !hasBegunAnew else { return retry(answer, from: url) }
-        hasBegunAnew = true
+        guard !hasStartedOver else { return retry(answer, from: url) }
+        hasStartedOver = true
         return .perform(first)
     }
 
@@ -378,12 +379,12 @@ extension ResumableUpload {
 
     private func isTransient(_ answer: ResponseHead) -> Bool {
         ResponseSummary.transientStatuses.contains(answer.status)
-            && !terms.acceptsTransientResponses
+            && !settings.acceptsTransientResponses
     }
 
     /// Judges a 423: another request, possibly an interrupted one, still locks the resource.
     private func judgeLock(_ answer: ResponseHead, from url: TransferURL) -> Action {
-        terms.acceptsTransientResponses ? .deliver : retry(answer, from: url)
+        settings.acceptsTransientResponses ? .deliver : retry(answer, from: url)
     }
 
     private func retry(_ answer: ResponseHead, from url: TransferURL) -> Action {

@@ -31,7 +31,7 @@ public struct StreamedRequest: Sendable {
     /// Limit on the received bytes that are not yet processed.
     ///
     /// The caller removes processed bytes; while it is full, the server has to wait.
-    public var backlog = Backlog(limit: .mebibytes(1))
+    public var receiveWindow = ReceiveWindow(limit: .mebibytes(1))
     /// Receives the events of the request, in order, on the engine's thread; it must return at once.
     public var receive: @Sendable (StreamedEvent) -> Void
 

@@ -8,9 +8,9 @@ extension TransferEngine {
     /// A copy is not resumed: reading the source again costs less than checking that it has not changed.
     func copy(
         _ source: TransferURL,
-        _ download: inout Download,
-        _ progress: inout DownloadMachine.Progress
-    ) async -> DownloadMachine.Outcome {
+        into download: inout Download,
+        progress: inout TransferStateMachine.Progress
+    ) async -> TransferStateMachine.Outcome {
         download.request.report(.connecting(url: source.display))
         download.reused = 0
         download.status = nil
@@ -31,19 +31,21 @@ extension TransferEngine {
 /// Copies a local file, off the engine's thread.
 private struct LocalCopy: Sendable {
     let source: TransferURL
-    let part: PartFile
+    let part: PartialFile
     /// Required size of the file, if known.
     let size: ByteCount?
     let recordsFrom: Int64
     let report: @Sendable (TransferEvent) -> Void
 
-    @concurrent func run() async -> DownloadMachine.Outcome {
+    @concurrent func run() async -> TransferStateMachine.Outcome {
         do throws(FileError) {
             // Only regular files: opening a device or a FIFO can have side effects, and reading it need not end.
             let file = try File.open(readingRegular: FilePath(source.path))
             let actual = ByteCount(try file.status().size)
-            guard actual == size ?? actual else { return wrongSize(size ?? actual, actual) }
-            return try await copy(file, actual)
+            guard actual == size ?? actual else {
+                return wrongSize(expected: size ?? actual, actual: actual)
+            }
+            return try await copy(file, size: actual)
         } catch  where error.path == FilePath(source.path) {
             return .permanent(TransferError(error))
         } catch {
@@ -52,16 +54,16 @@ private struct LocalCopy: Sendable {
     }
 
     private func wrongSize(
-        _ expected: ByteCount,
-        _ actual: ByteCount
-    ) -> DownloadMachine.Outcome {
+        expected: ByteCount,
+        actual: ByteCount
+    ) -> TransferStateMachine.Outcome {
         .permanent(.wrongSize(url: source.display, expected: expected, actual: actual))
     }
 
     private func copy(
         _ file: borrowing File,
-        _ size: ByteCount
-    ) async throws(FileError) -> DownloadMachine.Outcome {
+        size: ByteCount
+    ) async throws(FileError) -> TransferStateMachine.Outcome {
         let content = try part.begin(
             total: size.rawValue,
             validator: nil,
@@ -82,6 +84,7 @@ private struct LocalCopy: Sendable {
             report(.received(ByteCount(position)))
             await Task.yield()
         }
-        return position == size.rawValue ? .complete : wrongSize(size, ByteCount(position))
+        return position == size.rawValue
+            ? .complete : wrongSize(expected: size, actual: ByteCount(position))
     }
 }

@@ -46,7 +46,7 @@ extension TransferEngine {
         // An unreadable URL is not a resource of this upload.
         guard let target = try? TransferURL(request.url), let url = try? TransferURL(text),
             url.hasSameOrigin(as: target),
-            (try? RedirectRules.check(url, request.allowedDomains)) != nil
+            (try? RedirectRules.check(url, against: request.allowedDomains)) != nil
         else { return nil }
         let deletion = ExchangeRequest(
             url: url,

@@ -4,27 +4,33 @@ import StageModel
 import StageSystem
 
 extension TransferEngine {
-    /// Downloads content into a part file, and resumes it where an earlier download, in any process, ended.
+    /// Downloads content into a partial file, and resumes it where an earlier download, in any process, ended.
     ///
     /// Returns once the file is complete and the request's `verify` has accepted it. Bytes of two versions are never
     /// combined: a download is resumed only under the same strong validator, or for content that is identified by its
     /// digest. Cancelling the task ends the download at once, and keeps the received bytes.
     ///
-    /// - Throws: ``TransferError``; the part file then has what the next download resumes from.
+    /// - Throws: ``TransferError``; the partial file then has what the next download resumes from.
     public func download(
         _ request: DownloadRequest,
-        to part: PartFile
+        to part: PartialFile
     ) async throws(TransferError) -> DownloadReceipt {
-        var download = try Download(request, part, configuration.retry, memory, clock.now)
-        var action = step(.began(isComplete: download.isComplete), &download)
+        var download = try Download(
+            request,
+            to: part,
+            policy: configuration.retry,
+            history: history,
+            now: clock.now
+        )
+        var action = step(.began(isComplete: download.isComplete), of: &download)
         if action == .verify { download.reportExisting() }
         while true {
             switch action {
             case .attempt(let mirror, let isRanged):
-                action = await attempt(mirror, isRanged, &download)
+                action = await attempt(mirror: mirror, isRanged: isRanged, of: &download)
             case .wait(let duration, let reason):
                 request.report(.waiting(reason, duration))
-                action = await sleep(duration) ? step(.waited, &download) : .fail(.cancelled)
+                action = await sleep(duration) ? step(.waited, of: &download) : .fail(.cancelled)
             case .verify:
                 action = try await verify(&download)
             case .succeed:
@@ -36,14 +42,14 @@ extension TransferEngine {
     }
 
     private func step(
-        _ event: DownloadMachine.Event,
-        _ download: inout Download
-    ) -> DownloadMachine.Action {
-        let moment = DownloadMachine.Moment(
+        _ event: TransferStateMachine.Event,
+        of download: inout Download
+    ) -> TransferStateMachine.Action {
+        let moment = TransferStateMachine.Moment(
             now: clock.now - download.start,
             random: .random(in: 0..<1, using: &jitter)
         )
-        return download.machine.handle(event, &memory, at: moment)
+        return download.machine.handle(event, history: &history, at: moment)
     }
 
     /// Waits, and returns `false` if the task was cancelled meanwhile.
@@ -58,15 +64,15 @@ extension TransferEngine {
 
     private func verify(
         _ download: inout Download
-    ) async throws(TransferError) -> DownloadMachine.Action {
-        if download.endedInRefusal { return step(.verified(true), &download) }
+    ) async throws(TransferError) -> TransferStateMachine.Action {
+        if download.endedInRefusal { return step(.verified(true), of: &download) }
         let isGood: Bool
         do throws(TransferError) {
             isGood = try await download.request.verify(download.part.path)
         } catch {
             return .fail(error)
         }
-        if isGood { return step(.verified(true), &download) }
+        if isGood { return step(.verified(true), of: &download) }
         guard download.request.isRepeatedSafely else {
             return .fail(.wrongDigest(url: download.urls[download.machine.mirror].display))
         }
@@ -75,25 +81,30 @@ extension TransferEngine {
         try download.part.remove()
         download.reused = 0
         download.request.report(.restarted(.wrongDigest))
-        return step(.verified(false), &download)
+        return step(.verified(false), of: &download)
     }
 
     /// Sends a request to one mirror, follows redirects, and returns the next action.
     private func attempt(
-        _ mirror: Int,
-        _ isRanged: Bool,
-        _ download: inout Download
-    ) async -> DownloadMachine.Action {
+        mirror: Int,
+        isRanged: Bool,
+        of download: inout Download
+    ) async -> TransferStateMachine.Action {
         let part = download.part
         let durable = part.durable
-        var progress = DownloadMachine.Progress()
+        var progress = TransferStateMachine.Progress()
         let smallest = configuration.checkpoint.smallest
         let isRecorded = download.request.size.map { $0 > smallest } ?? true
-        if isRecorded { beginCheckpoints(of: part, download.request.report) }
-        var outcome: DownloadMachine.Outcome
+        if isRecorded { beginCheckpoints(of: part, report: download.request.report) }
+        var outcome: TransferStateMachine.Outcome
         do throws(TransferError) {
             let url = download.urls[mirror]
-            outcome = try await follow(url, isRanged, &download, &progress)
+            outcome = try await follow(
+                url,
+                isRanged: isRanged,
+                of: &download,
+                progress: &progress
+            )
         } catch {
             outcome = .permanent(error)
         }
@@ -103,58 +114,59 @@ extension TransferEngine {
         }
         let reached = progress.newBytes > 0 ? part.durable : durable
         progress.isDurable = reached - durable >= smallest.rawValue
-        download.tell(outcome)
-        logger.debug("An attempt ended", metadata: download.metadata(outcome, progress))
-        return step(.ended(outcome, progress), &download)
+        download.report(outcome)
+        logger.debug(
+            "An attempt ended",
+            metadata: download.metadata(of: outcome, progress: progress)
+        )
+        return step(.ended(outcome, progress), of: &download)
     }
 
     private func follow(
         _ source: TransferURL,
-        _ isRanged: Bool,
-        _ download: inout Download,
-        _ progress: inout DownloadMachine.Progress
-    ) async throws(TransferError) -> DownloadMachine.Outcome {
+        isRanged: Bool,
+        of download: inout Download,
+        progress: inout TransferStateMachine.Progress
+    ) async throws(TransferError) -> TransferStateMachine.Outcome {
         let request = download.request
         if source.isFile {
             guard request.method == "GET" else {
                 let detail = "a file has no method '\(request.method)'"
                 throw .unacceptable(url: source.display, .request(detail))
             }
-            return await copy(source, &download, &progress)
+            return await copy(source, into: &download, progress: &progress)
         }
         var rules = download.rules(for: source, isRanged: isRanged)
         rules.longestPause = configuration.retry.longestPause
-        var route = Route(
-            start: source,
-            rules: RedirectRules(
-                allowed: request.allowedDomains,
-                allowsPlain: request.allowsPlainRedirects
-            ),
-            method: request.method
-        )
+        var redirects = request.redirects(from: source)
         var (wasSent, fields) = (false, [String]?.none)
         while true {
-            let isTrusted = try request.trusts(route.url)
-            rules.wasLedAway = route.wasLedAway && request.detectsPortals
-            rules.isBodyless = route.method == "HEAD"
-            let isFirst = route.isAtOrigin && request.isOfFirstOrigin(source)
+            let isTrusted = try request.trusts(redirects.url)
+            rules.hasInsecureHostChange = redirects.hasInsecureHostChange && request.detectsPortals
+            rules.isBodyless = redirects.method == "HEAD"
+            let isFirst = redirects.isAtOrigin && request.isOfFirstOrigin(source)
             rules.leavesChallenges = request.leavesChallenges && isFirst
             let receiver = DownloadReceiver(
                 request,
-                route: route,
+                redirects: redirects,
                 source: source.display,
                 rules: rules,
                 part: download.part,
                 recordsFrom: configuration.checkpoint.smallest.rawValue
             )
-            var asked = request.exchange(on: route, rules, isTrusted: isTrusted, isFirst: isFirst)
-            asked.fields += fields ?? (route.isAtOrigin ? request.fields : [])
+            var asked = request.exchange(
+                after: redirects,
+                rules: rules,
+                isTrusted: isTrusted,
+                isFirst: isFirst
+            )
+            asked.fields += fields ?? (redirects.isAtOrigin ? request.fields : [])
             let exchange = Exchange(asked, receiver: receiver, now: clock.now)
-            exchange.backlog = request.backlog
+            exchange.receiveWindow = request.receiveWindow
             let end = await perform(exchange)
             download.bytesReceived += end.bytes
             if !isTrusted, end.code == CURLE_ABORTED_BY_CALLBACK {
-                throw .unacceptable(url: route.url.display, .thisMachine)
+                throw .unacceptable(url: redirects.url.display, .thisMachine)
             }
             progress.newBytes = receiver.newBytes
             progress.wasAccepted = receiver.wasAccepted
@@ -164,8 +176,8 @@ extension TransferEngine {
             if let outcome = receiver.outcome(end) {
                 return wasSent && !request.isRepeatedSafely ? outcome.withoutRepetition : outcome
             }
-            try route.follow(receiver.decision, status: receiver.status)
-            fields = request.fields(after: receiver.redirect, at: route) ?? fields
+            try redirects.follow(receiver.decision, status: receiver.status)
+            fields = request.fields(after: receiver.redirect, at: redirects) ?? fields
         }
     }
 }
@@ -179,26 +191,38 @@ extension DownloadRequest {
 
     /// Returns the caller's header fields for the request that follows a redirect; `nil` if it does not override
     /// them.
-    fileprivate func fields(after redirect: ResponseSummary?, at route: Route) -> [String]? {
-        redirect.flatMap { fieldsAfterRedirect?($0, route.url.display) }
+    fileprivate func fields(
+        after redirect: ResponseSummary?,
+        at redirects: RedirectChain
+    ) -> [String]? {
+        redirect.flatMap { fieldsAfterRedirect?($0, redirects.url.display) }
     }
 
-    /// Returns the current request of a route, without the caller's fields.
+    /// Returns the redirect chain that begins at a mirror.
+    fileprivate func redirects(from source: TransferURL) -> RedirectChain {
+        RedirectChain(
+            start: source,
+            rules: RedirectRules(allowed: allowedDomains, allowsPlain: allowsPlainRedirects),
+            method: method
+        )
+    }
+
+    /// Returns the request after the redirects so far, without the caller's fields.
     fileprivate func exchange(
-        on route: Route,
-        _ rules: ResponseRules,
+        after redirects: RedirectChain,
+        rules: ResponseRules,
         isTrusted: Bool,
         isFirst: Bool
     ) -> ExchangeRequest {
         ExchangeRequest(
-            url: route.url,
-            method: route.method,
-            fields: rules.fields + RequestRules.fieldsWithoutBody(of: route.method)
+            url: redirects.url,
+            method: redirects.method,
+            fields: rules.fields + RequestRules.fieldsWithoutBody(of: redirects.method)
                 + (isFirst ? confidentialFields : []),
             priority: priority,
-            size: (size?.rawValue ?? rules.heldTotal ?? .max) - rules.offset,
+            size: (size?.rawValue ?? rules.partialTotal ?? .max) - rules.offset,
             timeout: requestTimeout,
-            mayAuthenticate: route.isAtOrigin && isTrusted,
+            mayAuthenticate: redirects.isAtOrigin && isTrusted,
             mayAskThisMachine: isTrusted,
             mayRepeat: isRepeatedSafely,
             requiresNewestTLS: requiresNewestTLS,

@@ -7,41 +7,41 @@ extension TransferEngine {
     ///
     /// - Throws: ``TransferError``, with ``TransferError/unacceptable(url:_:)`` for a document that exceeds the
     ///   request's limit, and for a range that no mirror serves.
-    public func fetch(_ request: ContentFetch) async throws(TransferError) -> FetchedContent {
+    public func fetch(_ request: FetchRequest) async throws(TransferError) -> FetchedContent {
         let urls = try TransferURL.mirrors(
             request.mirrors,
-            request.allowedDomains,
-            request.report
+            allowed: request.allowedDomains,
+            report: request.report
         )
         var policy = configuration.retry
         if request.isTriedOnce { policy.maximumAttempts = 1 }
-        var machine = DownloadMachine(
+        var machine = TransferStateMachine(
             mirrors: urls.map { ($0.authority, $0.display) },
             policy: policy,
-            memory: memory
+            history: history
         )
         let start = clock.now
         var content = FetchedContent.notModified
-        var event = DownloadMachine.Event.began(isComplete: false)
+        var event = TransferStateMachine.Event.began(isComplete: false)
         while true {
-            let moment = DownloadMachine.Moment(
+            let moment = TransferStateMachine.Moment(
                 now: clock.now - start,
                 random: .random(in: 0..<1, using: &jitter)
             )
-            switch machine.handle(event, &memory, at: moment) {
+            switch machine.handle(event, history: &history, at: moment) {
             case .attempt(let mirror, let isRanged):
-                var outcome = DownloadMachine.Outcome.permanent(
+                var outcome = TransferStateMachine.Outcome.permanent(
                     .unacceptable(url: urls[mirror].display, .ranges)
                 )
                 if isRanged || request.isWhole {
-                    outcome = await attempt(urls[mirror], request, &content)
+                    outcome = await attempt(urls[mirror], for: request, content: &content)
                 }
                 if case .transient(let error, _) = outcome {
                     request.report(.mirrorFailed(url: urls[mirror].display, error))
                 } else if case .permanent(let error) = outcome {
                     request.report(.mirrorFailed(url: urls[mirror].display, error))
                 }
-                event = .ended(outcome, DownloadMachine.Progress())
+                event = .ended(outcome, TransferStateMachine.Progress())
             case .wait(let duration, let reason):
                 request.report(.waiting(reason, duration))
                 guard await sleep(duration) else { throw .cancelled }
@@ -55,15 +55,15 @@ extension TransferEngine {
 
     private func attempt(
         _ source: TransferURL,
-        _ request: ContentFetch,
-        _ content: inout FetchedContent
-    ) async -> DownloadMachine.Outcome {
+        for request: FetchRequest,
+        content: inout FetchedContent
+    ) async -> TransferStateMachine.Outcome {
         do throws(TransferError) {
             if source.isFile {
-                content = try read(source, request)
+                content = try read(source, for: request)
                 return .complete
             }
-            return try await follow(source, request, &content)
+            return try await follow(source, for: request, content: &content)
         } catch {
             return error == .cancelled ? .local(error) : .permanent(error)
         }
@@ -71,20 +71,20 @@ extension TransferEngine {
 
     private func follow(
         _ source: TransferURL,
-        _ request: ContentFetch,
-        _ content: inout FetchedContent
-    ) async throws(TransferError) -> DownloadMachine.Outcome {
+        for request: FetchRequest,
+        content: inout FetchedContent
+    ) async throws(TransferError) -> TransferStateMachine.Outcome {
         let tag = request.entityTag.flatMap { Validator.isStrong($0) ? $0 : nil }
         var rules = ResponseRules(
             limit: request.limit.rawValue,
-            promise: request.promise,
+            expectedKind: request.expectedKind,
             isConditional: tag != nil
         )
         var fields = rules.fields + (tag.map { ["If-None-Match: \($0)"] } ?? [])
         if !request.isWhole, let range = request.part?.range {
             fields.append("Range: bytes=\(range.lowerBound)-\(range.upperBound - 1)")
         }
-        var route = Route(
+        var redirects = RedirectChain(
             start: source,
             rules: RedirectRules(
                 allowed: request.allowedDomains,
@@ -93,37 +93,37 @@ extension TransferEngine {
             )
         )
         while true {
-            rules.wasLedAway = route.wasLedAway
-            let receiver = ContentReceiver(
+            rules.hasInsecureHostChange = redirects.hasInsecureHostChange
+            let receiver = FetchReceiver(
                 request,
-                route: route,
+                redirects: redirects,
                 source: source.display,
                 rules: rules
             )
             let exchange = Exchange(
                 ExchangeRequest(
-                    url: route.url,
+                    url: redirects.url,
                     fields: fields,
                     priority: request.priority,
-                    mayAuthenticate: route.isAtOrigin
+                    mayAuthenticate: redirects.isAtOrigin
                 ),
                 receiver: receiver,
                 now: clock.now
             )
-            exchange.backlog = request.backlog
+            exchange.receiveWindow = request.receiveWindow
             let end = await perform(exchange)
             if let outcome = receiver.outcome(end) {
                 if outcome == .complete { content = receiver.fetched }
                 return outcome
             }
-            try route.follow(receiver.decision, status: receiver.status)
+            try redirects.follow(receiver.decision, status: receiver.status)
         }
     }
 
     /// Reads a document, or a range of it, from a local file.
     private func read(
         _ url: TransferURL,
-        _ request: ContentFetch
+        for request: FetchRequest
     ) throws(TransferError) -> FetchedContent {
         let limit = request.limit
         do throws(FileError) {
@@ -138,7 +138,7 @@ extension TransferEngine {
             }
             if let take = request.take {
                 take(.began)
-                request.backlog?.add(bytes.count)
+                request.receiveWindow?.add(bytes.count)
                 take(.bytes(bytes))
                 bytes = []
             }

@@ -23,28 +23,28 @@ extension TransferEngine {
     ) async throws(TransferError) -> ProbeAnswer {
         let source = try TransferURL(url)
         if source.isFile { return try Self.size(of: source) }
-        var route = Route(start: source, rules: RedirectRules())
+        var redirects = RedirectChain(start: source, rules: RedirectRules())
         while true {
             let receiver = HeadReceiver()
             let request = ExchangeRequest(
-                url: route.url,
+                url: redirects.url,
                 fields: fields,
-                mayAuthenticate: route.isAtOrigin
+                mayAuthenticate: redirects.isAtOrigin
             )
             let exchange = Exchange(request, receiver: receiver, now: clock.now)
             let end = await perform(exchange)
             guard let head = receiver.head else {
-                throw DownloadMachine.Outcome.failed(end, url: route.url.display).error
-                    ?? .unreachable(url: route.url.display, detail: end.detail)
+                throw TransferStateMachine.Outcome.failed(end, url: redirects.url.display).error
+                    ?? .unreachable(url: redirects.url.display, detail: end.detail)
             }
             let decision = ResponseRules().judge(head)
             if decision.isFinal {
                 return .server(
-                    ResponseSummary(head, at: route),
+                    ResponseSummary(head, at: redirects),
                     hasStrongValidator: Validator(head) != nil
                 )
             }
-            try route.follow(decision, status: head.status)
+            try redirects.follow(decision, status: head.status)
         }
     }
 
@@ -58,7 +58,7 @@ extension TransferEngine {
     }
 }
 
-extension DownloadMachine.Outcome {
+extension TransferStateMachine.Outcome {
     /// Error of a failed attempt; `nil` if it did not fail.
     var error: TransferError? {
         switch self {

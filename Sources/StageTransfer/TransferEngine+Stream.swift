@@ -38,7 +38,7 @@ extension TransferEngine {
             source: source,
             now: clock.now
         )
-        exchange.backlog = request.backlog
+        exchange.receiveWindow = request.receiveWindow
         let end = await perform(exchange)
         if let error = source?.failure { throw error }
         if let failure = receiver.failure(end) { throw failure }
@@ -60,8 +60,8 @@ extension UploadSource {
         let receive = request.receive
         let source = try UploadSource(
             file,
-            leave: nil,
-            ledger: UploadLedger(UploadRequest(url: request.url))
+            permission: nil,
+            stateWriter: UploadStateWriter(UploadRequest(url: request.url))
         ) { event in
             if case .sent(let count) = event { receive(.sent(count)) }
         }
@@ -99,7 +99,7 @@ private final class StreamReceiver: ExchangeReceiver {
     }
 
     func receive(_ body: Span<UInt8>) -> Bool {
-        request.backlog.add(body.count)
+        request.receiveWindow.add(body.count)
         request.receive(.bytes(unsafe body.withUnsafeBufferPointer { unsafe Array($0) }))
         return true
     }
@@ -107,7 +107,7 @@ private final class StreamReceiver: ExchangeReceiver {
     /// Returns the failure that ended an exchange, if any.
     func failure(_ end: ExchangeEnd) -> TransferError? {
         guard !end.isComplete || status == 0 else { return nil }
-        return DownloadMachine.Outcome.failed(end, url: url.display).error
+        return TransferStateMachine.Outcome.failed(end, url: url.display).error
             ?? .unreachable(url: url.display, detail: end.detail)
     }
 }

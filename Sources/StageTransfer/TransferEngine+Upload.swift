@@ -21,49 +21,56 @@ extension TransferEngine {
     ) async throws(TransferError) -> UploadReceipt {
         try RequestRules.check(request)
         let target = try TransferURL(request.url)
-        try RedirectRules.check(target, request.allowedDomains)
+        try RedirectRules.check(target, against: request.allowedDomains)
         guard !target.isFile else {
             let detail = "an upload goes to an http or https URL"
             throw .unacceptable(url: target.display, .request(detail))
         }
-        let ledger = UploadLedger(request)
-        let isTold = request.willComplete != nil || request.keepResource != nil
-        let leave = request.isRepeatedSafely || !isTold ? nil : LastBytes(ledger.allowLastBytes)
-        let source = try UploadSource(file, leave: leave, ledger: ledger, request.report)
-        let upload = try Upload(request, target, source, ledger)
+        let stateWriter = UploadStateWriter(request)
+        let storesState = request.willComplete != nil || request.keepResource != nil
+        let permission =
+            request.isRepeatedSafely || !storesState
+            ? nil : LastBytesPermission(stateWriter.allowLastBytes)
+        let source = try UploadSource(
+            file,
+            permission: permission,
+            stateWriter: stateWriter,
+            report: request.report
+        )
+        let upload = try Upload(request, to: target, source: source, stateWriter: stateWriter)
         if let detail = upload.machine.failure {
             throw .unreachable(url: target.display, detail: detail)
         }
         let result: Result<UploadReceipt, TransferError>
         do throws(TransferError) {
             // An empty body is never read, so nothing else would ask for the permission.
-            if source.size == 0 { try await leave?.wait() }
+            if source.size == 0 { try await permission?.wait() }
             result = .success(try await send(upload))
         } catch {
             result = .failure(error)
         }
         // A cancelled upload may end before the journal has its resource.
-        await leave?.settle()
-        await ledger.settle()
+        await permission?.settle()
+        await stateWriter.settle()
         return try result.get()
     }
 
     private func send(_ upload: Upload) async throws(TransferError) -> UploadReceipt {
         let (request, target) = (upload.request, upload.target)
-        var machine = DownloadMachine(
+        var machine = TransferStateMachine(
             mirrors: [(target.authority, target.display)],
             policy: configuration.retry,
-            memory: memory,
+            history: history,
             failuresBefore: request.failuresBefore
         )
         let start = clock.now
-        var event = DownloadMachine.Event.began(isComplete: false)
+        var event = TransferStateMachine.Event.began(isComplete: false)
         while true {
-            let moment = DownloadMachine.Moment(
+            let moment = TransferStateMachine.Moment(
                 now: clock.now - start,
                 random: .random(in: 0..<1, using: &jitter)
             )
-            switch machine.handle(event, &memory, at: moment) {
+            switch machine.handle(event, history: &history, at: moment) {
             case .attempt:
                 let outcome = await attempt(upload)
                 event = .ended(outcome, upload.progress)
@@ -74,15 +81,15 @@ extension TransferEngine {
             case .verify:
                 event = .verified(true)
             case .succeed:
-                return try upload.receipt(machine.attempts, clock.now - start)
+                return try upload.receipt(attempts: machine.attempts, duration: clock.now - start)
             case .fail(let error):
                 throw error
             }
         }
     }
 
-    private func attempt(_ upload: Upload) async -> DownloadMachine.Outcome {
-        let outcome: DownloadMachine.Outcome
+    private func attempt(_ upload: Upload) async -> TransferStateMachine.Outcome {
+        let outcome: TransferStateMachine.Outcome
         do throws(TransferError) {
             outcome = try await follow(upload)
         } catch {
@@ -103,7 +110,9 @@ extension TransferEngine {
     }
 
     /// Performs the steps of an attempt, one after the other.
-    private func follow(_ upload: Upload) async throws(TransferError) -> DownloadMachine.Outcome {
+    private func follow(
+        _ upload: Upload
+    ) async throws(TransferError) -> TransferStateMachine.Outcome {
         let request = upload.request
         var step = upload.machine.begin()
         upload.isBeginning = true
@@ -127,7 +136,7 @@ extension TransferEngine {
                 if outcome.isAnswered { receiver.reportResponse() }
                 let mayRepeat = request.isRepeatedSafely || upload.machine.resource != nil
                 let isWhole = (step == .request || upload.source.size == 0) && !mayRepeat
-                return isWhole ? receiver.withoutRepetition(outcome, end) : outcome
+                return isWhole ? receiver.withoutRepetition(outcome, end: end) : outcome
             case .retry(let error, let pause):
                 if case .refused = error { receiver.reportResponse() }
                 return .transient(error, pause: pause)
@@ -144,19 +153,20 @@ extension TransferEngine {
         let request = upload.request
         var rules = ResponseRules()
         rules.longestPause = configuration.retry.longestPause
-        var route = upload.route(of: step)
+        var redirects = upload.redirects(of: step)
         while true {
-            rules.wasLedAway = route.wasLedAway
+            rules.hasInsecureHostChange = redirects.hasInsecureHostChange
             upload.beginBody(of: step)
-            let receiver = UploadReceiver(upload, step: step, route: route, rules: rules)
+            let receiver = UploadReceiver(upload, step: step, redirects: redirects, rules: rules)
             let exchange = Exchange(
                 ExchangeRequest(
-                    url: route.url,
-                    method: route.method,
-                    fields: rules.fields + upload.fields(of: step, isAtOrigin: route.isAtOrigin),
+                    url: redirects.url,
+                    method: redirects.method,
+                    fields: rules.fields
+                        + upload.fields(of: step, isAtOrigin: redirects.isAtOrigin),
                     priority: request.priority,
                     timeout: request.requestTimeout,
-                    mayAuthenticate: route.isAtOrigin,
+                    mayAuthenticate: redirects.isAtOrigin,
                     mayAskThisMachine: upload.mayAskThisMachine(step),
                     mayRepeat: upload.mayRepeat(step),
                     requiresNewestTLS: request.requiresNewestTLS
@@ -168,7 +178,7 @@ extension TransferEngine {
             let end = await perform(exchange)
             guard receiver.outcome(end) == nil else { return (receiver, end) }
             do throws(TransferError) {
-                try route.follow(receiver.decision, status: receiver.status)
+                try redirects.follow(receiver.decision, status: receiver.status)
             } catch {
                 guard !step.isCreation else { throw error }
                 // The error would reveal the target of the redirect.
@@ -176,14 +186,14 @@ extension TransferEngine {
                 throw .unacceptable(url: url, .answer("its redirect is refused"))
             }
             let known = upload.machine.resource
-            upload.machine.noteRedirect(isAtOrigin: route.isAtOrigin)
+            upload.machine.noteRedirect(isAtOrigin: redirects.isAtOrigin)
             guard upload.machine.resource != known else { continue }
             if let failure = await upload.keepResource() { throw failure }
         }
     }
 }
 
-extension DownloadMachine.Outcome {
+extension TransferStateMachine.Outcome {
     /// `true` if the attempt ended with a response from the server.
     fileprivate var isAnswered: Bool {
         switch self {

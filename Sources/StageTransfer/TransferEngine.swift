@@ -18,17 +18,17 @@ public actor TransferEngine {
     nonisolated let storage = DispatchQueue(label: "stage.checkpoint")
     nonisolated let clock = ContinuousClock()
 
-    var memory = MirrorMemory()
+    var history = MirrorHistory()
     var jitter = JitterGenerator(seed: .random(in: 0 ... .max))
     private var exchanges: [Int: Exchange] = [:]
     /// Open connections of ``connect(to:requiresNewestTLS:)``.
-    private var lines: [Int: OpenLine] = [:]
-    private var checkpoints: [ObjectIdentifier: Checkpointing] = [:]
+    private var connections: [Int: RawConnection] = [:]
+    private var checkpoints: [ObjectIdentifier: CheckpointTracker] = [:]
     private var nextTag = 1
-    private var slots: TransferSlots
+    private var limiter: ConnectionLimiter
     private var budget: BandwidthBudget?
     /// Number of exchanges that can pause while they keep their connections.
-    private var pausable = 0
+    private var pausableExchanges = 0
     private var lastTick: ContinuousClock.Instant
     /// Interval between checks for stalled transfers.
     private var tick: Duration
@@ -37,7 +37,7 @@ public actor TransferEngine {
         self.configuration = configuration
         self.logger = logger
         executor = PollingExecutor(connections: max(configuration.connections, 1))
-        slots = TransferSlots(
+        limiter = ConnectionLimiter(
             perHost: configuration.connectionsPerHost,
             total: configuration.connections
         )
@@ -60,8 +60,8 @@ public actor TransferEngine {
     }
 
     fileprivate func shutDown() {
-        for tag in Array(exchanges.keys) { finish(tag, nil) }
-        for tag in Array(lines.keys) { close(tag) }
+        for tag in Array(exchanges.keys) { finish(tag, code: nil) }
+        for tag in Array(connections.keys) { close(tag) }
     }
 
     fileprivate nonisolated func stop() async { await executor.stop() }
@@ -78,11 +78,11 @@ extension TransferEngine {
             await withCheckedContinuation { continuation in
                 exchange.continuation = continuation
                 exchanges[tag] = exchange
-                if exchange.canPause { pausable += 1 }
+                if exchange.canPause { pausableExchanges += 1 }
                 let request = exchange.request
                 if Task.isCancelled {
-                    finish(tag, nil)
-                } else if slots.enter(
+                    finish(tag, code: nil)
+                } else if limiter.acquire(
                     tag,
                     host: request.url.authority,
                     priority: request.priority
@@ -103,26 +103,26 @@ extension TransferEngine {
         exchange.window = (clock.now, 0)
         if let timeout = exchange.request.timeout { tick = min(tick, Self.tick(for: timeout)) }
         exchange.receiver.connect()
-        let code = unsafe exchange.start(on: executor.multi, configuration, tag: tag)
-        if code != CURLE_OK { finish(tag, code) }
+        let code = unsafe exchange.start(on: executor.multi, configuration: configuration, tag: tag)
+        if code != CURLE_OK { finish(tag, code: code) }
     }
 
     /// Lets libcurl work, completes the exchanges that have ended, and returns the longest time to sleep.
     private func drive(_ cancelled: [Int]) -> PollingExecutor.Pause {
         for tag in cancelled {
-            finish(tag, nil)
+            finish(tag, code: nil)
             close(tag)
         }
-        guard !exchanges.isEmpty || !lines.isEmpty else {
+        guard !exchanges.isEmpty || !connections.isEmpty else {
             return PollingExecutor.Pause(milliseconds: 60_000)
         }
         var running: CInt = 0
         // libcurl reports a failed transfer by a message; a failure of the multi handle ends all transfers.
         if unsafe curl_multi_perform(executor.multi, &running) != CURLM_OK { shutDown() }
         completeExchanges()
-        let sockets = lines.values.compactMap { $0.advance() }
+        let sockets = connections.values.compactMap { $0.advance() }
         let now = clock.now
-        let isThrottled = pausable > 0 && resumePaused(now)
+        let isThrottled = pausableExchanges > 0 && resumePaused(now)
         if now - lastTick >= tick {
             lastTick = now
             findStalled(now)
@@ -145,24 +145,24 @@ extension TransferEngine {
             guard unsafe stage_easy_private(message.pointee.easy_handle, &tag) == CURLE_OK else {
                 continue
             }
-            if let line = lines[Int(bitPattern: tag)] {
-                line.didConnect(code)
+            if let connection = connections[Int(bitPattern: tag)] {
+                connection.didConnect(code)
             } else {
-                finish(Int(bitPattern: tag), code)
+                finish(Int(bitPattern: tag), code: code)
             }
         }
     }
 
-    private func finish(_ tag: Int, _ code: CURLcode?, stalled: Duration? = nil) {
+    private func finish(_ tag: Int, code: CURLcode?, stalled: Duration? = nil) {
         guard let exchange = exchanges.removeValue(forKey: tag) else { return }
-        if exchange.canPause { pausable -= 1 }
+        if exchange.canPause { pausableExchanges -= 1 }
         var end = exchange.end(code)
         end.stalled = stalled
         if exchange.isRunning {
-            unsafe exchange.leave(executor.multi)
-            if let next = slots.leave(host: exchange.request.url.authority) { run(next) }
+            unsafe exchange.remove(from: executor.multi)
+            if let next = limiter.release(host: exchange.request.url.authority) { run(next) }
         } else {
-            _ = slots.withdraw(tag)
+            _ = limiter.cancel(tag)
         }
         if exchanges.isEmpty { tick = Self.tick(for: configuration.stall.window) }
         exchange.continuation?.resume(returning: end)
@@ -174,17 +174,17 @@ extension TransferEngine {
             let elapsed = now - exchange.window.start
             let moved = exchange.moved - exchange.window.bytes
             // A server may have fallen silent before the window filled up.
-            if exchange.isPaused || exchange.backlog?.isFull == true {
+            if exchange.isPaused || exchange.receiveWindow?.isFull == true {
                 exchange.window = (now, exchange.moved)
             } else if let timeout = exchange.request.timeout {
                 if moved > 0 {
                     exchange.window = (now, exchange.moved)
                 } else if elapsed >= timeout {
-                    finish(tag, nil, stalled: timeout)
+                    finish(tag, code: nil, stalled: timeout)
                 }
             } else if elapsed >= rule.window {
                 exchange.window = (now, exchange.moved)
-                if moved < rule.minimum.rawValue { finish(tag, nil, stalled: rule.window) }
+                if moved < rule.minimum.rawValue { finish(tag, code: nil, stalled: rule.window) }
             }
         }
     }
@@ -192,7 +192,7 @@ extension TransferEngine {
     /// Resumes exchanges that no longer need to pause, and returns whether any is still paused.
     private func resumePaused(_ now: ContinuousClock.Instant) -> Bool {
         for exchange in Array(exchanges.values) where exchange.isPaused {
-            exchange.goOn(at: now)
+            exchange.resumeIfPossible(at: now)
         }
         return exchanges.values.contains { $0.isPaused }
     }
@@ -200,9 +200,9 @@ extension TransferEngine {
 
 extension TransferEngine {
     /// Adds a connection that the caller uses, and lets libcurl open it.
-    func add(_ line: OpenLine, tag: Int) {
-        lines[tag] = line
-        unsafe line.start(on: executor.multi, configuration, tag: tag)
+    func add(_ connection: RawConnection, tag: Int) {
+        connections[tag] = connection
+        unsafe connection.start(on: executor.multi, configuration: configuration, tag: tag)
     }
 
     /// Returns a tag that no exchange and no connection has used.
@@ -212,29 +212,29 @@ extension TransferEngine {
     }
 
     /// Returns an open connection by its tag; `nil` if it was closed.
-    func line(_ tag: Int) -> OpenLine? { lines[tag] }
+    func connection(_ tag: Int) -> RawConnection? { connections[tag] }
 
     /// Closes a connection that the caller uses, if it is open.
     func close(_ tag: Int) {
-        guard let line = lines.removeValue(forKey: tag) else { return }
-        unsafe line.close(executor.multi)
+        guard let connection = connections.removeValue(forKey: tag) else { return }
+        unsafe connection.close(on: executor.multi)
     }
 
     /// Makes the engine's thread close a connection; callable from any thread.
     nonisolated func closeSoon(_ tag: Int) { executor.cancel(tag) }
 }
 
-/// A part file that is being filled, and the time of its last checkpoint.
-private final class Checkpointing: Sendable {
-    let part: PartFile
+/// A partial file that is being filled, and the time of its last checkpoint.
+private final class CheckpointTracker: Sendable {
+    let part: PartialFile
     private let report: @Sendable (TransferEvent) -> Void
     private let state: Mutex<(last: ContinuousClock.Instant, isRunning: Bool)>
     private let hasEnded = Mutex(false)
 
     init(
-        _ part: PartFile,
-        _ report: @escaping @Sendable (TransferEvent) -> Void,
-        _ now: ContinuousClock.Instant
+        _ part: PartialFile,
+        now: ContinuousClock.Instant,
+        report: @escaping @Sendable (TransferEvent) -> Void
     ) {
         self.part = part
         self.report = report
@@ -242,7 +242,7 @@ private final class Checkpointing: Sendable {
     }
 
     /// Returns whether a checkpoint is due, and marks it as running if so.
-    func begins(_ now: ContinuousClock.Instant, _ rule: CheckpointRule) -> Bool {
+    func beginIfDue(at now: ContinuousClock.Instant, rule: CheckpointRule) -> Bool {
         let newBytes = part.length.rawValue - part.durable
         return state.withLock { state in
             guard !state.isRunning, rule.isDue(newBytes: newBytes, sinceLast: now - state.last)
@@ -253,11 +253,11 @@ private final class Checkpointing: Sendable {
     }
 
     /// Marks the checkpoint as ended; callable from any thread, since the engine may have ended meanwhile.
-    func end(_ now: ContinuousClock.Instant) {
+    func end(at now: ContinuousClock.Instant) {
         state.withLock { $0 = (now, false) }
     }
 
-    /// Makes the part file durable, and reports that unless the attempt has ended.
+    /// Makes the partial file durable, and reports that unless the attempt has ended.
     func checkpoint() throws(FileError) {
         try part.checkpoint { durable in
             hasEnded.withLock { if !$0 { report(.checkpointed(durable)) } }
@@ -265,59 +265,67 @@ private final class Checkpointing: Sendable {
     }
 
     /// Suppresses further reports, and returns whether a checkpoint is running.
-    func silence() -> Bool {
+    func stopReporting() -> Bool {
         hasEnded.withLock { $0 = true }
         return state.withLock { $0.isRunning }
     }
 }
 
 extension TransferEngine {
-    /// Makes the part file durable periodically, with a report each time, until ``endCheckpoints(of:isComplete:)``.
+    /// Makes the partial file durable periodically, with a report each time, until ``endCheckpoints(of:isComplete:)``.
     func beginCheckpoints(
-        of part: PartFile,
-        _ report: @escaping @Sendable (TransferEvent) -> Void
+        of part: PartialFile,
+        report: @escaping @Sendable (TransferEvent) -> Void
     ) {
-        checkpoints[ObjectIdentifier(part)] = Checkpointing(part, report, clock.now)
+        checkpoints[ObjectIdentifier(part)] = CheckpointTracker(
+            part,
+            now: clock.now,
+            report: report
+        )
     }
 
-    /// Ends the checkpoints that ``beginCheckpoints(of:_:)`` began; of complete content none is recorded afterwards.
-    func endCheckpoints(of part: PartFile, isComplete: Bool) async {
+    /// Ends the checkpoints that ``beginCheckpoints(of:report:)`` began; of complete content none is recorded afterwards.
+    func endCheckpoints(of part: PartialFile, isComplete: Bool) async {
         let entry = checkpoints.removeValue(forKey: ObjectIdentifier(part))
-        guard entry?.silence() == true, isComplete else { return }
+        guard entry?.stopReporting() == true, isComplete else { return }
         // The running checkpoint may wait long for the disk: prevent its record instead of waiting for it.
         await withBlockingThread { part.complete() }
     }
 
     private func startCheckpoints(_ now: ContinuousClock.Instant) {
-        for entry in checkpoints.values where entry.begins(now, configuration.checkpoint) {
+        for entry in checkpoints.values
+        where entry.beginIfDue(
+            at: now,
+            rule: configuration.checkpoint
+        ) {
             storage.async { [logger, clock] in
-                Self.checkpoint(entry, logger)
-                entry.end(clock.now)
+                Self.checkpoint(entry, logger: logger)
+                entry.end(at: clock.now)
             }
         }
     }
 
     /// Waits until everything received is on disk, and every checkpoint begun before has ended.
     ///
-    /// Only valid between ``beginCheckpoints(of:_:)`` and ``endCheckpoints(of:isComplete:)``.
-    func flush(_ part: PartFile) async {
+    /// Only valid between ``beginCheckpoints(of:report:)`` and ``endCheckpoints(of:isComplete:)``.
+    func flush(_ part: PartialFile) async {
         guard let entry = checkpoints[ObjectIdentifier(part)] else { return }
         await withCheckedContinuation { (continuation: CheckedContinuation<Void, Never>) in
             storage.async { [logger] in
-                Self.checkpoint(entry, logger)
+                Self.checkpoint(entry, logger: logger)
                 continuation.resume()
             }
         }
     }
 
-    private nonisolated static func checkpoint(_ entry: Checkpointing, _ logger: Logger) {
+    private nonisolated static func checkpoint(_ entry: CheckpointTracker, logger: Logger) {
         do throws(FileError) {
             try entry.checkpoint()
         } catch {
             // The transfer continues: its bytes may still be useful, and otherwise further writes fail with a better
             // error.
             logger.warning(
-                "A part file could not be made durable",
+                "A partial file could not be made durable",
                 metadata: ["file.path": "\(error.path)", "error": "\(error)"]
             )
         }

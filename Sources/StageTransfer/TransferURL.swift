@@ -65,7 +65,7 @@ import StageModel
         guard unsafe curl_url_set(handle, CURLUPART_URL, reference, flags) == CURLUE_OK else {
             return nil
         }
-        func part(_ part: CURLUPart, _ flags: CInt = 0) -> String? {
+        func part(_ part: CURLUPart, flags: CInt = 0) -> String? {
             var text: UnsafeMutablePointer<CChar>?
             guard unsafe curl_url_get(handle, part, &text, UInt32(flags)) == CURLUE_OK,
                 let text = unsafe text
@@ -81,7 +81,7 @@ import StageModel
             let scheme = part(CURLUPART_SCHEME),
             ["http", "https", "file"].contains(scheme)
         else { return nil }
-        let path = part(CURLUPART_PATH, CURLU_URLDECODE) ?? ""
+        let path = part(CURLUPART_PATH, flags: CURLU_URLDECODE) ?? ""
         let text = base == nil ? whole ?? plain : plain
         // Without a base, callers judge the reference itself; libcurl parses the other text again.
         let readings = [URLReference(base == nil ? reference : text), URLReference(text)]
@@ -94,7 +94,7 @@ import StageModel
             let origin = URLOrigin(
                 scheme: scheme,
                 host: part(CURLUPART_HOST) ?? "",
-                port: part(CURLUPART_PORT, CURLU_DEFAULT_PORT) ?? ""
+                port: part(CURLUPART_PORT, flags: CURLU_DEFAULT_PORT) ?? ""
             )
             guard let origin, readings.allSatisfy({ $0.origin == origin }) else { return nil }
             (host, port) = (origin.host, "\(origin.port)")

@@ -7,7 +7,7 @@ final class Upload {
     let request: UploadRequest
     let target: TransferURL
     let source: UploadSource
-    let ledger: UploadLedger
+    let stateWriter: UploadStateWriter
     var machine: ResumableUpload
     /// `true` while the current request is the first one of an attempt.
     var isBeginning = true
@@ -18,16 +18,16 @@ final class Upload {
 
     init(
         _ request: UploadRequest,
-        _ target: TransferURL,
-        _ source: UploadSource,
-        _ ledger: UploadLedger
+        to target: TransferURL,
+        source: UploadSource,
+        stateWriter: UploadStateWriter
     ) throws(TransferError) {
         self.request = request
         self.target = target
         self.source = source
-        self.ledger = ledger
+        self.stateWriter = stateWriter
         rules = RedirectRules(allowed: request.allowedDomains)
-        let terms = ResumableUpload.Terms(
+        let settings = ResumableUpload.Settings(
             uploadProtocol: request.spokenProtocol,
             size: source.size,
             isRepeatedSafely: request.isRepeatedSafely,
@@ -36,9 +36,9 @@ final class Upload {
             knowsLastBytes: request.keepResource != nil && !request.isRepeatedSafely,
             rules: rules
         )
-        var parts: PartedUpload?
+        var parts: MultipartUpload?
         if let targets = request.parts {
-            parts = try PartedUpload(
+            parts = try MultipartUpload(
                 targets,
                 size: source.size,
                 kept: request.resource,
@@ -46,20 +46,20 @@ final class Upload {
                 acceptsTransientResponses: request.acceptsTransientResponses
             )
         }
-        machine = ResumableUpload(terms, resource: request.resource, parts: parts)
-        ledger.begin(at: machine.resource)
+        machine = ResumableUpload(settings, resource: request.resource, parts: parts)
+        stateWriter.begin(at: machine.resource)
     }
 
     /// Progress of the last attempt, which keeps an advancing upload from being given up.
-    var progress: DownloadMachine.Progress {
-        var progress = DownloadMachine.Progress()
+    var progress: TransferStateMachine.Progress {
+        var progress = TransferStateMachine.Progress()
         progress.isDurable = machine.hasProgressed
         return progress
     }
 
     /// Handles an interim response, and stores the resource that it names before the body continues.
     func take(interim head: ResponseHead, from url: TransferURL) {
-        if let resource = machine.take(interim: head, from: url) { ledger.set(resource) }
+        if let resource = machine.take(interim: head, from: url) { stateWriter.set(resource) }
     }
 
     /// Stores the resource at which the upload resumes from now on, and returns the error of that, if any.
@@ -67,11 +67,11 @@ final class Upload {
     /// If the upload has lost its resource, its last bytes need permission again.
     func keepResource() async -> TransferError? {
         let isGone = machine.resource == nil
-        if isGone { await source.leave?.settle() }
-        ledger.set(machine.resource)
-        await ledger.settle()
-        if isGone { source.leave?.reset() }
-        return ledger.failure
+        if isGone { await source.permission?.settle() }
+        stateWriter.set(machine.resource)
+        await stateWriter.settle()
+        if isGone { source.permission?.reset() }
+        return stateWriter.failure
     }
 
     /// Decides the next action after the end of a request.
@@ -100,7 +100,7 @@ final class Upload {
         case .part(_, let number):
             source.begin(machine.parts?.range(ofPart: number) ?? 0..<source.size)
         case .completion: source.begin(machine.parts?.completionBody ?? [])
-        case .request, .create, .find: source.begin(0..<source.size)
+        case .request, .create, .queryOffset: source.begin(0..<source.size)
         }
     }
 
@@ -112,25 +112,25 @@ final class Upload {
         case .request: request.isRepeatedSafely
         // Without a body this is the whole request.
         case .create: source.size > 0 || request.isRepeatedSafely
-        case .find, .part, .completion: true
+        case .queryOffset, .part, .completion: true
         case .append: machine.uploadProtocol == .tus
         }
     }
 
     /// Returns the redirect chain that begins with the request of a step.
-    func route(of step: ResumableUpload.Step) -> Route {
+    func redirects(of step: ResumableUpload.Step) -> RedirectChain {
         switch step {
-        case .request: Route(start: target, rules: rules, method: request.method.rawValue)
-        case .create: Route(start: target, rules: rules, method: "POST")
-        case .find(let url): route(to: url, "HEAD")
-        case .append(let url, _): route(to: url, "PATCH")
-        case .part(let url, _): route(to: url, "PUT")
-        case .completion(let url): route(to: url, "POST")
+        case .request: RedirectChain(start: target, rules: rules, method: request.method.rawValue)
+        case .create: RedirectChain(start: target, rules: rules, method: "POST")
+        case .queryOffset(let url): redirects(to: url, method: "HEAD")
+        case .append(let url, _): redirects(to: url, method: "PATCH")
+        case .part(let url, _): redirects(to: url, method: "PUT")
+        case .completion(let url): redirects(to: url, method: "POST")
         }
     }
 
-    private func route(to url: TransferURL, _ method: String) -> Route {
-        Route(
+    private func redirects(to url: TransferURL, method: String) -> RedirectChain {
+        RedirectChain(
             start: url,
             rules: rules,
             method: method,
@@ -149,7 +149,7 @@ final class Upload {
         switch step {
         // The application chose these URLs itself.
         case .request, .create, .part, .completion: true
-        case .find(let url), .append(let url, _): isOfOrigin(url) || target.isLoopback
+        case .queryOffset(let url), .append(let url, _): isOfOrigin(url) || target.isLoopback
         }
     }
 
@@ -168,7 +168,7 @@ final class Upload {
         let version = machine.uploadProtocol.versionField.map { [$0] } ?? []
         switch step {
         case .request:
-            let announcement = machine.announces ? version + ["Upload-Complete: ?1"] : []
+            let announcement = machine.announcesResumption ? version + ["Upload-Complete: ?1"] : []
             return (isAtOrigin ? request.fields : []) + announcement
         case .create:
             return (isAtOrigin ? request.fieldsOfCreation : [])
@@ -177,7 +177,7 @@ final class Upload {
         case .completion:
             return (isAtOrigin ? request.fieldsOfResource : [])
                 + ["Content-Type: application/xml", "Expect:"]
-        case .find: return (isAtOrigin ? request.fieldsOfResource : []) + version
+        case .queryOffset: return (isAtOrigin ? request.fieldsOfResource : []) + version
         case .append(_, let offset):
             let type = isTus ? "offset+octet-stream" : "partial-upload"
             return (isAtOrigin ? request.fieldsOfResource : [])
@@ -190,8 +190,8 @@ final class Upload {
 
     /// Returns the receipt of the finished upload.
     func receipt(
-        _ attempts: Int,
-        _ duration: Duration
+        attempts: Int,
+        duration: Duration
     ) throws(TransferError) -> UploadReceipt {
         guard let answer else { throw .unreachable(url: target.display, detail: "no answer") }
         return UploadReceipt(

@@ -3,7 +3,7 @@ import StageModel
 
 /// Receives the response to an upload.
 final class UploadReceiver: ExchangeReceiver {
-    private let route: Route
+    private let redirects: RedirectChain
     /// URL for messages and records.
     private let display: String
     private let origin: String
@@ -28,23 +28,28 @@ final class UploadReceiver: ExchangeReceiver {
     /// `true` once the response was reported.
     private var isReported = false
 
-    /// Creates a receiver for the response to a step at the end of `route`.
-    init(_ upload: Upload, step: ResumableUpload.Step, route: Route, rules: ResponseRules) {
-        self.route = route
+    /// Creates a receiver for the response to a step at the end of `redirects`.
+    init(
+        _ upload: Upload,
+        step: ResumableUpload.Step,
+        redirects: RedirectChain,
+        rules: ResponseRules
+    ) {
+        self.redirects = redirects
         self.rules = rules
         self.step = step
-        display = upload.display(route.url, in: step)
+        display = upload.display(redirects.url, in: step)
         origin = upload.target.display
         source = upload.source
         isContinuing = step.hasBody && !step.isCreation && !upload.isBeginning
-        takeInterim = { upload.take(interim: $0, from: route.url) }
+        takeInterim = { upload.take(interim: $0, from: redirects.url) }
         isAnswer = { upload.machine.endsUpload($0) }
         mayRepeat = upload.request.repeatsTransientAnswers
         report = upload.request.report
     }
 
     /// URL of the request.
-    var url: TransferURL { route.url }
+    var url: TransferURL { redirects.url }
 
     /// Status of the response; 0 before it arrives.
     var status: Int { response?.status ?? 0 }
@@ -59,7 +64,7 @@ final class UploadReceiver: ExchangeReceiver {
 
     func receive(_ head: ResponseHead) -> BodyUse {
         let decision = rules.judgeUpload(head, mayRepeat: mayRepeat)
-        var response = ResponseSummary(head, at: route)
+        var response = ResponseSummary(head, at: redirects)
         response.url = display
         self.decision = decision
         self.response = response
@@ -93,7 +98,7 @@ final class UploadReceiver: ExchangeReceiver {
     var isBodySent: Bool { !step.hasBody || source.isSent }
 
     /// Returns the outcome of the ended exchange; `nil` for a redirect.
-    func outcome(_ end: ExchangeEnd) -> DownloadMachine.Outcome? {
+    func outcome(_ end: ExchangeEnd) -> TransferStateMachine.Outcome? {
         if let failure = source.failure { return .local(failure) }
         let url = display
         // A response counts even if its body was not read to the end.
@@ -110,9 +115,9 @@ final class UploadReceiver: ExchangeReceiver {
     /// Returns the outcome for a body that must not be sent again once the server may have processed it or has
     /// responded.
     func withoutRepetition(
-        _ outcome: DownloadMachine.Outcome,
-        _ end: ExchangeEnd
-    ) -> DownloadMachine.Outcome {
+        _ outcome: TransferStateMachine.Outcome,
+        end: ExchangeEnd
+    ) -> TransferStateMachine.Outcome {
         status != 0 || source.isSent && end.wasRequestSent ? outcome.withoutRepetition : outcome
     }
 

@@ -16,8 +16,8 @@ import SystemPackage
     private(set) var failure: TransferError?
     private let file: File
     /// Permission that the last bytes wait for.
-    let leave: LastBytes?
-    private let ledger: UploadLedger
+    let permission: LastBytesPermission?
+    private let stateWriter: UploadStateWriter
     /// Offset of the first byte of the current request.
     private var start: Int64 = 0
     /// Offset after its last byte.
@@ -31,12 +31,12 @@ import SystemPackage
 
     /// Takes ownership of a regular file, and reports the progress of sending it.
     ///
-    /// The last bytes wait for `leave`, if there is one.
+    /// The last bytes wait for `permission`, if there is one.
     init(
         _ file: consuming File,
-        leave: LastBytes?,
-        ledger: UploadLedger,
-        _ report: @escaping @Sendable (TransferEvent) -> Void
+        permission: LastBytesPermission?,
+        stateWriter: UploadStateWriter,
+        report: @escaping @Sendable (TransferEvent) -> Void
     ) throws(TransferError) {
         do throws(FileError) {
             let status = try file.status()
@@ -48,8 +48,8 @@ import SystemPackage
             throw .storage(error)
         }
         self.file = file
-        self.leave = leave
-        self.ledger = ledger
+        self.permission = permission
+        self.stateWriter = stateWriter
         self.report = report
     }
 
@@ -64,7 +64,7 @@ import SystemPackage
     }
 
     /// `true` while the body waits for a write of the upload's state, or the last bytes for permission.
-    var isWaiting: Bool { ledger.isWriting || leave?.isAsked ?? false }
+    var isWaiting: Bool { stateWriter.isWriting || permission?.isAsked ?? false }
 
     /// Size of the current request's body in bytes.
     var rest: Int64 { end - start }
@@ -98,8 +98,8 @@ import SystemPackage
     func read(into target: UnsafeMutableRawBufferPointer) -> Piece {
         let count = Int(min(Int64(target.count), end - position))
         guard count > 0 else { return .bytes(0) }
-        if ledger.isWriting { return .wait }
-        if let error = ledger.failure {
+        if stateWriter.isWriting { return .wait }
+        if let error = stateWriter.failure {
             failure = error
             return .failure
         }
@@ -109,8 +109,8 @@ import SystemPackage
             if isSent { report(.sent(ByteCount(size))) }
             return .bytes(count)
         }
-        if let leave, position + Int64(count) == size {
-            switch leave.ask() {
+        if let permission, position + Int64(count) == size {
+            switch permission.ask() {
             case nil: return .wait
             case .success: break
             case .failure(let error):
@@ -150,7 +150,7 @@ import SystemPackage
 }
 
 /// Permission to send the last bytes of a body, requested once, and again after ``reset()``.
-final class LastBytes: Sendable {
+final class LastBytesPermission: Sendable {
     private enum State {
         case unasked
         case asked(Task<Void, Never>?)

@@ -75,10 +75,10 @@ public struct BackgroundLaunch: Hashable, Sendable {
         if let session = SessionRegistry.session(identifier) {
             // Tasks that the handler created belong to the launch.
             await session.flush()
-            let wasTold = await withCheckedContinuation { continuation in
+            let didSend = await withCheckedContinuation { continuation in
                 session.link.connection.finishLaunch { continuation.resume(returning: $0) }
             }
-            if wasTold { return }
+            if didSend { return }
         }
         // The session has ended: all of its events are acknowledged.
         let client = try await ControlClient.discover(environment: environment)

@@ -6,9 +6,9 @@ import Synchronization
 
 extension Challenge {
     /// Returns the value of the `Authorization` field for an application's answer; `nil` for none.
-    func answer(
-        _ disposition: URLSession.AuthChallengeDisposition,
-        _ credential: URLCredential?
+    func authorization(
+        for disposition: URLSession.AuthChallengeDisposition,
+        credential: URLCredential?
     ) -> String? {
         guard disposition == .useCredential, let user = credential?.user,
             let password = credential?.password

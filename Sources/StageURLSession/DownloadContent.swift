@@ -30,19 +30,19 @@ extension URLSession {
         with request: URLRequest,
         content: DownloadContent
     ) -> URLSessionDownloadTask {
-        var draft = Draft(download: request, rules: configuration)
+        var specification = TaskSpecification(download: request, rules: configuration)
         if let size = content.size {
-            draft.request.size = ByteCount(size)
+            specification.request.size = ByteCount(size)
             if size < 0 {
                 let reason = "expected a number of bytes, found \(size)"
-                draft.problem = URLError(.unsupportedURL, reason: reason)
+                specification.problem = URLError(.unsupportedURL, reason: reason)
             }
         }
-        draft.request.sha256 = content.sha256
+        specification.request.sha256 = content.sha256
         // An error page is not the expected content.
-        draft.request.acceptsErrorResponses = nil
+        specification.request.acceptsErrorResponses = nil
         let mirrors = content.mirrors.map(\.absoluteString)
-        draft.request.mirrors = mirrors.isEmpty ? nil : mirrors
-        return make([draft]) { URLSessionDownloadTask($0, session: self) }[0]
+        specification.request.mirrors = mirrors.isEmpty ? nil : mirrors
+        return make([specification]) { URLSessionDownloadTask($0, session: self) }[0]
     }
 }

@@ -17,10 +17,10 @@ struct ForegroundDownload {
     private let engine: TransferEngine
 
     init(
-        _ session: URLSession,
-        _ task: URLSessionTask,
-        _ transfer: ForegroundTransfer,
-        _ engine: TransferEngine
+        for task: URLSessionTask,
+        in session: URLSession,
+        transfer: ForegroundTransfer,
+        engine: TransferEngine
     ) {
         self.session = session
         self.task = task
@@ -32,7 +32,7 @@ struct ForegroundDownload {
     func run() async -> ForegroundEnd {
         guard let original = task.originalRequest else { return .failure(URLError(.badURL)) }
         var partial: PartialDownload
-        let part: PartFile
+        let part: PartialFile
         let lock: PartialLock
         do {
             partial = try transfer.resumed ?? PartialDownload(original)
@@ -52,14 +52,16 @@ struct ForegroundDownload {
                 ForegroundRequest(request: original, authorization: authorization, hasBody: false),
                 leavesChallenges: asksForCredentials
             )
-            let result = await attempt(request, part)
+            let result = await attempt(request, to: part)
             switch result {
             case .success:
                 partial.complete(part.fileName.string)
                 return .file(partial)
             case .failure(.cancelled) where transfer.wasInterrupted() && !Task.isCancelled: continue
             case .failure(.refused(_, 401, _)) where asksForCredentials:
-                let head = task.record.withLock { $0.lastAnswer.map { TransferResponse($0.head) } }
+                let head = task.record.withLock {
+                    $0.lastResponse.map { TransferResponse($0.head) }
+                }
                 do throws(URLError) {
                     authorization = try await session.authorization(
                         for: head ?? TransferResponse(url: "", status: 401, headers: []),
@@ -67,22 +69,22 @@ struct ForegroundDownload {
                         failures: challenges
                     )
                 } catch {
-                    return end(error, partial, part)
+                    return end(with: error, partial: partial, part: part)
                 }
                 challenges += 1
                 asksForCredentials = authorization != nil
             case .failure(let error):
                 let failure = URLError(error, failing: original.url, isDownload: true)
-                return end(failure, partial, part)
+                return end(with: failure, partial: partial, part: part)
             }
         }
     }
 
     /// Returns the result of a failed download, with its resume data if it can be resumed.
     private func end(
-        _ error: URLError,
-        _ partial: PartialDownload,
-        _ part: PartFile
+        with error: URLError,
+        partial: PartialDownload,
+        part: PartialFile
     ) -> ForegroundEnd {
         let isWanted =
             error.code != .cancelled || transfer.isOutOfTime
@@ -98,7 +100,7 @@ struct ForegroundDownload {
 
     private func attempt(
         _ request: DownloadRequest,
-        _ part: PartFile
+        to part: PartialFile
     ) async -> Result<DownloadReceipt, TransferError> {
         let attempt = Task { () -> Result<DownloadReceipt, TransferError> in
             do throws(TransferError) {
@@ -130,7 +132,7 @@ struct ForegroundDownload {
             report: { [session, task] in session.take($0, of: task) }
         )
         download.method = request.method
-        download.promise = .anything
+        download.expectedKind = .anything
         download.fields = request.fields(rules)
         download.requestTimeout = .limit(request.request.timeout(under: rules))
         download.acceptsErrorResponses = !rules.failsOnErrorStatus
@@ -138,7 +140,7 @@ struct ForegroundDownload {
         download.leavesChallenges = leavesChallenges
         download.detectsPortals = false
         download.decodesContent = true
-        download.backlog = transfer.backlog
+        download.receiveWindow = transfer.receiveWindow
         let current = Mutex(request)
         download.fieldsAfterRedirect = { [session, task] head, next in
             session.keepCookies(of: TransferResponse(head), for: task)

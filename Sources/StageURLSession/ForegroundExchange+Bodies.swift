@@ -7,10 +7,10 @@ import SystemPackage
 extension ForegroundExchange {
     /// Opens the body of the task, if it has one.
     static func openBody(
-        _ request: URLRequest,
-        _ session: URLSession,
-        _ task: URLSessionTask,
-        _ transfer: ForegroundTransfer
+        of request: URLRequest,
+        for task: URLSessionTask,
+        in session: URLSession,
+        transfer: ForegroundTransfer
     ) async throws(URLError) -> RequestBody? {
         do {
             switch transfer.body {
@@ -61,10 +61,10 @@ extension ForegroundExchange {
 
     /// Responds to a request for a local file.
     static func readFile(
-        _ request: URLRequest,
-        _ session: URLSession,
-        _ task: URLSessionTask,
-        _ transfer: ForegroundTransfer
+        of request: URLRequest,
+        for task: URLSessionTask,
+        in session: URLSession,
+        transfer: ForegroundTransfer
     ) async -> ForegroundEnd {
         guard let url = request.url else { return .failure(URLError(.badURL)) }
         do {
@@ -72,17 +72,17 @@ extension ForegroundExchange {
                 let file = try File.open(readingRegular: FilePath(url.path))
                 return Data(try file.readAll(limit: Int(file.status().size)))
             }
-            var sink = AnswerSink(session, task, transfer)
+            var sink = ResponseSink(for: task, in: session, transfer: transfer)
             let response = URLResponse(
                 url: url,
                 mimeType: nil,
                 expectedContentLength: data.count,
                 textEncodingName: nil
             )
-            guard try await sink.begin(response, decodes: false, keepsCopy: nil) else {
+            guard try await sink.begin(response, decodes: false, cachesAs: nil) else {
                 return .failure(URLError(.cancelled))
             }
-            sink.backlog.add(data.count)
+            sink.receiveWindow.add(data.count)
             if !data.isEmpty { try await sink.take([UInt8](data)) }
             return try await sink.finish()
         } catch let error as URLError {

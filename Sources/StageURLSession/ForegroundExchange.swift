@@ -24,7 +24,7 @@ struct ForegroundExchange {
     private var answersChallenges = true
     /// The cached response, while the server is asked to validate it.
     private var cached: CachedURLResponse?
-    private var sink: AnswerSink
+    private var sink: ResponseSink
 
     /// Next step after a response.
     private enum Step {
@@ -39,18 +39,30 @@ struct ForegroundExchange {
 
     /// Runs a task.
     static func run(
-        _ session: URLSession,
         _ task: URLSessionTask,
-        _ transfer: ForegroundTransfer,
-        _ engine: TransferEngine
+        in session: URLSession,
+        transfer: ForegroundTransfer,
+        engine: TransferEngine
     ) async -> ForegroundEnd {
         guard let original = task.originalRequest else { return .failure(URLError(.badURL)) }
         if original.url?.isFileURL == true {
-            return await readFile(original, session, task, transfer)
+            return await readFile(of: original, for: task, in: session, transfer: transfer)
         }
         do throws(URLError) {
-            let body = try await openBody(original, session, task, transfer)
-            var exchange = ForegroundExchange(session, task, transfer, engine, original, body)
+            let body = try await openBody(
+                of: original,
+                for: task,
+                in: session,
+                transfer: transfer
+            )
+            var exchange = ForegroundExchange(
+                for: task,
+                in: session,
+                transfer: transfer,
+                engine: engine,
+                request: original,
+                body: body
+            )
             return try await exchange.run()
         } catch {
             return .failure(error)
@@ -58,12 +70,12 @@ struct ForegroundExchange {
     }
 
     private init(
-        _ session: URLSession,
-        _ task: URLSessionTask,
-        _ transfer: ForegroundTransfer,
-        _ engine: TransferEngine,
-        _ request: URLRequest,
-        _ body: RequestBody?
+        for task: URLSessionTask,
+        in session: URLSession,
+        transfer: ForegroundTransfer,
+        engine: TransferEngine,
+        request: URLRequest,
+        body: RequestBody?
     ) {
         self.session = session
         self.task = task
@@ -82,7 +94,7 @@ struct ForegroundExchange {
             )
         }
         current = ForegroundRequest(request: request, hasBody: body != nil)
-        sink = AnswerSink(session, task, transfer)
+        sink = ResponseSink(for: task, in: session, transfer: transfer)
     }
 
     private mutating func run() async throws(URLError) -> ForegroundEnd {
@@ -121,7 +133,7 @@ struct ForegroundExchange {
                     await transfer.waitWhilePaused()
                     switch event {
                     case .began: task.noteRequest(at: time)
-                    case .sent(let count): tellSent(count)
+                    case .sent(let count): reportSent(count)
                     case .head(let head):
                         task.takeHead(head, at: time)
                         step = try await judge(head, of: streamed)
@@ -130,7 +142,7 @@ struct ForegroundExchange {
                             try await sink.take(bytes)
                             continue
                         }
-                        sink.backlog.remove(bytes.count)
+                        sink.receiveWindow.remove(bytes.count)
                         skipped += bytes.count
                     }
                     if case .end = step { break }
@@ -144,7 +156,7 @@ struct ForegroundExchange {
                     // An error of the connection after the response was discarded is harmless.
                     try? await group.waitForAll()
                     for await (event, _) in events {
-                        if case .bytes(let bytes) = event { sink.backlog.remove(bytes.count) }
+                        if case .bytes(let bytes) = event { sink.receiveWindow.remove(bytes.count) }
                     }
                 }
                 return step
@@ -168,7 +180,7 @@ struct ForegroundExchange {
         request.body = current.hasBody ? body?.open : nil
         request.timeout = .limit(current.request.timeout(under: rules))
         request.requiresNewestTLS = rules.tlsMinimumSupportedProtocolVersion == .TLSv13
-        request.backlog = sink.backlog
+        request.receiveWindow = sink.receiveWindow
         task.record.withLock { record in
             record.bytesSent = 0
             if current.hasBody { record.bytesExpected = body?.size }
@@ -176,7 +188,7 @@ struct ForegroundExchange {
         return request
     }
 
-    private func tellSent(_ count: ByteCount) {
+    private func reportSent(_ count: ByteCount) {
         var event = SessionEvent(.progress, time: .now)
         event.bytesSent = count
         session.take(event, of: task)
@@ -195,7 +207,7 @@ struct ForegroundExchange {
         {
             ResponseCache.forget(URLRequest(url: url), in: cache)
         }
-        if let next = try await followRedirect(head, request) {
+        if let next = try await followRedirect(head, of: request) {
             current.request = next
             redirects += 1
             task.record.withLock { $0.current = next }
@@ -224,7 +236,7 @@ struct ForegroundExchange {
         return try await sink.begin(
             response,
             decodes: head.isEncoded,
-            keepsCopy: keeps ? current.request : nil
+            cachesAs: keeps ? current.request : nil
         )
             ? .deliver : .end(.failure(URLError(.cancelled)))
     }
@@ -232,7 +244,7 @@ struct ForegroundExchange {
     /// Returns the request that follows a redirect; `nil` if there is no redirect or the delegate refuses it.
     private mutating func followRedirect(
         _ head: ResponseSummary,
-        _ request: StreamedRequest
+        of request: StreamedRequest
     ) async throws(URLError) -> URLRequest? {
         let redirection: Redirection?
         do throws(TransferError) {
@@ -315,11 +327,11 @@ struct ForegroundExchange {
             }
         }
         task.record.withLock { [response] in $0.response = response }
-        guard try await sink.begin(response, decodes: true, keepsCopy: nil) else {
+        guard try await sink.begin(response, decodes: true, cachesAs: nil) else {
             return .failure(URLError(.cancelled))
         }
         let bytes = [UInt8](cached.data)
-        sink.backlog.add(bytes.count)
+        sink.receiveWindow.add(bytes.count)
         if !bytes.isEmpty { try await sink.take(bytes) }
         return try await sink.finish()
     }

@@ -33,7 +33,7 @@ final class ForegroundTransfer: Sendable {
         case delegate
         case data(DataHandler)
         case file(FileHandler)
-        case bytes(AnswerBytes)
+        case bytes(ResponseBytes)
     }
 
     fileprivate struct State {
@@ -58,19 +58,19 @@ final class ForegroundTransfer: Sendable {
 
     let body: Body
     /// `true` if the delegate receives data, files and the end.
-    let tellsDelegate: Bool
+    let notifiesDelegate: Bool
     /// The partial file of an earlier download of a session in this process.
     let resumed: PartialDownload?
     /// Limit on the bytes that were received and not yet delivered; it pauses the transfer while the task is
     /// suspended.
-    let backlog: Backlog
+    let receiveWindow: ReceiveWindow
     private let state: Mutex<State>
 
     init(_ receiver: Receiver, body: Body = .none, resumed: PartialDownload? = nil) {
-        tellsDelegate = if case .delegate = receiver { true } else { false }
-        backlog =
-            if case .bytes(let bytes) = receiver { bytes.backlog } else {
-                Backlog(limit: .mebibytes(1))
+        notifiesDelegate = if case .delegate = receiver { true } else { false }
+        receiveWindow =
+            if case .bytes(let bytes) = receiver { bytes.receiveWindow } else {
+                ReceiveWindow(limit: .mebibytes(1))
             }
         state = Mutex(State(receiver: receiver))
         self.body = body
@@ -115,7 +115,7 @@ final class ForegroundTransfer: Sendable {
     func update(isPaused: () -> Bool) {
         let (waiting, interrupt) = state.withLock { state in
             state.isPaused = isPaused()
-            backlog.hold(state.isPaused)
+            receiveWindow.setPaused(state.isPaused)
             return (state.takeWaiting(), state.isPaused ? state.takeInterrupt() : nil)
         }
         interrupt?()

@@ -67,7 +67,7 @@ struct PartialDownload: Codable, Sendable {
     /// Opens the partial file, which no other download may use while the lock exists.
     ///
     /// - Throws: ``TransferError`` if the directory no longer exists, or another user may write to it.
-    func open() throws(TransferError) -> (PartFile, PartialLock) {
+    func open() throws(TransferError) -> (PartialFile, PartialLock) {
         let folder: Directory
         let lock: PartialLock
         do throws(FileError) {
@@ -83,7 +83,7 @@ struct PartialDownload: Codable, Sendable {
         } catch {
             throw .storage(error)
         }
-        return try (PartFile.open(Self.name, in: folder), lock)
+        return try (PartialFile.open(Self.name, in: folder), lock)
     }
 
     /// Records that the file is complete, under a name.

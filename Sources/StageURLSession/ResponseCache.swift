@@ -42,7 +42,7 @@ enum ResponseCache {
         let mustAsk =
             policy == .reloadRevalidatingCacheData || said.has("no-cache") || asked.has("no-cache")
             || asked.seconds("max-age") == 0
-        if !mustAsk, let age = age(of: cached, response, now),
+        if !mustAsk, let age = age(of: cached, response: response, now: now),
             let lifetime = lifetime(of: response, said),
             age < min(lifetime, asked.seconds("max-age") ?? .infinity)
         {
@@ -163,8 +163,8 @@ enum ResponseCache {
     /// Returns the age of a response in seconds (RFC 9111, section 4.2.3); `nil` if unknown.
     private static func age(
         of cached: CachedURLResponse,
-        _ response: HTTPURLResponse,
-        _ now: Date
+        response: HTTPURLResponse,
+        now: Date
     ) -> TimeInterval? {
         let kept = (cached.userInfo?[generationKey] as? String).flatMap { TimeInterval($0) }
             .map { Date(timeIntervalSince1970: $0) }

@@ -44,7 +44,7 @@ final class SessionLink: Sendable {
 
     /// Acknowledges delivered events, detaches, and calls `body`.
     func end(then body: @escaping @Sendable () -> Void) {
-        whenTold { [self] in connection.end(then: body) }
+        whenSent { [self] in connection.end(then: body) }
     }
 
     /// Calls `body` as soon as the session's tasks are known, or no daemon can be reached.
@@ -57,8 +57,8 @@ final class SessionLink: Sendable {
 
     /// Acknowledges an event that the delegate has handled, once the daemon has the tasks that the delegate has
     /// created since `mark`: after a kill, the next process finds either the event or these tasks.
-    func finish(_ sequence: Int64?, afterTellingSince mark: Int) {
-        whenTold(since: mark) { [self] in finish(sequence) }
+    func finish(_ sequence: Int64?, afterSendingSince mark: Int) {
+        whenSent(since: mark) { [self] in finish(sequence) }
     }
 
     /// Returns whether the daemon may deliver a finished download at this path.
@@ -97,8 +97,8 @@ private struct SessionEvents: SessionReceiver {
 
     func prepare(_ status: SessionStatus) throws(ControlError) {
         try session.link.reconcile(session)
-        session.link.resumeTelling()
-        session.tell(session.unfinished)
+        session.link.resumeSending()
+        session.sendChanges(of: session.unfinished)
     }
 
     func take(_ event: SessionEvent) throws(ControlError) { try session.take(event) }

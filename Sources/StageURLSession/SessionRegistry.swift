@@ -35,10 +35,10 @@ enum SessionRegistry {
     /// Waits until the daemon has been informed of all tasks and of the delivered events, or could not be reached.
     private static func flush() {
         let links = sessions.withLock { $0.values.map(\.link) }
-        let untold = ConditionVariable(links.count)
-        for link in links { link.whenToldOrNot { untold.change { $0 -= 1 } } }
+        let unsent = ConditionVariable(links.count)
+        for link in links { link.whenSentOrFailed { unsent.change { $0 -= 1 } } }
         let end = ContinuousClock.now + patience
-        _ = untold.wait(atMost: patience) { $0 == 0 ? true : nil }
+        _ = unsent.wait(atMost: patience) { $0 == 0 ? true : nil }
         // An event that is acknowledged now is not delivered to the next process again.
         for link in links {
             link.connection.waitForAcknowledgements(atMost: max(.zero, end - .now))

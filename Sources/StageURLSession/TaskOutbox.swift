@@ -45,7 +45,7 @@ struct TaskOutbox<Element: AnyObject & Sendable> {
     /// Last number at the most recent position of a waiter: later additions get new numbers.
     private var lastMark = 0
     /// Numbers of the additions that were not sent yet, with the waiters for each.
-    private var untold: [Int: [Int]] = [:]
+    private var unsent: [Int: [Int]] = [:]
     private var waiters: [Int: Waiter] = [:]
     private var lastWaiter = 0
     private var due: [@Sendable () -> Void] = []
@@ -98,7 +98,7 @@ struct TaskOutbox<Element: AnyObject & Sendable> {
         for element in elements {
             let id = ObjectIdentifier(element)
             guard let entry = entries.removeValue(forKey: id) else { continue }
-            wasTold(entry.numbers)
+            didSend(entry.numbers)
             guard !entry.next.isEmpty else { continue }
             let lane = lane(element)
             append(Entry(element: element, lane: lane, numbers: entry.next))
@@ -144,7 +144,7 @@ struct TaskOutbox<Element: AnyObject & Sendable> {
     mutating func remove(_ element: Element) {
         guard let entry = entries.removeValue(forKey: ObjectIdentifier(element)) else { return }
         if !entry.isInWork { queues[entry.lane]?.count(entry, by: -1) }
-        wasTold(entry.numbers + entry.next)
+        didSend(entry.numbers + entry.next)
     }
 
     /// Returns the current position, for a waiter.
@@ -168,9 +168,9 @@ struct TaskOutbox<Element: AnyObject & Sendable> {
         lastWaiter += 1
         var left = 0
         let range = mark + 1..<lastNumber + 1
-        let numbers = range.count < untold.count ? Array(range) : untold.keys.filter(range.contains)
-        for number in numbers where untold[number] != nil {
-            untold[number]?.append(lastWaiter)
+        let numbers = range.count < unsent.count ? Array(range) : unsent.keys.filter(range.contains)
+        for number in numbers where unsent[number] != nil {
+            unsent[number]?.append(lastWaiter)
             left += 1
         }
         guard left > 0 else { return due.append(body) }
@@ -181,8 +181,8 @@ struct TaskOutbox<Element: AnyObject & Sendable> {
     mutating func fail(_ elements: [Element]) {
         for element in elements {
             for number in entries[ObjectIdentifier(element)]?.numbers ?? [] {
-                let ids = untold[number] ?? []
-                untold[number] = ids.filter { waiters[$0]?.acceptsFailure == false }
+                let ids = unsent[number] ?? []
+                unsent[number] = ids.filter { waiters[$0]?.acceptsFailure == false }
                 for id in ids where waiters[id]?.acceptsFailure == true { lower(id) }
             }
         }
@@ -207,13 +207,13 @@ struct TaskOutbox<Element: AnyObject & Sendable> {
 
     private mutating func giveNumber() -> Int {
         lastNumber += 1
-        untold[lastNumber] = []
+        unsent[lastNumber] = []
         return lastNumber
     }
 
-    private mutating func wasTold(_ numbers: [Int]) {
+    private mutating func didSend(_ numbers: [Int]) {
         for number in numbers {
-            for id in untold.removeValue(forKey: number) ?? [] { lower(id) }
+            for id in unsent.removeValue(forKey: number) ?? [] { lower(id) }
         }
     }
 

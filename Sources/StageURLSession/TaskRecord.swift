@@ -48,16 +48,16 @@ struct TaskRecord {
     /// Time when the last request of a transfer in this process was sent.
     var asked: Date?
     /// Last response to a transfer in this process.
-    var lastAnswer: ForegroundAnswer?
+    var lastResponse: ForegroundResponse?
     var holds: [Hold] = []
     var bytesReceived = Int64(0)
     var bytesSent = Int64(0)
     var bytesExpected: Int64?
     /// Counts that the delegate was last told, for the difference to the next ones.
-    var toldReceived = Int64(0)
-    var toldSent = Int64(0)
+    var reportedReceived = Int64(0)
+    var reportedSent = Int64(0)
     /// `true` while a progress call to the delegate is scheduled.
-    var willTellProgress = false
+    var willReportProgress = false
     var challenges = 0
     var resumeDataReceivers: [@Sendable (Data?) -> Void] = []
     /// Error that the task fails with as soon as it is resumed.
@@ -85,8 +85,8 @@ struct TaskRecord {
         suspensions = task.state == .suspended ? 1 : 0
         isCancelled = task.state == .cancelled
         update(task)
-        toldReceived = bytesReceived
-        toldSent = bytesSent
+        reportedReceived = bytesReceived
+        reportedSent = bytesSent
     }
 
     /// `true` if the task waits for `resume`.
@@ -99,7 +99,7 @@ struct TaskRecord {
     var isStored: Bool { number != nil && pending == TransferChange() && !isSending }
 
     /// `true` if the task, or a change of it, has to be sent to the daemon.
-    var mustBeTold: Bool {
+    var hasUnsentChanges: Bool {
         guard !hasEnded, refusal == nil else { return false }
         return number == nil || pending != TransferChange()
     }
@@ -113,7 +113,7 @@ struct TaskRecord {
 
     /// Returns the next request to the daemon, if there is one; the caller sends it and records the result.
     mutating func nextStep() -> Step? {
-        guard mustBeTold, !(isCancelled && isOnlyHere) else { return nil }
+        guard hasUnsentChanges, !(isCancelled && isOnlyHere) else { return nil }
         guard let number else {
             var request = request
             request.isSuspended = isSuspended
@@ -132,16 +132,16 @@ struct TaskRecord {
     mutating func wasCreated(as number: Int64) { self.number = number }
 
     /// Records that the daemon has responded to a change.
-    mutating func wasTold() { isSending = false }
+    mutating func didSend() { isSending = false }
 
     /// Records that the daemon did not receive a change, which is sent again later.
-    mutating func wasNotTold(_ change: TransferChange) {
+    mutating func didNotSend(_ change: TransferChange) {
         pending = change.merging(pending)
         isSending = false
     }
 
     /// Records that the request to create the task never reached the daemon.
-    mutating func wasNotSent() { requests -= 1 }
+    mutating func creationWasNotSent() { requests -= 1 }
 
     /// Updates the record from the daemon's task, unless its end was recorded, which is newer.
     mutating func update(_ task: TransferTask) {

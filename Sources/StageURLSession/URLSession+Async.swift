@@ -30,7 +30,7 @@ extension URLSession {
         for request: URLRequest,
         delegate: (any URLSessionTaskDelegate)? = nil
     ) async throws -> (Data, URLResponse) {
-        try await answer(delegate) { dataTask(with: request, completionHandler: $0) }
+        try await response(for: delegate) { dataTask(with: request, completionHandler: $0) }
     }
 
     /// Uploads a file and returns the response, with any status.
@@ -46,7 +46,7 @@ extension URLSession {
         fromFile file: URL,
         delegate: (any URLSessionTaskDelegate)? = nil
     ) async throws -> (Data, URLResponse) {
-        try await answer(delegate) {
+        try await response(for: delegate) {
             uploadTask(with: request, fromFile: file, completionHandler: $0)
         }
     }
@@ -64,7 +64,7 @@ extension URLSession {
         from bodyData: Data,
         delegate: (any URLSessionTaskDelegate)? = nil
     ) async throws -> (Data, URLResponse) {
-        try await answer(delegate) {
+        try await response(for: delegate) {
             uploadTask(with: request, from: bodyData, completionHandler: $0)
         }
     }
@@ -94,7 +94,7 @@ extension URLSession {
         for request: URLRequest,
         delegate: (any URLSessionTaskDelegate)? = nil
     ) async throws -> (URL, URLResponse) {
-        try await answer(delegate) { handler in
+        try await response(for: delegate) { handler in
             downloadTask(with: request, completionHandler: Self.keepingFile(handler))
         }
     }
@@ -110,7 +110,7 @@ extension URLSession {
         resumeFrom data: Data,
         delegate: (any URLSessionTaskDelegate)? = nil
     ) async throws -> (URL, URLResponse) {
-        try await answer(delegate) { handler in
+        try await response(for: delegate) { handler in
             downloadTask(withResumeData: data, completionHandler: Self.keepingFile(handler))
         }
     }
@@ -140,8 +140,8 @@ extension URLSession {
         for request: URLRequest,
         delegate: (any URLSessionTaskDelegate)? = nil
     ) async throws -> (AsyncBytes, URLResponse) {
-        let answer = AnswerBytes()
-        let task = makeForegroundData(request, .bytes(answer))
+        let answer = ResponseBytes()
+        let task = makeForegroundData(request, deliveringTo: .bytes(answer))
         task.delegate = delegate
         answer.whenAbandoned { [weak task] in task?.cancel() }
         // A background session has no transfer that could end the response.
@@ -150,15 +150,18 @@ extension URLSession {
         return try await withTaskCancellationHandler {
             task.resume()
             let response = try await answer.response()
-            return (AsyncBytes(task: task, pieces: pieces, backlog: answer.backlog), response)
+            return (
+                AsyncBytes(task: task, pieces: pieces, receiveWindow: answer.receiveWindow),
+                response
+            )
         } onCancel: {
             task.cancel()
         }
     }
 
     /// Runs a task and returns the arguments of its completion handler.
-    private func answer<Content: Sendable, Made: URLSessionTask>(
-        _ delegate: (any URLSessionTaskDelegate)?,
+    private func response<Content: Sendable, Made: URLSessionTask>(
+        for delegate: (any URLSessionTaskDelegate)?,
         make: (@escaping @Sendable (Content?, URLResponse?, (any Error)?) -> Void) -> Made
     ) async throws -> (Content, URLResponse) {
         let call = PendingCall()

@@ -13,12 +13,12 @@ extension URLSession {
         switch event.kind {
         case .attached:
             state.withLock { $0.attachments += 1 }
-            tellOfBacklog()
+            reportBacklog()
             return
         case .heartbeat: return
         case .finishedEvents:
-            tellOfBacklog(upTo: .max)
-            feed.add { [self] in relay?.add(.finishedEvents) }
+            reportBacklog(upTo: .max)
+            delegateCalls.add { [self] in relay?.add(.finishedEvents) }
             return
         case .invalidated:
             takeRemoval()
@@ -26,7 +26,7 @@ extension URLSession {
         default: break
         }
         let found = try event.task.flatMap { id throws(ControlError) in try task(numbered: id) }
-        defer { if let sequence = event.sequence { tellOfBacklog(upTo: sequence) } }
+        defer { if let sequence = event.sequence { reportBacklog(upTo: sequence) } }
         guard let task = found, task.record.withLock({ $0.take(event) })
         else {
             link.finish(event.sequence)
@@ -34,13 +34,15 @@ extension URLSession {
         }
         keepCookies(of: event.response, for: task)
         task.showProgress()
-        deliver(event, task)
+        deliver(event, of: task)
     }
 
     /// Notifies the delegate, once, when all events are delivered that are older than the session object.
-    private func tellOfBacklog(upTo sequence: Int64 = 0) {
+    private func reportBacklog(upTo sequence: Int64 = 0) {
         guard link.deliverBacklog(upTo: sequence) else { return }
-        feed.add { [self] in delegate?.urlSessionDidFinishEvents(forBackgroundURLSession: self) }
+        delegateCalls.add { [self] in
+            delegate?.urlSessionDidFinishEvents(forBackgroundURLSession: self)
+        }
     }
 
     private func task(numbered number: Int64) throws(ControlError) -> URLSessionTask? {
@@ -62,32 +64,32 @@ extension URLSession {
     func take(_ event: SessionEvent, of task: URLSessionTask) {
         guard task.record.withLock({ !$0.hasEnded && $0.take(event) }) else { return }
         task.showProgress()
-        deliver(event, task)
+        deliver(event, of: task)
     }
 
     /// Notifies the delegate of an event.
-    private func deliver(_ event: SessionEvent, _ task: URLSessionTask) {
+    private func deliver(_ event: SessionEvent, of task: URLSessionTask) {
         switch event.kind {
         case .progress:
             let isFirst = task.record.withLock { record in
-                defer { record.willTellProgress = true }
-                return !record.willTellProgress
+                defer { record.willReportProgress = true }
+                return !record.willReportProgress
             }
-            if isFirst { feed.add { [self] in tellProgress(task) } }
+            if isFirst { delegateCalls.add { [self] in reportProgress(task) } }
         case .resumed:
-            feed.add { [self] in tellResumption(event, task) }
+            delegateCalls.add { [self] in reportResumption(event, of: task) }
         case .challenged:
-            feed.add { [self] in tellChallenge(event, task) }
+            delegateCalls.add { [self] in reportChallenge(event, of: task) }
         case .completed, .failed, .cancelled:
-            feed.add { [self] in
+            delegateCalls.add { [self] in
                 let mark = link.mark()
-                tellEnd(event, task, since: mark)
+                reportEnd(event, of: task, since: mark)
                 // From here on the daemon may forget the event and remove the file.
-                if relay == nil { link.finish(event.sequence, afterTellingSince: mark) }
+                if relay == nil { link.finish(event.sequence, afterSendingSince: mark) }
                 endIfDone()
             }
         default:
-            feed.add { [self] in
+            delegateCalls.add { [self] in
                 if let holds = event.holds { relay?.add(.waiting(task, holds)) }
                 link.finish(event.sequence)
             }
@@ -95,17 +97,18 @@ extension URLSession {
     }
 
     /// Notifies the delegate of the bytes since the last call; a slow delegate gets several events at once.
-    func tellProgress(_ task: URLSessionTask) {
+    func reportProgress(_ task: URLSessionTask) {
         let (received, sent, expected, newReceived, newSent) = task.record.withLock { record in
             defer {
-                record.willTellProgress = false
-                record.toldReceived = record.bytesReceived
-                record.toldSent = record.bytesSent
+                record.willReportProgress = false
+                record.reportedReceived = record.bytesReceived
+                record.reportedSent = record.bytesSent
             }
             return (
                 record.bytesReceived, record.bytesSent,
                 record.bytesExpected ?? NSURLSessionTransferSizeUnknown,
-                record.bytesReceived - record.toldReceived, record.bytesSent - record.toldSent
+                record.bytesReceived - record.reportedReceived,
+                record.bytesSent - record.reportedSent
             )
         }
         if let task = task as? URLSessionDownloadTask, newReceived > 0 {
@@ -132,11 +135,11 @@ extension URLSession {
         }
     }
 
-    private func tellResumption(_ event: SessionEvent, _ task: URLSessionTask) {
+    private func reportResumption(_ event: SessionEvent, of task: URLSessionTask) {
         guard let download = task as? URLSessionDownloadTask else { return }
         let offset = event.offset?.rawValue ?? 0
         let expected = task.record.withLock { record in
-            record.toldReceived = offset
+            record.reportedReceived = offset
             return record.bytesExpected ?? NSURLSessionTransferSizeUnknown
         }
         relay?.add(.resumed(download, offset: offset, expected: expected))
@@ -149,7 +152,7 @@ extension URLSession {
             )
     }
 
-    private func tellChallenge(_ event: SessionEvent, _ task: URLSessionTask) {
+    private func reportChallenge(_ event: SessionEvent, of task: URLSessionTask) {
         let failures = task.record.withLock { record in
             defer { record.challenges += 1 }
             return record.challenges
@@ -165,11 +168,14 @@ extension URLSession {
             let isLeft = disposition == .performDefaultHandling && fallback?.value != nil
             let value =
                 isLeft
-                ? question.answer(.useCredential, fallback?.value)
-                : question.answer(disposition, credential)
+                ? question.authorization(
+                    for: .useCredential,
+                    credential: fallback?.value
+                )
+                : question.authorization(for: disposition, credential: credential)
             let mark = link.mark()
-            task.answer(value, disposition)
-            link.finish(event.sequence, afterTellingSince: mark)
+            task.answer(with: value, disposition: disposition)
+            link.finish(event.sequence, afterSendingSince: mark)
         }
         let challenge = URLAuthenticationChallenge(
             question,
@@ -191,8 +197,8 @@ extension URLSession {
     }
 
     /// Notifies the delegate of a task's end, by an event.
-    private func tellEnd(_ event: SessionEvent, _ task: URLSessionTask, since mark: Int) {
-        tellProgress(task)
+    private func reportEnd(_ event: SessionEvent, of task: URLSessionTask, since mark: Int) {
+        reportProgress(task)
         let request = task.record.withLock { $0.request }
         let token = event.resumeToken ?? event.failure?.resumeToken
         let resumeData = token.flatMap { ResumeData(request, token: $0).data }
@@ -235,19 +241,19 @@ extension URLSession {
             (delegate as? any URLSessionTaskDelegate)?
                 .urlSession(self, task: task, didFinishCollecting: metrics)
         }
-        complete(task, error, resumeData)
+        complete(task, error: error, resumeData: resumeData)
         relay?.add(.completed(task, metrics, error)) { [self] in
-            link.finish(event.sequence, afterTellingSince: mark)
+            link.finish(event.sequence, afterSendingSince: mark)
         }
     }
 
     /// Ends a task that the daemon sends no event for.
-    func end(_ task: URLSessionTask, _ error: URLError) {
+    func end(_ task: URLSessionTask, with error: URLError) {
         if let socket = task as? URLSessionWebSocketTask { return socket.end(error) }
-        if task.transfer != nil { return endForeground(task, .failure(error)) }
+        if task.transfer != nil { return endForeground(task, with: .failure(error)) }
         guard task.record.withLock({ $0.end() }) else { return }
-        feed.add { [self] in
-            complete(task, error, nil)
+        delegateCalls.add { [self] in
+            complete(task, error: error, resumeData: nil)
             relay?.add(.completed(task, nil, error))
             endIfDone()
         }
@@ -256,9 +262,9 @@ extension URLSession {
     /// Completes a task, and notifies its delegate for the last time.
     func complete(
         _ task: URLSessionTask,
-        _ error: (any Error)?,
-        _ resumeData: Data?,
-        tellsDelegate: Bool = true
+        error: (any Error)?,
+        resumeData: Data?,
+        notifiesDelegate: Bool = true
     ) {
         let receivers = task.record.withLock { record in
             record.error = error
@@ -276,7 +282,7 @@ extension URLSession {
         }
         link.remove(task)
         for receiver in receivers { receiver(resumeData) }
-        guard tellsDelegate else { return }
+        guard notifiesDelegate else { return }
         (task.listener as? any URLSessionTaskDelegate)?
             .urlSession(self, task: task, didCompleteWithError: error)
     }
@@ -286,9 +292,9 @@ extension URLSession {
         state.withLock { $0.isInvalidating = true }
         let reason = "the session '\(link.identifier)' was removed"
         for task in unfinished {
-            end(task, URLError(.backgroundSessionWasDisconnected, reason: reason))
+            end(task, with: URLError(.backgroundSessionWasDisconnected, reason: reason))
         }
-        feed.add { [self] in endIfDone() }
+        delegateCalls.add { [self] in endIfDone() }
     }
 }
 
@@ -308,8 +314,8 @@ extension URLSessionTask {
 
     /// Answers a challenge.
     fileprivate func answer(
-        _ authorization: String?,
-        _ disposition: URLSession.AuthChallengeDisposition
+        with authorization: String?,
+        disposition: URLSession.AuthChallengeDisposition
     ) {
         guard disposition != .cancelAuthenticationChallenge else {
             cancel()
@@ -321,6 +327,6 @@ extension URLSessionTask {
             change.rejectsChallenge = authorization == nil ? true : nil
             record.change(change)
         }
-        session.tell(self)
+        session.sendChanges(of: self)
     }
 }

@@ -17,25 +17,23 @@ enum ForegroundEnd {
 }
 
 extension URLSession {
-    /// Creates a data task.
     func makeForegroundData(
         _ request: URLRequest,
-        _ receiver: ForegroundTransfer.Receiver = .delegate
+        deliveringTo receiver: ForegroundTransfer.Receiver = .delegate
     ) -> URLSessionDataTask {
         guard isForeground else {
             return makeRefused(request) { URLSessionDataTask($0, session: $1) }
         }
         let transfer = ForegroundTransfer(receiver, body: .of(request))
-        return make(request, kind: request.hasBody ? .upload : .download, transfer) {
+        return make(request, kind: request.hasBody ? .upload : .download, transfer: transfer) {
             URLSessionDataTask($0, session: self, transfer: transfer)
         }
     }
 
-    /// Creates an upload task.
     func makeForegroundUpload(
         _ request: URLRequest,
-        _ body: ForegroundTransfer.Body,
-        _ receiver: ForegroundTransfer.Receiver = .delegate
+        body: ForegroundTransfer.Body,
+        deliveringTo receiver: ForegroundTransfer.Receiver = .delegate
     ) -> URLSessionUploadTask {
         var request = request
         if request.httpMethod ?? "GET" == "GET" { request.httpMethod = "POST" }
@@ -43,21 +41,20 @@ extension URLSession {
             return makeRefused(request) { URLSessionUploadTask($0, session: $1) }
         }
         let transfer = ForegroundTransfer(receiver, body: body)
-        return make(request, kind: .upload, transfer) {
+        return make(request, kind: .upload, transfer: transfer) {
             URLSessionUploadTask($0, session: self, transfer: transfer)
         }
     }
 
-    /// Creates a download task.
     func makeForegroundDownload(
         _ request: URLRequest,
-        _ receiver: ForegroundTransfer.Receiver = .delegate
+        deliveringTo receiver: ForegroundTransfer.Receiver = .delegate
     ) -> URLSessionDownloadTask {
         guard isForeground else {
             return makeRefused(request) { URLSessionDownloadTask($0, session: $1) }
         }
         let transfer = ForegroundTransfer(receiver, body: .of(request))
-        return make(request, kind: .download, transfer) {
+        return make(request, kind: .download, transfer: transfer) {
             URLSessionDownloadTask($0, session: self, transfer: transfer)
         }
     }
@@ -65,7 +62,7 @@ extension URLSession {
     /// Creates a download task that resumes an earlier one.
     func makeForegroundDownload(
         resuming data: Data,
-        _ receiver: ForegroundTransfer.Receiver = .delegate
+        deliveringTo receiver: ForegroundTransfer.Receiver = .delegate
     ) -> URLSessionDownloadTask {
         let partial = PartialDownload(data)
         let request = partial?.request ?? URLRequest(url: URL(fileURLWithPath: "/"))
@@ -79,7 +76,7 @@ extension URLSession {
                 .cannotDecodeRawData,
                 reason: "this is no resume data of a download in the process"
             ) : nil
-        return make(request, kind: .download, transfer, problem: problem) {
+        return make(request, kind: .download, transfer: transfer, problem: problem) {
             URLSessionDownloadTask($0, session: self, transfer: transfer)
         }
     }
@@ -87,7 +84,7 @@ extension URLSession {
     private func make<Task: URLSessionTask>(
         _ request: URLRequest,
         kind: TransferRequest.Kind,
-        _ transfer: ForegroundTransfer,
+        transfer: ForegroundTransfer,
         problem: URLError? = nil,
         build: (TaskRecord) -> Task
     ) -> Task {
@@ -108,17 +105,17 @@ extension URLSession {
             refusal ?? problem ?? ForegroundRequest.problem(of: request, hasBody: hasBody)
         let task = build(record)
         state.withLock { $0.tasks[ObjectIdentifier(task)] = task }
-        tellCreation(of: task)
+        reportCreation(of: task)
         return task
     }
 
     /// Creates a task that a background session does not support, which fails when it is resumed.
     private func makeRefused<Task: URLSessionTask>(
         _ request: URLRequest,
-        _ build: (TaskRecord, URLSession) -> Task
+        build: (TaskRecord, URLSession) -> Task
     ) -> Task {
-        var draft = Draft(download: request, rules: configuration)
-        draft.problem = URLError(
+        var specification = TaskSpecification(download: request, rules: configuration)
+        specification.problem = URLError(
             .unsupportedURL,
             reason:
                 "a background session has no data tasks, no bodies in memory, and no calls that wait for an answer, "
@@ -126,7 +123,7 @@ extension URLSession {
                 + "delegate, or a session of URLSessionConfiguration.default",
             failing: request.url
         )
-        return make([draft]) { build($0, self) }[0]
+        return make([specification]) { build($0, self) }[0]
     }
 
     /// Starts, pauses, resumes or ends a task, as its record says.
@@ -141,7 +138,7 @@ extension URLSession {
         if hasEnded { return }
         if isCancelled {
             if transfer.begin() {
-                endForeground(task, .failure(URLError(.cancelled)))
+                endForeground(task, with: .failure(URLError(.cancelled)))
             } else {
                 transfer.cancel()
             }
@@ -149,10 +146,10 @@ extension URLSession {
         }
         transfer.update { task.record.withLock(\.isSuspended) }
         guard !isSuspended, transfer.begin() else { return }
-        if let refusal { return endForeground(task, .failure(refusal)) }
+        if let refusal { return endForeground(task, with: .failure(refusal)) }
         engine.run { [self] engine in
             // A cancelled task must end only its own work, not that of others.
-            let work = Task { await run(task, transfer, over: engine) }
+            let work = Task { await run(task, transfer: transfer, over: engine) }
             transfer.holdWork { work.cancel() }
             await work.value
         }
@@ -161,12 +158,12 @@ extension URLSession {
     /// Runs a task to its end, within the session's time limit.
     private func run(
         _ task: URLSessionTask,
-        _ transfer: ForegroundTransfer,
+        transfer: ForegroundTransfer,
         over engine: TransferEngine
     ) async {
         let limit = Duration.limit(rules.timeoutIntervalForResource)
         let end = await withTaskGroup(of: ForegroundEnd?.self) { group in
-            group.addTask { [self] in await attempts(of: task, transfer, over: engine) }
+            group.addTask { [self] in await attempts(of: task, transfer: transfer, over: engine) }
             group.addTask {
                 if (try? await Task.sleep(for: limit)) != nil { transfer.expire() }
                 return nil
@@ -180,19 +177,19 @@ extension URLSession {
             return end ?? .failure(URLError(.cancelled))
         }
         guard case .failure(let error) = end, error.code == .cancelled, transfer.isOutOfTime else {
-            return endForeground(task, end)
+            return endForeground(task, with: end)
         }
         var info = error.userInfo
         info[NSURLErrorFailingURLErrorKey] = task.originalRequest?.url
         let reason =
             "the task did not end within \(limit.components.seconds.quantity(of: "second"))"
-        endForeground(task, .failure(URLError(.timedOut, reason: reason, userInfo: info)))
+        endForeground(task, with: .failure(URLError(.timedOut, reason: reason, userInfo: info)))
     }
 
     /// Repeats attempts until there is a response, or a failure that a retry would not change.
     private func attempts(
         of task: URLSessionTask,
-        _ transfer: ForegroundTransfer,
+        transfer: ForegroundTransfer,
         over engine: TransferEngine
     ) async -> ForegroundEnd {
         var pause = Duration.seconds(1)
@@ -202,17 +199,28 @@ extension URLSession {
             if isDownload, case .none = transfer.body,
                 task.originalRequest?.isForRange(under: rules) != true
             {
-                end = await ForegroundDownload(self, task, transfer, engine).run()
+                end = await ForegroundDownload(
+                    for: task,
+                    in: self,
+                    transfer: transfer,
+                    engine: engine
+                )
+                .run()
             } else {
-                end = await ForegroundExchange.run(self, task, transfer, engine)
+                end = await ForegroundExchange.run(
+                    task,
+                    in: self,
+                    transfer: transfer,
+                    engine: engine
+                )
             }
             guard case .failure(let error) = end, rules.waitsForConnectivity,
                 [.cannotFindHost, .cannotConnectToHost].contains(error.code),
                 // A request that got a response, such as a redirect, is not sent again.
-                task.record.withLock({ $0.lastAnswer == nil }),
+                task.record.withLock({ $0.lastResponse == nil }),
                 !isDownload || task.originalRequest?.httpMethod ?? "GET" == "GET"
             else { return end }
-            feed.add { [self] in
+            delegateCalls.add { [self] in
                 (task.listener as? any URLSessionTaskDelegate)?
                     .urlSession(self, taskIsWaitingForConnectivity: task)
             }
@@ -224,26 +232,26 @@ extension URLSession {
     }
 
     /// Ends a task, unless it has ended, and notifies the application.
-    func endForeground(_ task: URLSessionTask, _ end: ForegroundEnd) {
+    func endForeground(_ task: URLSessionTask, with end: ForegroundEnd) {
         guard let transfer = task.transfer else { return }
         let task = transfer.successor ?? task
         guard task.record.withLock({ $0.end() }) else { return }
         let ended = Date.now
-        feed.add { [self] in
-            tellEnd(of: task, transfer, end, at: ended)
+        delegateCalls.add { [self] in
+            reportEnd(of: task, transfer: transfer, with: end, at: ended)
             task.releaseDelegate()
             transfer.release()
             endIfDone()
         }
     }
 
-    private func tellEnd(
+    private func reportEnd(
         of task: URLSessionTask,
-        _ transfer: ForegroundTransfer,
-        _ end: ForegroundEnd,
+        transfer: ForegroundTransfer,
+        with end: ForegroundEnd,
         at ended: Date
     ) {
-        tellProgress(task)
+        reportProgress(task)
         var error: URLError?
         var resumeData: Data?
         if case .failure(let failure) = end {
@@ -251,7 +259,7 @@ extension URLSession {
             resumeData = failure.downloadTaskResumeData
         }
         if let download = task as? URLSessionDownloadTask, case .file(let partial) = end,
-            transfer.tellsDelegate
+            transfer.notifiesDelegate
         {
             (task.listener as? any URLSessionDownloadDelegate)?
                 .urlSession(self, downloadTask: download, didFinishDownloadingTo: partial.file)
@@ -268,7 +276,12 @@ extension URLSession {
                     response: task.response
                 )
             )
-        complete(task, error, resumeData, tellsDelegate: transfer.tellsDelegate)
+        complete(
+            task,
+            error: error,
+            resumeData: resumeData,
+            notifiesDelegate: transfer.notifiesDelegate
+        )
         switch transfer.receiver {
         case .delegate: break
         case .data(let handler):
@@ -293,7 +306,7 @@ extension URLSession {
     /// Creates the download task that a data task becomes, with its response.
     func makeSuccessor(
         of task: URLSessionDataTask,
-        _ transfer: ForegroundTransfer
+        transfer: ForegroundTransfer
     ) -> URLSessionDownloadTask {
         let identity = TaskIdentity(at: .now)
         let before = task.record.withLock { $0 }
@@ -305,7 +318,7 @@ extension URLSession {
         record.original = before.original
         record.current = before.current
         record.response = before.response
-        record.lastAnswer = before.lastAnswer
+        record.lastResponse = before.lastResponse
         record.bytesExpected = before.bytesExpected
         _ = record.resume()
         let download = URLSessionDownloadTask(record, session: self, transfer: transfer)
@@ -333,7 +346,7 @@ extension URLSession {
         return await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
                 reply.wait(continuation)
-                feed.add { question { reply.give($0) } }
+                delegateCalls.add { question { reply.give($0) } }
             }
         } onCancel: {
             reply.give(other)
@@ -353,7 +366,8 @@ extension URLSession {
         let question = Challenge(fields.map { $0[1] }.joined(separator: ", "), url: head.url)
         let proposed = question.credential(from: rules.urlCredentialStorage)
         let usual =
-            failures == 0 && proposed != nil ? question.answer(.useCredential, proposed) : nil
+            failures == 0 && proposed != nil
+            ? question.authorization(for: .useCredential, credential: proposed) : nil
         guard let delegate = task.listener as? any URLSessionTaskDelegate else { return usual }
         let challenge = UnchangingChallenge(
             value: URLAuthenticationChallenge(question, proposed: proposed, failures: failures)
@@ -369,7 +383,7 @@ extension URLSession {
         switch disposition {
         case .cancelAuthenticationChallenge: throw URLError(.cancelled)
         case .performDefaultHandling: return usual
-        default: return question.answer(disposition, credential.value)
+        default: return question.authorization(for: disposition, credential: credential.value)
         }
     }
 }

@@ -21,7 +21,7 @@ extension URLSession {
         // Calls that ask for the tasks of the session return at once, without any.
         link.end {}
         let error = refusal
-        feed.add { [self] in becomeInvalid(error) }
+        delegateCalls.add { [self] in becomeInvalid(error) }
     }
 
     /// Error of new tasks; `nil` if the session accepts tasks.
@@ -52,16 +52,20 @@ extension URLSession {
     }
 
     /// Creates tasks, and sends them to the daemon.
-    func make<Task: URLSessionTask>(_ drafts: [Draft], _ build: (TaskRecord) -> Task) -> [Task] {
+    func make<Task: URLSessionTask>(
+        _ specifications: [TaskSpecification],
+        build: (TaskRecord) -> Task
+    ) -> [Task] {
         let refusal = refusal
-        let tasks = drafts.map { draft in
+        let tasks = specifications.map { specification in
             let identity = TaskIdentity(at: .now)
-            var request = draft.request
+            var request = specification.request
             request.token = identity.newToken
             var record = TaskRecord(request, created: .now)
             record.identifier = identity.number
-            record.refusal = draft.problem ?? refusal ?? (isForeground ? .backgroundTransfer : nil)
-            record.original = draft.original
+            record.refusal =
+                specification.problem ?? refusal ?? (isForeground ? .backgroundTransfer : nil)
+            record.original = specification.original
             return build(record)
         }
         state.withLock { state in
@@ -73,41 +77,43 @@ extension URLSession {
                 state.byToken[task.token] = task
             }
         }
-        for task in tasks { tellCreation(of: task) }
-        tell(tasks)
+        for task in tasks { reportCreation(of: task) }
+        sendChanges(of: tasks)
         return tasks
     }
 
     /// Notifies the delegate of a new task.
-    func tellCreation(of task: URLSessionTask) {
-        feed.add { [self] in
+    func reportCreation(of task: URLSessionTask) {
+        delegateCalls.add { [self] in
             guard let delegate = delegate as? any URLSessionTaskDelegate else { return }
             delegate.urlSession(self, didCreateTask: task)
         }
     }
 
     /// Sends a task's changes to the daemon, or performs them here for a session in this process.
-    func tell(_ task: URLSessionTask) { tell([task]) }
+    func sendChanges(of task: URLSessionTask) { sendChanges(of: [task]) }
 
     /// Sends the changes of tasks to the daemon; returns at once.
-    func tell(_ tasks: [URLSessionTask]) {
+    func sendChanges(of tasks: [URLSessionTask]) {
         guard !isForeground else {
             for task in tasks { drive(task) }
             return
         }
-        link.tell(tasks.filter { !endIfUnsendable($0) && $0.record.withLock(\.mustBeTold) })
+        link.enqueue(
+            tasks.filter { !endIfUnsendable($0) && $0.record.withLock(\.hasUnsentChanges) }
+        )
     }
 
     /// Ends a task that was refused, or was cancelled before the daemon had it; returns whether it did.
     @discardableResult
     func endIfUnsendable(_ task: URLSessionTask) -> Bool {
         guard let error = task.record.withLock(\.reasonToEnd) else { return false }
-        end(task, error)
+        end(task, with: error)
         return true
     }
 
     /// Handles the daemon's refusal of a task or of a change of it.
-    func takeRefusal(of task: URLSessionTask, _ error: ControlError) {
+    func handleRefusal(of task: URLSessionTask, error: ControlError) {
         task.record.withLock { record in
             record.refusal = URLError(of: error, resuming: record.request.resumeToken != nil)
         }
@@ -138,7 +144,7 @@ extension URLSession {
                 continue
             }
             let reason = "the daemon does not know the task: another process may have its end"
-            end(task, URLError(.backgroundSessionWasDisconnected, reason: reason))
+            end(task, with: URLError(.backgroundSessionWasDisconnected, reason: reason))
         }
     }
 
@@ -151,7 +157,7 @@ extension URLSession {
             if let number = task.record.withLock({ $0.number }) { state.byNumber[number] = nil }
         }
         link.remove(task)
-        feed.add { [self] in endIfDone() }
+        delegateCalls.add { [self] in endIfDone() }
     }
 
     /// Adds one of the daemon's tasks: returns the known object, even if the response to the request that created it
@@ -195,7 +201,7 @@ extension URLSession {
                 guard let limit = rules.timeoutIntervalForService, age > limit else { return nil }
                 return URLError(of: link.problem ?? .notRunning([]))
             }
-            if let error { end(task, error) }
+            if let error { end(task, with: error) }
         }
     }
 
@@ -203,14 +209,15 @@ extension URLSession {
     func invalidate() {
         guard self !== URLSession.shared else { return }
         state.withLock { $0.isInvalidating = true }
-        feed.add { [self] in endIfDone() }
+        delegateCalls.add { [self] in endIfDone() }
     }
 
     /// Ends the session if it is marked to end and has no tasks; called after each call of the delegate.
     func endIfDone() {
         // Events that a reader is handling are acknowledged before the end.
         if let relay, state.withLock({ $0.isInvalidating && $0.tasks.isEmpty && !$0.isOver }) {
-            guard relay.isRead(orElse: { [self] in feed.add { [self] in endIfDone() } }) else {
+            guard relay.isRead(orElse: { [self] in delegateCalls.add { [self] in endIfDone() } })
+            else {
                 return
             }
         }
@@ -227,7 +234,7 @@ extension URLSession {
         guard SessionRegistry.session(link.identifier) === self else { return }
         link.end { [self] in
             SessionRegistry.remove(self)
-            feed.add { [self] in becomeInvalid(nil) }
+            delegateCalls.add { [self] in becomeInvalid(nil) }
         }
     }
 

@@ -26,7 +26,7 @@ extension URLSession {
             state.tasks[ObjectIdentifier(task)] = task
             return task
         }
-        tellCreation(of: task)
+        reportCreation(of: task)
         return task
     }
 
@@ -36,21 +36,21 @@ extension URLSession {
     }
 
     /// Notifies the delegate that a connection is open.
-    func tellOpening(of task: URLSessionWebSocketTask, subprotocol: String?) {
-        feed.add { [self] in
+    func reportOpening(of task: URLSessionWebSocketTask, subprotocol: String?) {
+        delegateCalls.add { [self] in
             (delegate as? any URLSessionWebSocketDelegate)?
                 .urlSession(self, webSocketTask: task, didOpenWithProtocol: subprotocol)
         }
     }
 
     /// Notifies the delegate of the server's close frame, unless the task has already ended.
-    func tellClose(
+    func reportClose(
         of task: URLSessionWebSocketTask,
         code: URLSessionWebSocketTask.CloseCode,
         reason: Data?
     ) {
         guard !task.record.withLock({ $0.hasEnded }) else { return }
-        feed.add { [self] in
+        delegateCalls.add { [self] in
             (delegate as? any URLSessionWebSocketDelegate)?
                 .urlSession(self, webSocketTask: task, didCloseWith: code, reason: reason)
         }
@@ -59,8 +59,8 @@ extension URLSession {
     /// Ends a WebSocket task, unless it has ended.
     func end(_ task: URLSessionWebSocketTask, error: (any Error)?) {
         guard task.record.withLock({ $0.end() }) else { return }
-        feed.add { [self] in
-            complete(task, error, nil)
+        delegateCalls.add { [self] in
+            complete(task, error: error, resumeData: nil)
             endIfDone()
         }
     }

@@ -41,7 +41,7 @@ open class URLSession: NSObject, @unchecked Sendable {
         var description: String?
     }
 
-    let feed: DelegateFeed
+    let delegateCalls: DelegateCallQueue
     let link: SessionLink
     let state: Mutex<State>
     let relay: EventRelay?
@@ -67,7 +67,7 @@ open class URLSession: NSObject, @unchecked Sendable {
         delegateQueue queue: OperationQueue?
     ) {
         rules = configuration.duplicate()
-        feed = DelegateFeed(queue)
+        delegateCalls = DelegateCallQueue(queue)
         relay = delegate == nil && configuration.identifier != nil ? EventRelay() : nil
         state = Mutex(State(delegate: delegate))
         link = SessionLink(configuration, launch: BackgroundLaunch.current)
@@ -80,7 +80,7 @@ open class URLSession: NSObject, @unchecked Sendable {
     /// delegate and transfers nothing.
     public override init() {
         rules = .background(withIdentifier: "")
-        feed = DelegateFeed(nil)
+        delegateCalls = DelegateCallQueue(nil)
         relay = nil
         state = Mutex(State(isInvalidating: true, isOver: true))
         link = SessionLink(rules, launch: nil)
@@ -106,7 +106,7 @@ open class URLSession: NSObject, @unchecked Sendable {
     open var delegate: (any URLSessionDelegate)? { state.withLock { $0.delegate } }
 
     /// The queue for calls of the delegate.
-    open var delegateQueue: OperationQueue { feed.queue }
+    open var delegateQueue: OperationQueue { delegateCalls.queue }
 
     /// A description set by the application, for debugging.
     open var sessionDescription: String? {
@@ -135,7 +135,7 @@ open class URLSession: NSObject, @unchecked Sendable {
     /// Not part of Apple's class.
     open func downloadTasks(with requests: [URLRequest]) -> [URLSessionDownloadTask] {
         if isForeground { return requests.map { makeForegroundDownload($0) } }
-        return make(requests.map { Draft(download: $0, rules: configuration) }) {
+        return make(requests.map { TaskSpecification(download: $0, rules: configuration) }) {
             URLSessionDownloadTask($0, session: self)
         }
     }
@@ -146,7 +146,7 @@ open class URLSession: NSObject, @unchecked Sendable {
     /// other data the download fails.
     open func downloadTask(withResumeData data: Data) -> URLSessionDownloadTask {
         if isForeground { return makeForegroundDownload(resuming: data) }
-        return make([Draft(resumeData: data, rules: configuration)]) {
+        return make([TaskSpecification(resumeData: data, rules: configuration)]) {
             URLSessionDownloadTask($0, session: self)
         }[0]
     }
@@ -156,8 +156,8 @@ open class URLSession: NSObject, @unchecked Sendable {
     /// For a background session the daemon copies the file, which must not change until then: see
     /// ``URLSessionTask/isStored``. Another session reads the file while it sends it.
     open func uploadTask(with request: URLRequest, fromFile file: URL) -> URLSessionUploadTask {
-        if isForeground { return makeForegroundUpload(request, .file(file)) }
-        return make([Draft(upload: request, file: file, rules: configuration)]) {
+        if isForeground { return makeForegroundUpload(request, body: .file(file)) }
+        return make([TaskSpecification(upload: request, file: file, rules: configuration)]) {
             URLSessionUploadTask($0, session: self)
         }[0]
     }
@@ -184,7 +184,9 @@ open class URLSession: NSObject, @unchecked Sendable {
     open func dataTask(
         with request: URLRequest,
         completionHandler: @escaping @Sendable (Data?, URLResponse?, (any Error)?) -> Void
-    ) -> URLSessionDataTask { makeForegroundData(request, .data(completionHandler)) }
+    ) -> URLSessionDataTask {
+        makeForegroundData(request, deliveringTo: .data(completionHandler))
+    }
 
     /// Creates a suspended download task that calls `completionHandler` once, on the delegate queue; the handler must
     /// move the file before it returns.
@@ -200,7 +202,9 @@ open class URLSession: NSObject, @unchecked Sendable {
     open func downloadTask(
         with request: URLRequest,
         completionHandler: @escaping @Sendable (URL?, URLResponse?, (any Error)?) -> Void
-    ) -> URLSessionDownloadTask { makeForegroundDownload(request, .file(completionHandler)) }
+    ) -> URLSessionDownloadTask {
+        makeForegroundDownload(request, deliveringTo: .file(completionHandler))
+    }
 
     /// Creates a suspended download task that resumes an earlier one of a process, and calls `completionHandler`
     /// once, on the delegate queue; the handler must move the file before it returns.
@@ -208,7 +212,7 @@ open class URLSession: NSObject, @unchecked Sendable {
         withResumeData data: Data,
         completionHandler: @escaping @Sendable (URL?, URLResponse?, (any Error)?) -> Void
     ) -> URLSessionDownloadTask {
-        makeForegroundDownload(resuming: data, .file(completionHandler))
+        makeForegroundDownload(resuming: data, deliveringTo: .file(completionHandler))
     }
 
     /// Creates a suspended upload task for a file that calls `completionHandler` once, on the delegate queue, with
@@ -220,12 +224,16 @@ open class URLSession: NSObject, @unchecked Sendable {
         fromFile file: URL,
         completionHandler: @escaping @Sendable (Data?, URLResponse?, (any Error)?) -> Void
     ) -> URLSessionUploadTask {
-        makeForegroundUpload(request, .file(file), .data(completionHandler))
+        makeForegroundUpload(
+            request,
+            body: .file(file),
+            deliveringTo: .data(completionHandler)
+        )
     }
 
     /// Creates a suspended upload task for bytes; the delegate receives the response as it arrives.
     open func uploadTask(with request: URLRequest, from bodyData: Data) -> URLSessionUploadTask {
-        makeForegroundUpload(request, .data(bodyData))
+        makeForegroundUpload(request, body: .data(bodyData))
     }
 
     /// Creates a suspended upload task for bytes that calls `completionHandler` once, on the delegate queue, with the
@@ -237,14 +245,18 @@ open class URLSession: NSObject, @unchecked Sendable {
         from bodyData: Data?,
         completionHandler: @escaping @Sendable (Data?, URLResponse?, (any Error)?) -> Void
     ) -> URLSessionUploadTask {
-        makeForegroundUpload(request, .data(bodyData ?? Data()), .data(completionHandler))
+        makeForegroundUpload(
+            request,
+            body: .data(bodyData ?? Data()),
+            deliveringTo: .data(completionHandler)
+        )
     }
 
     /// Creates a suspended upload task for a stream that the delegate provides.
     ///
     /// The stream is read to its end, into a file, before the request is sent.
     open func uploadTask(withStreamedRequest request: URLRequest) -> URLSessionUploadTask {
-        makeForegroundUpload(request, .stream)
+        makeForegroundUpload(request, body: .stream)
     }
 
     /// Creates a suspended WebSocket task for a ws or wss URL.
@@ -276,7 +288,7 @@ open class URLSession: NSObject, @unchecked Sendable {
     open func getAllTasks(
         completionHandler handler: @escaping @Sendable ([URLSessionTask]) -> Void
     ) {
-        link.whenSettled { [self] in feed.add { [self] in handler(unfinished) } }
+        link.whenSettled { [self] in delegateCalls.add { [self] in handler(unfinished) } }
     }
 
     /// Calls `handler` with the unfinished tasks: data tasks, uploads and downloads.
@@ -325,8 +337,8 @@ open class URLSession: NSObject, @unchecked Sendable {
         guard self !== URLSession.shared else { return }
         invalidate()
         cancelWebSocketTasks()
-        tell(
-            unfinished.filter { task in
+        sendChanges(
+            of: unfinished.filter { task in
                 !(task is URLSessionWebSocketTask)
                     && task.record.withLock { $0.cancel(producingResumeData: false) }
             }
@@ -339,7 +351,7 @@ open class URLSession: NSObject, @unchecked Sendable {
     /// The delegate has then received all earlier events. A process that ends by `exit` or by returning from its main
     /// function does this by itself, and waits three seconds at most.
     open func flush(completionHandler handler: @escaping @Sendable () -> Void) {
-        link.whenToldOrNot { [self] in feed.add(handler) }
+        link.whenSentOrFailed { [self] in delegateCalls.add(handler) }
     }
 
     /// Returns once the daemon has stored all tasks created so far on disk, with all their changes, or could not be
@@ -356,7 +368,7 @@ open class URLSession: NSObject, @unchecked Sendable {
     open func reset(completionHandler handler: @escaping @Sendable () -> Void) {
         rules.httpCookieStorage?.removeCookies(since: .distantPast)
         rules.urlCache?.removeAllCachedResponses()
-        feed.add(handler)
+        delegateCalls.add(handler)
     }
 
     /// Removes the cookies of the configuration's storage and the cached responses.

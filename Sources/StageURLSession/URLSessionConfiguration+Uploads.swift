@@ -70,13 +70,13 @@ extension URLSession {
         withPresignedParts parts: PresignedParts,
         fromFile file: URL
     ) -> URLSessionUploadTask {
-        make([Draft(parts: parts, file: file, rules: configuration)]) {
+        make([TaskSpecification(parts: parts, file: file, rules: configuration)]) {
             URLSessionUploadTask($0, session: self)
         }[0]
     }
 }
 
-extension Draft {
+extension TaskSpecification {
     /// Creates a request for an upload in presigned parts.
     fileprivate init(
         parts: URLSession.PresignedParts,

@@ -223,13 +223,13 @@ open class URLSessionTask: NSObject, ProgressReporting, @unchecked Sendable {
     /// Reverts one ``suspend()``; a new task is suspended once, so one call starts it.
     open func resume() {
         guard record.withLock({ $0.resume() }) else { return }
-        session.tell(self)
+        session.sendChanges(of: self)
     }
 
     /// Suspends the task until ``resume()`` was called as often as this, and once more for a new task.
     open func suspend() {
         guard record.withLock({ $0.suspend() }) else { return }
-        session.tell(self)
+        session.sendChanges(of: self)
     }
 
     /// Cancels the task; it ends with `URLError.cancelled`.
@@ -239,13 +239,13 @@ open class URLSessionTask: NSObject, ProgressReporting, @unchecked Sendable {
         guard record.withLock({ $0.cancel(producingResumeData: producingResumeData) }) else {
             return
         }
-        session.tell(self)
+        session.sendChanges(of: self)
     }
 
     /// Changes the task, and informs the daemon, which stores also a task that was never resumed.
     private func make(_ change: TransferChange) {
         record.withLock { $0.change(change) }
-        session.tell(self)
+        session.sendChanges(of: self)
     }
 }
 
@@ -262,7 +262,7 @@ open class URLSessionDownloadTask: URLSessionTask, @unchecked Sendable {
             return true
         }
         guard mustWait else {
-            session.feed.add { completionHandler(nil) }
+            session.delegateCalls.add { completionHandler(nil) }
             return
         }
         cancel(producingResumeData: true)

@@ -11,7 +11,7 @@ extension URLSessionWebSocketTask {
     private static let closeLimit = Duration.seconds(5)
 
     /// Calls a handler of the application on the session's delegate queue.
-    func answer(_ handler: @escaping @Sendable () -> Void) { session.feed.add(handler) }
+    func answer(_ handler: @escaping @Sendable () -> Void) { session.delegateCalls.add(handler) }
 
     /// Opens the connection, or ends a task that must not open one.
     func begin() {
@@ -86,7 +86,7 @@ extension URLSessionWebSocketTask {
         if let close = connection?.close {
             let (code, reason) = (close.taskCode, close.taskReason)
             calls.withLock { $0.noteClose(code: code, reason: reason) }
-            session.tellClose(of: self, code: code, reason: reason)
+            session.reportClose(of: self, code: code, reason: reason)
             return leave(nil)
         }
         if isClosing { return leave(nil) }
@@ -103,7 +103,7 @@ extension URLSessionWebSocketTask {
         )
         handshake.options.closeLimit = Self.closeLimit
         let url = handshake.url
-        handshake.options.onAnswer = { [self] head in takeAnswer(head, of: url) }
+        handshake.options.onResponse = { [self] head in takeAnswer(head, of: url) }
         try await WebSocket.withConnection(to: url, over: engine, options: handshake.options) {
             messages,
             writer in
@@ -113,20 +113,25 @@ extension URLSessionWebSocketTask {
                 return true
             }
             guard isWanted else { throw WebSocketClientError.cancelled }
-            session.tellOpening(of: self, subprotocol: messages.subprotocol)
-            try await exchange(messages, writer)
+            session.reportOpening(of: self, subprotocol: messages.subprotocol)
+            try await exchange(messages, writer: writer)
         }
     }
 
     /// Transfers messages until the server has closed the connection, or the application's close frame was sent.
     private func exchange(
         _ messages: WebSocketMessages,
-        _ writer: WebSocketWriter
+        writer: WebSocketWriter
     ) async throws {
         let sentPings = AsyncStream.makeStream(of: SentPing.self)
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask { [self] in try await read(messages) }
-            group.addTask { [self] in try await write(writer, sentPings.continuation) }
+            group.addTask { [self] in
+                try await write(
+                    to: writer,
+                    sentPings: sentPings.continuation
+                )
+            }
             group.addTask { [self] in
                 for await ping in sentPings.stream {
                     let error = try await ignoringEnd { try await writer.pong(to: ping.number) }
@@ -164,8 +169,8 @@ extension URLSessionWebSocketTask {
 
     /// Sends the application's messages and pings, up to its close frame.
     private func write(
-        _ writer: WebSocketWriter,
-        _ sentPings: AsyncStream<SentPing>.Continuation
+        to writer: WebSocketWriter,
+        sentPings: AsyncStream<SentPing>.Continuation
     ) async throws {
         for await output in outputs.stream {
             switch output {

@@ -35,7 +35,7 @@ import CZlib
         into message: inout [UInt8],
         limits: WebSocketLimits
     ) throws(WebSocketError) {
-        try run(bytes, Z_SYNC_FLUSH, into: &message, limits: limits)
+        try run(bytes, flush: Z_SYNC_FLUSH, into: &message, limits: limits)
     }
 
     /// Finishes a message.
@@ -44,7 +44,7 @@ import CZlib
         limits: WebSocketLimits
     ) throws(WebSocketError) {
         let tail = Self.tail
-        try run(tail.span, Z_BLOCK, into: &message, limits: limits)
+        try run(tail.span, flush: Z_BLOCK, into: &message, limits: limits)
         // The tail is an empty block; a message that ends within a block would consume the tail as data.
         guard unsafe stream.pointee.data_type & 128 != 0 else { throw .invalidCompression }
         ends = 0
@@ -56,18 +56,18 @@ import CZlib
 
     private mutating func run(
         _ bytes: Span<UInt8>,
-        _ flush: CInt,
+        flush: CInt,
         into message: inout [UInt8],
         limits: WebSocketLimits
     ) throws(WebSocketError) {
         try unsafe bytes.withUnsafeBufferPointer { input throws(WebSocketError) in
-            try unsafe run(input, flush, into: &message, limits: limits)
+            try unsafe run(input, flush: flush, into: &message, limits: limits)
         }
     }
 
     private mutating func run(
         _ input: UnsafeBufferPointer<UInt8>,
-        _ flush: CInt,
+        flush: CInt,
         into message: inout [UInt8],
         limits: WebSocketLimits
     ) throws(WebSocketError) {

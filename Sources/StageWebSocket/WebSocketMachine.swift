@@ -30,7 +30,7 @@ public struct WebSocketMachine: ~Copyable {
     private var deflater: Deflater?
     private var hasFailed = false
     /// The close frame that responds to the last event; it is queued by the next call of ``nextEvent()``.
-    private var answer: WebSocketClose?
+    private var pendingClose: WebSocketClose?
 
     /// `true` once a close frame was queued: no more messages can be sent.
     public private(set) var hasSentClose = false
@@ -84,7 +84,7 @@ public struct WebSocketMachine: ~Copyable {
     /// After ``WebSocketEvent/close(_:)`` and ``WebSocketEvent/failure(_:)`` messages can still be sent, such as
     /// responses to earlier ones; the next call queues the close frame, and returns `nil`.
     public mutating func nextEvent() -> WebSocketEvent? {
-        if let answer = answer.take() { close(answer) }
+        if let pendingClose = pendingClose.take() { close(pendingClose) }
         guard !hasFailed, !hasReceivedClose else { return nil }
         do throws(WebSocketError) {
             while true {
@@ -105,9 +105,9 @@ public struct WebSocketMachine: ~Copyable {
         guard !hasSentClose else { throw .closed }
         switch message {
         case .text(var text):
-            text.withUTF8 { unsafe send(.text, UnsafeRawBufferPointer($0)) }
+            text.withUTF8 { unsafe send(.text, payload: UnsafeRawBufferPointer($0)) }
         case .binary(let bytes):
-            unsafe bytes.withUnsafeBytes { unsafe send(.binary, $0) }
+            unsafe bytes.withUnsafeBytes { unsafe send(.binary, payload: $0) }
         }
     }
 
@@ -116,7 +116,7 @@ public struct WebSocketMachine: ~Copyable {
     /// - Throws: ``WebSocketError/closed`` as ``send(_:)`` does.
     public mutating func ping(_ payload: [UInt8] = []) throws(WebSocketError) {
         guard !hasSentClose else { throw .closed }
-        sendControl(.ping, payload)
+        sendControl(.ping, payload: payload)
     }
 
     /// Queues a close frame, unless one was sent; the peer responds with its own.
@@ -134,13 +134,13 @@ public struct WebSocketMachine: ~Copyable {
                 payload += bytes
             }
         }
-        sendControl(.close, payload)
+        sendControl(.close, payload: payload)
     }
 }
 
 extension WebSocketMachine {
     private mutating func fail(_ error: WebSocketError) {
-        answer = WebSocketClose(code: error.closeCode, reason: "\(error)")
+        pendingClose = WebSocketClose(code: error.closeCode, reason: "\(error)")
         hasFailed = true
         input = []
         position = 0
@@ -203,7 +203,7 @@ extension WebSocketMachine {
             frame = nil
             let payload = control
             control = []
-            return try handle(header.opcode, payload)
+            return try handle(header.opcode, payload: payload)
         }
         try take(range)
         guard isComplete else { return nil }
@@ -257,16 +257,16 @@ extension WebSocketMachine {
 
     private mutating func handle(
         _ opcode: Opcode,
-        _ payload: [UInt8]
+        payload: [UInt8]
     ) throws(WebSocketError) -> WebSocketEvent {
         switch opcode {
         case .ping:
-            if !hasSentClose { sendControl(.pong, payload) }
+            if !hasSentClose { sendControl(.pong, payload: payload) }
             return .ping(payload)
         case .pong: return .pong(payload)
         default:
             let content = try Self.closeContent(payload)
-            answer = WebSocketClose(code: content.code)
+            pendingClose = WebSocketClose(code: content.code)
             hasReceivedClose = true
             input = []
             position = 0
@@ -285,23 +285,23 @@ extension WebSocketMachine {
         return WebSocketClose(code: code, reason: reason)
     }
 
-    private mutating func sendControl(_ opcode: Opcode, _ payload: [UInt8]) {
+    private mutating func sendControl(_ opcode: Opcode, payload: [UInt8]) {
         precondition(payload.count <= FrameHeader.controlLimit, "expected at most 125 bytes")
-        unsafe payload.withUnsafeBytes { unsafe append(opcode, isCompressed: false, $0) }
+        unsafe payload.withUnsafeBytes { unsafe append(opcode, isCompressed: false, payload: $0) }
     }
 
-    private mutating func send(_ opcode: Opcode, _ payload: UnsafeRawBufferPointer) {
+    private mutating func send(_ opcode: Opcode, payload: UnsafeRawBufferPointer) {
         guard deflater != nil, unsafe !payload.isEmpty else {
-            return unsafe append(opcode, isCompressed: false, payload)
+            return unsafe append(opcode, isCompressed: false, payload: payload)
         }
         let compressed = unsafe deflater?.deflate(payload) ?? []
-        unsafe compressed.withUnsafeBytes { unsafe append(opcode, isCompressed: true, $0) }
+        unsafe compressed.withUnsafeBytes { unsafe append(opcode, isCompressed: true, payload: $0) }
     }
 
     private mutating func append(
         _ opcode: Opcode,
         isCompressed: Bool,
-        _ payload: UnsafeRawBufferPointer
+        payload: UnsafeRawBufferPointer
     ) {
         var mask: [UInt8]?
         if case .client(let maskingKey) = role {

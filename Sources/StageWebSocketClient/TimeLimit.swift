@@ -1,7 +1,7 @@
 /// Returns the result of `body`; after the time limit, cancels `body`, waits for it and returns `nil`.
 func withTimeLimit<Result: Sendable>(
     _ limit: Duration,
-    _ body: @escaping @Sendable () async throws -> Result
+    body: @escaping @Sendable () async throws -> Result
 ) async throws -> Result? {
     try await withThrowingTaskGroup(of: Result?.self) { group in
         group.addTask { try await body() }

@@ -22,7 +22,11 @@ public enum WebSocket {
         options: WebSocketOptions = WebSocketOptions(),
         _ body: (WebSocketMessages, WebSocketWriter) async throws -> Result
     ) async throws -> Result {
-        let connection = try await WebSocketConnection.open(url, over: engine, options)
+        let connection = try await WebSocketConnection.open(
+            url,
+            over: engine,
+            options: options
+        )
         return try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask { await connection.pump() }
             if let interval = options.pingInterval {

@@ -6,7 +6,7 @@ extension WebSocketConnection {
         /// Number of bytes received so far.
         var received: Int
         /// `true` if a message waits for its reader.
-        var isHeld: Bool
+        var hasUnreadMessage: Bool
         /// `true` if the connection has ended.
         var isOver: Bool
         /// `true` while a task writes.
@@ -24,7 +24,7 @@ extension WebSocketConnection {
             let activity = activity
             if activity.isOver { return }
             // An unread message keeps the following bytes from being read.
-            if activity.isHeld || activity.received != last {
+            if activity.hasUnreadMessage || activity.received != last {
                 (last, isAsked) = (activity.received, false)
                 continue
             }

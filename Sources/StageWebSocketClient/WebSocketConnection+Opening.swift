@@ -6,12 +6,12 @@ extension WebSocketConnection {
     static func open(
         _ url: String,
         over engine: TransferEngine,
-        _ options: WebSocketOptions
+        options: WebSocketOptions
     ) async throws -> WebSocketConnection {
         let limit = options.handshakeLimit
         let connection = try await withTimeLimit(limit) {
             do {
-                return try await handshake(url, engine, options)
+                return try await handshake(with: url, over: engine, options: options)
             } catch let error as TransferError {
                 throw error == .cancelled
                     ? WebSocketClientError.cancelled : .connection(error)
@@ -24,9 +24,9 @@ extension WebSocketConnection {
     }
 
     private static func handshake(
-        _ url: String,
-        _ engine: TransferEngine,
-        _ options: WebSocketOptions
+        with url: String,
+        over engine: TransferEngine,
+        options: WebSocketOptions
     ) async throws -> WebSocketConnection {
         let bytes = try await engine.connect(
             to: httpURL(url),
@@ -54,12 +54,12 @@ extension WebSocketConnection {
                 do throws(WebSocketError) {
                     agreement = try handshake.receive(piece.span)
                 } catch {
-                    if let head = handshake.head { options.onAnswer?(head) }
+                    if let head = handshake.head { options.onResponse?(head) }
                     throw error
                 }
                 if let agreement {
-                    options.onAnswer?(agreement.head)
-                    return WebSocketConnection(bytes, agreement, options)
+                    options.onResponse?(agreement.head)
+                    return WebSocketConnection(bytes, agreement: agreement, options: options)
                 }
             }
         } catch {

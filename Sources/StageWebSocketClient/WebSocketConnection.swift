@@ -47,8 +47,8 @@ final class WebSocketConnection: Sendable {
     /// Creates the connection after its opening handshake.
     init(
         _ bytes: ByteConnection,
-        _ agreement: ClientHandshake.Agreement,
-        _ options: WebSocketOptions
+        agreement: ClientHandshake.Agreement,
+        options: WebSocketOptions
     ) {
         self.bytes = bytes
         closeLimit = options.closeLimit
@@ -118,14 +118,14 @@ extension WebSocketConnection {
         case .ping: break
         case .close(let close):
             state.withLock { $0.peerClose = close }
-            await letAnswer()
-        case .failure: await letAnswer()
+            await waitForApplication()
+        case .failure: await waitForApplication()
         }
     }
 
     /// Waits until the application has responded to the last message, which its request for the next one shows, up to
     /// the close limit: after the close frame no message can be sent.
-    private func letAnswer() async {
+    private func waitForApplication() async {
         _ = try? await withTimeLimit(closeLimit) { [self] in
             await withTaskCancellationHandler {
                 await withCheckedContinuation { (continuation: Turn) in
@@ -275,7 +275,7 @@ extension WebSocketConnection {
         state.withLock { state in
             Activity(
                 received: state.received,
-                isHeld: state.inbox != nil,
+                hasUnreadMessage: state.inbox != nil,
                 isOver: state.end != nil,
                 isWriting: state.isWriting
             )

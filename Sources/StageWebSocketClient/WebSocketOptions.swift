@@ -21,7 +21,7 @@ public struct WebSocketOptions: Sendable {
     /// `true` to require TLS 1.3 instead of 1.2 or later.
     public var requiresNewestTLS = false
     /// Receives the head of the server's response, before the connection opens or a refusal is thrown.
-    public var onAnswer: (@Sendable (HTTPHead) -> Void)?
+    public var onResponse: (@Sendable (HTTPHead) -> Void)?
 
     /// Creates options with compression, messages of at most 1 MiB and no subprotocol.
     public init() {}

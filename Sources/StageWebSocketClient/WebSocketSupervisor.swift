@@ -81,10 +81,10 @@ extension WebSocketSupervisor {
     private func connect(_ options: WebSocketOptions) async -> ReconnectState.End {
         var options = options
         let pause = Mutex<Duration?>(nil)
-        let onAnswer = options.onAnswer
-        options.onAnswer = { head in
+        let onResponse = options.onResponse
+        options.onResponse = { head in
             pause.withLock { $0 = head.pause }
-            onAnswer?(head)
+            onResponse?(head)
         }
         var opened: WebSocketMessages?
         var failure: (any Error)?
@@ -93,7 +93,7 @@ extension WebSocketSupervisor {
                 opened = messages
                 begin(writer)
                 defer { remove(writer) }
-                try await pass(messages, writer)
+                try await deliver(messages, writer: writer)
             }
         } catch {
             failure = error
@@ -111,9 +111,9 @@ extension WebSocketSupervisor {
         return end
     }
 
-    private func pass(
+    private func deliver(
         _ messages: WebSocketMessages,
-        _ writer: WebSocketWriter
+        writer: WebSocketWriter
     ) async throws(WebSocketClientError) {
         let connected = Event.Connected(subprotocol: messages.subprotocol, writer: writer)
         try await deliver(.connected(connected))

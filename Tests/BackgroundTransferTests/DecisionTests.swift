@@ -22,7 +22,7 @@ struct DecisionTests {
         change.state = .running
         #expect(record.nextStep() == .change(7, change))
         #expect(record.nextStep() == nil)
-        record.wasNotTold(change)
+        record.didNotSend(change)
         #expect(record.suspend() == true)
         change.state = .suspended
         #expect(record.nextStep() == .change(7, change), "the last word counts")
@@ -57,7 +57,7 @@ struct DecisionTests {
     @Test func aCreationThatNobodyHeardOfLeavesTheTaskHere() {
         var record = TaskRecord(request, created: .now)
         _ = record.nextStep()
-        record.wasNotSent()
+        record.creationWasNotSent()
         #expect(record.isOnlyHere)
     }
 
@@ -137,9 +137,13 @@ struct DecisionTests {
         #expect(challenge.schemes == field.schemes)
         #expect(challenge.realm == field.realm)
         let credential = URLCredential(user: "u", password: "p", persistence: .none)
-        #expect(challenge.answer(.useCredential, credential) == field.answer)
-        #expect(challenge.answer(.performDefaultHandling, credential) == nil)
-        #expect(challenge.answer(.useCredential, nil) == nil)
+        #expect(
+            challenge.authorization(for: .useCredential, credential: credential) == field.answer
+        )
+        #expect(
+            challenge.authorization(for: .performDefaultHandling, credential: credential) == nil
+        )
+        #expect(challenge.authorization(for: .useCredential, credential: nil) == nil)
     }
 
     @Test func aConfigurationIsCopiedAndSentWhole() {

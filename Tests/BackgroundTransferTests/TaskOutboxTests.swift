@@ -167,17 +167,17 @@ struct TaskOutboxTests {
     }
 
     @Test func aCallIsLetGoOnceItWasMade() async throws {
-        let feed = DelegateFeed(nil)
+        let delegateCalls = DelegateCallQueue(nil)
         let (gate, isOver) = (Cancellation(), Cancellation())
         weak var made: Item?
         do {
             let item = Item()
             made = item
-            feed.add { _ = item }
+            delegateCalls.add { _ = item }
         }
-        feed.add { while !gate.isRequested { usleep(500) } }
-        for _ in 0..<200 { feed.add {} }
-        feed.add { isOver.request() }
+        delegateCalls.add { while !gate.isRequested { usleep(500) } }
+        for _ in 0..<200 { delegateCalls.add {} }
+        delegateCalls.add { isOver.request() }
         try await poll { made == nil }
         gate.request()
         try await poll { isOver.isRequested }

@@ -9,7 +9,7 @@ import Testing
 
 /// Uploads in presigned parts, by the daemon.
 @Suite(.directory, .daemon)
-struct PartedUploadTests {
+struct MultipartUploadTests {
     private let daemon: DaemonProcess
     private let server: PartServer
     private static let size = 16 << 20 + 1

@@ -10,13 +10,13 @@ import Testing
 @Suite(.server) struct AnswerTests {
     let server = TestServer.current
     let place: TemporaryDirectory
-    let part: PartFile
+    let part: PartialFile
     static let content = noise(300_000)
     static let page = Array("there is no such thing".utf8)
 
     init() throws {
         place = try TemporaryDirectory()
-        part = try PartFile.open("pack", in: place.directory)
+        part = try PartialFile.open("pack", in: place.directory)
     }
 
     private func request(_ events: Events = Events()) -> DownloadRequest {

@@ -9,11 +9,11 @@ import Testing
 @Suite(.server) struct DownloadTests {
     let server = TestServer.current
     let place: TemporaryDirectory
-    let part: PartFile
+    let part: PartialFile
 
     init() throws {
         place = try TemporaryDirectory()
-        part = try PartFile.open("pack", in: place.directory)
+        part = try PartialFile.open("pack", in: place.directory)
     }
 
     @Test(arguments: [0, 1, 1000, 1 << 18, 1 << 18 + 1, 3 << 20])

@@ -12,11 +12,11 @@ import Testing
 @Suite(.server) struct EngineTests {
     let server = TestServer.current
     let place: TemporaryDirectory
-    let part: PartFile
+    let part: PartialFile
 
     init() throws {
         place = try TemporaryDirectory()
-        part = try PartFile.open("pack", in: place.directory)
+        part = try PartialFile.open("pack", in: place.directory)
     }
 
     static let content = noise(300_000)
@@ -66,7 +66,7 @@ import Testing
             let receipt = try await engine.download(request, to: part)
             #expect(receipt.url == server.url("/pack"))
             #expect(receipt.attempts == 3)
-            let other = try PartFile.open("other", in: place.directory)
+            let other = try PartialFile.open("other", in: place.directory)
             let second = try await engine.download(request, to: other)
             #expect(second.attempts == 2)
         }
@@ -136,7 +136,7 @@ import Testing
         server.answer("/pack", with: .content(content))
         var configuration = TransferConfiguration.impatient
         configuration.bandwidth = ByteCount(1)
-        let parts = try ["a", "b", "c"].map { try PartFile.open($0, in: place.directory) }
+        let parts = try ["a", "b", "c"].map { try PartialFile.open($0, in: place.directory) }
         let received = try await withEngine(configuration) { engine in
             await withTaskGroup(of: Void.self) { group in
                 for part in parts {
@@ -222,7 +222,7 @@ import Testing
         }
         let error = try await cancelled(request, after: arrived)
         #expect(error == .cancelled)
-        let again = try PartFile.open("pack", in: place.directory, boot: BootID("another"))
+        let again = try PartialFile.open("pack", in: place.directory, boot: BootID("another"))
         #expect(again.length == ByteCount(1 << 19))
         let receipt = try await download(
             DownloadRequest(server.url("/pack"), content: content),
@@ -271,17 +271,17 @@ import Testing
             do {
                 defer { engine.storage.resume() }
                 _ = try await engine.download(request, to: part)
-                try PartFile.open("pack", in: place.directory).remove()
+                try PartialFile.open("pack", in: place.directory).remove()
             }
             await withCheckedContinuation { done in engine.storage.async { done.resume() } }
         }
         #expect(try place.directory.entries() == [])
     }
 
-    /// What is known of the part file, on disk.
-    private func record() -> PartRecord? {
+    /// What is known of the partial file, on disk.
+    private func record() -> PartialFileRecord? {
         guard let file = try? place.directory.file(reading: "pack.state") else { return nil }
-        return (try? file.readAll(limit: 9999)).flatMap { PartRecord.decode($0) }
+        return (try? file.readAll(limit: 9999)).flatMap { PartialFileRecord.decode($0) }
     }
 
     @Test func aRecordIsThereBeforeTheFirstByte() async throws {
@@ -354,7 +354,7 @@ import Testing
             try await withThrowingTaskGroup(of: Void.self) { group in
                 for index in 0..<300 {
                     let name = try #require(FilePath.Component("part\(index)"))
-                    let part = try PartFile.open(name, in: place.directory)
+                    let part = try PartialFile.open(name, in: place.directory)
                     let request = DownloadRequest(
                         server.url("/pack"),
                         content: content,

@@ -12,9 +12,9 @@ import Testing
     static let document = Array("{\"packs\":[]}".utf8)
 
     private func fetch(
-        _ change: (inout ContentFetch) -> Void = { _ in }
+        _ change: (inout FetchRequest) -> Void = { _ in }
     ) async throws -> FetchedContent {
-        var request = ContentFetch(mirrors: [server.url("/manifest")], limit: ByteCount(100))
+        var request = FetchRequest(mirrors: [server.url("/manifest")], limit: ByteCount(100))
         change(&request)
         let ready = request
         return try await withEngine { try await $0.fetch(ready) }
@@ -96,11 +96,11 @@ import Testing
     @Test func aServerWaitsForWhoTakesItsBytes() async throws {
         let content = noise(6 << 20)
         server.answer("/manifest", with: .content(content))
-        let backlog = Backlog(limit: .mebibytes(1))
+        let receiveWindow = ReceiveWindow(limit: .mebibytes(1))
         let taken = Mutex<[UInt8]>([])
         async let result = fetch {
             $0.limit = .mebibytes(8)
-            $0.backlog = backlog
+            $0.receiveWindow = receiveWindow
             $0.take = { piece in
                 guard case .bytes(let bytes) = piece else { return }
                 taken.withLock { $0 += bytes }
@@ -113,7 +113,7 @@ import Testing
             let count = taken.withLock { $0.count }
             // A limit, and the piece that goes beyond it.
             #expect(count - removed <= 3 << 19)
-            backlog.remove(count - removed)
+            receiveWindow.remove(count - removed)
             removed = count
         }
         _ = try await result

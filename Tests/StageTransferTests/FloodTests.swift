@@ -10,11 +10,11 @@ import Testing
 @Suite(.server) struct FloodTests {
     private let server = TestServer.current
     private let place: TemporaryDirectory
-    private let part: PartFile
+    private let part: PartialFile
 
     init() throws {
         place = try TemporaryDirectory()
-        part = try PartFile.open("pack", in: place.directory)
+        part = try PartialFile.open("pack", in: place.directory)
     }
 
     private static var configuration: TransferConfiguration {
@@ -38,7 +38,7 @@ import Testing
     @Test(arguments: Answer.Flood.allCases)
     func aDocumentEndsWhereLinesHaveNoEnd(flood: Answer.Flood) async throws {
         server.answer("/pack", with: .flood(flood))
-        let request = ContentFetch(mirrors: [server.url("/pack")], limit: .mebibytes(1))
+        let request = FetchRequest(mirrors: [server.url("/pack")], limit: .mebibytes(1))
         var error: TransferError?
         do {
             _ = try await withEngine(Self.configuration) { try await $0.fetch(request) }

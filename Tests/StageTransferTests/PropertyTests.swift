@@ -44,7 +44,7 @@ import Testing
         for _ in 0..<6 {
             server.answer("/pack", with: (0..<4).map { _ in Self.answer(&numbers) })
             let boot = Bool.random(using: &numbers) ? BootID.current : BootID("\(seed)")
-            let part = try PartFile.open("pack", in: place.directory, boot: boot)
+            let part = try PartialFile.open("pack", in: place.directory, boot: boot)
             var request = DownloadRequest(server.url("/pack"), content: Self.content)
             request.isContentAddressed = seed.isMultiple(of: 2)
             if await failure(of: request, to: part) == nil {
@@ -52,7 +52,7 @@ import Testing
             }
         }
         server.answer("/pack", with: .content(Self.content))
-        let part = try PartFile.open("pack", in: place.directory)
+        let part = try PartialFile.open("pack", in: place.directory)
         try await download(DownloadRequest(server.url("/pack"), content: Self.content), to: part)
         #expect(fileContent(part.path) == Self.content)
         let names = try place.directory.entries().map(\.name.string)
@@ -68,7 +68,7 @@ import Testing
         while cuts < 40 {
             let rest = Int.random(in: 1...(Self.size / 20), using: &numbers)
             server.answer("/pack", with: .content(Self.content).cut(after: rest))
-            let part = try PartFile.open("pack", in: place.directory)
+            let part = try PartialFile.open("pack", in: place.directory)
             if part.length == ByteCount(Self.size) { break }
             let request = DownloadRequest(server.url("/pack"), content: Self.content)
             _ = await failure(of: request, to: part, .single)

@@ -9,12 +9,12 @@ import Testing
 @Suite(.server) struct RedirectTests {
     let server = TestServer.current
     let place: TemporaryDirectory
-    let part: PartFile
+    let part: PartialFile
     static let content = noise(5000)
 
     init() throws {
         place = try TemporaryDirectory()
-        part = try PartFile.open("pack", in: place.directory)
+        part = try PartialFile.open("pack", in: place.directory)
         server.answer("/pack", with: .content(Self.content))
     }
 
@@ -199,7 +199,7 @@ import Testing
         for host in ["example.invalid", "127.0.0.1.example.invalid"] {
             server.answer("http://\(host)/document", with: .content([2]))
         }
-        var request = ContentFetch(mirrors: [server.url("/start")], limit: ByteCount(10))
+        var request = FetchRequest(mirrors: [server.url("/start")], limit: ByteCount(10))
         request.needsTrust = true
         let wanted = request
         do {

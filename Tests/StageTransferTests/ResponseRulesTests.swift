@@ -18,10 +18,10 @@ private func head(_ status: Int, _ lines: String...) -> ResponseHead {
         offset: 50,
         validator: .entityTag("\"a\""),
         size: 100,
-        promise: .archive
+        expectedKind: .archive
     )
     /// A request for all of 100 bytes.
-    static let whole = ResponseRules(size: 100, promise: .archive)
+    static let whole = ResponseRules(size: 100, expectedKind: .archive)
 
     @Test(arguments: [
         (head(206, "Content-Range: bytes 50-99/100", "ETag: \"a\""), Decision.append),
@@ -105,7 +105,7 @@ private func head(_ status: Int, _ lines: String...) -> ResponseHead {
         (head(416, "Content-Range: bytes */100"), .restart),
     ])
     func anAnswerAboutContentOfUnknownSize(head: ResponseHead, decision: Decision) {
-        let rules = ResponseRules(offset: 50, validator: .entityTag("\"a\""), heldTotal: 100)
+        let rules = ResponseRules(offset: 50, validator: .entityTag("\"a\""), partialTotal: 100)
         #expect(rules.judge(head) == decision)
     }
 
@@ -121,7 +121,7 @@ private func head(_ status: Int, _ lines: String...) -> ResponseHead {
         head: ResponseHead,
         decision: Decision
     ) {
-        let rules = ResponseRules(offset: 100, validator: .entityTag("\"a\""), heldTotal: 100)
+        let rules = ResponseRules(offset: 100, validator: .entityTag("\"a\""), partialTotal: 100)
         #expect(rules.judge(head) == decision)
     }
 
@@ -159,7 +159,7 @@ private func head(_ status: Int, _ lines: String...) -> ResponseHead {
         rules.acceptsErrorResponses = true
         #expect(rules.judge(head(412)) == .restart)
         #expect(rules.judge(head(416)) == .restart)
-        rules.wasLedAway = true
+        rules.hasInsecureHostChange = true
         #expect(rules.judge(head(403, "Content-Type: text/html")) == .portal)
     }
 
@@ -255,14 +255,14 @@ private func head(_ status: Int, _ lines: String...) -> ResponseHead {
     @Test func aPageAfterAnUnencryptedRedirectIsAPortal() {
         var rules = ResponseRules(size: 100)
         #expect(rules.judge(head(200, "Content-Type: text/html")) == .begin)
-        rules.wasLedAway = true
+        rules.hasInsecureHostChange = true
         #expect(rules.judge(head(200, "Content-Type: text/html")) == .portal)
         #expect(rules.judge(head(403, "Content-Type: text/html")) == .portal)
         #expect(rules.judge(head(403)) == .refuse(status: 403))
     }
 
     @Test func aDocumentHasALimitInsteadOfASize() {
-        let rules = ResponseRules(limit: 10, promise: .json, isConditional: true)
+        let rules = ResponseRules(limit: 10, expectedKind: .json, isConditional: true)
         #expect(rules.judge(head(200, "Content-Length: 10")) == .begin)
         #expect(rules.judge(head(200, "Content-Length: 11")) == .tooLarge)
         #expect(rules.judge(head(304)) == .notModified)

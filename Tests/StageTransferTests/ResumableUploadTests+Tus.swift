@@ -21,18 +21,18 @@ extension ResumableUploadTests {
 
     @Test func aTusUploadResumes() {
         var machine = machine(.tus, at: resource(.tus, offset: 10))
-        #expect(machine.begin() == .find(place))
+        #expect(machine.begin() == .queryOffset(place))
         #expect(
             handle(&machine, head(200, "Upload-Offset: 20")) == .perform(.append(place, from: 20))
         )
         // The server took less than was sent.
         machine.noteSent(to: 30)
         let part = handle(&machine, head(204, "Upload-Offset: 30"), isBodySent: true)
-        #expect(part == .perform(.find(place)))
+        #expect(part == .perform(.queryOffset(place)))
         #expect(
             handle(&machine, head(200, "Upload-Offset: 30")) == .perform(.append(place, from: 30))
         )
-        #expect(handle(&machine, head(409)) == .perform(.find(place)))
+        #expect(handle(&machine, head(409)) == .perform(.queryOffset(place)))
         #expect(handle(&machine, head(200, "Upload-Offset: 100")) == .fail(tooFar))
         var complete = self.machine(.tus, at: resource(.tus, mayBeComplete: true))
         _ = complete.begin()
@@ -136,7 +136,7 @@ extension ResumableUploadTests {
         _ = machine.begin()
         _ = handle(&machine, head(200, "Upload-Offset: 0"))
         let early = head(204, "Upload-Offset: 100")
-        #expect(handle(&machine, early, isBodySent: false) == .perform(.find(place)))
+        #expect(handle(&machine, early, isBodySent: false) == .perform(.queryOffset(place)))
     }
 
     @Test func anEmptyTusUploadEndsWithItsCreation() {

@@ -17,11 +17,11 @@ import Testing
         _ uploadProtocol: UploadProtocol = .resumable,
         at resource: UploadResource? = nil,
         size: Int64 = 100,
-        _ change: (inout ResumableUpload.Terms) -> Void = { _ in }
+        _ change: (inout ResumableUpload.Settings) -> Void = { _ in }
     ) -> ResumableUpload {
-        var terms = ResumableUpload.Terms(uploadProtocol: uploadProtocol, size: size)
-        change(&terms)
-        return ResumableUpload(terms, resource: resource)
+        var settings = ResumableUpload.Settings(uploadProtocol: uploadProtocol, size: size)
+        change(&settings)
+        return ResumableUpload(settings, resource: resource)
     }
 
     func head(_ status: Int, _ fields: String...) -> ResponseHead {
@@ -33,7 +33,7 @@ import Testing
     /// A machine whose request was sent, up to an offset, and answered with the resource.
     func begun(
         sent: Int64 = 50,
-        _ change: (inout ResumableUpload.Terms) -> Void = { _ in }
+        _ change: (inout ResumableUpload.Settings) -> Void = { _ in }
     ) -> ResumableUpload {
         var machine = machine(.resumable, at: nil, change)
         #expect(machine.begin() == .request)
@@ -79,7 +79,7 @@ import Testing
         #expect(machine.take(interim: offer, from: origin) == nil)
         #expect(machine.take(interim: head(104, "Location: /u/2"), from: origin) == nil)
         #expect(machine.resource == resource())
-        #expect(machine.begin() == .find(place))
+        #expect(machine.begin() == .queryOffset(place))
     }
 
     @Test(arguments: [
@@ -105,13 +105,13 @@ import Testing
         }
         var empty = machine { $0.size = 0 }
         _ = empty.begin()
-        #expect(!empty.announces)
+        #expect(!empty.announcesResumption)
         #expect(empty.take(interim: head(104, "Location: /u/1"), from: origin) == nil)
     }
 
     @Test func theBodyGoesOnWhereTheServerHasIt() {
         var machine = begun(sent: 50)
-        #expect(machine.begin() == .find(place))
+        #expect(machine.begin() == .queryOffset(place))
         let told = head(204, "Upload-Offset: 40", "Upload-Complete: ?0")
         #expect(handle(&machine, told) == .perform(.append(place, from: 40)))
         #expect(machine.resource == resource(offset: 40))
@@ -121,7 +121,7 @@ import Testing
 
     @Test func anEarlierProcessLeavesTheResource() {
         var machine = machine(at: resource(offset: 40))
-        #expect(machine.begin() == .find(place))
+        #expect(machine.begin() == .queryOffset(place))
         let told = head(204, "Upload-Offset: 60", "Upload-Complete: ?0")
         #expect(handle(&machine, told) == .perform(.append(place, from: 60)))
     }
@@ -131,7 +131,7 @@ import Testing
     func aResourceIsSpokenToInItsOwnProtocol(_ kept: UploadProtocol, _ wanted: UploadProtocol) {
         var machine = machine(wanted, at: resource(kept, mayBeComplete: true))
         #expect(machine.failure == nil)
-        #expect(machine.begin() == .find(place))
+        #expect(machine.begin() == .queryOffset(place))
         #expect(machine.uploadProtocol == kept)
         guard case .fail = handle(&machine, head(404)) else {
             Issue.record("expected a failure")
@@ -156,9 +156,9 @@ import Testing
             var whole = unusable
             whole.mayBeComplete = true
             for isRepeatedSafely in [true, false] {
-                func change(_ terms: inout ResumableUpload.Terms) {
-                    terms.isRepeatedSafely = isRepeatedSafely
-                    terms.rules.allowed = AllowedDomains(["a.example"])
+                func change(_ settings: inout ResumableUpload.Settings) {
+                    settings.isRepeatedSafely = isRepeatedSafely
+                    settings.rules.allowed = AllowedDomains(["a.example"])
                 }
                 var machine = machine(.resumable, at: unusable, change)
                 #expect(machine.failure == nil)
@@ -249,7 +249,7 @@ import Testing
             Issue.record("expected another attempt")
             return
         }
-        #expect(machine.begin() == .find(place))
+        #expect(machine.begin() == .queryOffset(place))
     }
 
     @Test(arguments: [
@@ -262,7 +262,9 @@ import Testing
         for field in fields { told.read(field[...]) }
         #expect(handle(&machine, told) == .perform(.append(place, from: 50)))
         machine.noteSent(to: 100)
-        #expect(handle(&machine, head(200, "Upload-Complete: ?0;x")) == .perform(.find(place)))
+        #expect(
+            handle(&machine, head(200, "Upload-Complete: ?0;x")) == .perform(.queryOffset(place))
+        )
     }
 
     /// What is kept says that the last bytes were never sent.
@@ -336,9 +338,9 @@ import Testing
         var machine = machine(uploadProtocol, at: resource(uploadProtocol)) {
             $0.acceptsTransientResponses = true
         }
-        #expect(machine.begin() == .find(place))
+        #expect(machine.begin() == .queryOffset(place))
         #expect(handle(&machine, head(423)) == .deliver)
-        #expect(machine.begin() == .find(place))
+        #expect(machine.begin() == .queryOffset(place))
         _ = handle(&machine, head(204, "Upload-Offset: 0"))
         #expect(handle(&machine, head(423)) == .deliver)
     }
@@ -348,14 +350,14 @@ import Testing
     func aLockedResourceIsKept(_ uploadProtocol: UploadProtocol) {
         var machine = machine(uploadProtocol, at: resource(uploadProtocol))
         let error = TransferError.refused(url: place.display, status: 423)
-        #expect(machine.begin() == .find(place))
+        #expect(machine.begin() == .queryOffset(place))
         #expect(handle(&machine, head(423)) == .retry(error, after: nil))
-        #expect(machine.begin() == .find(place))
+        #expect(machine.begin() == .queryOffset(place))
         #expect(
             handle(&machine, head(204, "Upload-Offset: 0")) == .perform(.append(place, from: 0))
         )
         #expect(handle(&machine, head(423)) == .retry(error, after: nil))
-        #expect(machine.begin() == .find(place))
+        #expect(machine.begin() == .queryOffset(place))
     }
 
     /// An answer to the question that tells nothing of the upload takes nothing from it.
@@ -413,7 +415,9 @@ import Testing
         #expect(handle(&machine, early, isBodySent: true) == .deliver)
         machine = begun(sent: 50)
         let refused = handle(&machine, head(status, "Upload-Complete: ?1"))
-        #expect(refused == ([200, 409].contains(status) ? .perform(.find(place)) : .deliver))
+        #expect(
+            refused == ([200, 409].contains(status) ? .perform(.queryOffset(place)) : .deliver)
+        )
     }
 
     @Test(
@@ -426,7 +430,7 @@ import Testing
             var machine = begun(sent: isBodySent ? 100 : 50)
             let claim = head(status, "Upload-Complete: ?1", field)
             let action = handle(&machine, claim, isBodySent: isBodySent)
-            #expect(action == (isWhole ? .deliver : .perform(.find(place))))
+            #expect(action == (isWhole ? .deliver : .perform(.queryOffset(place))))
         }
         guard !isWhole else { return }
         // A success says that the server may have acted.
@@ -441,7 +445,7 @@ import Testing
     @Test func aSuccessThatWasNotReadToItsEndIsAskedFor() {
         var machine = begun(sent: 50)
         let action = machine.handle(head(200), from: place, isBodySent: false, isCut: true)
-        #expect(action == .perform(.find(place)))
+        #expect(action == .perform(.queryOffset(place)))
         machine = begun(sent: 50)
         #expect(handle(&machine, head(200)) == .endAttempt)
     }
@@ -453,7 +457,7 @@ import Testing
         machine.noteSent(to: 100)
         let open = head(201, "Upload-Complete: ?0", "Location: /u/1")
         let action = machine.handle(open, from: origin, isBodySent: true)
-        #expect(action == .perform(.find(place)))
+        #expect(action == .perform(.queryOffset(place)))
         #expect(machine.resource == resource(mayBeComplete: true))
         var nameless = self.machine()
         _ = nameless.begin()
@@ -493,13 +497,13 @@ import Testing
 
     @Test func anotherOffsetIsAskedForSoOftenAndNoMore() {
         var machine = machine(at: resource())
-        #expect(machine.begin() == .find(place))
+        #expect(machine.begin() == .queryOffset(place))
         for round in 0...2 {
             let action = handle(&machine, head(204, "Upload-Offset: 0"))
             #expect(action == .perform(.append(place, from: 0)))
             let conflict = handle(&machine, head(409, "Upload-Offset: 0"))
             if round < 2 {
-                #expect(conflict == .perform(.find(place)))
+                #expect(conflict == .perform(.queryOffset(place)))
             } else if case .retry(.unreachable, nil) = conflict {
             } else {
                 Issue.record("expected the end of the attempt, found \(conflict)")
@@ -516,7 +520,7 @@ import Testing
             machine.noteSent(to: 90)
             let conflict = handle(&machine, head(409, "Upload-Offset: \(round + 1)"))
             if round < 8 {
-                #expect(conflict == .perform(.find(place)))
+                #expect(conflict == .perform(.queryOffset(place)))
             } else if case .retry(.unreachable, nil) = conflict {
             } else {
                 Issue.record("expected the end of the attempt, found \(conflict)")
@@ -537,7 +541,7 @@ import Testing
             let action = handle(&machine, head(204, "Upload-Offset: \(offset)"))
             machine.noteSent(to: size)
             #expect(action == .perform(.append(place, from: offset)))
-            #expect(handle(&machine, head(409, "X: 1")) == .perform(.find(place)))
+            #expect(handle(&machine, head(409, "X: 1")) == .perform(.queryOffset(place)))
         }
     }
 
@@ -546,14 +550,14 @@ import Testing
         _ = machine.begin()
         _ = handle(&machine, head(204, "Upload-Offset: 0"))
         #expect(handle(&machine, head(status)) == .deliver)
-        #expect(machine.begin() == .find(place))
+        #expect(machine.begin() == .queryOffset(place))
     }
 
     @Test(arguments: [401, 407]) func aChallengeIsAnAnswer(status: Int) {
         var machine = machine(at: resource())
         _ = machine.begin()
         #expect(handle(&machine, head(status)) == .deliver)
-        #expect(machine.begin() == .find(place))
+        #expect(machine.begin() == .queryOffset(place))
     }
 
     @Test(arguments: [true, false], [401, 407])
@@ -562,6 +566,6 @@ import Testing
         let answer = head(status, "Upload-Offset: 100")
         #expect(handle(&machine, answer, isBodySent: isBodySent) == .deliver)
         // A proxy's challenge is none of the request.
-        #expect(machine.begin() == (status == 401 ? .request : .find(place)))
+        #expect(machine.begin() == (status == 401 ? .request : .queryOffset(place)))
     }
 }

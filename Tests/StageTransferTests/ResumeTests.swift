@@ -6,7 +6,7 @@ import Testing
 
 @testable import StageTransfer
 
-/// A first run is cut at half of 2 MiB, a second one, with an engine and a part file of its own, meets
+/// A first run is cut at half of 2 MiB, a second one, with an engine and a partial file of its own, meets
 /// a server that changed meanwhile.
 @Suite(.server) struct ResumeTests {
     static let size = 2 << 20
@@ -19,8 +19,8 @@ import Testing
 
     init() throws { place = try TemporaryDirectory() }
 
-    func open(boot: BootID = .current) throws -> PartFile {
-        try PartFile.open("pack", in: place.directory, boot: boot)
+    func open(boot: BootID = .current) throws -> PartialFile {
+        try PartialFile.open("pack", in: place.directory, boot: boot)
     }
 
     /// Receives the first half of the old content.
@@ -34,9 +34,9 @@ import Testing
         }
     }
 
-    private func record() throws -> PartRecord? {
+    private func record() throws -> PartialFileRecord? {
         guard let file = try place.directory.file(reading: "pack.state") else { return nil }
-        return PartRecord.decode(try file.readAll(limit: 9999))
+        return PartialFileRecord.decode(try file.readAll(limit: 9999))
     }
 
     /// Goes on with what the server has now.
@@ -255,7 +255,7 @@ import Testing
     }
 
     @Test func aRecordCutAnywhereCountsAsNoneOrIsWhole() async throws {
-        let record = PartRecord(
+        let record = PartialFileRecord(
             generation: 3,
             total: 10,
             durable: 5,
@@ -264,8 +264,10 @@ import Testing
             boot: "x"
         )
         let bytes = record.encoded()
-        #expect(PartRecord.decode(bytes) == record)
-        for count in bytes.indices { #expect(PartRecord.decode(Array(bytes[..<count])) == nil) }
+        #expect(PartialFileRecord.decode(bytes) == record)
+        for count in bytes.indices {
+            #expect(PartialFileRecord.decode(Array(bytes[..<count])) == nil)
+        }
     }
 
     @Test func completeContentIsNotAskedForAgain() async throws {

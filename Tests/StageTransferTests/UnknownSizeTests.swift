@@ -19,8 +19,8 @@ import Testing
 
     init() throws { place = try TemporaryDirectory() }
 
-    private func open(boot: BootID = .current) throws -> PartFile {
-        try PartFile.open("pack", in: place.directory, boot: boot)
+    private func open(boot: BootID = .current) throws -> PartialFile {
+        try PartialFile.open("pack", in: place.directory, boot: boot)
     }
 
     private func request(_ events: Events = Events()) -> DownloadRequest {

@@ -505,7 +505,7 @@ import Testing
             try await withThrowingTaskGroup(of: Void.self) { group in
                 for index in 0..<20 {
                     let name = try #require(FilePath.Component("part\(index)"))
-                    let part = try PartFile.open(name, in: place.directory)
+                    let part = try PartialFile.open(name, in: place.directory)
                     let download = DownloadRequest(server.url("/pack"), content: content)
                     group.addTask { _ = try await engine.download(download, to: part) }
                     group.addTask {

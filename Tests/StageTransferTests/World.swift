@@ -107,7 +107,7 @@ func withEngine<Result>(
 @discardableResult
 func download(
     _ request: DownloadRequest,
-    to part: PartFile,
+    to part: PartialFile,
     _ configuration: TransferConfiguration = .impatient
 ) async throws -> DownloadReceipt {
     try await withEngine(configuration) { try await $0.download(request, to: part) }
@@ -116,7 +116,7 @@ func download(
 /// The error of a download that fails.
 func failure(
     of request: DownloadRequest,
-    to part: PartFile,
+    to part: PartialFile,
     _ configuration: TransferConfiguration = .impatient
 ) async -> TransferError? {
     do {

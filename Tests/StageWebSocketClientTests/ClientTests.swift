@@ -191,13 +191,13 @@ import Testing
         let lines = Mutex<[String]>([])
         let url = Self.serve { wire in wire.send([0x88, 0]) }
         _ = try await Self.read(url) { options in
-            options.onAnswer = { head in lines.withLock { $0.append(head.line) } }
+            options.onResponse = { head in lines.withLock { $0.append(head.line) } }
         }
         TestServer.current.answer("/closed", with: .status(403))
         let other = "ws://127.0.0.1:\(TestServer.current.port)/closed"
         await #expect(throws: WebSocketClientError.self) {
             try await Self.read(other) { options in
-                options.onAnswer = { head in lines.withLock { $0.append(head.line) } }
+                options.onResponse = { head in lines.withLock { $0.append(head.line) } }
             }
         }
         #expect(lines.withLock { $0.map { $0.split(separator: " ")[1] } } == ["101", "403"])

@@ -59,7 +59,7 @@ import Testing
         let pauses = Mutex<[String]>([])
         try await withEcho(connections: 2) { engine, url in
             var options = WebSocketOptions()
-            options.onAnswer = { head in
+            options.onResponse = { head in
                 let values = head.values(of: "Retry-After")
                 pauses.withLock { $0 += values }
             }

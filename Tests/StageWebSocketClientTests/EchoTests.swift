@@ -43,12 +43,12 @@ import Testing
         try await withEcho { engine, url in
             let http = "http" + url.dropFirst(2)
             await #expect(throws: TransferError.refused(url: http, status: 426)) {
-                _ = try await engine.fetch(ContentFetch(mirrors: [http], limit: .kibibytes(1)))
+                _ = try await engine.fetch(FetchRequest(mirrors: [http], limit: .kibibytes(1)))
             }
             // What looks like the path is another one.
             await #expect(throws: TransferError.refused(url: http + "s", status: 404)) {
                 _ = try await engine.fetch(
-                    ContentFetch(mirrors: [http + "s"], limit: .kibibytes(1))
+                    FetchRequest(mirrors: [http + "s"], limit: .kibibytes(1))
                 )
             }
         }

@@ -5,15 +5,15 @@ import Testing
 
 @testable import StageTransfer
 
-/// Files that a process leaves, at whatever step it ends, are removed with the part file by the next one.
-struct PartFileTests {
+/// Files that a process leaves, at whatever step it ends, are removed with the partial file by the next one.
+struct PartialFileTests {
     let place: TemporaryDirectory
 
     init() throws { place = try TemporaryDirectory() }
 
-    private func open() throws -> PartFile { try PartFile.open("pack", in: place.directory) }
+    private func open() throws -> PartialFile { try PartialFile.open("pack", in: place.directory) }
 
-    private func begin(_ part: PartFile, isRecorded: Bool) throws {
+    private func begin(_ part: PartialFile, isRecorded: Bool) throws {
         _ = try part.begin(total: 10, validator: nil, url: "http://a/b", isRecorded: isRecorded)
     }
 

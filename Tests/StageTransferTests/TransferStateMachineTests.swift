@@ -3,15 +3,15 @@ import Testing
 
 @testable import StageTransfer
 
-@Suite struct DownloadMachineTests {
-    typealias Machine = DownloadMachine
+@Suite struct TransferStateMachineTests {
+    typealias Machine = TransferStateMachine
 
     private static let transient = TransferError.unreachable(url: "u", detail: "d")
     private static let permanent = TransferError.refused(url: "u", status: 404)
 
     /// A machine, the memory it shares and the time, so that a test reads as a story.
     private struct Story {
-        var memory = MirrorMemory()
+        var history = MirrorHistory()
         var now = Duration.zero
         var machine: Machine
         var random = 0.5
@@ -19,20 +19,20 @@ import Testing
         init(
             _ count: Int,
             policy: RetryPolicy = RetryPolicy(),
-            memory: MirrorMemory? = nil,
+            history: MirrorHistory? = nil,
             failuresBefore: Int = 0
         ) {
-            if let memory { self.memory = memory }
+            if let history { self.history = history }
             machine = Machine(
                 mirrors: (0..<count).map { ("host\($0)", "url\($0)") },
                 policy: policy,
-                memory: self.memory,
+                history: self.history,
                 failuresBefore: failuresBefore
             )
         }
 
         mutating func handle(_ event: Machine.Event) -> Machine.Action {
-            machine.handle(event, &memory, at: Machine.Moment(now: now, random: random))
+            machine.handle(event, history: &history, at: Machine.Moment(now: now, random: random))
         }
 
         mutating func begin() -> Machine.Action { handle(.began(isComplete: false)) }
@@ -64,7 +64,7 @@ import Testing
         _ = story.handle(.began(isComplete: true))
         let next = story.handle(.verified(false))
         #expect(next == .attempt(mirror: 0, isRanged: false))
-        #expect(story.memory == MirrorMemory())
+        #expect(story.history == MirrorHistory())
     }
 
     @Test func withoutMirrorsThereIsNothingToTry() {
@@ -240,13 +240,13 @@ import Testing
         var story = Story(2)
         _ = story.begin()
         _ = story.fail()
-        var next = Story(2, memory: story.memory)
+        var next = Story(2, history: story.history)
         let first = next.begin()
         #expect(first == .attempt(mirror: 1, isRanged: true))
         _ = next.fail()
         _ = next.handle(.ended(.complete, Machine.Progress(wasAccepted: true, newBytes: 1)))
         _ = next.handle(.verified(true))
-        var third = Story(2, memory: next.memory)
+        var third = Story(2, history: next.history)
         let healed = third.begin()
         #expect(healed == .attempt(mirror: 0, isRanged: true))
     }
@@ -261,20 +261,20 @@ import Testing
 
 @Suite struct TransferSlotsTests {
     @Test func limitsHoldForEachHostAndInAll() {
-        var slots = TransferSlots(perHost: 2, total: 3)
+        var limiter = ConnectionLimiter(perHost: 2, total: 3)
         let taken = [
-            slots.enter(1, host: "a", priority: 0), slots.enter(2, host: "a", priority: 0),
-            slots.enter(3, host: "a", priority: 0), slots.enter(4, host: "b", priority: 0),
-            slots.enter(5, host: "c", priority: 0), slots.enter(6, host: "c", priority: 1),
+            limiter.acquire(1, host: "a", priority: 0), limiter.acquire(2, host: "a", priority: 0),
+            limiter.acquire(3, host: "a", priority: 0), limiter.acquire(4, host: "b", priority: 0),
+            limiter.acquire(5, host: "c", priority: 0), limiter.acquire(6, host: "c", priority: 1),
         ]
         #expect(taken == [true, true, false, true, false, false])
-        let first = slots.leave(host: "b")
+        let first = limiter.release(host: "b")
         #expect(first == 6)
-        let second = slots.leave(host: "a")
+        let second = limiter.release(host: "a")
         #expect(second == 3)
-        let isWithdrawn = slots.withdraw(5)
+        let isWithdrawn = limiter.cancel(5)
         #expect(isWithdrawn)
-        let none = slots.leave(host: "a")
+        let none = limiter.release(host: "a")
         #expect(none == nil)
     }
 }

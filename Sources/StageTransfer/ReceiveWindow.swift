@@ -5,9 +5,9 @@ import Synchronization
 ///
 /// A server that is faster than the disk therefore fills no memory: the flow control of TCP or HTTP/2 stops it.
 /// A paused transfer does not count as stalled.
-public final class Backlog: Sendable {
+public final class ReceiveWindow: Sendable {
     private let count = Atomic<Int>(0)
-    private let held = Atomic(false)
+    private let paused = Atomic(false)
     private let limit: Int
 
     /// Creates an empty window that is full at `limit` bytes.
@@ -22,11 +22,11 @@ public final class Backlog: Sendable {
     public func remove(_ bytes: Int) { count.subtract(bytes, ordering: .relaxed) }
 
     /// Pauses the transfers in both directions, however few bytes are waiting, or ends the pause.
-    public func hold(_ isHeld: Bool) { held.store(isHeld, ordering: .relaxed) }
+    public func setPaused(_ isPaused: Bool) { paused.store(isPaused, ordering: .relaxed) }
 
-    /// `true` while ``hold(_:)`` pauses the transfers.
-    var isHeld: Bool { held.load(ordering: .relaxed) }
+    /// `true` while ``setPaused(_:)`` pauses the transfers.
+    var isPaused: Bool { paused.load(ordering: .relaxed) }
 
     /// `true` while no more bytes may be received.
-    var isFull: Bool { isHeld || count.load(ordering: .relaxed) >= limit }
+    var isFull: Bool { isPaused || count.load(ordering: .relaxed) >= limit }
 }

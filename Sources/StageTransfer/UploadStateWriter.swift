@@ -2,7 +2,7 @@ import StageModel
 import Synchronization
 
 /// Stores the state of an upload, in order; the body waits until pending writes have finished.
-final class UploadLedger: Sendable {
+final class UploadStateWriter: Sendable {
     private struct State {
         var resource: UploadResource?
         /// `true` once the last bytes were permitted.

@@ -1,13 +1,13 @@
 public import StageModel
 
 /// Request for a small document, or for a byte range of immutable content, that is received into memory.
-public struct ContentFetch: Sendable {
+public struct FetchRequest: Sendable {
     /// Absolute http, https and file URLs of the same document, the preferred first.
     public var mirrors: [String]
     /// Maximum size of the document.
     public var limit: ByteCount
     /// Expected kind of the document.
-    public var promise = ContentPromise.json
+    public var expectedKind = ContentKind.json
     /// Strong entity tag of the version that the caller already has; the server then sends the document only if
     /// it differs.
     public var entityTag: String?
@@ -21,7 +21,7 @@ public struct ContentFetch: Sendable {
     public var take: (@Sendable (BodyPiece) -> Void)?
     /// Limit on the bytes passed to ``take`` and not yet processed, which the consumer removes from it; the transfer
     /// pauses while it is full.
-    public var backlog: Backlog?
+    public var receiveWindow: ReceiveWindow?
     /// Hosts that the document may come from, redirects included; `nil` for all.
     public var allowedDomains: AllowedDomains?
     /// `true` if only the transport authenticates the document, so that each redirect must lead to a URL that
@@ -43,7 +43,7 @@ public struct ContentFetch: Sendable {
     }
 }
 
-extension ContentFetch {
+extension FetchRequest {
     /// `true` if the request is for the whole content.
     var isWhole: Bool {
         guard let part else { return true }
@@ -75,7 +75,7 @@ public enum BodyPiece: Equatable, Sendable {
     case bytes([UInt8])
 }
 
-/// Result of a ``ContentFetch``.
+/// Result of a ``FetchRequest``.
 public enum FetchedContent: Equatable, Sendable {
     /// The caller's version is current.
     case notModified

@@ -1,5 +1,5 @@
 /// Current request of an attempt after the redirects so far.
-struct Route {
+struct RedirectChain {
     private(set) var url: TransferURL
     /// Method of the current request.
     private(set) var method: String
@@ -8,7 +8,7 @@ struct Route {
     /// `true` until a redirect leaves the origin of the first URL.
     private(set) var isAtOrigin = true
     /// `true` if an unencrypted response led to another host.
-    private(set) var wasLedAway = false
+    private(set) var hasInsecureHostChange = false
     private let rules: RedirectRules
 
     /// Creates a chain that begins at a URL; without `isAtOrigin` its requests carry no credentials.
@@ -32,7 +32,7 @@ struct Route {
         guard case .redirect(let location) = decision else { return }
         steps += 1
         let target = try rules.target(of: location, from: url, step: steps)
-        if url.scheme == "http", target.host != url.host { wasLedAway = true }
+        if url.scheme == "http", target.host != url.host { hasInsecureHostChange = true }
         if !target.hasSameOrigin(as: url) { isAtOrigin = false }
         url = target
         method = RedirectRules.method(after: status, of: method)

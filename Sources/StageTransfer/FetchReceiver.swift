@@ -2,11 +2,11 @@ import CCurl
 import StageModel
 
 /// Collects the body of one response in memory, once the rules allow it.
-final class ContentReceiver: ExchangeReceiver {
-    private let route: Route
+final class FetchReceiver: ExchangeReceiver {
+    private let redirects: RedirectChain
     private let source: String
     private let rules: ResponseRules
-    private let request: ContentFetch
+    private let request: FetchRequest
     private let report: @Sendable (TransferEvent) -> Void
 
     private(set) var decision: ResponseRules.Decision?
@@ -15,15 +15,15 @@ final class ContentReceiver: ExchangeReceiver {
     private var count: Int64 = 0
     private var isTooLarge = false
 
-    init(_ request: ContentFetch, route: Route, source: String, rules: ResponseRules) {
-        self.route = route
+    init(_ request: FetchRequest, redirects: RedirectChain, source: String, rules: ResponseRules) {
+        self.redirects = redirects
         self.source = source
         self.rules = rules
         self.request = request
         report = request.report
     }
 
-    private var url: TransferURL { route.url }
+    private var url: TransferURL { redirects.url }
 
     /// Status of the response; 0 before it arrives.
     var status: Int { head?.status ?? 0 }
@@ -36,7 +36,7 @@ final class ContentReceiver: ExchangeReceiver {
         let decision = request.judgePart(head) ?? rules.judge(head)
         self.decision = decision
         self.head = head
-        if decision.isFinal { report(.responded(ResponseSummary(head, at: route))) }
+        if decision.isFinal { report(.responded(ResponseSummary(head, at: redirects))) }
         guard decision == .begin else { return .skip }
         request.take?(.began)
         bytes.reserveCapacity(request.take == nil ? Int(head.bodyLength ?? 0) : Self.pieceSize)
@@ -50,7 +50,7 @@ final class ContentReceiver: ExchangeReceiver {
             return false
         }
         unsafe body.withUnsafeBufferPointer { unsafe bytes.append(contentsOf: $0) }
-        if bytes.count >= Self.pieceSize { giveAway() }
+        if bytes.count >= Self.pieceSize { deliverBytes() }
         return true
     }
 
@@ -58,17 +58,17 @@ final class ContentReceiver: ExchangeReceiver {
     private static let pieceSize = 256 << 10
 
     /// Hands over the received bytes if the request has a consumer.
-    private func giveAway() {
+    private func deliverBytes() {
         guard let take = request.take, !bytes.isEmpty else { return }
-        request.backlog?.add(bytes.count)
+        request.receiveWindow?.add(bytes.count)
         take(.bytes(bytes))
         bytes.removeAll(keepingCapacity: true)
     }
 
     /// Returns the outcome of the ended exchange; `nil` for a redirect.
-    func outcome(_ end: ExchangeEnd) -> DownloadMachine.Outcome? {
+    func outcome(_ end: ExchangeEnd) -> TransferStateMachine.Outcome? {
         // The bytes of a truncated body are useful, too.
-        giveAway()
+        deliverBytes()
         if isTooLarge { return .decided(.tooLarge, url: url.display, source: source, size: limit) }
         if end.code == nil, end.stalled == nil { return .local(.cancelled) }
         guard let decision else { return .failed(end, url: url.display) }

@@ -6,7 +6,7 @@ import StageTransfer
 import Synchronization
 
 /// Last response to a transfer in this process, with the times of its request.
-struct ForegroundAnswer {
+struct ForegroundResponse {
     /// Head of the response.
     var head: ResponseSummary
     /// Time when the request was sent.
@@ -24,11 +24,11 @@ extension URLSessionTask {
     /// Records the head of a response.
     func takeHead(_ head: ResponseSummary, at time: Date = .now) {
         record.withLock { record in
-            record.lastAnswer = ForegroundAnswer(
+            record.lastResponse = ForegroundResponse(
                 head: head,
                 asked: record.asked ?? time,
                 answered: time,
-                redirects: record.lastAnswer.map { $0.redirects + 1 } ?? head.redirects
+                redirects: record.lastResponse.map { $0.redirects + 1 } ?? head.redirects
             )
             record.response = HTTPURLResponse(TransferResponse(head))
         }
@@ -42,7 +42,7 @@ extension TaskRecord {
         metrics.started = asked
         metrics.bytesReceived = ByteCount(bytesReceived)
         metrics.bytesSent = ByteCount(bytesSent)
-        guard let answer = lastAnswer else { return metrics }
+        guard let answer = lastResponse else { return metrics }
         metrics.attempts = 1
         metrics.redirects = answer.redirects
         var attempt = AttemptMetrics()

@@ -4,7 +4,7 @@ import Glibc
 /// A connection that libcurl opens and the caller uses (`CURLOPT_CONNECT_ONLY`).
 ///
 /// Used on the engine's thread only. At most one read and one write may be pending.
-@safe final class OpenLine {
+@safe final class RawConnection {
     typealias Reading = CheckedContinuation<Result<[UInt8], TransferError>, Never>
     typealias Writing = CheckedContinuation<Result<Void, TransferError>, Never>
 
@@ -27,16 +27,16 @@ import Glibc
     /// Lets libcurl open the connection; a failure resumes ``opening``.
     func start(
         on multi: UnsafeMutableRawPointer,
-        _ configuration: TransferConfiguration,
+        configuration: TransferConfiguration,
         tag: Int
     ) {
         var easy = EasyHandle()
         let context = unsafe Unmanaged.passUnretained(self).toOpaque()
-        var code = unsafe easy.prepare(for: tag, header: pass, body: pass, context)
+        var code = unsafe easy.prepare(for: tag, header: pass, body: pass, context: context)
         if code == CURLE_OK {
             code = easy.setConnectOnly(
                 to: url,
-                configuration,
+                configuration: configuration,
                 requiresNewestTLS: requiresNewestTLS
             )
         }
@@ -70,7 +70,7 @@ import Glibc
     }
 
     /// Writes all bytes.
-    func write(_ bytes: [UInt8], _ continuation: Writing) {
+    func write(_ bytes: [UInt8], resuming continuation: Writing) {
         precondition(writing == nil, "a connection is written by one task at a time")
         guard !isClosed else { return continuation.resume(returning: .failure(.cancelled)) }
         writing = (bytes, 0, continuation)
@@ -88,7 +88,7 @@ import Glibc
     }
 
     /// Removes the connection from libcurl, which closes it, and cancels pending calls.
-    func close(_ multi: UnsafeMutableRawPointer) {
+    func close(on multi: UnsafeMutableRawPointer) {
         isClosed = true
         socket = nil
         opening.take()?.resume(returning: .failure(.cancelled))
@@ -137,20 +137,20 @@ import Glibc
 
     private func error(_ code: CURLcode) -> TransferError {
         var end = ExchangeEnd(code: code)
-        end.detail = easy?.words ?? ""
+        end.detail = easy?.errorMessage ?? ""
         if end.detail.isEmpty { end.detail = unsafe String(cString: curl_easy_strerror(code)) }
         end.certificate = easy?.certificateResult ?? 0
         end.proxyStatus = easy?.proxyStatus ?? 0
         end.wasRequestSent = socket != nil
-        return DownloadMachine.Outcome.failed(end, url: url.display).error
+        return TransferStateMachine.Outcome.failed(end, url: url.display).error
             ?? .unreachable(url: url.display, detail: end.detail)
     }
 }
 
 /// Discards a proxy's response.
 private func pass(
-    _ bytes: UnsafeMutablePointer<CChar>?,
-    _ size: Int,
-    _ count: Int,
-    _ context: UnsafeMutableRawPointer?
+    bytes: UnsafeMutablePointer<CChar>?,
+    size: Int,
+    count: Int,
+    context: UnsafeMutableRawPointer?
 ) -> Int { size * count }

@@ -8,16 +8,16 @@ import Synchronization
 import SystemPackage
 
 /// Receives the response to a data or upload task, and delivers it to the task's receiver.
-struct AnswerSink {
+struct ResponseSink {
     private enum Target {
         case delegate
         case memory
-        case bytes(AnswerBytes)
-        case file(AnswerFile)
+        case bytes(ResponseBytes)
+        case file(ResponseFile)
     }
 
     /// Limit on the bytes that were received and not yet delivered.
-    let backlog: Backlog
+    let receiveWindow: ReceiveWindow
     private let session: URLSession
     private var task: URLSessionTask
     private let transfer: ForegroundTransfer
@@ -27,7 +27,7 @@ struct AnswerSink {
     private var copy: (request: URLRequest, response: URLResponse, data: Data)?
     private var received: Int64 = 0
 
-    init(_ session: URLSession, _ task: URLSessionTask, _ transfer: ForegroundTransfer) {
+    init(for task: URLSessionTask, in session: URLSession, transfer: ForegroundTransfer) {
         self.session = session
         self.task = task
         self.transfer = transfer
@@ -36,14 +36,14 @@ struct AnswerSink {
         case .data, .file: target = .memory
         case .bytes(let bytes): target = .bytes(bytes)
         }
-        backlog = transfer.backlog
+        receiveWindow = transfer.receiveWindow
     }
 
     /// Handles the head of a response; returns whether its body should be read.
     mutating func begin(
         _ response: URLResponse,
         decodes: Bool,
-        keepsCopy request: URLRequest?
+        cachesAs request: URLRequest?
     ) async throws(URLError) -> Bool {
         let expected = decodes ? NSURLSessionTransferSizeUnknown : response.expectedContentLength
         task.record.withLock { record in
@@ -76,9 +76,9 @@ struct AnswerSink {
             switch disposition {
             case .cancel: return false
             case .becomeDownload:
-                let download = session.makeSuccessor(of: data, transfer)
+                let download = session.makeSuccessor(of: data, transfer: transfer)
                 task = download
-                session.feed.add { [session] in
+                session.delegateCalls.add { [session] in
                     delegate.urlSession(session, dataTask: data, didBecome: download)
                 }
                 try beginFile()
@@ -93,7 +93,7 @@ struct AnswerSink {
     private mutating func beginFile() throws(URLError) {
         guard let request = task.originalRequest else { throw URLError(.badURL) }
         do throws(FileError) {
-            target = .file(try AnswerFile(PartialDownload(request)))
+            target = .file(try ResponseFile(PartialDownload(request)))
         } catch {
             throw URLError(
                 .cannotCreateFile,
@@ -113,14 +113,16 @@ struct AnswerSink {
         switch target {
         case .memory:
             data.append(contentsOf: bytes)
-            backlog.remove(count)
+            receiveWindow.remove(count)
         case .bytes(let answer): answer.add(bytes)
         case .delegate:
-            guard let dataTask = task as? URLSessionDataTask else { return backlog.remove(count) }
-            session.feed.add { [session, backlog] in
+            guard let dataTask = task as? URLSessionDataTask else {
+                return receiveWindow.remove(count)
+            }
+            session.delegateCalls.add { [session, receiveWindow] in
                 (dataTask.listener as? any URLSessionDataDelegate)?
                     .urlSession(session, dataTask: dataTask, didReceive: Data(bytes))
-                backlog.remove(count)
+                receiveWindow.remove(count)
             }
         case .file(let file):
             do throws(FileError) {
@@ -129,7 +131,7 @@ struct AnswerSink {
                 let code: URLError.Code = .cannotWriteToFile
                 throw URLError(code, reason: "\(error)", failing: task.originalRequest?.url)
             }
-            backlog.remove(count)
+            receiveWindow.remove(count)
             var event = SessionEvent(.progress, time: .now)
             event.bytesReceived = ByteCount(received)
             session.take(event, of: task)
@@ -153,7 +155,7 @@ struct AnswerSink {
 
     /// Returns the response that the delegate wants to cache; `nil` for none.
     private func acceptedCopy(_ proposed: CachedURLResponse) async -> CachedURLResponse? {
-        guard transfer.tellsDelegate, let data = task as? URLSessionDataTask,
+        guard transfer.notifiesDelegate, let data = task as? URLSessionDataTask,
             let delegate = task.listener as? any URLSessionDataDelegate
         else { return proposed }
         let response = UnchangingCachedResponse(value: proposed)
@@ -179,7 +181,7 @@ struct AnswerSink {
 }
 
 /// A file that a response is written to; it is removed unless it was handed over.
-private final class AnswerFile: Sendable {
+private final class ResponseFile: Sendable {
     let partial: PartialDownload
     private let file: File
     private let offset = Atomic<Int64>(0)

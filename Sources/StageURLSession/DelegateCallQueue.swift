@@ -2,7 +2,7 @@ import Foundation
 import Synchronization
 
 /// Calls the delegate on the application's queue, one call at a time and in order, even on a concurrent queue.
-final class DelegateFeed: Sendable {
+final class DelegateCallQueue: Sendable {
     private struct State {
         /// Pending calls, from `next` on; those before were made and released.
         var calls: [(@Sendable () -> Void)?] = []

@@ -5,7 +5,7 @@ import Synchronization
 /// Requests that inform the daemon of tasks and of their changes.
 extension SessionLink {
     /// Queues tasks for the requests to the daemon, and returns at once.
-    func tell(_ tasks: [URLSessionTask]) {
+    func enqueue(_ tasks: [URLSessionTask]) {
         guard !tasks.isEmpty else { return }
         let lanes = tasks.map(\.lane)
         let (idle, isPaused) = outbox.change { outbox in
@@ -17,17 +17,17 @@ extension SessionLink {
         if isPaused { connection.whenSettled { _ in } }
     }
 
-    /// Returns the current position, for ``whenTold(since:_:)``.
+    /// Returns the current position, for ``whenSent(since:_:)``.
     func mark() -> Int { outbox.change { $0.mark() } }
 
     /// Calls `body` once the daemon has been informed of everything queued since a position.
-    func whenTold(since mark: Int = 0, _ body: @escaping @Sendable () -> Void) {
+    func whenSent(since mark: Int = 0, _ body: @escaping @Sendable () -> Void) {
         outbox.change { $0.wait(since: mark, acceptsFailure: false, body) }
         callWaiters()
     }
 
     /// Calls `body` once the daemon has been informed of everything queued so far, or could not be reached.
-    func whenToldOrNot(_ body: @escaping @Sendable () -> Void) {
+    func whenSentOrFailed(_ body: @escaping @Sendable () -> Void) {
         let isPaused = outbox.change { outbox in
             outbox.wait(acceptsFailure: true, body)
             return outbox.isPaused
@@ -43,7 +43,7 @@ extension SessionLink {
     }
 
     /// Resumes sending after a connection was established.
-    func resumeTelling() {
+    func resumeSending() {
         for lane in outbox.change({ $0.resume() }) { begin(lane) }
     }
 
@@ -144,13 +144,13 @@ extension SessionLink {
             else {
                 switch error {
                 case .lost, .malformed, .tooLarge: break
-                default: for task in new { task.record.withLock { $0.wasNotSent() } }
+                default: for task in new { task.record.withLock { $0.creationWasNotSent() } }
                 }
                 throw error
             }
-            for task in new { task.record.withLock { $0.wasNotSent() } }
+            for task in new { task.record.withLock { $0.creationWasNotSent() } }
             guard new.count > 1 else {
-                new[0].session.takeRefusal(of: new[0], error)
+                new[0].session.handleRefusal(of: new[0], error: error)
                 return
             }
             // The daemon refused all tasks: bisect to find the invalid one, or a batch that fits into a request.
@@ -180,9 +180,9 @@ extension SessionLink {
             let refusals = try client.changeTasks(changes.map(\.change))
             for (task, change) in changes {
                 if let refusal = refusals[change.task] {
-                    takeRefusal(refusal, of: task, change.change)
+                    handleRefusal(refusal, of: task, change: change.change)
                 } else {
-                    task.record.withLock { $0.wasTold() }
+                    task.record.withLock { $0.didSend() }
                 }
             }
         } catch .refused(let refusal) where refusal.code != .unavailable {
@@ -204,7 +204,7 @@ extension SessionLink {
 
     /// Records that the daemon did not receive changes.
     private static func keep(_ changes: ArraySlice<(task: URLSessionTask, change: TaskChange)>) {
-        for (task, change) in changes { task.record.withLock { $0.wasNotTold(change.change) } }
+        for (task, change) in changes { task.record.withLock { $0.didNotSend(change.change) } }
     }
 
     private func send(_ change: TaskChange, of task: URLSessionTask) throws(ControlError) {
@@ -212,27 +212,27 @@ extension SessionLink {
         do throws(ControlError) {
             let answer = try client.change(change.task, change.change)
             task.record.withLock { record in
-                record.wasTold()
+                record.didSend()
                 // An event that arrived meanwhile is newer than the response.
                 if record.eventCount == events { record.update(answer) }
             }
         } catch {
             guard case .refused(let refusal) = error, refusal.code != .unavailable else {
-                task.record.withLock { $0.wasNotTold(change.change) }
+                task.record.withLock { $0.didNotSend(change.change) }
                 throw error
             }
-            takeRefusal(refusal, of: task, change.change)
+            handleRefusal(refusal, of: task, change: change.change)
         }
     }
 
-    private func takeRefusal(
+    private func handleRefusal(
         _ refusal: ControlRefusal,
         of task: URLSessionTask,
-        _ change: TransferChange
+        change: TransferChange
     ) {
         guard refusal.code == .conflict else {
-            task.record.withLock { $0.wasTold() }
-            task.session.takeRefusal(of: task, .refused(refusal))
+            task.record.withLock { $0.didSend() }
+            task.session.handleRefusal(of: task, error: .refused(refusal))
             return
         }
         // The task no longer waits for an answer to a challenge, or it has ended, and the event about that will
@@ -240,11 +240,11 @@ extension SessionLink {
         var rest = change
         (rest.authorization, rest.rejectsChallenge) = (nil, nil)
         guard rest != change, rest != TransferChange() else {
-            task.record.withLock { $0.wasTold() }
+            task.record.withLock { $0.didSend() }
             return
         }
-        task.record.withLock { $0.wasNotTold(rest) }
-        tell([task])
+        task.record.withLock { $0.didNotSend(rest) }
+        enqueue([task])
     }
 }
 

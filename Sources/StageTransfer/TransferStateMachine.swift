@@ -1,7 +1,7 @@
 /// Decides the next action of a transfer: the mirror, the range, the delay, and when to give up.
 ///
 /// It does no I/O and reads neither clock nor random numbers: each event carries both.
-struct DownloadMachine {
+struct TransferStateMachine {
     /// An event that the machine handles.
     enum Event {
         /// The transfer begins; `isComplete` is `true` if a local file already has all of the content.
@@ -94,40 +94,43 @@ struct DownloadMachine {
     init(
         mirrors: [(host: String, url: String)],
         policy: RetryPolicy,
-        memory: MirrorMemory,
+        history: MirrorHistory,
         failuresBefore: Int = 0
     ) {
         self.policy = policy
         self.failuresBefore = min(max(failuresBefore, 0), 1 << 20)
-        self.mirrors = memory.order(mirrors.map(\.host)).map {
+        self.mirrors = history.order(mirrors.map(\.host)).map {
             Mirror(position: $0, host: mirrors[$0].host, url: mirrors[$0].url)
         }
     }
 
     /// Handles an event, and returns the next action.
-    mutating func handle(_ event: Event, _ memory: inout MirrorMemory, at moment: Moment) -> Action
-    {
+    mutating func handle(
+        _ event: Event,
+        history: inout MirrorHistory,
+        at moment: Moment
+    ) -> Action {
         switch event {
         case .began(let isComplete):
             lastProgress = moment.now
-            return isComplete ? .verify : next(memory, at: moment)
+            return isComplete ? .verify : next(history, at: moment)
         case .waited:
-            return next(memory, at: moment)
+            return next(history, at: moment)
         case .verified(true):
-            if attempts > 0 { memory.recordSuccess(of: mirrors[current].host) }
+            if attempts > 0 { history.recordSuccess(of: mirrors[current].host) }
             return .succeed
         case .verified(false):
-            return startOver(&memory, at: moment)
+            return startOver(&history, at: moment)
         case .ended(let outcome, let progress):
             if progress.wasAccepted { startsOver = false }
-            return finish(outcome, progress, &memory, at: moment)
+            return finish(outcome, progress: progress, history: &history, at: moment)
         }
     }
 
     private mutating func finish(
         _ outcome: Outcome,
-        _ progress: Progress,
-        _ memory: inout MirrorMemory,
+        progress: Progress,
+        history: inout MirrorHistory,
         at moment: Moment
     ) -> Action {
         switch outcome {
@@ -135,34 +138,34 @@ struct DownloadMachine {
             return .verify
         case .restart:
             startsOver = true
-            return ask(current, memory)
+            return ask(current, history: history)
         case .distrustRanges:
-            memory.recordUnsafeRanges(of: mirrors[current].host)
+            history.recordUnsafeRanges(of: mirrors[current].host)
             startsOver = true
-            return ask(current, memory)
+            return ask(current, history: history)
         case .local(let error):
             return .fail(error)
         case .permanent(let error):
-            record(error, &memory)
+            record(error, in: &history)
             mirrors[current].verdict = error
-            return next(memory, at: moment)
+            return next(history, at: moment)
         case .transient(let error, let pause):
-            record(error, &memory)
-            return retry(after: pause, progress, memory, at: moment)
+            record(error, in: &history)
+            return retry(after: pause, progress: progress, history: history, at: moment)
         }
     }
 
-    private mutating func record(_ error: TransferError, _ memory: inout MirrorMemory) {
+    private mutating func record(_ error: TransferError, in history: inout MirrorHistory) {
         lastError = error
         if case .captivePortal = error { portal = portal ?? error }
-        if error.blamesHost { memory.recordFailure(of: mirrors[current].host) }
+        if error.blamesHost { history.recordFailure(of: mirrors[current].host) }
     }
 
     /// Decides after a temporary failure: retries a mirror that just delivered bytes once before trying others.
     private mutating func retry(
         after pause: Duration?,
-        _ progress: Progress,
-        _ memory: MirrorMemory,
+        progress: Progress,
+        history: MirrorHistory,
         at moment: Moment
     ) -> Action {
         if progress.isDurable {
@@ -182,41 +185,41 @@ struct DownloadMachine {
             mirrors[current].wasTried = false
             return wait(moment)
         }
-        return next(memory, at: moment)
+        return next(history, at: moment)
     }
 
     /// Decides after the complete content failed verification.
     private mutating func startOver(
-        _ memory: inout MirrorMemory,
+        _ history: inout MirrorHistory,
         at moment: Moment
     ) -> Action {
         startsOver = true
         // Bytes from an earlier run are no evidence against a mirror.
-        guard attempts > 0 else { return next(memory, at: moment) }
+        guard attempts > 0 else { return next(history, at: moment) }
         wrongDigests += 1
         let error = TransferError.wrongDigest(url: mirrors[current].url)
-        record(error, &memory)
+        record(error, in: &history)
         guard wrongDigests < Self.maximumWrongDigests else { return .fail(error) }
         mirrors.append(mirrors.remove(at: current))
         for index in mirrors.indices { mirrors[index].wasTried = false }
-        return next(memory, at: moment)
+        return next(history, at: moment)
     }
 
     /// Uses the next mirror of this round, or ends the round.
-    private mutating func next(_ memory: MirrorMemory, at moment: Moment) -> Action {
+    private mutating func next(_ history: MirrorHistory, at moment: Moment) -> Action {
         let choice = mirrors.indices.first {
             mirrors[$0].verdict == nil && !mirrors[$0].wasTried
                 && mirrors[$0].notBefore <= moment.now
         }
         guard let choice else { return wait(moment) }
-        return ask(choice, memory)
+        return ask(choice, history: history)
     }
 
-    private mutating func ask(_ index: Int, _ memory: MirrorMemory) -> Action {
+    private mutating func ask(_ index: Int, history: MirrorHistory) -> Action {
         current = index
         mirrors[index].wasTried = true
         attempts += 1
-        let isRanged = !startsOver && memory.allowsRanges(from: mirrors[index].host)
+        let isRanged = !startsOver && history.allowsRanges(from: mirrors[index].host)
         return .attempt(mirror: mirrors[index].position, isRanged: isRanged)
     }
 

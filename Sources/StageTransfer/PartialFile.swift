@@ -12,9 +12,9 @@ public import SystemPackage
 /// before the record counts them. Within one boot of the kernel all written bytes count; after a reboot only those
 /// that the record calls durable.
 ///
-/// One process uses a part file at a time: the caller holds a lock for that. Both files have mode `0600`: other users
+/// One process uses a partial file at a time: the caller holds a lock for that. Both files have mode `0600`: other users
 /// must not read unverified content, and a record may have a URL with a secret in it.
-public final class PartFile: Sendable {
+public final class PartialFile: Sendable {
     /// The open file of one generation.
     final class Content: Sendable {
         let file: File
@@ -22,7 +22,7 @@ public final class PartFile: Sendable {
     }
 
     private struct State {
-        var record: PartRecord?
+        var record: PartialFileRecord?
         var content: Content?
         var length: Int64 = 0
         var isRecorded = false
@@ -38,15 +38,19 @@ public final class PartFile: Sendable {
     /// Locked while the record on disk changes.
     private let recording = Mutex(())
 
-    private init(_ directory: Directory, _ name: FilePath.Component, _ boot: BootID, _ state: State)
-    {
+    private init(
+        _ name: FilePath.Component,
+        in directory: Directory,
+        boot: BootID,
+        state: State
+    ) {
         self.directory = directory
         self.name = name
         self.boot = boot
         self.state = Mutex(state)
     }
 
-    /// Opens the part file called `name` in a directory, with the bytes and the record of an earlier run.
+    /// Opens the partial file called `name` in a directory, with the bytes and the record of an earlier run.
     ///
     /// Creates no file before a download receives its first bytes. An unreadable record is ignored. `boot` is the
     /// current boot of the kernel, which decides how many bytes count.
@@ -54,9 +58,10 @@ public final class PartFile: Sendable {
         _ name: FilePath.Component,
         in directory: Directory,
         boot: BootID = .current
-    ) throws(TransferError) -> PartFile {
+    ) throws(TransferError) -> PartialFile {
         do throws(FileError) {
-            return PartFile(directory, name, boot, try recover(name, directory, boot))
+            let state = try recover(name, in: directory, boot: boot)
+            return PartialFile(name, in: directory, boot: boot, state: state)
         } catch {
             throw TransferError(error)
         }
@@ -64,13 +69,14 @@ public final class PartFile: Sendable {
 
     private static func recover(
         _ name: FilePath.Component,
-        _ directory: Directory,
-        _ boot: BootID
+        in directory: Directory,
+        boot: BootID
     ) throws(FileError) -> State {
         var state = State(isRecorded: true)
         let bytes: [UInt8]
         do throws(FileError) {
-            guard let found = try directory.bytes(of: path(name, "state"), limit: 1 << 16) else {
+            guard let found = try directory.bytes(of: path(name, suffix: "state"), limit: 1 << 16)
+            else {
                 return State()
             }
             bytes = found
@@ -79,9 +85,9 @@ public final class PartFile: Sendable {
             guard error.isWrongKindOrSize else { throw error }
             return state
         }
-        guard let record = PartRecord.decode(bytes) else { return state }
+        guard let record = PartialFileRecord.decode(bytes) else { return state }
         state.lastGeneration = record.generation
-        let partName = path(name, "part.\(record.generation)")
+        let partName = path(name, suffix: "part.\(record.generation)")
         guard try directory.status(partName)?.kind == .file else { return state }
         let part = try directory.file(updating: partName, permissions: .privateFile)
         let length = try part.status().size
@@ -96,7 +102,7 @@ public final class PartFile: Sendable {
         return state
     }
 
-    private static func path(_ name: FilePath.Component, _ suffix: String) -> FilePath {
+    private static func path(_ name: FilePath.Component, suffix: String) -> FilePath {
         FilePath("\(name.string).\(suffix)")
     }
 
@@ -141,13 +147,13 @@ public final class PartFile: Sendable {
 
     private func component(_ suffix: String) -> FilePath.Component {
         // The suffix makes it a regular path component for any `name`.
-        Self.path(name, suffix).lastComponent ?? name
+        Self.path(name, suffix: suffix).lastComponent ?? name
     }
 }
 
-extension PartFile {
+extension PartialFile {
     /// The record and the number of bytes; `nil` if there is nothing to resume.
-    var held: (record: PartRecord, length: Int64)? {
+    var resumePoint: (record: PartialFileRecord, length: Int64)? {
         state.withLock { state in state.record.map { ($0, state.length) } }
     }
 
@@ -173,7 +179,7 @@ extension PartFile {
         let last = old.record?.generation ?? old.lastGeneration
         // Without a record, a later process finds only the file of the first generation.
         let isRecorded = isRecorded || old.isRecorded || last > 0
-        let record = PartRecord(
+        let record = PartialFileRecord(
             generation: last + 1,
             total: total,
             durable: 0,
@@ -202,7 +208,7 @@ extension PartFile {
 
     /// Creates a file, or truncates one that a crash left behind.
     private func emptyFile(_ suffix: String) throws(FileError) -> File {
-        let path = Self.path(name, suffix)
+        let path = Self.path(name, suffix: suffix)
         do throws(FileError) {
             return try directory.file(creating: path, permissions: .privateFile)
         } catch {
@@ -271,7 +277,7 @@ extension PartFile {
 
     /// Records the version of the content that the bytes belong to, and the URL of the next ones.
     func rebind(to validator: Validator?, url: String) throws(FileError) {
-        let changed = state.withLock { state -> PartRecord? in
+        let changed = state.withLock { state -> PartialFileRecord? in
             guard var record = state.record, record.url != url || record.boot != boot.text else {
                 return nil
             }
@@ -285,7 +291,7 @@ extension PartFile {
         try recording.withLock { _ throws(FileError) in try write(changed, durably: false) }
     }
 
-    private func write(_ record: PartRecord, durably: Bool) throws(FileError) {
+    private func write(_ record: PartialFileRecord, durably: Bool) throws(FileError) {
         try directory.write(
             record.encoded(),
             to: component("state"),

@@ -4,8 +4,8 @@ import StageModel
 import StageTransfer
 import Synchronization
 
-/// Passes the bytes of a response to ``URLSession/AsyncBytes``, limited by a ``Backlog``.
-final class AnswerBytes: Sendable {
+/// Passes the bytes of a response to ``URLSession/AsyncBytes``, limited by a ``ReceiveWindow``.
+final class ResponseBytes: Sendable {
     /// Pieces of the body; the stream ends with the error of the task, if there is one.
     typealias Pieces = AsyncThrowingStream<[UInt8], any Error>
 
@@ -18,7 +18,7 @@ final class AnswerBytes: Sendable {
     }
 
     /// Limit on the bytes that were received and not yet read.
-    let backlog = Backlog(limit: .mebibytes(1))
+    let receiveWindow = ReceiveWindow(limit: .mebibytes(1))
     private let continuation: Pieces.Continuation
     private let state = Mutex(State())
 
@@ -84,24 +84,24 @@ extension URLSession {
 
         /// The transfer.
         public let task: URLSessionDataTask
-        let pieces: AnswerBytes.Pieces
-        let backlog: Backlog
+        let pieces: ResponseBytes.Pieces
+        let receiveWindow: ReceiveWindow
 
         /// Returns an iterator of the bytes.
         public func makeAsyncIterator() -> AsyncIterator {
-            AsyncIterator(pieces: pieces.makeAsyncIterator(), backlog: backlog)
+            AsyncIterator(pieces: pieces.makeAsyncIterator(), receiveWindow: receiveWindow)
         }
 
         /// Iterates over bytes, most of which are already in memory.
         public struct AsyncIterator: AsyncIteratorProtocol {
-            private var pieces: AnswerBytes.Pieces.Iterator
-            private let backlog: Backlog
+            private var pieces: ResponseBytes.Pieces.Iterator
+            private let receiveWindow: ReceiveWindow
             private var piece: [UInt8] = []
             private var position = 0
 
-            init(pieces: AnswerBytes.Pieces.Iterator, backlog: Backlog) {
+            init(pieces: ResponseBytes.Pieces.Iterator, receiveWindow: ReceiveWindow) {
                 self.pieces = pieces
-                self.backlog = backlog
+                self.receiveWindow = receiveWindow
             }
 
             /// Returns the next byte, or `nil` after the last.
@@ -111,7 +111,7 @@ extension URLSession {
                 isolation actor: isolated (any Actor)? = #isolation
             ) async throws -> UInt8? {
                 while position == piece.count {
-                    backlog.remove(piece.count)
+                    receiveWindow.remove(piece.count)
                     (piece, position) = ([], 0)
                     guard let next = try await pieces.next(isolation: actor) else {
                         // A stream whose reader is cancelled ends as a complete one does.

@@ -4,7 +4,7 @@ import StageControl
 import StageModel
 
 /// Request for a new task, with the reason why the task must fail, if there is one.
-struct Draft {
+struct TaskSpecification {
     /// The request to the daemon, without a token.
     var request: TransferRequest
     /// Error that the task fails with; `nil` for a valid request.
@@ -14,7 +14,7 @@ struct Draft {
 
     /// Creates a request for a download.
     init(download request: URLRequest, rules: URLSessionConfiguration) {
-        self.init(.download, request)
+        self.init(kind: .download, request: request)
         apply(rules, to: request)
         if request.httpBody != nil || request.httpBodyStream != nil {
             problem = URLError(.unsupportedURL, reason: "a download in the background has no body")
@@ -25,7 +25,7 @@ struct Draft {
 
     /// Creates a request for an upload; the body of `request` is ignored.
     init(upload request: URLRequest, file: URL, rules: URLSessionConfiguration) {
-        self.init(.upload, request)
+        self.init(kind: .upload, request: request)
         apply(rules, to: request)
         self.request.acceptsErrorResponses = !rules.failsOnErrorStatus
         self.request.isIdempotent = rules.requestsAreIdempotent ? true : nil
@@ -77,8 +77,8 @@ struct Draft {
     }
 
     private init(
-        _ kind: TransferRequest.Kind,
-        _ request: URLRequest
+        kind: TransferRequest.Kind,
+        request: URLRequest
     ) {
         original = request
         let url = request.url?.absoluteURL

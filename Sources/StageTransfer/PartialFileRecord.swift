@@ -1,7 +1,7 @@
 import FoundationEssentials
 
-/// The JSON record beside a part file.
-struct PartRecord: Equatable, Codable, Sendable {
+/// The JSON record beside a partial file.
+struct PartialFileRecord: Equatable, Codable, Sendable {
     /// Version of the format; records of other versions are ignored.
     var format = Self.currentFormat
     /// Number of the generation that the record describes.
@@ -21,9 +21,10 @@ struct PartRecord: Equatable, Codable, Sendable {
     static let currentFormat = 1
 
     /// Decodes a record; `nil` if the bytes are not a valid one.
-    static func decode(_ bytes: [UInt8]) -> PartRecord? {
+    static func decode(_ bytes: [UInt8]) -> PartialFileRecord? {
         // An unreadable record is ignored: the download starts again.
-        guard let record = try? JSONDecoder().decode(PartRecord.self, from: Data(bytes)) else {
+        guard let record = try? JSONDecoder().decode(PartialFileRecord.self, from: Data(bytes))
+        else {
             return nil
         }
         let makesSense =

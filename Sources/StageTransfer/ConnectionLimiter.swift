@@ -1,5 +1,5 @@
 /// Allocates connections, up to a limit for each host and one in total, by priority and then in order of arrival.
-struct TransferSlots {
+struct ConnectionLimiter {
     private struct Waiter {
         var tag: Int
         var host: String
@@ -18,7 +18,7 @@ struct TransferSlots {
     }
 
     /// Takes a connection for a transfer, or queues the transfer and returns `false`.
-    mutating func enter(_ tag: Int, host: String, priority: Int) -> Bool {
+    mutating func acquire(_ tag: Int, host: String, priority: Int) -> Bool {
         if hasRoom(for: host) {
             take(host)
             return true
@@ -29,7 +29,7 @@ struct TransferSlots {
     }
 
     /// Releases a connection, and returns the queued transfer that now has it, if any.
-    mutating func leave(host: String) -> Int? {
+    mutating func release(host: String) -> Int? {
         used[host, default: 1] -= 1
         if used[host] == 0 { used[host] = nil }
         usedInAll -= 1
@@ -40,7 +40,7 @@ struct TransferSlots {
     }
 
     /// Removes a transfer from the queue, and returns whether it was queued.
-    mutating func withdraw(_ tag: Int) -> Bool {
+    mutating func cancel(_ tag: Int) -> Bool {
         guard let place = waiters.firstIndex(where: { $0.tag == tag }) else { return false }
         waiters.remove(at: place)
         return true

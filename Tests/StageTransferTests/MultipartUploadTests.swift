@@ -8,7 +8,7 @@ import Testing
 @testable import StageTransfer
 
 /// Uploads in presigned parts, over sockets.
-@Suite struct PartedUploadTests {
+@Suite struct MultipartUploadTests {
     private let server: PartServer
     private let place: TemporaryDirectory
     private static let size = 4 << 20 + 1

@@ -1,5 +1,5 @@
 /// Failures of hosts that an engine's transfers observed, which order the mirrors of later transfers.
-struct MirrorMemory: Equatable, Sendable {
+struct MirrorHistory: Equatable, Sendable {
     private var failed: Set<String> = []
     private var rangeUnsafe: Set<String> = []
 

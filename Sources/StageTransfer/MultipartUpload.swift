@@ -6,7 +6,7 @@ import StageModel
 /// It does no I/O. Parts are sent in order, and each counts once the server has returned its entity tag; then the
 /// list of tags completes the upload. The server is never asked for its state: a part whose response was lost is sent
 /// again, which replaces it.
-struct PartedUpload {
+struct MultipartUpload {
     /// Maximum size of an entity tag in bytes: tags are stored for as long as the upload lasts.
     static let longestTag = 256
 
@@ -35,20 +35,20 @@ struct PartedUpload {
     ) throws(TransferError) {
         var (parts, offset) = ([(url: TransferURL, range: Range<Int64>)](), Int64(0))
         guard !targets.parts.isEmpty, targets.size?.rawValue == size else {
-            let url = try Self.target(targets.completionURL, rules).display
+            let url = try Self.target(targets.completionURL, rules: rules).display
             let detail =
                 "the sizes of the parts are not that of the file, which has \(size.quantity(of: "byte"))"
             throw .unacceptable(url: url, .request(detail))
         }
         for part in targets.parts {
             let end = offset + part.size.rawValue
-            parts.append((try Self.target(part.url, rules), offset..<end))
+            parts.append((try Self.target(part.url, rules: rules), offset..<end))
             offset = end
         }
         self.parts = parts
-        completion = try Self.target(targets.completionURL, rules)
+        completion = try Self.target(targets.completionURL, rules: rules)
         self.acceptsTransientResponses = acceptsTransientResponses
-        if let kept, Self.fits(kept, parts, size) {
+        if let kept, Self.fits(kept, parts: parts, size: size) {
             resource = kept
         } else {
             resource = UploadResource(url: "", uploadProtocol: .presignedParts)
@@ -61,21 +61,21 @@ struct PartedUpload {
 
     private static func target(
         _ text: String,
-        _ rules: RedirectRules
+        rules: RedirectRules
     ) throws(TransferError) -> TransferURL {
         let url = try TransferURL(text)
         guard !url.isFile else {
             throw .unacceptable(url: "file:", .request("an upload goes to an http or https URL"))
         }
-        try RedirectRules.check(url, rules.allowed)
+        try RedirectRules.check(url, against: rules.allowed)
         return url
     }
 
     /// Returns whether the recorded state belongs to these parts.
     private static func fits(
         _ kept: UploadResource,
-        _ parts: [(url: TransferURL, range: Range<Int64>)],
-        _ size: Int64
+        parts: [(url: TransferURL, range: Range<Int64>)],
+        size: Int64
     ) -> Bool {
         guard kept.uploadProtocol == .presignedParts, kept.size?.rawValue == size,
             let tags = kept.entityTags, tags.count <= parts.count, tags.allSatisfy(isUsable)
@@ -133,7 +133,7 @@ struct PartedUpload {
         switch step {
         case .part(_, let number):
             judgePart(answer, number: number, from: url, isBodySent: isBodySent)
-        default: judgeCompletion(answer, completion, from: url)
+        default: judgeCompletion(answer, completion: completion, from: url)
         }
     }
 
@@ -163,7 +163,7 @@ struct PartedUpload {
 
     private func judgeCompletion(
         _ answer: ResponseHead,
-        _ completion: CompletionAnswer,
+        completion: CompletionAnswer,
         from url: TransferURL
     ) -> ResumableUpload.Action {
         if answer.status == 404, mayHaveCompleted {
