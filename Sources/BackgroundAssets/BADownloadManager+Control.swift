@@ -60,7 +60,10 @@ extension BADownloadManager {
         return try await body()
     }
 
-    private static let others = BAError(.downloadAlreadyScheduled, message: "others are in control")
+    private static let others = BAError(
+        .downloadAlreadyScheduled,
+        message: "another process has exclusive control"
+    )
     /// The polling interval in seconds.
     private static let pause = 0.01
     /// The lock file in the group's shared directory (flock(2)).

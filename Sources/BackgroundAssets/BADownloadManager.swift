@@ -26,7 +26,8 @@ public final class BADownloadManager: Sendable {
     private struct State {
         weak var delegate: (any BADownloadManagerDelegate)?
         var group: String?
-        var links: [ApplicationGroupID: (session: DownloadSession, link: DelegateLink)] = [:]
+        var connectors:
+            [ApplicationGroupID: (session: DownloadSession, connector: DelegateConnector)] = [:]
     }
 
     private let environment: [String: String]
@@ -64,11 +65,11 @@ public final class BADownloadManager: Sendable {
     public var delegate: (any BADownloadManagerDelegate)? {
         get { state.withLock { $0.delegate } }
         set {
-            let links = state.withLock { state in
+            let connectors = state.withLock { state in
                 state.delegate = newValue
-                return state.links.values.map(\.link)
+                return state.connectors.values.map(\.connector)
             }
-            for link in links { link.delegateDidChange() }
+            for connector in connectors { connector.delegateDidChange() }
         }
     }
 
@@ -134,7 +135,7 @@ public final class BADownloadManager: Sendable {
         guard request() == nil else {
             throw BAError(
                 .callFromExtensionNotAllowed,
-                message: "an extension starts nothing in the foreground"
+                message: "an extension cannot start foreground downloads"
             )
         }
         let (session, file) = try accepted(download)
@@ -157,7 +158,7 @@ public final class BADownloadManager: Sendable {
         _ download: BADownload
     ) throws(BAError) -> (DownloadSession, ExtensionURLDownload) {
         guard case .url(let file) = download.wire else {
-            throw BAError(.downloadInvalid, message: "packs are staged by their host")
+            throw BAError(.downloadInvalid, message: "the host stages packs")
         }
         guard !download.identifier.isEmpty else {
             throw BAError(.downloadInvalid, message: "expected an identifier, found none")
@@ -168,7 +169,7 @@ public final class BADownloadManager: Sendable {
         guard !download.isEssential else {
             throw BAError(
                 .downloadEssentialDownloadNotPermitted,
-                message: "nothing is essential that an application asks for"
+                message: "a download of an application cannot be essential"
             )
         }
         return (try session(file.applicationGroup.text), file)
@@ -177,7 +178,7 @@ public final class BADownloadManager: Sendable {
     /// Returns the sessions of all known groups.
     private func sessions() throws(BAError) -> [DownloadSession] {
         if let group = applicationGroupIdentifier { _ = try session(group) }
-        let sessions = state.withLock { $0.links.values.map(\.session) }
+        let sessions = state.withLock { $0.connectors.values.map(\.session) }
         guard !sessions.isEmpty else {
             throw BAError(
                 .callerConnectionInvalid,
@@ -195,16 +196,18 @@ public final class BADownloadManager: Sendable {
         } catch {
             throw BAError(.downloadInvalid, message: "application group: \(error)")
         }
-        let (session, link, isNew) = state.withLock { state in
-            if let known = state.links[identifier] { return (known.session, known.link, false) }
+        let (session, connector, isNew) = state.withLock { state in
+            if let known = state.connectors[identifier] {
+                return (known.session, known.connector, false)
+            }
             let session = DownloadSession(identifier, environment: environment)
-            let link = DelegateLink(session) { [weak self] in self?.delegate }
-            state.links[identifier] = (session, link)
-            return (session, link, true)
+            let connector = DelegateConnector(session) { [weak self] in self?.delegate }
+            state.connectors[identifier] = (session, connector)
+            return (session, connector, true)
         }
-        if isNew { link.delegateDidChange() }
+        if isNew { connector.delegateDidChange() }
         do throws(ControlError) {
-            try link.retry()
+            try connector.retry()
         } catch {
             throw BAError(error)
         }

@@ -110,7 +110,7 @@ enum ExtensionSession {
             try output.write(contentsOf: Data(answer.json()))
             end(0)
         } catch {
-            let text = "standard input and output are a host's: \(error)\n"
+            let text = "expected a message of the host on standard input: \(error)\n"
             // If this cannot be written, the error cannot be reported.
             try? FileHandle.standardError.write(contentsOf: Data(text.utf8))
             end(1)

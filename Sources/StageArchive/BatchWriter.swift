@@ -10,7 +10,7 @@ import SystemPackage
 struct BatchWriter: ~Copyable {
     private let pool = WritePool()
     private let root: Directory
-    private let counts: TreeCounts
+    private let counter: DirectoryCounter
     private let writer: TreeWriter
     private var batch = WriteBatch()
     private var threads = Threads()
@@ -23,13 +23,13 @@ struct BatchWriter: ~Copyable {
 
         mutating func start(
             root: Directory,
-            counts: TreeCounts,
+            counter: DirectoryCounter,
             pool: WritePool
         ) throws(FileError) {
             areStarted = true
-            first = try Self.thread(root, counts: counts, pool: pool)
+            first = try Self.thread(root, counter: counter, pool: pool)
             if sysconf(CInt(_SC_NPROCESSORS_ONLN)) > 3 {
-                second = try Self.thread(root, counts: counts, pool: pool)
+                second = try Self.thread(root, counter: counter, pool: pool)
             }
         }
 
@@ -40,23 +40,23 @@ struct BatchWriter: ~Copyable {
 
         private static func thread(
             _ root: Directory,
-            counts: TreeCounts,
+            counter: DirectoryCounter,
             pool: WritePool
         ) throws(FileError) -> SystemThread {
             try SystemThread(name: "stage-write") {
-                pool.work(with: TreeWriter(root: root, counts: counts))
+                pool.work(with: TreeWriter(root: root, counter: counter))
             }
         }
     }
 
     init(root: Directory, limits: UnpackLimits) {
         self.root = root
-        counts = TreeCounts(maximumDirectories: limits.directories)
-        writer = TreeWriter(root: root, counts: counts)
+        counter = DirectoryCounter(maximumDirectories: limits.directories)
+        writer = TreeWriter(root: root, counter: counter)
     }
 
     /// The number of directories created.
-    var directories: Int { counts.directories.load(ordering: .relaxed) }
+    var directories: Int { counter.directories.load(ordering: .relaxed) }
 
     /// Stops the worker threads; batches that are not written yet are discarded.
     consuming func close() {
@@ -133,7 +133,7 @@ struct BatchWriter: ~Copyable {
     private mutating func submitBatch() throws(ArchiveError) {
         if !threads.areStarted {
             do throws(FileError) {
-                try threads.start(root: root, counts: counts, pool: pool)
+                try threads.start(root: root, counter: counter, pool: pool)
             } catch {
                 throw .fileSystem(error)
             }

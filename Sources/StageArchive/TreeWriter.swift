@@ -6,7 +6,7 @@ import Synchronization
 import SystemPackage
 
 /// The directory count of a pack, shared by the threads that write it.
-final class TreeCounts: Sendable {
+final class DirectoryCounter: Sendable {
     let directories = Atomic<Int>(0)
     let maximumDirectories: Int
 
@@ -19,7 +19,7 @@ final class TreeCounts: Sendable {
 /// most recently used directories stay open: a file in one of them takes three system calls.
 @safe final class TreeWriter {
     private let root: Directory
-    private let counts: TreeCounts
+    private let counter: DirectoryCounter
     private var cache = DirectoryCache()
     /// Indicates, for each requested mode, whether new files get exactly that mode; `nil` before the first
     /// file.
@@ -27,9 +27,9 @@ final class TreeCounts: Sendable {
     private var executableModeIsExact: Bool?
     private var directoryModeIsExact: Bool?
 
-    init(root: Directory, counts: TreeCounts) {
+    init(root: Directory, counter: DirectoryCounter) {
         self.root = root
-        self.counts = counts
+        self.counter = counter
     }
 
     /// Writes all jobs of `batch`.
@@ -220,9 +220,9 @@ final class TreeCounts: Sendable {
                 FileError("create", path: root.path.appending(path.text(count)), errno: reason)
             )
         }
-        let made = counts.directories.add(1, ordering: .relaxed).newValue
-        guard made <= counts.maximumDirectories else {
-            throw .tooManyEntries(entry: path.text(count), limit: counts.maximumDirectories)
+        let made = counter.directories.add(1, ordering: .relaxed).newValue
+        guard made <= counter.maximumDirectories else {
+            throw .tooManyEntries(entry: path.text(count), limit: counter.maximumDirectories)
         }
         try setDirectoryMode(path, length: count, in: parent)
         return true

@@ -67,7 +67,7 @@ extension PrivateKey {
         fetching properties: String?,
         in token: TokenAccess
     ) throws(KeyError) -> [OpaquePointer] {
-        token.answersQuestions()
+        token.answerPINRequests()
         let store = unsafe OSSL_STORE_open_ex(
             uri,
             token.context,
@@ -130,7 +130,7 @@ extension PrivateKey {
     }
 
     /// Makes this instance answer PIN requests from now on.
-    func answersQuestions() {
+    func answerPINRequests() {
         Self.current.withLock { $0 = self }
     }
 

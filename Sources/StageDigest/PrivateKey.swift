@@ -90,7 +90,7 @@ import CCrypto
     /// - Throws: ``KeyError/failed`` if OpenSSL cannot sign.
     public func signature(of message: [UInt8]) throws(KeyError) -> [UInt8] {
         defer { ERR_clear_error() }
-        token?.answersQuestions()
+        token?.answerPINRequests()
         guard let signing = unsafe EVP_MD_CTX_new() else { fatalError("out of memory") }
         defer { unsafe EVP_MD_CTX_free(signing) }
         var parameters: OpaquePointer?

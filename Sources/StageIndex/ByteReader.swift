@@ -13,16 +13,16 @@ struct ByteReader: ~Copyable {
     func fault(_ reason: String) -> IndexError { IndexError(offset: offset, reason: reason) }
 
     /// Reads a LEB128 number, which must have its shortest form.
-    mutating func number(_ what: String, in range: ClosedRange<UInt64>) throws(IndexError) -> UInt64
+    mutating func number(_ name: String, in range: ClosedRange<UInt64>) throws(IndexError) -> UInt64
     {
         var value: UInt64 = 0
         var shift: UInt64 = 0
         while true {
-            guard offset < bytes.count else { throw fault("\(what) is cut off") }
+            guard offset < bytes.count else { throw fault("\(name) is truncated") }
             let byte = bytes[offset]
             let bits = UInt64(byte & 0x7F)
             guard shift < 63 || (shift == 63 && bits <= 1) else {
-                throw fault("\(what) has more than 64 bits")
+                throw fault("\(name) has more than 64 bits")
             }
             value |= bits << shift
             offset += 1
@@ -30,34 +30,36 @@ struct ByteReader: ~Copyable {
                 shift += 7
                 continue
             }
-            guard byte != 0 || shift == 0 else { throw fault("\(what) is longer than it need be") }
+            guard byte != 0 || shift == 0 else {
+                throw fault("\(name) is not in its shortest form")
+            }
             guard range.contains(value) else {
                 throw fault(
-                    "\(what) is \(value), and not within \(range.lowerBound) to \(range.upperBound)"
+                    "\(name) is \(value), and not within \(range.lowerBound) to \(range.upperBound)"
                 )
             }
             return value
         }
     }
 
-    mutating func number(_ what: String, in range: ClosedRange<Int>) throws(IndexError) -> Int {
-        Int(try number(what, in: UInt64(range.lowerBound)...UInt64(range.upperBound)))
+    mutating func number(_ name: String, in range: ClosedRange<Int>) throws(IndexError) -> Int {
+        Int(try number(name, in: UInt64(range.lowerBound)...UInt64(range.upperBound)))
     }
 
     /// Reads a signed number in zigzag encoding.
-    mutating func difference(_ what: String) throws(IndexError) -> Int64 {
-        let value = try number(what, in: 0...UInt64.max)
+    mutating func difference(_ name: String) throws(IndexError) -> Int64 {
+        let value = try number(name, in: 0...UInt64.max)
         return Int64(bitPattern: value >> 1) ^ -Int64(bitPattern: value & 1)
     }
 
-    mutating func slice(_ what: String, count: Int) throws(IndexError) -> ArraySlice<UInt8> {
-        guard count <= left else { throw fault("\(what) is cut off") }
+    mutating func slice(_ name: String, count: Int) throws(IndexError) -> ArraySlice<UInt8> {
+        guard count <= left else { throw fault("\(name) is truncated") }
         defer { offset += count }
         return bytes[offset..<offset + count]
     }
 
-    mutating func digest(_ what: String) throws(IndexError) -> Digest {
-        Digest(bytes: Array(try slice(what, count: Digest.byteCount)))
+    mutating func digest(_ name: String) throws(IndexError) -> Digest {
+        Digest(bytes: Array(try slice(name, count: Digest.byteCount)))
     }
 }
 

@@ -79,7 +79,7 @@ extension ContentIndex {
             let step = try reader.difference("the bundle of a frame")
             let (bundle, isTooFar) = Int64(before.bundle).addingReportingOverflow(step)
             guard !isTooFar, bundles.indices.contains(Int(clamping: bundle)) else {
-                throw reader.fault("a frame is in a bundle that there is not")
+                throw reader.fault("a frame refers to a missing bundle")
             }
             before.enter(Int(bundle))
             let gap = try reader.difference("the place of a frame")
@@ -228,7 +228,7 @@ extension ContentIndex {
         func frame(_ step: Int64, from base: Int) throws(IndexError) -> Int {
             let (sum, isTooFar) = Int64(base).addingReportingOverflow(step)
             guard !isTooFar, frames.indices.contains(Int(clamping: sum)) else {
-                throw reader.fault("a file is made of a frame that there is not")
+                throw reader.fault("a file refers to a missing frame")
             }
             return Int(sum)
         }
@@ -264,8 +264,8 @@ extension ContentIndex {
         return .frames(list)
     }
 
-    /// Checks rules across entries: only directories have entries below them and are not listed then, links
-    /// stay inside the pack, and the number of directories is within bounds.
+    /// Checks rules across entries: no entry is below another listed entry, links stay inside the pack, and the
+    /// number of directories is within bounds.
     private func checkTree(within bounds: IndexBounds) throws(IndexError) {
         var links = ContentLinks()
         var last: ArraySlice<UInt8> = []
@@ -293,7 +293,10 @@ extension ContentIndex {
             while !above.isEmpty {
                 guard self.position(of: above) == nil else {
                     let path = entries.path(at: position)
-                    throw IndexError(offset: 0, reason: "'\(path)' lies below what is no directory")
+                    throw IndexError(
+                        offset: 0,
+                        reason: "'\(path)' is below a file, a link or an empty directory"
+                    )
                 }
                 above = Self.parent(of: above)
             }

@@ -90,7 +90,7 @@ extension DeltaSet {
             let step = try reader.difference("the file of a window")
             let (entry, isTooFar) = next.addingReportingOverflow(step)
             guard !isTooFar, (0...Int64(Int32.max)).contains(entry) else {
-                throw reader.fault("a window is of a file that there cannot be")
+                throw reader.fault("a window refers to an impossible file")
             }
             next = entry + 1
             let most = UInt64(ManifestLimits.installedSize.rawValue)
@@ -116,7 +116,7 @@ extension DeltaSet {
             let step = try reader.difference("the frame of a delta frame")
             let (position, isTooFar) = next.addingReportingOverflow(step)
             guard !isTooFar, (0...Int64(Int32.max)).contains(position) else {
-                throw reader.fault("a delta frame makes a frame that there cannot be")
+                throw reader.fault("a delta frame restores an impossible frame")
             }
             guard seen.insert(Int(position)).inserted else {
                 throw reader.fault("two delta frames make one frame")
@@ -129,7 +129,7 @@ extension DeltaSet {
             let step = try reader.difference("the window of a delta frame")
             let (window, isTooFar) = last.addingReportingOverflow(step)
             guard !isTooFar, windows.indices.contains(Int(clamping: window)) else {
-                throw reader.fault("a delta frame refers to a window that there is not")
+                throw reader.fault("a delta frame refers to a missing window")
             }
             last = window
             places[index].window = Int(window)

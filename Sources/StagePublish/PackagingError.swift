@@ -66,7 +66,7 @@ extension PackagingError: CustomStringConvertible {
         case .compressor(let words):
             "the archive cannot be written: \(words.forDisplay())"
         case .base(let digest, let fault):
-            "the version with the index \(digest) is no base: \(fault)"
+            "the version with the index \(digest) cannot be a base: \(fault)"
         case .cancelled:
             "packaging was cancelled"
         }

@@ -1,7 +1,7 @@
 import StageSystem
 import SystemPackage
 
-/// A shared lock on a store, held while a process writes into it.
+/// A lock on a store: shared while a process writes into it, exclusive for its garbage collection.
 ///
 /// Protects temporary files from cleanup. Hidden files that no process writes to remain after runs that were
 /// killed, and can be large; the next run that is alone removes them.

@@ -6,7 +6,7 @@ import SystemPackage
 /// A file in a store that lists the objects of a version that will be offered.
 ///
 /// Existing objects are not rewritten, so their timestamps do not show that a new version uses them. Without
-/// the mark, ``StoreCollection`` could remove one before a manifest names it. The collection deletes the
+/// the mark, ``StoreGarbageCollection`` could remove one before a manifest names it. The collection deletes the
 /// marks; a store that was never collected gets none.
 public enum StoreMark {
     /// The prefix of the names of marks.
@@ -46,7 +46,7 @@ public enum StoreMark {
         to store: Directory
     ) throws(FileError) {
         // The first collection of a store removes nothing, so it needs no marks.
-        guard try store.status(FilePath(StoreCollection.recordName)) != nil else { return }
+        guard try store.status(FilePath(StoreGarbageCollection.recordName)) != nil else { return }
         let paths =
             ["i/\(name)"] + index.bundles.map { "b/\($0.digest)" }
             + [archive?.url].compactMap(\.self) + deltas.map(\.url)

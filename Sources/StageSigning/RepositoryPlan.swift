@@ -9,7 +9,7 @@ final class RepositoryPlan {
     /// The published metadata of the other roles.
     private(set) var current: [SigningRole: SignedDocument] = [:]
     /// The next metadata: new or unchanged.
-    var settled: [SigningRole: SignedDocument] = [:]
+    var prepared: [SigningRole: SignedDocument] = [:]
     /// The roles whose metadata is new.
     var new: Set<SigningRole> = []
 
@@ -60,9 +60,9 @@ final class RepositoryPlan {
             if let custom = targets[name]?["custom"] { entry = entry.setting("custom", to: custom) }
             return base.setting("targets", to: targets.setting(name, to: entry))
         case .snapshot:
-            return Self.naming(.targets, document: settled[.targets], in: base)
+            return Self.naming(.targets, document: prepared[.targets], in: base)
         case .timestamp:
-            return Self.naming(.snapshot, document: settled[.snapshot], in: base)
+            return Self.naming(.snapshot, document: prepared[.snapshot], in: base)
         }
     }
 
@@ -78,13 +78,13 @@ final class RepositoryPlan {
 
     /// Returns whether the targets metadata names this manifest.
     func names(_ manifest: [UInt8], as name: String) -> Bool {
-        let entry = settled[.targets]?.signed["targets"]?[name]
+        let entry = prepared[.targets]?.signed["targets"]?[name]
         return entry?["hashes"]?["sha256"]?.string == Digest(of: manifest).description
     }
 
     /// Returns whether clients of another root accept the next metadata.
     func isComplete(under other: RootDocument) -> Bool {
-        settled.allSatisfy { role, document in
+        prepared.allSatisfy { role, document in
             other.signatures(on: document, by: role).isComplete
         }
     }

@@ -12,13 +12,13 @@ extension SigningRun {
             try files.publishCopy(of: manifest)
         }
         for role in [SigningRole.targets, .snapshot] where plan.new.contains(role) {
-            if let document = plan.settled[role] { try files.publish(document, as: role) }
+            if let document = plan.prepared[role] { try files.publish(document, as: role) }
         }
         // Clients of the old root must be able to read the metadata until they find the new root; if the old
         // root's keys have not signed it, the new root is published first.
         let isReadable = published.map { plan.isComplete(under: $0) } ?? false
         if isNewRoot, !isReadable { try files.publish(plan.root.document, as: .root) }
-        if plan.new.contains(.timestamp), let timestamp = plan.settled[.timestamp] {
+        if plan.new.contains(.timestamp), let timestamp = plan.prepared[.timestamp] {
             try files.publish(timestamp, as: .timestamp)
         }
         if isNewRoot, isReadable { try files.publish(plan.root.document, as: .root) }
@@ -26,7 +26,7 @@ extension SigningRun {
             plan.new.insert(.root)
         }
         for role in plan.new { drafts[role] = nil }
-        if plan.new.contains(.snapshot), let snapshot = plan.settled[.snapshot] {
+        if plan.new.contains(.snapshot), let snapshot = plan.prepared[.snapshot] {
             try files.removeSuperseded(currentSnapshot: snapshot.version)
         }
     }
@@ -35,7 +35,7 @@ extension SigningRun {
     ///
     /// Keeps drafts of earlier runs if this run does not sign the manifest or has no key for them.
     func storeDrafts(
-        _ order: SigningOrder,
+        _ tasks: SigningTasks,
         under root: RootDocument?
     ) throws(SigningError) {
         let published = root.map(RepositoryPlan.init)
@@ -45,7 +45,7 @@ extension SigningRun {
                 try files.storeDraft(document, of: role)
                 continue
             }
-            let isUntouched = !order.takesManifest || unsigned[role] != nil
+            let isUntouched = !tasks.takesManifest || unsigned[role] != nil
             if role != .root, isUntouched, let draft = try files.draft(role),
                 draft.version > published?.current[role]?.version ?? 0
             {

@@ -3,7 +3,7 @@ public import StageTrust
 import SystemPackage
 
 /// The tasks of a signing run.
-public struct SigningOrder: Equatable, Sendable {
+public struct SigningTasks: Equatable, Sendable {
     /// Indicates whether the targets metadata is updated to the current manifest.
     public var takesManifest = false
     /// Indicates whether the supplied keys also sign a draft of root metadata.
@@ -11,7 +11,7 @@ public struct SigningOrder: Equatable, Sendable {
     /// Indicates whether snapshot and timestamp are renewed even if they are far from expiry.
     public var renewsAlways = false
 
-    /// Creates an order to renew metadata that is near expiry.
+    /// Creates tasks that renew metadata that is near expiry.
     public init() {}
 }
 
@@ -64,28 +64,28 @@ public final class SigningRun {
         try content.check()
         let version = (published?.document.version ?? 0) + 1
         let draft = SignedDocument(signed: content.tree(version: version, signedAt: time))
-        var order = SigningOrder()
-        order.signsRoot = true
-        order.takesManifest = published == nil
-        return try perform(order, published: published, draft: root(draft))
+        var tasks = SigningTasks()
+        tasks.signsRoot = true
+        tasks.takesManifest = published == nil
+        return try perform(tasks, published: published, draft: root(draft))
     }
 
-    /// Signs and publishes the parts that `order` names, and those near expiry.
-    public func perform(_ order: SigningOrder) throws(SigningError) -> SigningReport {
+    /// Signs and publishes the parts that `tasks` names, and those near expiry.
+    public func perform(_ tasks: SigningTasks) throws(SigningError) -> SigningReport {
         let published = try publishedRoot()
         var draft = try draftRoot(after: published)
         guard published != nil || draft != nil else { throw .noRoot(path: files.metadataPath) }
-        var order = order
+        var tasks = tasks
         try checkSigners(under: [published, draft].compactMap(\.self))
         if draft == nil, let published, renews(published) {
             let version = published.document.version + 1
             draft = try root(
                 SignedDocument(signed: published.content.tree(version: version, signedAt: time))
             )
-            order.signsRoot = true
+            tasks.signsRoot = true
         }
-        if published == nil { order.takesManifest = true }
-        return try perform(order, published: published, draft: draft)
+        if published == nil { tasks.takesManifest = true }
+        return try perform(tasks, published: published, draft: draft)
     }
 
     // MARK: Root
@@ -130,37 +130,37 @@ public final class SigningRun {
     // MARK: All roles
 
     private func perform(
-        _ order: SigningOrder,
+        _ tasks: SigningTasks,
         published: RootDocument?,
         draft: RootDocument?
     ) throws(SigningError) -> SigningReport {
         var draft = draft
-        if order.signsRoot, var document = draft?.document {
+        if tasks.signsRoot, var document = draft?.document {
             try sign(&document, of: .root, under: [published, draft].compactMap(\.self))
             draft = try root(document)
         }
         drafts[.root] = draft?.document
-        let plan = try plan(order, published: published, next: draft)
+        let plan = try plan(tasks, published: published, next: draft)
         if let plan {
             try publish(plan, published: published)
         }
-        try storeDrafts(order, under: plan?.root ?? published)
+        try storeDrafts(tasks, under: plan?.root ?? published)
         return try report(plan, published: published)
     }
 
     /// Returns the first plan with enough signatures: under the next root, else under the published one.
     private func plan(
-        _ order: SigningOrder,
+        _ tasks: SigningTasks,
         published: RootDocument?,
         next: RootDocument?
     ) throws(SigningError) -> RepositoryPlan? {
         if let next, Self.isComplete(next, after: published),
-            let plan = try plan(order, under: next, before: published)
+            let plan = try plan(tasks, under: next, before: published)
         {
             return plan
         }
         guard let published else { return nil }
-        return try plan(order, under: published, before: nil)
+        return try plan(tasks, under: published, before: nil)
     }
 
     /// Returns whether clients of the published root accept the next one.
@@ -199,20 +199,20 @@ public final class SigningRun {
     /// Returns the new metadata of the three other roles under a root, or `nil` if signatures are missing; it
     /// is in drafts then.
     ///
-    /// Even without an order to sign the manifest, a draft of targets metadata that names the current
+    /// Even without an option to sign the manifest, a draft of targets metadata that names the current
     /// manifest and has enough signatures is published if the other roles can be signed too.
     private func plan(
-        _ order: SigningOrder,
+        _ tasks: SigningTasks,
         under root: RootDocument,
         before: RootDocument?
     ) throws(SigningError) -> RepositoryPlan? {
-        var order = order
-        if !order.takesManifest, try hasCompleteTargets(under: root) {
-            order.takesManifest = true
-            if let plan = try attempt(order, under: root, before: before) { return plan }
-            order.takesManifest = false
+        var tasks = tasks
+        if !tasks.takesManifest, try hasCompleteTargets(under: root) {
+            tasks.takesManifest = true
+            if let plan = try attempt(tasks, under: root, before: before) { return plan }
+            tasks.takesManifest = false
         }
-        return try attempt(order, under: root, before: before)
+        return try attempt(tasks, under: root, before: before)
     }
 
     /// Returns whether a draft of targets metadata names the current manifest and has enough signatures.
@@ -227,7 +227,7 @@ public final class SigningRun {
     }
 
     private func attempt(
-        _ order: SigningOrder,
+        _ tasks: SigningTasks,
         under root: RootDocument,
         before: RootDocument?
     ) throws(SigningError) -> RepositoryPlan? {
@@ -236,15 +236,15 @@ public final class SigningRun {
         for role in [SigningRole.targets, .snapshot, .timestamp] {
             let content = plan.content(
                 of: role,
-                manifest: order.takesManifest ? manifest : nil,
+                manifest: tasks.takesManifest ? manifest : nil,
                 name: files.manifestName.string
             )
             guard
-                try settle(
+                try prepare(
                     role,
                     content: content,
                     of: plan,
-                    order: order,
+                    tasks: tasks,
                     under: root,
                     before: before
                 )
@@ -254,20 +254,20 @@ public final class SigningRun {
     }
 
     /// Determines the metadata of one role; returns `false` if signatures are missing.
-    private func settle(
+    private func prepare(
         _ role: SigningRole,
         content: JSONTree,
         of plan: RepositoryPlan,
-        order: SigningOrder,
+        tasks: SigningTasks,
         under root: RootDocument,
         before: RootDocument?
     ) throws(SigningError) -> Bool {
         let wanted = SignedDocument(signed: content).content
         if let current = plan.current[role], current.content == wanted,
             root.signatures(on: current, by: role).isComplete,
-            !renews(role, current: current, order: order, under: root)
+            !renews(role, current: current, tasks: tasks, under: root)
         {
-            plan.settled[role] = current
+            plan.prepared[role] = current
             return true
         }
         var document = try draft(role, content: wanted, of: plan, under: root)
@@ -281,27 +281,27 @@ public final class SigningRun {
         }
         guard var document else { return false }
         try sign(&document, of: role, under: [root, before].compactMap(\.self))
-        try keep(document, of: role, after: plan.current[role], order: order)
+        try keepDraft(document, of: role, after: plan.current[role], tasks: tasks)
         guard root.signatures(on: document, by: role).isComplete else {
             unsigned[role] = document
             return false
         }
-        plan.settled[role] = document
+        plan.prepared[role] = document
         plan.new.insert(role)
         return true
     }
 
     /// Keeps a document as a draft for the end of the run, unless an earlier attempt, or a run that signed
     /// the manifest, has created a draft with other content.
-    private func keep(
+    private func keepDraft(
         _ document: SignedDocument,
         of role: SigningRole,
         after current: SignedDocument?,
-        order: SigningOrder
+        tasks: SigningTasks
     ) throws(SigningError) {
         guard !document.signatures.isEmpty else { return }
         if let earlier = drafts[role], earlier.message != document.message { return }
-        if !order.takesManifest, let earlier = try files.draft(role),
+        if !tasks.takesManifest, let earlier = try files.draft(role),
             earlier.content != document.content, earlier.version > current?.version ?? 0
         {
             return
@@ -318,10 +318,10 @@ public final class SigningRun {
     private func renews(
         _ role: SigningRole,
         current: SignedDocument,
-        order: SigningOrder,
+        tasks: SigningTasks,
         under root: RootDocument
     ) -> Bool {
-        if order.renewsAlways, role != .targets { return true }
+        if tasks.renewsAlways, role != .targets { return true }
         return root.content.periods.isDue(role, expiry: current.expiry, at: time)
             && hasEnoughSigners(for: role, under: root)
     }
@@ -344,13 +344,13 @@ public final class SigningRun {
     }
 }
 
-extension SigningOrder {
-    /// An order for the first metadata of a repository.
-    static var everything: SigningOrder {
-        var order = SigningOrder()
-        order.takesManifest = true
-        order.signsRoot = true
-        return order
+extension SigningTasks {
+    /// The tasks for the first metadata of a repository.
+    static var everything: SigningTasks {
+        var tasks = SigningTasks()
+        tasks.takesManifest = true
+        tasks.signsRoot = true
+        return tasks
     }
 }
 

@@ -15,7 +15,7 @@ public struct Backoff: Sendable {
         self.stableTime = stableTime
     }
 
-    /// Returns the delay before the next attempt, after a connection of the duration `lasted`; zero for a failed attempt.
+    /// Returns the delay before the next attempt; `lasted` is the duration of the last connection, zero if it failed.
     public mutating func next(afterLasting lasted: Duration = .zero) -> Duration {
         if lasted >= stableTime { delay = Self.shortest }
         defer { delay = min(delay * 2, longest) }

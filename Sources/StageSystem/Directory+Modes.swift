@@ -58,7 +58,7 @@ extension Directory {
     /// Returns the status of the directory itself.
     public func status() throws(FileError) -> FileStatus {
         guard let status = FileStatus(of: descriptor) else {
-            throw FileError("look at", path: path, errno: Errno(rawValue: errno))
+            throw FileError("inspect", path: path, errno: Errno(rawValue: errno))
         }
         return status
     }

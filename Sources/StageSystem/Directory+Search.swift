@@ -54,7 +54,7 @@ extension Directory {
             defer { try? file.close() }
             guard let status = FileStatus(of: file) else {
                 throw FileError(
-                    "look at",
+                    "inspect",
                     path: self.path.appending(path),
                     errno: Errno(rawValue: errno)
                 )

@@ -16,7 +16,7 @@ extension Directory {
 
     private func fileSystem() throws(FileError) -> statvfs {
         var status = statvfs()
-        _ = try Self.attempt("look at", at: path) { unsafe fstatvfs(descriptor.rawValue, &status) }
+        _ = try Self.attempt("inspect", at: path) { unsafe fstatvfs(descriptor.rawValue, &status) }
         return status
     }
 }

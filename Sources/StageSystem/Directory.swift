@@ -261,7 +261,7 @@ public final class Directory: Sendable {
     public func status(_ name: FilePath) throws(FileError) -> FileStatus? {
         var status = stat()
         do {
-            try unsafe onParent(of: name, operation: "look at") { parent, last in
+            try unsafe onParent(of: name, operation: "inspect") { parent, last in
                 unsafe fstatat(parent, last, &status, AT_SYMLINK_NOFOLLOW)
             }
             return FileStatus(status)

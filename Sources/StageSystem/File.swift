@@ -136,7 +136,7 @@ public import SystemPackage
     /// Returns the file's type, size, owner and times.
     public func status() throws(FileError) -> FileStatus {
         var status = stat()
-        _ = try attempt("look at") { unsafe Int(fstat(descriptor.rawValue, &status)) }
+        _ = try attempt("inspect") { unsafe Int(fstat(descriptor.rawValue, &status)) }
         return FileStatus(status)
     }
 

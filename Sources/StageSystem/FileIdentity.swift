@@ -41,7 +41,7 @@ extension File {
     /// Returns the identity and state of the file.
     public func identity() throws(FileError) -> FileIdentity {
         var status = stat()
-        _ = try Directory.attempt("look at", at: path) {
+        _ = try Directory.attempt("inspect", at: path) {
             unsafe fstat(descriptor.rawValue, &status)
         }
         return FileIdentity(status)
@@ -52,7 +52,7 @@ extension Directory {
     /// Returns the identity and state of the directory.
     public func identity() throws(FileError) -> FileIdentity {
         var status = stat()
-        _ = try Self.attempt("look at", at: path) { unsafe fstat(descriptor.rawValue, &status) }
+        _ = try Self.attempt("inspect", at: path) { unsafe fstat(descriptor.rawValue, &status) }
         return FileIdentity(status)
     }
 }

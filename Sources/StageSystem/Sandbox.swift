@@ -151,7 +151,7 @@ extension Sandbox.Ruleset {
         }
         defer { close(file) }
         var status = stat()
-        try Directory.attempt("look at", at: path) { unsafe fstat(file, &status) }
+        try Directory.attempt("inspect", at: path) { unsafe fstat(file, &status) }
         var rights = access & files
         if status.st_mode & S_IFMT != S_IFDIR { rights &= Self.rightsOfFiles }
         try Directory.attempt("confine to", at: path) {

@@ -41,7 +41,7 @@ public final class UnixSocket: Sendable {
     /// unix(7)).
     public func peer() throws(FileError) -> UInt32 {
         var user: uid_t = 0
-        try Directory.attempt("look at the other end of", at: path) {
+        try Directory.attempt("inspect the peer of", at: path) {
             unsafe stage_peer_user(descriptor.rawValue, &user)
         }
         return user

@@ -109,7 +109,7 @@ extension File {
             path: path
         )
         let descriptor = found.descriptor.rawValue
-        let isMadeUp = try Directory.attempt("look at", at: path) {
+        let isMadeUp = try Directory.attempt("inspect", at: path) {
             stage_is_kernel_content(descriptor)
         }
         guard isMadeUp == 0, try found.status().kind == .file else {
@@ -135,7 +135,7 @@ extension Directory {
         of name: FilePath.Component,
         to user: UserIdentity
     ) throws(FileError) {
-        _ = try Self.attempt("give away", at: path.appending(name)) {
+        _ = try Self.attempt("change the owner of", at: path.appending(name)) {
             unsafe name.withPlatformString {
                 unsafe fchownat(
                     descriptor.rawValue,

@@ -11,7 +11,7 @@ extension ManifestFile {
     /// Signs the manifest as it is, while no other command changes it.
     func sign(
         with keyring: Keyring,
-        _ order: SigningOrder
+        _ order: SigningTasks
     ) async throws(CommandFailure) -> SigningStateReport {
         try await signing(with: keyring, refusesOlder: order.takesManifest) {
             run throws(SigningError) in try run.perform(order)
@@ -140,7 +140,7 @@ extension ManifestFile {
             Console.note("hint: stagepack sign \(CommandFailure.quoted(name)) --key KEYFILE")
             return
         }
-        var order = SigningOrder()
+        var order = SigningTasks()
         order.takesManifest = true
         let state = try await sign(with: keyring, order)
         try state.refuseIfNotSigned(by: keyring, manifest: name)

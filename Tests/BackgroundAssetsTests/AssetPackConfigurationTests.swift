@@ -102,7 +102,7 @@ struct AssetPackConfigurationTests {
         #expect(!writer.assetPackIsAvailableLocally(withID: "aurora"))
     }
 
-    @Test func aStatusComparesWhatIsStagedWithWhatIsOffered() throws {
+    @Test func aStatusComparesTheStagedAndTheOfferedVersion() throws {
         let (first, second) = (try ManagedPack("aurora"), try ManagedPack("aurora", version: 2))
         var again = first
         again.pack.archive?.digest = second.pack.contentDigest

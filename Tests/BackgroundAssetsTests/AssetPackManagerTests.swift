@@ -77,7 +77,7 @@ struct AssetPackManagerTests {
         #expect(world.server.counts(for: "/packs/aurora-2.tar").requests == 1)
     }
 
-    @Test func thatTheLatestVersionIsHereIsNotClaimedWithoutTheServer() async throws {
+    @Test func theLatestVersionIsNotAssumedWithoutTheServer() async throws {
         var world = try ManagedWorld()
         try world.publish(try ManagedPack("aurora"))
         let manager = try await world.manager(with: "aurora")
@@ -151,7 +151,7 @@ struct AssetPackManagerTests {
         #expect(!manager.assetPackIsAvailableLocally(withID: "aurora"))
     }
 
-    @Test func theStatusTellsWhatIsHereAndWhatIsOffered() async throws {
+    @Test func theStatusReportsStagedAndOfferedVersions() async throws {
         var world = try ManagedWorld()
         try world.publish(try ManagedPack("aurora"), try ManagedPack("cirrus"))
         let manager = try world.manager()
@@ -282,7 +282,7 @@ struct AssetPackManagerTests {
         #expect(throws: Failure.fileNotFound(at: path)) { try manager.url(for: path) }
     }
 
-    @Test func aCheckUpdatesWhatIsOutOfDateAndRemovesWhatIsObsolete() async throws {
+    @Test func aCheckUpdatesOutdatedPacksAndRemovesObsoleteOnes() async throws {
         var world = try ManagedWorld()
         try world.publish(
             try ManagedPack("aurora"),

@@ -79,7 +79,7 @@ struct AssetPackUpdateTests {
         #expect(await log.phases == phases)
     }
 
-    @Test func aFetchThatFailsIsToldOfWithItsReason() async throws {
+    @Test func aFailedDownloadIsReportedWithItsReason() async throws {
         var world = try ManagedWorld()
         let sample = try ManagedPack("aurora")
         try world.publish(sample)

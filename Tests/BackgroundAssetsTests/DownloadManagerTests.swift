@@ -21,7 +21,7 @@ import Testing
         world.open()
     }
 
-    @Test func aDownloadIsToldFromItsBeginToItsFile() async throws {
+    @Test func aDownloadIsReportedFromItsStartToItsFile() async throws {
         let world = try await World()
         let recorder = Recorder()
         world.manager.delegate = recorder
@@ -85,7 +85,7 @@ import Testing
         try await recorder.ends(["failed c: 102", "finished c: /staged/2"], in: world)
     }
 
-    @Test func oneIsCancelledInEachState() async throws {
+    @Test func downloadsAreCancelledInEachState() async throws {
         let world = try await World()
         let client = world.daemon.client
         let recorder = Recorder()
@@ -106,7 +106,7 @@ import Testing
         try await world.acknowledged(3)
     }
 
-    @Test func whatIsCancelledElsewhereFails() async throws {
+    @Test func aDownloadCancelledElsewhereFails() async throws {
         let world = try await World()
         let recorder = Recorder()
         world.manager.delegate = recorder

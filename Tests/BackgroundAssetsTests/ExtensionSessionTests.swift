@@ -97,7 +97,7 @@ import Testing
         )
     }
 
-    @Test func theAllowanceIsTold() async throws {
+    @Test func theAllowanceIsPassedOn() async throws {
         var request = try request()
         request.restrictedDownloadSizeRemaining = 4096
         request.restrictedEssentialDownloadSizeRemaining = 7
@@ -112,7 +112,7 @@ import Testing
         )
     }
 
-    @Test func aManagedProgramChoosesAmongWhatIsProposed() async throws {
+    @Test func aManagedProgramSelectsProposedPacks() async throws {
         func pack(_ id: String, _ essential: Bool) -> ExtensionDownload {
             .pack(PackID(unchecked: id), essential: essential, priority: nil)
         }
@@ -197,7 +197,7 @@ import Testing
                 manifestURL: URL,
                 extensionInfo: BAAppExtensionInfo
             ) -> Set<BADownload> {
-                let download = BADownload.made(of: ExtensionSessionTests.later, .created)
+                let download = BADownload.made(of: ExtensionSessionTests.later, state: .created)
                 expectRefusal(.callFromExtensionNotAllowed) {
                     try BADownloadManager.shared.scheduleDownload(download)
                 }
@@ -247,7 +247,7 @@ import Testing
     }
 
     @Test func aCopyThatIsNotEssentialIsTheSameOtherwise() {
-        let download = BADownload.made(of: Self.first(essential: true), .failed)
+        let download = BADownload.made(of: Self.first(essential: true), state: .failed)
         let copy = download.removingEssential()
         #expect(copy is BAURLDownload)
         #expect(copy != download)

@@ -10,7 +10,7 @@ import Testing
 
 /// The manager with a daemon that answers and loses messages as a test requires.
 @Suite(.directory) struct ScriptedDaemonTests {
-    @Test func whatHappensIsToldInOrder() async throws {
+    @Test func eventsAreReportedInOrder() async throws {
         let world = try ScriptedWorld()
         let recorder = Recorder()
         world.manager.delegate = recorder

@@ -27,7 +27,7 @@ import Testing
     }
 
     @Test(arguments: ArchiveFormat.tars)
-    func whatFollowsTheArchiveIsRefused(format: ArchiveFormat) async throws {
+    func bytesAfterTheArchiveAreRefused(format: ArchiveFormat) async throws {
         var bench = try Bench()
         let archive = try format.compress(SampleTree.tiny)
         let block = [UInt8](repeating: 0x41, count: 512)

@@ -82,7 +82,7 @@ import Testing
     }
 
     @Test(arguments: zeros + kinds + attributes)
-    func whatWouldBeLeftOutIsRefused(archive: Case) async throws {
+    func attributesThatWouldBeDroppedAreRefused(archive: Case) async throws {
         var bench = try Bench()
         for format in [ArchiveFormat.tar, .tarZstandard] {
             let error = try await bench.refusal(format.compress(archive.archive), format)
@@ -108,7 +108,7 @@ import Testing
     }
 
     /// Attributes that distribution tools add, and those that record the author and time of an archive.
-    @Test func attributesWithoutASayAreIgnored() async throws {
+    @Test func irrelevantAttributesAreIgnored() async throws {
         let tar = Self.archive {
             $0.addPax(kind: .sharedPax, ("comment", "0f1e2d"))
             $0.addPax(
@@ -126,7 +126,7 @@ import Testing
         #expect(found == Unpacked(["a": .file([1], isExecutable: false)]))
     }
 
-    @Test func anExtendedHeaderThatSaysTheSizeIsBelieved() async throws {
+    @Test func theSizeInAnExtendedHeaderIsUsed() async throws {
         let content = [UInt8](repeating: 3, count: 700)
         let tar = Self.archive {
             $0.addPax(("size", "700"))

@@ -115,7 +115,7 @@ import Testing
     ]
 
     @Test(arguments: kinds)
-    func whatAPackMayNotHoldIsRefused(archive: Case) async throws {
+    func disallowedEntriesAreRefused(archive: Case) async throws {
         var bench = try Bench()
         let error = try await bench.refusal(archive.archive, .tar)
         guard case .notAllowed(let entry, _)? = error else {

@@ -44,7 +44,7 @@ import Testing
     ]
 
     @Test(arguments: disallowed)
-    func whatAPackMayNotHoldIsRefused(name: String, entry: ZipBuilder.Entry) async throws {
+    func disallowedEntriesAreRefused(name: String, entry: ZipBuilder.Entry) async throws {
         var bench = try Bench()
         let error = try await bench.refusal(ZipBuilder(entry).bytes, .zip)
         guard case .notAllowed(let found, _)? = error else {

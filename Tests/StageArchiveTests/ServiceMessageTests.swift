@@ -119,7 +119,7 @@ struct ServiceMessageTests {
     }
 
     @Test(arguments: [[], [9], [0], [1, 255, 255, 255, 255, 255, 255, 255, 255]] as [[UInt8]])
-    func whatIsNoMessageIsNone(bytes: [UInt8]) throws {
+    func invalidBytesAreNoMessage(bytes: [UInt8]) throws {
         #expect(try read(bytes, as: ServiceAnswer.self) == nil)
         #expect(try read(bytes, as: ServiceRequest.self) == nil)
         #expect(try read(bytes, as: ServiceStart.self) == nil)

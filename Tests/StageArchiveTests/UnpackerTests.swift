@@ -86,7 +86,7 @@ import Testing
         }
     }
 
-    @Test func progressIsTold() async throws {
+    @Test func progressIsReported() async throws {
         let root = try TemporaryDirectory.required()
         let content = [UInt8](repeating: 7, count: 5 << 20)
         let archive = try root.file(creating: "archive")

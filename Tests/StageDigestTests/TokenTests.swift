@@ -99,7 +99,7 @@ struct TokenTests {
         #expect(questions == 1)
     }
 
-    @Test func whatIsWrongIsSaid() throws {
+    @Test func tokenErrorsNameTheirReason() throws {
         #expect(Self.isRegistered)
         let (uri, _) = try write(.ed25519, "key.pem")
         let (other, _) = try write(.ecdsaP256, "other.pem")

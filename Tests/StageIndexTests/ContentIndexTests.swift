@@ -109,7 +109,7 @@ struct ContentIndexTests {
         #expect(errors > 300)
     }
 
-    @Test func whatIsCutOffOrGoesOnIsAnError() throws {
+    @Test func truncatedOrTrailingBytesAreAnError() throws {
         let bytes = try sampleIndex().encoded()
         for count in bytes.indices {
             #expect(throws: IndexError.self) {
@@ -144,7 +144,7 @@ struct ContentIndexTests {
     }
 
     @Test(arguments: ["a/x", "b/link/x", "c/x"])
-    func nothingLiesBelowWhatIsNoDirectory(path: String) throws {
+    func entriesBelowFilesAndLinksAreRefused(path: String) throws {
         var index = try sampleIndex()
         index.entries.append(ContentIndex.Entry(path: try ContentPath(path), kind: .directory))
         index.entries = ContentIndex.EntryList(index.entries.sorted { $0.path < $1.path })

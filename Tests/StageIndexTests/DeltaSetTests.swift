@@ -53,7 +53,7 @@ struct DeltaSetTests {
             Issue.record("it was read")
         } catch {
             #expect(error.offset == bytes.count)
-            #expect(error.reason.hasPrefix(what) && error.reason.hasSuffix("is cut off"))
+            #expect(error.reason.hasPrefix(what) && error.reason.hasSuffix("is truncated"))
         }
     }
 
@@ -87,7 +87,7 @@ struct DeltaSetTests {
         #expect(errors > 150)
     }
 
-    @Test func whatIsCutOffOrGoesOnIsAnError() throws {
+    @Test func truncatedOrTrailingBytesAreAnError() throws {
         let bytes = sampleSet().encodedTable()
         for count in bytes.indices {
             #expect(throws: IndexError.self) {
@@ -129,7 +129,7 @@ struct DeltaSetTests {
         #expect(throws: IndexError.self) { try DeltaSet(decodingTable: set.encodedTable()) }
     }
 
-    @Test func whatTwoFramesMakeIsRefused() throws {
+    @Test func twoDeltaFramesForOneFrameAreRefused() throws {
         var set = sampleSet()
         set.frames[2].position = 1
         let error = #expect(throws: IndexError.self) {
@@ -155,7 +155,7 @@ struct DeltaSetTests {
 }
 
 struct DeltaEstimateTests {
-    @Test func whatComesAsDifferencesIsCountedAsThat() throws {
+    @Test func deltaFramesAreCountedAsDeltaBytes() throws {
         let new = try sampleIndex()
         let set = sampleSet()
         let plain = UpdateEstimate(from: ContentIndex(), to: new)

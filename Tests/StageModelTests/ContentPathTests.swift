@@ -39,12 +39,12 @@ import Testing
         (".", nil), ("./", nil), ("./a", "a"), ("a/", "a"), ("./a/", "a"), (".a/", ".a"),
         ("./.a", ".a"),
     ])
-    func whatTarWritesIsNormalized(name: String, path: String?) throws {
+    func namesWrittenByTarAreNormalized(name: String, path: String?) throws {
         #expect(try ContentPath.normalizing(name)?.text == path)
     }
 
     @Test(arguments: ["", "/", "//", "././a", ".//a", "a//", "..", "../", "./..", "./../a"])
-    func whatIsNoNameOfTarIsRefused(name: String) {
+    func namesThatTarNeverWritesAreRefused(name: String) {
         #expect(throws: ValueError.self) { try ContentPath.normalizing(name) }
     }
 

@@ -35,7 +35,7 @@ import Testing
         ),
         ("", "line 1, column 70: expected ',' or '}', found the end"),
     ])
-    func whatIsNotJSONIsRefusedWhereItIs(rest: String, message: String) {
+    func invalidJSONIsRefusedWithItsPosition(rest: String, message: String) {
         let error = #expect(throws: ManifestError.self) {
             try Manifest(json: Array((Self.start + rest).utf8))
         }
@@ -46,7 +46,7 @@ import Testing
         "}", "}\r\n\t ", #", "x": "\u00e4\ud83c\udf0c\"\\\/\b\f\n\r\t"}"#, #", "x": -0.5e+10}"#,
         #", "x": [[], {}, [{"y": null}]]}"#, #", "revisions": 1.0}"#,
     ])
-    func whateverIsJSONIsRead(rest: String) throws {
+    func allValidJSONIsRead(rest: String) throws {
         let manifest = try Manifest(json: Array((Self.start + rest).utf8))
         #expect(manifest.packs == [])
     }

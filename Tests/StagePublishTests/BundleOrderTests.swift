@@ -70,7 +70,7 @@ struct BundleOrderTests {
         for pack in packs { _ = try store.files(of: pack.index) }
     }
 
-    @Test func whatHasDifferencesComesLast() async throws {
+    @Test func framesWithDeltasComeLast() async throws {
         let first = try await store.package(old, "old")
         let identity = try identity(of: first)
         let second = try await store.package(new, "new", after: first.index)
@@ -208,7 +208,7 @@ struct UnfinishedVersionTests {
 
     /// Hidden files of killed runs, and of running ones.
     @Test(arguments: [true, false])
-    func whatKilledRunsHaveLeftIsRemovedByOneThatIsAlone(isAlone: Bool) async throws {
+    func aRunThatIsAloneRemovesFilesOfKilledRuns(isAlone: Bool) async throws {
         _ = try await store.package(["a": noise(1000)], "old")
         let root = try store.directory()
         _ = try root.makeDirectory("d")

@@ -42,7 +42,7 @@ struct DeltaFrameMakerTests {
         try store.directory().path.appending(pack.reference.url)
     }
 
-    @Test func whatChangedIsStoredAsDifferences() async throws {
+    @Test func changedFramesAreStoredAsDeltas() async throws {
         let first = try await store.package(old, "old")
         let second = try await store.package(new, "new", after: first.index)
         let delta = try #require(second.reference.deltas.first)
@@ -138,7 +138,7 @@ struct DeltaFrameMakerTests {
     }
 
     /// A damaged bundle in the store counts as missing.
-    @Test func whatIsDamagedInTheStoreMakesNoDifferences() async throws {
+    @Test func damagedBundlesYieldNoDeltas() async throws {
         let first = try await store.package(old, "old")
         let bundles = try store.directory("b")
         for entry in try bundles.entries() {
@@ -238,7 +238,7 @@ struct DeltaPlanTests {
         #expect(DeltaPlan(from: old, to: try index([(path, ["other"])])).groups.isEmpty)
     }
 
-    @Test func whatIsThereIsNotPlannedFor() throws {
+    @Test func existingFramesAreNotPlanned() throws {
         let old = try index([("a", numbers(0..<10))])
         #expect(DeltaPlan(from: old, to: old).groups.isEmpty)
         let new = try index([("b", numbers(5..<10) + numbers(0..<3))])

@@ -138,7 +138,7 @@ struct DeltaSetWriterTests {
         #expect(try store.directory().directory("d") == nil)
     }
 
-    @Test func whatIsNoBaseIsRefused() async throws {
+    @Test func unsuitableBasesAreRefused() async throws {
         let packs = try await package(into: store, bases: 1)
         let version = try stored(packs[2], in: store)
         let before = try objects(of: store)

@@ -33,7 +33,7 @@ import Testing
         #expect(!deep.matches(String(repeating: "a/", count: 500) + "a"))
     }
 
-    @Test func whatCannotMatchIsNotEntered() throws {
+    @Test func directoriesThatCannotMatchAreNotEntered() throws {
         let pattern = try GlobPattern("a/*/c")
         let inside = pattern.advance(pattern.start, over: "a")
         #expect(!inside.isEmpty)

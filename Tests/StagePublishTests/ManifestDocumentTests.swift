@@ -62,7 +62,7 @@ import Testing
         #expect(manifest.packs == [try pack("aurora", 1), second])
     }
 
-    @Test func whatIsNotKnownStays() throws {
+    @Test func unknownMembersAreKept() throws {
         let json = """
             {"x": {"deep": [1, {"y": 2.5}]}, "manifestVersion": 1, "application": "a",
              "revision": 41, "packs": [
@@ -139,7 +139,7 @@ import Testing
         )
     }
 
-    @Test func whatIsThereAlreadyChangesNothing() throws {
+    @Test func anEqualPackChangesNothing() throws {
         var document = try empty()
         #expect(try document.add(try pack("aurora", 2)))
         let before = document.json()

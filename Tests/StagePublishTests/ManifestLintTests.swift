@@ -20,7 +20,7 @@ import Testing
         )
     }
 
-    @Test func whatIsHardlyMeantIsFound() throws {
+    @Test func probablyUnintendedMembersAreFound() throws {
         func changed(_ change: (inout Pack) -> Void) throws -> [String] {
             var pack = try pack("a")
             change(&pack)

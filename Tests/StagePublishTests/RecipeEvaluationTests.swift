@@ -157,7 +157,7 @@ import Testing
         ) { try tree.names(#"{"directory": "."}"#) }
     }
 
-    @Test func whatIsNoFileIsRefusedAndNotWaitedFor() throws {
+    @Test func aFIFOIsRefusedWithoutWaiting() throws {
         let tree = try SourceTree()
         let fifo = tree.path.appending("fifo").string
         let status = unsafe mkfifo(fifo, 0o600)
@@ -202,7 +202,7 @@ import Testing
         ) { try tree.names(#"{"directory": "."}"#) }
     }
 
-    @Test func whatIsHardlyMeantIsTold() throws {
+    @Test func probablyUnintendedEntriesAreReported() throws {
         let tree = try SourceTree()
         try tree.file("Readme")
         try tree.file("README")

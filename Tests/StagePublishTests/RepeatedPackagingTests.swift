@@ -40,7 +40,7 @@ struct RepeatedPackagingTests {
         return objects
     }
 
-    @Test func whatIsThereIsLeftAlone() async throws {
+    @Test func existingObjectsAreNotRewritten() async throws {
         let store = try IndexedStore()
         let first = try await store.package(versions[0], "one")
         let second = try await store.package(versions[1], "two", after: first.index)

@@ -133,7 +133,7 @@ import Testing
     }
 
     /// A name that contains a digest always has the same content.
-    @Test func whatIsNamedByItsContentNeedsNoValidator() async throws {
+    @Test func aURLWithADigestNeedsNoValidator() async throws {
         let server = TestServer.current
         var manifest = try indexed()
         let (size, digest) = (ByteCount(Self.content.count), Digest(of: Self.content))
@@ -182,7 +182,7 @@ import Testing
         #expect(whole.first == expected.first)
     }
 
-    @Test func whatKeepsADownloadFromGoingOnIsTold() async throws {
+    @Test func conditionsThatPreventResumingAreReported() async throws {
         let content = Answer.content(Self.content)
         let ranges =
             "warning: packs[0].archive.url: does not support ranges: interrupted downloads restart"
@@ -203,7 +203,7 @@ import Testing
         #expect(shifted.first?.contains("another range") == true)
     }
 
-    @Test func whatIsNoArchiveIsAnError() async throws {
+    @Test func responsesWithoutTheArchiveAreErrors() async throws {
         let prefix = "error: packs[0].archive.url:"
         #expect(try await findings(.status(404)) == ["\(prefix) is answered with status 404"])
         #expect(try await findings(.portal).contains("\(prefix) is answered with a web page"))

@@ -70,13 +70,13 @@ struct SolidArchiveTests {
         #expect(Digest(of: try store.bytes(first.url)) == first.digest)
     }
 
-    @Test func withoutUseThereIsNone() async throws {
+    @Test func noArchiveIsMadeIfItSavesNothing() async throws {
         #expect(try await store.package(["a": noise(100_000)], "noise").archive == nil)
         #expect(try await store.package(files, "off") { $0.makesArchive = false }.archive == nil)
         #expect(try store.names(in: "a") == [])
     }
 
-    @Test func whatAKilledRunLeavesIsRemoved() async throws {
+    @Test func filesOfAKilledRunAreRemoved() async throws {
         _ = try await store.package(files, "one")
         try store.directory("a").write([1], to: ".archive.1", durably: false)
         _ = try await store.package(files, "two")
@@ -112,7 +112,7 @@ struct SolidArchiveTests {
             revision: 1,
             packs: [second.pack(version: 2)]
         )
-        _ = try await StoreCollection.collect(
+        _ = try await StoreGarbageCollection.collect(
             store.directory(),
             keeping: [manifest],
             for: 0,

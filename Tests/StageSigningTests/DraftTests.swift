@@ -22,7 +22,7 @@ struct DraftTests {
         _ = try publisher.run(one).perform(.manifest)
         #expect(try publisher.names(in: "metadata.draft") == ["2.targets.json"])
         publisher.wait(days: 8)
-        let renewed = try publisher.run(online).perform(SigningOrder())
+        let renewed = try publisher.run(online).perform(SigningTasks())
         #expect(renewed.roles.map(\.version) == [1, 1, 2, 2])
         #expect(renewed.drafts.map(\.signed) == [[one.key.id]])
         #expect(try publisher.refreshClient() == "one")
@@ -31,7 +31,7 @@ struct DraftTests {
         #expect(!idle.hasSigned)
         #expect(try publisher.names(in: "metadata.draft") == ["2.targets.json"])
         #expect(try publisher.run(two).perform(.manifest).drafts.first?.needed == 0)
-        let done = try publisher.run(online).perform(SigningOrder())
+        let done = try publisher.run(online).perform(SigningTasks())
         #expect(done.roles.map(\.version) == [1, 2, 3, 3])
         #expect(done.drafts.isEmpty)
         #expect(try publisher.refreshClient() == "two")
@@ -49,7 +49,7 @@ struct DraftTests {
         _ = try publisher.run(key).perform(.manifest)
         try publisher.write("three")
         publisher.wait(days: 8)
-        #expect(try publisher.run(online).perform(SigningOrder()).isChanged)
+        #expect(try publisher.run(online).perform(SigningTasks()).isChanged)
         #expect(try publisher.refreshClient() == "one")
         #expect(try publisher.names(in: "metadata.draft") == ["2.targets.json"])
     }
@@ -125,7 +125,7 @@ struct DraftTests {
         #expect(report.drafts.map(\.missing) == [[one.key.id], [two.key.id]])
     }
 
-    @Test func metadataThatHasExpiredIsToldAsExpired() throws {
+    @Test func expiredMetadataIsReportedAsExpired() throws {
         let publisher = try Publisher()
         let (key, online) = (try Publisher.signer(), try Publisher.signer())
         try publisher.write("one")
@@ -134,7 +134,7 @@ struct DraftTests {
         content.roles[.timestamp]?.keys = [online.key]
         _ = try publisher.run(key, online).initialize(content)
         publisher.wait(days: 200)
-        let report = try publisher.run(online).perform(SigningOrder())
+        let report = try publisher.run(online).perform(SigningTasks())
         #expect(report.roles.filter(\.isExpired).map(\.role) == [.targets])
     }
 }

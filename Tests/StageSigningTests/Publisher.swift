@@ -113,16 +113,16 @@ extension RootContent {
     }
 }
 
-extension SigningOrder {
+extension SigningTasks {
     /// Signs the current manifest.
-    static var manifest: SigningOrder {
-        var order = SigningOrder()
+    static var manifest: SigningTasks {
+        var order = SigningTasks()
         order.takesManifest = true
         return order
     }
 
     /// Signs the manifest, and the draft of a root.
-    static var root: SigningOrder {
+    static var root: SigningTasks {
         var order = manifest
         order.signsRoot = true
         return order

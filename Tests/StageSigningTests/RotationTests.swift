@@ -72,7 +72,7 @@ struct RotationTests {
         try publisher.write("two")
         #expect(try publisher.run(root, online).perform(.manifest).roles.first?.version == 1)
         #expect(try publisher.refreshClient() == "two")
-        let done = try publisher.run(next).perform(SigningOrder())
+        let done = try publisher.run(next).perform(SigningTasks())
         #expect(done.roles.map(\.version).first == 2)
         #expect(done.drafts.isEmpty)
         #expect(try publisher.refreshClient() == "two")

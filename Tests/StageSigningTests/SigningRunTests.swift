@@ -34,7 +34,7 @@ struct SigningRunTests {
         try publisher.write("two")
         #expect(try publisher.refreshClient() == "one")
         publisher.wait(days: 8)
-        #expect(try publisher.run(key).perform(SigningOrder()).isChanged)
+        #expect(try publisher.run(key).perform(SigningTasks()).isChanged)
         #expect(try publisher.refreshClient() == "one")
     }
 
@@ -44,26 +44,26 @@ struct SigningRunTests {
         try publisher.write("one")
         _ = try publisher.run(key).initialize(RootContent(key.key))
         publisher.wait(days: 6)
-        #expect(try !publisher.run(key).perform(SigningOrder()).isChanged)
+        #expect(try !publisher.run(key).perform(SigningTasks()).isChanged)
         publisher.wait(days: 1)
         #expect(
-            try publisher.run(key).perform(SigningOrder()).roles.map(\.version) == [1, 1, 2, 2]
+            try publisher.run(key).perform(SigningTasks()).roles.map(\.version) == [1, 1, 2, 2]
         )
         // Two thirds of 200 days for targets, of 400 for root.
         publisher.wait(days: 127)
         #expect(
-            try publisher.run(key).perform(SigningOrder()).roles.map(\.version) == [1, 2, 3, 3]
+            try publisher.run(key).perform(SigningTasks()).roles.map(\.version) == [1, 2, 3, 3]
         )
         publisher.wait(days: 133)
         #expect(
-            try publisher.run(key).perform(SigningOrder()).roles.map(\.version) == [2, 2, 4, 4]
+            try publisher.run(key).perform(SigningTasks()).roles.map(\.version) == [2, 2, 4, 4]
         )
         #expect(try publisher.refreshClient() == "one")
         publisher.wait(days: 15)
         #expect(throws: TrustError.self) { try publisher.refreshClient() }
     }
 
-    @Test func aRoleThatIsNotAtHandIsToldBeforeItExpires() throws {
+    @Test func aRoleWithoutKeysIsReportedBeforeItExpires() throws {
         let publisher = try Publisher()
         let (root, online) = (try Publisher.signer(), try Publisher.signer())
         try publisher.write("one")
@@ -72,7 +72,7 @@ struct SigningRunTests {
         content.roles[.timestamp]?.keys = [online.key]
         _ = try publisher.run(root, online).initialize(content)
         publisher.wait(days: 134)
-        let report = try publisher.run(online).perform(SigningOrder())
+        let report = try publisher.run(online).perform(SigningTasks())
         #expect(report.roles.map(\.version) == [1, 1, 2, 2])
         #expect(report.roles.filter(\.isClose).map(\.role) == [.targets])
         #expect(try publisher.refreshClient() == "one")
@@ -128,7 +128,7 @@ struct SigningRunTests {
         }
     }
 
-    @Test func whatIsNotKnownStays() throws {
+    @Test func unknownMembersAreKept() throws {
         let publisher = try Publisher()
         let key = try Publisher.signer()
         try publisher.write("one")

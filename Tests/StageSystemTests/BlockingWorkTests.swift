@@ -4,7 +4,7 @@ import Testing
 struct BlockingWorkTests {
     private final class Held: Sendable {}
 
-    @Test func whatTheWorkHeldIsFreeWhenItHasEnded() async {
+    @Test func capturedValuesAreReleasedBeforeTheCallerContinues() async {
         for _ in 0..<20_000 {
             let isFree = await isFreeAfterWork()
             guard isFree else {

@@ -42,7 +42,7 @@ import Testing
         }
     }
 
-    @Test func linksAndWhatIsMissingArePassedOver() throws {
+    @Test func linksAndMissingFilesAreSkipped() throws {
         try withDirectory { root in
             let above = try root.makeDirectory("above")
             let directory = try above.makeDirectory("a")

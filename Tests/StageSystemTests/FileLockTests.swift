@@ -21,7 +21,7 @@ struct LockFileTests {
         get throws { try directory.status(FilePath(Self.name))?.mode }
     }
 
-    @Test func onlyOneHasItAndTheLastRemovesTheFile() throws {
+    @Test func onlyOneHolderHasTheLockAndTheLastRemovesTheFile() throws {
         let lock = try LockFile.attempt(Self.name, in: directory, mode: .exclusive)
         #expect(try !canBeHad())
         #expect(try mode == 0o600)
@@ -30,7 +30,7 @@ struct LockFileTests {
         #expect(try canBeHad())
     }
 
-    @Test func severalShareIt() throws {
+    @Test func severalHoldersShareTheLock() throws {
         let first = try LockFile.attempt(Self.name, in: directory, mode: .shared)
         #expect(try canBeHad(.shared))
         #expect(try !canBeHad())
@@ -40,7 +40,7 @@ struct LockFileTests {
     }
 
     /// A process that was forked meanwhile has the lock's file open until it executes its program.
-    @Test func theEndOfALockDoesNotDependOnWhoElseHasItsFileOpen() throws {
+    @Test func aLockEndsEvenIfAnotherProcessHasItsFileOpen() throws {
         let file = try directory.file(updating: "file", permissions: .privateFile)
         let copy = try FileDescriptor(rawValue: file.descriptor.rawValue).duplicate()
         let lock = try FileLock.attempt(file, mode: .exclusive)
@@ -50,7 +50,7 @@ struct LockFileTests {
         try copy.close()
     }
 
-    @Test func whatAKilledProcessLeftIsTakenOver() throws {
+    @Test func theLockFileOfAKilledProcessIsReused() throws {
         try directory.write([], to: Self.name, durably: false)
         #expect(try canBeHad())
         #expect(try directory.entries() == [])
@@ -59,7 +59,7 @@ struct LockFileTests {
     @Test(arguments: [
         (0o755, 0o600), (0o700, 0o600), (0o775, 0o660), (0o777, 0o666), (0o1777, 0o600),
     ])
-    func whoMayReplaceFilesMayOpenIt(folder: CInterop.Mode, file: UInt32) throws {
+    func usersWhoMayReplaceFilesMayOpenTheLock(folder: CInterop.Mode, file: UInt32) throws {
         let shared = try directory.makeDirectory("shared")
         try shared.setMode(FilePermissions(rawValue: folder))
         let lock = try LockFile.attempt(Self.name, in: shared, mode: .exclusive)
@@ -79,13 +79,13 @@ struct LockFileTests {
         _ = consume lock
     }
 
-    @Test func whatIsNoFileIsNamed() async throws {
+    @Test func anotherFileTypeIsNamedInTheError() async throws {
         _ = try directory.makeDirectory(FilePath(Self.name))
         let error = #expect(throws: FileError.self) { try canBeHad() }
         #expect(error?.isNotRegularFile == true)
     }
 
-    @Test func whoWaitsIsToldWhatFor() async throws {
+    @Test func aTimeoutNamesTheLock() async throws {
         let lock = try LockFile.attempt(Self.name, in: directory, mode: .shared)
         let directory = directory
         let error = await #expect(throws: FileError.self) {
@@ -106,7 +106,7 @@ struct LockFileTests {
     }
 
     /// Each increments a number under the lock: no increment is lost.
-    @Test func whoeverWaitsFindsTheNewFile() async throws {
+    @Test func aWaitingProcessFindsTheNewFile() async throws {
         try directory.write([1], to: "file", durably: false)
         try await withThrowingTaskGroup(of: Void.self) { group in
             for _ in 0..<4 {

@@ -18,12 +18,12 @@ struct ProcessEnvironmentTests {
         "an unknown one": "x",
     ]
 
-    @Test func aPrivilegedProcessBelievesNothingThatNamesAPlace() {
+    @Test func aPrivilegedProcessTrustsNoVariableThatNamesAPath() {
         let trusted = ProcessEnvironment.trusted(Self.hostile, isPrivileged: true)
         #expect(trusted == ["PATH": "/usr/sbin:/usr/bin:/sbin:/bin"])
     }
 
-    @Test func anOrdinaryProcessBelievesItsUser() {
+    @Test func anOrdinaryProcessTrustsItsUser() {
         let trusted = ProcessEnvironment.trusted(Self.hostile, isPrivileged: false)
         #expect(trusted == Self.hostile)
     }

@@ -36,7 +36,7 @@ struct UserProgramTests {
         #expect(try await end(shell(script, in: directory)) == .exited(0))
     }
 
-    @Test func whatCannotStartSaysWhy() async throws {
+    @Test func startErrorsNameTheFailedStep() async throws {
         var program = shell("", in: directory.appending("none"))
         var problem = await #expect(throws: FileError.self) {
             try await program.run(grace: .seconds(1))

@@ -25,7 +25,7 @@ struct SignCommand: StagePackSubcommand {
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         try signing.requireKeys()
-        var order = SigningOrder()
+        var order = SigningTasks()
         order.takesManifest = true
         order.signsRoot = root
         let keyring = try signing.keyring(signing: manifest)
@@ -60,7 +60,7 @@ struct RefreshCommand: StagePackSubcommand {
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         try signing.requireKeys()
-        var order = SigningOrder()
+        var order = SigningTasks()
         order.renewsAlways = force
         let keyring = try signing.keyring(signing: manifest)
         defer { keyring.finish() }

@@ -71,9 +71,9 @@ struct StoreCollectCommand: StagePackSubcommand {
         } catch {
             throw .usage(error.description)
         }
-        let collection: StoreCollection
-        do throws(StoreCollectionError) {
-            collection = try await StoreCollection.collect(
+        let collection: StoreGarbageCollection
+        do throws(StoreGarbageCollectionError) {
+            collection = try await StoreGarbageCollection.collect(
                 directory,
                 keeping: manifests,
                 for: keep.seconds,
@@ -149,12 +149,14 @@ private struct StoreReport: Encodable, CustomStringConvertible {
         var objects: Int
         var size: ByteCount
 
-        init(_ count: StoreCollection.Count) { (objects, size) = (count.objects, count.size) }
+        init(_ count: StoreGarbageCollection.Count) {
+            (objects, size) = (count.objects, count.size)
+        }
 
         var description: String { "\(objects) \(objects == 1 ? "object" : "objects") (\(size))" }
     }
 
-    init(_ collection: StoreCollection, isDryRun: Bool) {
+    init(_ collection: StoreGarbageCollection, isDryRun: Bool) {
         removed = Objects(collection.removed)
         waiting = Objects(collection.waiting)
         used = Objects(collection.used)

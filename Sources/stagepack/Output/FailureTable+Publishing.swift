@@ -138,7 +138,7 @@ extension CommandFailure {
 
 extension CommandFailure {
     /// What it means to the user that nothing was removed from a store.
-    init(_ error: StoreCollectionError) {
+    init(_ error: StoreGarbageCollectionError) {
         switch error {
         case .file(let error), .index(_, .file(let error)):
             self.init(output: error)

@@ -7,7 +7,7 @@ import Synchronization
 /// Each delegate has its own connection, and receives the events that the previous one left. An event is
 /// acknowledged when the delegate returns, a challenge when it is answered. Without a delegate there is no
 /// connection: the next delegate, in any process, receives the events.
-final class DelegateLink: Sendable {
+final class DelegateConnector: Sendable {
     /// Returns the current delegate.
     typealias Source = @Sendable () -> (any BADownloadManagerDelegate)?
 
@@ -24,7 +24,7 @@ final class DelegateLink: Sendable {
     private let delegate: Source
     private let state = Mutex(State())
 
-    /// Creates the link of a session; it is inactive before ``delegateDidChange()``.
+    /// Creates the connector of a session; it is inactive before ``delegateDidChange()``.
     init(_ session: DownloadSession, delegate: @escaping Source) {
         self.session = session
         self.delegate = delegate
@@ -59,12 +59,12 @@ final class DelegateLink: Sendable {
             return (connection, state.changes)
         }
         guard let new else { return }
-        let audience = DelegateAudience(session, connection: new.connection) { [weak self] in
+        let notifier = DelegateNotifier(session, connection: new.connection) { [weak self] in
             self?.delegate(after: new.changes)
         }
         session.listen(over: new.connection)
         do throws(ControlError) {
-            try new.connection.start(audience)
+            try new.connection.start(notifier)
         } catch {
             // The manager's next call retries.
             state.withLock { [error] state in

@@ -7,7 +7,7 @@ import Synchronization
 /// Delivers the events of one connection to one delegate.
 ///
 /// Called on the connection's thread, except for answers to challenges, which may come from any thread.
-final class DelegateAudience: SessionReceiver {
+final class DelegateNotifier: SessionReceiver {
     private struct State {
         /// The tasks that existed before the connection.
         var found: [TransferTask] = []
@@ -16,22 +16,22 @@ final class DelegateAudience: SessionReceiver {
         /// The number of the tasks' session.
         var number: Int64?
         var tasks: [Int64: TransferTask] = [:]
-        var watches: [Int64: DownloadWatch] = [:]
+        var trackers: [Int64: DownloadEventTracker] = [:]
         /// The reasons why foreground downloads were cancelled.
         var stalls: [Int64: String] = [:]
     }
 
     private let session: DownloadSession
     private let connection: SessionConnection
-    private let delegate: DelegateLink.Source
+    private let delegate: DelegateConnector.Source
     private let state = Mutex(State())
 
-    /// Creates the audience of a connection; `delegate` returns `nil` after the delegate was released or
+    /// Creates the notifier of a connection; `delegate` returns `nil` after the delegate was released or
     /// replaced.
     init(
         _ session: DownloadSession,
         connection: SessionConnection,
-        delegate: @escaping DelegateLink.Source
+        delegate: @escaping DelegateConnector.Source
     ) {
         self.session = session
         self.connection = connection
@@ -39,7 +39,7 @@ final class DelegateAudience: SessionReceiver {
     }
 
     func prepare(_ status: SessionStatus) throws(ControlError) {
-        _ = try audience()
+        _ = try currentDelegate()
         let (found, lost) = try session.compare(with: status)
         state.withLock { state in
             if state.number != status.number { state = State() }
@@ -51,7 +51,7 @@ final class DelegateAudience: SessionReceiver {
     }
 
     func take(_ event: SessionEvent) throws(ControlError) {
-        let delegate = try audience()
+        let delegate = try currentDelegate()
         if event.kind == .attached {
             let (found, lost) = state.withLock { state in
                 defer { (state.found, state.lost) = ([], []) }
@@ -77,7 +77,7 @@ final class DelegateAudience: SessionReceiver {
         session.end(task)
         state.withLock { state in
             state.tasks[task] = nil
-            state.watches[task] = nil
+            state.trackers[task] = nil
         }
     }
 
@@ -86,7 +86,7 @@ final class DelegateAudience: SessionReceiver {
 
     /// Returns the delegate; throws without one, which ends the connection, and the next delegate gets the
     /// event.
-    private func audience() throws(ControlError) -> any BADownloadManagerDelegate {
+    private func currentDelegate() throws(ControlError) -> any BADownloadManagerDelegate {
         guard let delegate = delegate() else { throw .cancelled }
         return delegate
     }
@@ -143,13 +143,15 @@ final class DelegateAudience: SessionReceiver {
     ) {
         let steps = state.withLock { state in
             let received = event.kind == .progress ? 0 : task.bytesReceived.rawValue
-            return state.watches[task.id, default: DownloadWatch(received: received)].take(event)
+            return state.trackers[task.id, default: DownloadEventTracker(received: received)].take(
+                event
+            )
         }
         for step in steps { perform(step, event: event, task: task, delegate: delegate) }
     }
 
     private func perform(
-        _ step: DownloadWatch.Step,
+        _ step: DownloadEventTracker.Step,
         event: SessionEvent,
         task: TransferTask,
         delegate: any BADownloadManagerDelegate

@@ -9,7 +9,7 @@ import Testing
 
 /// The removal of objects that no manifest names.
 @Suite(.directory)
-struct StoreCollectionTests {
+struct StoreGarbageCollectionTests {
     private let store: IndexedStore
     private let start = Int64(1_800_000_000)
     private let day = Int64(86400)
@@ -45,8 +45,8 @@ struct StoreCollectionTests {
         after seconds: Int64 = 0,
         keeping: Int64? = nil,
         isDryRun: Bool = false
-    ) async throws -> StoreCollection {
-        try await StoreCollection.collect(
+    ) async throws -> StoreGarbageCollection {
+        try await StoreGarbageCollection.collect(
             store.directory(),
             keeping: manifests,
             for: keeping ?? 30 * day,
@@ -84,7 +84,7 @@ struct StoreCollectionTests {
         #expect(try store.files(of: versions[1].index)["b"] == [2])
     }
 
-    @Test func whatIsNamedAgainBeginsAnew() async throws {
+    @Test func objectsNamedAgainGetTheirFullTime() async throws {
         let versions = try await versions()
         let (older, newer) = (try manifest(versions[0]), try manifest(versions[2]))
         _ = try await collect(newer)
@@ -125,7 +125,7 @@ struct StoreCollectionTests {
         #expect(try store.names(in: "b").count == 5)
     }
 
-    @Test func nothingGoesWhereAnIndexIsMissingOrDamaged() async throws {
+    @Test func noObjectIsRemovedIfAnIndexIsMissingOrDamaged() async throws {
         let versions = try await versions()
         let objects = try names()
         let offered = try manifest(versions[0], versions[2])
@@ -134,15 +134,21 @@ struct StoreCollectionTests {
         let folder = try store.directory("i")
         let whole = try store.bytes(index.url)
         try folder.remove(name)
-        await #expect(throws: StoreCollectionError.self) { try await collect(offered, keeping: 0) }
+        await #expect(throws: StoreGarbageCollectionError.self) {
+            try await collect(offered, keeping: 0)
+        }
         // An intact index of another version counts as damaged too.
         try folder.write(try store.bytes(versions[0].reference.url), to: name, durably: false)
-        await #expect(throws: StoreCollectionError.self) { try await collect(offered, keeping: 0) }
+        await #expect(throws: StoreGarbageCollectionError.self) {
+            try await collect(offered, keeping: 0)
+        }
         try folder.write(Array(whole.dropLast()), to: name, durably: false)
-        await #expect(throws: StoreCollectionError.self) { try await collect(offered, keeping: 0) }
+        await #expect(throws: StoreGarbageCollectionError.self) {
+            try await collect(offered, keeping: 0)
+        }
         #expect(try names() == objects)
         let empty = Manifest(application: offered.application, revision: 1, packs: [])
-        await #expect(throws: StoreCollectionError.nothingIndexed) {
+        await #expect(throws: StoreGarbageCollectionError.nothingIndexed) {
             try await collect(empty, keeping: 0)
         }
     }
@@ -220,7 +226,7 @@ struct StoreCollectionTests {
         #expect(try !names().contains(set))
     }
 
-    @Test func whatIsPackagedAgainWaitsAnew() async throws {
+    @Test func contentPackagedAgainGetsItsFullTime() async throws {
         let versions = try await versions()
         let offered = try manifest(versions[2])
         _ = try await collect(offered)

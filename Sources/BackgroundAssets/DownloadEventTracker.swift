@@ -2,7 +2,7 @@ import StageControl
 import StageModel
 
 /// The state of a download as reported to a delegate, from which the next calls follow.
-struct DownloadWatch {
+struct DownloadEventTracker {
     /// A call or action that an event requires.
     enum Step: Equatable {
         case begin
@@ -20,7 +20,7 @@ struct DownloadWatch {
     private var told: Int64
     private var challenges = 0
 
-    /// Creates the watch of a download with some bytes received already.
+    /// Creates the tracker of a download with some bytes received already.
     init(received: Int64) { told = received }
 
     /// Processes an event, and returns the steps in order.

@@ -10,7 +10,7 @@ public import SystemPackage
 /// it was first found unused. The store records that time in its file `.unused`, and deletes the record when
 /// a manifest names the object again, or a version that contains it is packaged or offered (``StoreMark``).
 /// Only objects in the directories `a`, `b`, `d` and `i` are considered.
-public struct StoreCollection: Equatable, Sendable {
+public struct StoreGarbageCollection: Equatable, Sendable {
     /// The number and total size of objects.
     public struct Count: Equatable, Sendable {
         /// The number of objects.
@@ -47,14 +47,14 @@ public struct StoreCollection: Equatable, Sendable {
     ///   - now: The current time, in seconds since 1970.
     ///   - isDryRun: Indicates whether the store is left unchanged.
     /// - Returns: The objects that were removed, are kept for a time, or are in use.
-    /// - Throws: ``StoreCollectionError``; all objects that the manifests name are still in the store then.
+    /// - Throws: ``StoreGarbageCollectionError``; all objects that the manifests name are still in the store then.
     public static func collect(
         _ store: Directory,
         keeping manifests: [Manifest],
         for seconds: Int64,
         now: Int64,
         isDryRun: Bool = false
-    ) async throws(StoreCollectionError) -> StoreCollection {
+    ) async throws(StoreGarbageCollectionError) -> StoreGarbageCollection {
         let lock: StoreLock
         do throws(FileError) {
             lock = try await StoreLock(alone: store)
@@ -63,7 +63,7 @@ public struct StoreCollection: Equatable, Sendable {
         }
         let live = try Self.objects(of: manifests, in: store)
         do throws(FileError) {
-            var collection = StoreCollection()
+            var collection = StoreGarbageCollection()
             try collection.sort(store, live: live, seconds: seconds, now: now, isDryRun: isDryRun)
             _ = consume lock
             return collection
@@ -127,7 +127,7 @@ public struct StoreCollection: Equatable, Sendable {
     private static func objects(
         of manifests: [Manifest],
         in store: Directory
-    ) throws(StoreCollectionError) -> Set<String> {
+    ) throws(StoreGarbageCollectionError) -> Set<String> {
         var paths: Set<String> = []
         for manifest in manifests {
             for pack in manifest.packs {
@@ -152,7 +152,7 @@ public struct StoreCollection: Equatable, Sendable {
         of reference: PackIndex,
         of pack: PackID,
         in store: Directory
-    ) throws(StoreCollectionError) -> ContentIndex {
+    ) throws(StoreGarbageCollectionError) -> ContentIndex {
         let path = store.path.appending("i").pushing(FilePath(String(name(reference.url))))
         let stored: StoredIndex
         do throws(StoredIndex.Fault) {
@@ -191,7 +191,7 @@ private struct UnusedObjects: Equatable {
 
     /// Reads the record of a store; ignores invalid lines.
     init(of store: Directory) throws(FileError) {
-        guard let file = try store.file(reading: FilePath(StoreCollection.recordName)) else {
+        guard let file = try store.file(reading: FilePath(StoreGarbageCollection.recordName)) else {
             return
         }
         let text = String(decoding: try file.readAll(limit: Self.limit), as: UTF8.self)
@@ -205,13 +205,17 @@ private struct UnusedObjects: Equatable {
     /// Replaces the record.
     func write(to store: Directory) throws(FileError) {
         let lines = times.sorted { $0.key < $1.key }.map { "\($0.value) \($0.key)\n" }
-        try store.write(Array(lines.joined().utf8), to: StoreCollection.recordName, durably: true)
+        try store.write(
+            Array(lines.joined().utf8),
+            to: StoreGarbageCollection.recordName,
+            durably: true
+        )
     }
 }
 
 /// The reason why nothing was removed from a store.
 @nonexhaustive
-public indirect enum StoreCollectionError: Error, Equatable, Sendable {
+public indirect enum StoreGarbageCollectionError: Error, Equatable, Sendable {
     /// A file cannot be read, written or removed.
     case file(FileError)
     /// No manifest names an index, so all objects would be removed.
@@ -222,7 +226,7 @@ public indirect enum StoreCollectionError: Error, Equatable, Sendable {
     case index(PackID, StoredIndex.Fault)
 }
 
-extension StoreCollectionError: CustomStringConvertible {
+extension StoreGarbageCollectionError: CustomStringConvertible {
     /// A lower-case sentence fragment for people.
     public var description: String {
         switch self {
