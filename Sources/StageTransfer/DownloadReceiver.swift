@@ -324,7 +324,7 @@ extension TransferStateMachine.Outcome {
                 .untrusted(url: url, .init(verifyResult: end.certificate), detail: end.detail)
             )
         case CURLE_OK:
-            return .transient(.unreachable(url: url, detail: "the answer is empty"), pause: nil)
+            return .transient(.unreachable(url: url, detail: "the response is empty"), pause: nil)
         default:
             let fault = TransferError.ConnectionFault(end)
             return .transient(.unreachable(url: url, fault, detail: end.detail), pause: nil)

@@ -145,7 +145,7 @@ struct MultipartUpload {
     ) -> ResumableUpload.Action {
         guard answer.isSuccess else { return judgeRefusal(answer, from: url) }
         guard isBodySent else {
-            let detail = "part \(number) was answered before all of it was sent"
+            let detail = "the server responded to part \(number) before all of it was sent"
             return .retry(.unreachable(url: url.display, detail: detail), after: nil)
         }
         guard let tag = answer.value(of: "ETag"), Self.isUsable(tag) else {
@@ -168,7 +168,7 @@ struct MultipartUpload {
     ) -> ResumableUpload.Action {
         if answer.status == 404, mayHaveCompleted {
             let detail =
-                "status 404 for the completion; an earlier one, whose answer was lost, may have completed the upload"
+                "status 404 for the completion; an earlier one, whose response was lost, may have completed the upload"
             return .fail(.unreachable(url: url.display, detail: detail))
         }
         guard answer.isSuccess else { return judgeRefusal(answer, from: url) }
@@ -176,13 +176,13 @@ struct MultipartUpload {
         switch completion {
         case .confirmed: return .deliver
         case .incomplete:
-            let detail = "the answer to the completion is not complete"
+            let detail = "the response to the completion is truncated"
             return .retry(.unreachable(url: url.display, detail: detail), after: nil)
         case .error(let code) where CompletionAnswer.passing.contains(code):
-            let detail = "the completion was answered with the error '\(code)'"
+            let detail = "the server responded to the completion with the error '\(code)'"
             return .retry(.unreachable(url: url.display, detail: detail), after: nil)
         case .error(let code):
-            let detail = "the completion was answered with the error '\(code)'"
+            let detail = "the server responded to the completion with the error '\(code)'"
             return .fail(.unacceptable(url: url.display, .answer(detail)))
         }
     }

@@ -9,7 +9,7 @@ enum RequestRules {
         guard isToken(request.method), request.method == request.method.uppercased(),
             request.method != "CONNECT"
         else {
-            throw refusal(of: url, "'\(request.method)' is no method to download with")
+            throw refusal(of: url, "the method '\(request.method)' cannot be used for a download")
         }
     }
 
@@ -20,7 +20,7 @@ enum RequestRules {
         for line in request.fields where framing.contains(name(of: line)) {
             throw refusal(
                 of: request.url,
-                "the field '\(name(of: line))' is not the caller's to give"
+                "the field '\(name(of: line))' is reserved for the engine"
             )
         }
     }
@@ -31,11 +31,11 @@ enum RequestRules {
         for line in request.fields where framing.contains(name(of: line)) {
             throw refusal(
                 of: request.url,
-                "the field '\(name(of: line))' is not the caller's to give"
+                "the field '\(name(of: line))' is reserved for the engine"
             )
         }
         guard isToken(request.method), request.method != "CONNECT" else {
-            throw refusal(of: request.url, "'\(request.method)' is no method of a request")
+            throw refusal(of: request.url, "'\(request.method)' is not a method of a request")
         }
     }
 
@@ -52,7 +52,7 @@ enum RequestRules {
     private static func check(_ fields: [String], of url: String) throws(TransferError) {
         for line in fields {
             guard !line.utf8.contains(where: { $0 < 0x20 && $0 != 0x09 || $0 == 0x7F }) else {
-                throw refusal(of: url, "a header field holds a control character")
+                throw refusal(of: url, "a header field has a control character")
             }
             // libcurl takes a semicolon for the end of a name without a value.
             guard isToken(name(of: line)) else {

@@ -270,7 +270,7 @@ extension ResumableUpload {
         }
         guard let location = answer.location, answer.value(of: "Tus-Resumable") != nil else {
             let lack = answer.location == nil ? "Location" : "Tus-Resumable"
-            let detail = "status \(answer.status) without '\(lack)': it is no tus server's"
+            let detail = "status \(answer.status) without '\(lack)', so not from a tus server"
             return .fail(.unacceptable(url: url.display, .answer(detail)))
         }
         do throws(TransferError) {
@@ -299,7 +299,7 @@ extension ResumableUpload {
         let isComplete = !isTus && answer.isUploadComplete == true
         guard isComplete || answer.has("Upload-Offset") else {
             // It may come from another server, such as a login page.
-            let detail = "an answer without 'Upload-Offset'"
+            let detail = "a response without 'Upload-Offset'"
             return .retry(.unreachable(url: url.display, detail: detail), after: nil)
         }
         let offset = answer.has("Upload-Offset") ? answer.uploadOffset ?? -1 : settings.size
@@ -354,7 +354,7 @@ extension ResumableUpload {
         guard let target = self.url, fruitlessQueries <= Self.maximumFruitlessQueries,
             offsetQueries <= Self.maximumOffsetQueries
         else {
-            let detail = "the server takes no more of the upload"
+            let detail = "the server accepts no more of the upload"
             return .retry(.unreachable(url: url.display, detail: detail), after: nil)
         }
         return .perform(.queryOffset(target))

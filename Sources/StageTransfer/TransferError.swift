@@ -159,13 +159,13 @@ extension TransferError: CustomStringConvertible {
             "'\(url.forDisplay())' was answered with status \(status)"
                 + (pause.map { "; the server asks to wait \($0.inWords)" } ?? "")
         case .captivePortal(let url, let answerer):
-            "'\(url.forDisplay())' was answered with a web page by '\(answerer.forDisplay())': "
-                + "the network may want a login first"
+            "a web page from '\(answerer.forDisplay())' replaced the response of '\(url.forDisplay())': "
+                + "the network may require a login first"
         case .wrongSize(let url, let expected, let actual):
             "expected \(expected.rawValue.quantity(of: "byte")) from '\(url.forDisplay())', found "
                 + (actual.map { "\($0.rawValue)" } ?? "more")
         case .wrongDigest(let url):
-            "what '\(url.forDisplay())' sends is not what was promised"
+            "the content from '\(url.forDisplay())' is not the expected one"
         case .unacceptable(let url, let reason):
             reason.description(of: url.forDisplay())
         case .untrusted(let url, let fault, let detail):
@@ -189,17 +189,18 @@ extension TransferError.Unacceptable {
                 + "or an address such as '127.0.0.1' or '[::1]'"
         case .noMirror: "there is no URL to fetch from"
         case .domain(let host): "'\(url)' is on '\(host)', which is none of the allowed domains"
-        case .thisMachine: "'\(url)' is on this machine or its link, where nothing may be asked for"
-        case .redirect(let target): "'\(url)' leads to '\(target.forDisplay())', which is refused"
+        case .thisMachine: "'\(url)' is on this machine or its link, where requests are not allowed"
+        case .redirect(let target):
+            "'\(url)' redirects to '\(target.forDisplay())', which is not allowed"
         case .redirects(let limit):
-            "'\(url)' leads through more than \(limit.quantity(of: "redirect"))"
-        case .ranges: "the server of '\(url)' does not give parts of it"
+            "'\(url)' leads to more than \(limit.quantity(of: "redirect"))"
+        case .ranges: "the server of '\(url)' does not support range requests"
         case .contentEncoding(let name):
-            "'\(url)' was sent in the encoding '\(name.forDisplay())', which was not asked for"
+            "'\(url)' was sent in the encoding '\(name.forDisplay())', which was not requested"
         case .undecodable(let detail):
             "'\(url)' sent content that cannot be decoded: \(detail.forDisplay())"
-        case .answer(let detail): "'\(url)' sent an invalid answer: \(detail.forDisplay())"
-        case .request(let detail): "'\(url)' cannot be asked for: \(detail.forDisplay())"
+        case .answer(let detail): "'\(url)' sent an invalid response: \(detail.forDisplay())"
+        case .request(let detail): "the request to '\(url)' is invalid: \(detail.forDisplay())"
         case .size(let limit): "'\(url)' is larger than \(limit.rawValue.quantity(of: "byte"))"
         case .library(let detail):
             "libcurl cannot send a request to '\(url)': \(detail.forDisplay())"

@@ -193,7 +193,7 @@ final class Upload {
         attempts: Int,
         duration: Duration
     ) throws(TransferError) -> UploadReceipt {
-        guard let answer else { throw .unreachable(url: target.display, detail: "no answer") }
+        guard let answer else { throw .unreachable(url: target.display, detail: "no response") }
         return UploadReceipt(
             response: answer,
             body: body,

@@ -299,7 +299,7 @@ struct ForegroundExchange {
                 current.conditions = ["Cache-Control: no-cache"]
             }
         case .fail:
-            let reason = "the cache has no answer, and the server is not to be asked"
+            let reason = "the cache has no response, and the policy forbids a request"
             throw URLError(.resourceUnavailable, reason: reason, failing: request.url)
         case .revalidate(let response, let fields):
             cached = response

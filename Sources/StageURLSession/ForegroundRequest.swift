@@ -125,7 +125,7 @@ extension URLError {
 
     /// Creates the error for a response with an error status, for sessions whose configuration requires one.
     init(refusedWith status: Int, by url: String) {
-        let reason = "the server answered with status \(status)"
+        let reason = "the server responded with status \(status)"
         let failure = TransferFailure(.refused, reason: reason, status: status)
         self.init(failure, url: url, resumeData: nil)
     }

@@ -46,7 +46,7 @@ struct TaskSpecification {
         case .reloadIgnoringLocalAndRemoteCacheData, .reloadRevalidatingCacheData:
             addField("Cache-Control", value: "no-cache")
         case .returnCacheDataDontLoad:
-            problem = URLError(.resourceUnavailable, reason: "there is no cache to answer from")
+            problem = URLError(.resourceUnavailable, reason: "there is no cache")
         default: break
         }
         guard rules.httpShouldSetCookies, original.httpShouldHandleCookies, let url = original.url,
@@ -72,7 +72,7 @@ struct TaskSpecification {
             if let url = URL(string: request.url) { apply(rules, to: URLRequest(url: url)) }
         } else {
             request = TransferRequest(token: "", kind: .download, url: "")
-            problem = URLError(.cannotDecodeRawData, reason: "this is no resume data")
+            problem = URLError(.cannotDecodeRawData, reason: "the data is not resume data")
         }
     }
 

@@ -218,7 +218,7 @@ extension URLSession {
         if let path = event.location, !link.accepts(path) {
             error = URLError(
                 .cannotOpenFile,
-                reason: "the daemon names '\(path)', not its own file"
+                reason: "the daemon named '\(path)', which is not its own file"
             )
         }
         if error == nil, let download = task as? URLSessionDownloadTask,

@@ -74,7 +74,7 @@ extension URLSession {
             partial == nil
             ? URLError(
                 .cannotDecodeRawData,
-                reason: "this is no resume data of a download in the process"
+                reason: "the data is not resume data of a download in the process"
             ) : nil
         return make(request, kind: .download, transfer: transfer, problem: problem) {
             URLSessionDownloadTask($0, session: self, transfer: transfer)
@@ -118,7 +118,7 @@ extension URLSession {
         specification.problem = URLError(
             .unsupportedURL,
             reason:
-                "a background session has no data tasks, no bodies in memory, and no calls that wait for an answer, "
+                "a background session has no data tasks, no bodies in memory, and no calls that wait for a response, "
                 + "since the process may end before: use downloadTask(with:) or uploadTask(with:fromFile:) and the "
                 + "delegate, or a session of URLSessionConfiguration.default",
             failing: request.url

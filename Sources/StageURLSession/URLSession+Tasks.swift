@@ -36,7 +36,7 @@ extension URLSession {
             let name = link.identifier
             return URLError(
                 .backgroundSessionInUseByAnotherProcess,
-                reason: "this process has a session '\(name)' already, and there can be one only"
+                reason: "this process already has a session '\(name)'"
             )
         }
         return state.withLock { $0.isInvalidating } ? invalidation : nil
@@ -45,9 +45,9 @@ extension URLSession {
     /// Error of tasks that are created after the session was invalidated.
     var invalidation: URLError {
         guard !isForeground else {
-            return URLError(.cancelled, reason: "the session was invalidated and takes no tasks")
+            return URLError(.cancelled, reason: "the session was invalidated and accepts no tasks")
         }
-        let reason = "the session '\(link.identifier)' was invalidated and takes no tasks"
+        let reason = "the session '\(link.identifier)' was invalidated and accepts no tasks"
         return URLError(.backgroundSessionWasDisconnected, reason: reason)
     }
 
@@ -143,7 +143,8 @@ extension URLSession {
                 drop(task)
                 continue
             }
-            let reason = "the daemon does not know the task: another process may have its end"
+            let reason =
+                "the daemon does not know the task: another process may have received its end"
             end(task, with: URLError(.backgroundSessionWasDisconnected, reason: reason))
         }
     }
@@ -196,7 +197,10 @@ extension URLSession {
                 guard record.isOnlyHere, !record.isSuspended, !record.hasEnded else { return nil }
                 let age = now.timeIntervalSince(record.created)
                 if age > rules.timeoutIntervalForResource {
-                    return URLError(.timedOut, reason: "no daemon was there in time")
+                    return URLError(
+                        .timedOut,
+                        reason: "no daemon could be reached within the time limit"
+                    )
                 }
                 guard let limit = rules.timeoutIntervalForService, age > limit else { return nil }
                 return URLError(of: link.problem ?? .notRunning([]))

@@ -19,7 +19,7 @@ extension URLSession {
             if isForeground, state.isInvalidating {
                 record.refusal = URLError(
                     .cancelled,
-                    reason: "the session was invalidated and takes no tasks"
+                    reason: "the session was invalidated and accepts no tasks"
                 )
             }
             let task = URLSessionWebSocketTask(record, session: self)

@@ -51,7 +51,7 @@ open class URLSessionTask: NSObject, ProgressReporting, @unchecked Sendable {
         var record = TaskRecord(request, created: .now)
         record.refusal = URLError(
             .cancelled,
-            reason: "the task stands in for one, and transfers nothing"
+            reason: "the task is a placeholder and transfers nothing"
         )
         self.record = Mutex(record)
         transfer = nil

@@ -96,7 +96,7 @@ extension WebSocketError: CustomStringConvertible {
         case .tooManyEmptyFragments(let limit):
             "the peer sent more than \(limit) empty fragments of one message"
         case .handshake(let fault): "the opening handshake is invalid: \(fault)"
-        case .refused(let status): "the server answered with status \(status), expected 101"
+        case .refused(let status): "the server responded with status \(status), expected 101"
         case .closed: "the connection is closing"
         }
     }
@@ -125,14 +125,14 @@ extension HandshakeFault: CustomStringConvertible {
     /// Violation, as a sentence fragment for people.
     public var description: String {
         switch self {
-        case .head: "the head is not one of HTTP/1.1"
+        case .head: "the head is not an HTTP/1.1 head"
         case .headTooLarge(let limit): "the head has more than \(limit) bytes"
         case .upgrade: "the field 'Upgrade' does not name 'websocket'"
         case .connection: "the field 'Connection' does not name 'Upgrade'"
         case .accept: "the field 'Sec-WebSocket-Accept' does not match the key"
         case .subprotocol: "the subprotocol was not offered"
         case .extensions: "the extensions do not match the offer"
-        case .argument: "an argument has a character that no head can carry"
+        case .argument: "an argument has a character that a head cannot contain"
         }
     }
 }

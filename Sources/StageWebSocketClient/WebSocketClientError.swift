@@ -42,7 +42,7 @@ extension WebSocketClientError: CustomStringConvertible {
         case .connection(let error): "\(error)"
         case .webSocket(let error): "\(error)"
         case .lost: "the server ended the connection without a close frame"
-        case .silent(let limit): "nothing came from the server in \(limit)"
+        case .silent(let limit): "the server sent nothing for \(limit)"
         case .slowHandshake(let limit): "the opening handshake took longer than \(limit)"
         case .cancelled: "the connection was cancelled"
         case .closed(let close):

@@ -5,7 +5,7 @@ import StageModel
 import StageTesting
 import Testing
 
-/// What a download of a session in this process makes of answers that are not simply the content.
+/// Downloads of a session in this process, with responses other than the plain content.
 @Suite(.server, .directory, .timeLimit(.minutes(5)))
 struct ForegroundDownloadTests: ForegroundSuite {
     /// Downloads, and returns the content of the file.

@@ -192,7 +192,7 @@ struct ForegroundFailureTests: ForegroundSuite {
     }
 }
 
-/// Something that has happened.
+/// A flag that is set once.
 private final class Flag: Sendable {
     private let value = Atomic(false)
     var isSet: Bool { value.load(ordering: .acquiring) }

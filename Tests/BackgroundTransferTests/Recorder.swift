@@ -20,10 +20,10 @@ final class Recorder: NSObject, URLSessionDownloadDelegate, URLSessionDataDelega
 
     let state = Mutex(State())
 
-    /// What was told so far, a line for each call.
+    /// The calls so far, one line each.
     var lines: [String] { state.withLock { $0.lines } }
 
-    /// How a task ended; `nil` if it has not.
+    /// Result of an ended task; `nil` while it runs.
     func error(of task: URLSessionTask) -> URLError?? {
         state.withLock { $0.errors[task.taskIdentifier] }
     }

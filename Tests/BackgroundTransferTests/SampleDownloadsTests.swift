@@ -113,7 +113,7 @@ struct SampleDownloadsTests {
     }
 }
 
-/// Whether this user is not root, or may make mount namespaces.
+/// `true` if this user is not root, or may create mount namespaces.
 private func canMount() throws -> Bool {
     guard geteuid() == 0 else { return true }
     let probe = try Process.run(

@@ -16,7 +16,7 @@ import Testing
 
     private let folder: FilePath
     private let program: FilePath
-    /// Where another user than root may execute the program.
+    /// A place where another user than root may execute the program.
     private let programs: InstalledPrograms?
 
     init() throws {

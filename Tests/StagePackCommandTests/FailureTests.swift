@@ -46,9 +46,9 @@ struct FailureTests {
             .portal,
             status: 23,
             """
-            stagepack: warning: the manifest is not available: 'SERVER/manifest.json' was \
-            answered with a web page by 'SERVER/manifest.json': the network may want a \
-            login first; using revision 1
+            stagepack: warning: the manifest is not available: a web page from \
+            'SERVER/manifest.json' replaced the response of 'SERVER/manifest.json': the network \
+            may require a login first; using revision 1
             hint: open a web page and log in to the network, then run it again
 
             """
@@ -146,8 +146,8 @@ struct FailureTests {
             .portal,
             status: 23,
             """
-            stagepack: error: pack 'aurora': 'SERVER/packs/aurora-2.tar.zst' was answered \
-            with a web page by 'SERVER/packs/aurora-2.tar.zst': the network may want a \
+            stagepack: error: pack 'aurora': a web page from 'SERVER/packs/aurora-2.tar.zst' \
+            replaced the response of 'SERVER/packs/aurora-2.tar.zst': the network may require a \
             login first
             hint: open a web page and log in to the network, then run it again
 
@@ -158,8 +158,8 @@ struct FailureTests {
             .redirect(to: "/login"),
             status: 23,
             """
-            stagepack: error: pack 'aurora': 'SERVER/packs/aurora-2.tar.zst' was answered \
-            with a web page by 'SERVER/login': the network may want a login first
+            stagepack: error: pack 'aurora': a web page from 'SERVER/login' replaced the response \
+            of 'SERVER/packs/aurora-2.tar.zst': the network may require a login first
             hint: open a web page and log in to the network, then run it again
 
             """
@@ -168,8 +168,8 @@ struct FailureTests {
             "a digest that is wrong",
             status: 22,
             """
-            stagepack: error: pack 'aurora': what 'SERVER/packs/aurora-2.tar.zst' sends is \
-            not what was promised
+            stagepack: error: pack 'aurora': the content from 'SERVER/packs/aurora-2.tar.zst' \
+            is not the expected one
             hint: tell the publisher: the file on the server is not the manifest's
 
             """

@@ -205,7 +205,7 @@ struct FileOnDemandTests {
             Issue.record("found \(String(describing: found))")
             return
         }
-        #expect(failure.reason.contains("is not what was promised"), "\(failure)")
+        #expect(failure.reason.contains("is not the expected one"), "\(failure)")
         #expect(try store.localURL(for: "a", inPack: .levels) == nil)
         try publisher.publish(index, version: 1)
         #expect(try await Array(store.contents(at: "a", inPack: .levels)) == content)

@@ -7,10 +7,10 @@ extension Misbehaviour {
         [
             .answers(
                 "has the right length and other bytes",
-                .fails(.wrong, "not what was promised")
+                .fails(.wrong, "is not the expected one")
             ) { [.content(noise($0.content.count, seed: 99))] }
             .except(.manifest, .fails(.wrong, "UTF-8")).on(ServedResource.allCases),
-            .answers("has one other bit", .fails(.wrong, "not what was promised")) { served in
+            .answers("has one other bit", .fails(.wrong, "is not the expected one")) { served in
                 var content = served.content
                 content[content.count / 2] ^= 1
                 return [.content(content)]
@@ -19,7 +19,7 @@ extension Misbehaviour {
             .answers("has a byte too few", .fails(.wrong, "expected")) { served in
                 [.content(Array(served.content.dropLast()))]
             }
-            .except(.bundle, .fails(.wrong, "not what was promised")).on([.archive, .bundle]),
+            .except(.bundle, .fails(.wrong, "is not the expected one")).on([.archive, .bundle]),
             .answers("has a byte too many", .fails(.wrong, "expected")) { served in
                 [.content(served.content + [0])]
             }
@@ -30,7 +30,8 @@ extension Misbehaviour {
                 [.content([0x1F, 0x8B, 8, 0, 0, 0, 0, 0, 0, 3] + served.content)]
             }
             .except(.manifest, .fails(.wrong, "UTF-8")),
-            .answers("has a page for a person", .fails(.portal, "the network may want a login")) {
+            .answers("has a page for a person", .fails(.portal, "the network may require a login"))
+            {
                 _ in [.portal]
             }
             .on(ServedResource.allCases),
@@ -120,7 +121,7 @@ extension Misbehaviour {
             .part("206 with two lengths", "206 x", "bytes FIRST-LAST/TOTAL", "Content-Length: 3"),
             .part("several parts", "206 x", nil, "Content-Type: multipart/byteranges; boundary=a"),
         ] + [
-            .script("gives a part of other bytes", .fails(.wrong, "not what was promised")) {
+            .script("gives a part of other bytes", .fails(.wrong, "is not the expected one")) {
                 wire,
                 served in
                 guard let part = wire.part(of: served) else { return }

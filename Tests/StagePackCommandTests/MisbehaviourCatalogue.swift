@@ -99,7 +99,7 @@ extension Misbehaviour {
             ("an HTTP/2 frame", "\u{0}\u{0}\u{0}\u{4}\u{0}\u{0}\u{0}\u{0}\u{0}"),
             ("ICY", "ICY 200 OK\r\n\r\n"), ("zero bytes", "\u{0}\u{0}\u{0}\u{0}"),
         ].map { name, text in
-            .bytes("begins with \(name)", .fails(.refused, "sent an invalid answer")) { served in
+            .bytes("begins with \(name)", .fails(.refused, "sent an invalid response")) { served in
                 Array(text.utf8) + (name == "HTTP/0.9" ? served.content : served.correct())
             }
             .on(ServedResource.documents + (name == "garbage" ? [.index, .bundle, .delta] : []))
@@ -108,7 +108,7 @@ extension Misbehaviour {
             "HTTP/9.9 200 OK", "HTTP/1.7 200 OK", "HTTP/1.1 abc", "HTTP/1.1 99 OK",
             "HTTP/1.1 1000 OK", "HTTP/1.1", "HTTP/1.1 -200 OK", "HTTP/3 200",
         ].map { line in
-            .bytes("has the status line '\(line)'", .fails(.refused, "sent an invalid answer")) {
+            .bytes("has the status line '\(line)'", .fails(.refused, "sent an invalid response")) {
                 Array("\(line)\r\nContent-Length: \($0.content.count)\r\n\r\n".utf8) + $0.content
             }
         }
@@ -169,7 +169,7 @@ extension Misbehaviour {
             "javascript:alert(1)",
             "http://[", "http://", "http://127.0.0.1:99999/a", "unix:///run/a", "dict:x",
         ].map { target in
-            .answers("redirects to '\(target)'", .fails(.refused, "which is refused")) { _ in
+            .answers("redirects to '\(target)'", .fails(.refused, "which is not allowed")) { _ in
                 [.redirect(to: target)]
             }
         } + [
@@ -203,7 +203,7 @@ extension Misbehaviour {
             "-5", "abc", "12abc", "0x10", "1e3", "", "9223372036854775808",
             "99999999999999999999999999", "1.5", "LENGTH, 7",
         ].map { value in
-            let words = "sent an invalid answer"
+            let words = "sent an invalid response"
             return .head(
                 "has the length '\(value)'",
                 .fails(.refused, words),

@@ -35,7 +35,7 @@ struct MisbehaviourEncryptionTests {
             case .plain, .garbage: "wrong version number"
             case .silent: "timeout"
             case .reset: "failed"
-            case .downgrade: "leads to 'http://127.0.0.1/', which is refused"
+            case .downgrade: "redirects to 'http://127.0.0.1/', which is not allowed"
             }
         }
     }

@@ -27,7 +27,7 @@ struct TransportTests {
         let source = world.source(manifest: world.server.url("/start"))
         let ending = try await world.program.run(["prefetch", "--attempts", "1"] + source)
         #expect(ending.status == 10)
-        #expect(ending.error.contains("/start' leads to '\(other)', which is refused"))
+        #expect(ending.error.contains("/start' redirects to '\(other)', which is not allowed"))
         #expect(world.server.requests(for: other).isEmpty)
         #expect(try world.staged(.aurora) == nil)
     }

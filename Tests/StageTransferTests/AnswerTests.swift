@@ -6,7 +6,7 @@ import Testing
 
 @testable import StageTransfer
 
-/// What a caller learns of an answer, and what it can ask for besides the content itself.
+/// Responses as callers see them, and further options of a request.
 @Suite(.server) struct AnswerTests {
     let server = TestServer.current
     let place: TemporaryDirectory
@@ -226,7 +226,7 @@ import Testing
     func aMethodThatIsNoneIsRefused(method: String) async {
         var request = request()
         request.method = method
-        let detail = "'\(method)' is no method to download with"
+        let detail = "the method '\(method)' cannot be used for a download"
         let error = await failure(of: request, to: part)
         #expect(error == .unacceptable(url: server.url("/pack"), .request(detail)))
         #expect(server.requests.isEmpty)

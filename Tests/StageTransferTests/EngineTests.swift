@@ -8,7 +8,7 @@ import Testing
 
 @testable import StageTransfer
 
-/// What the engine does on the wire, beyond resuming.
+/// Behaviour of the engine on the wire, beyond resuming.
 @Suite(.server) struct EngineTests {
     let server = TestServer.current
     let place: TemporaryDirectory
@@ -278,7 +278,7 @@ import Testing
         #expect(try place.directory.entries() == [])
     }
 
-    /// What is known of the partial file, on disk.
+    /// The record of the partial file on disk.
     private func record() -> PartialFileRecord? {
         guard let file = try? place.directory.file(reading: "pack.state") else { return nil }
         return (try? file.readAll(limit: 9999)).flatMap { PartialFileRecord.decode($0) }

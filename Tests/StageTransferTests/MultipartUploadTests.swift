@@ -108,7 +108,7 @@ import Testing
         #expect(kept.withLock { $0.last??.mayBeComplete } == true)
     }
 
-    /// What was kept of another file, or was damaged, is of no use.
+    /// The stored state of another file, or a damaged one, is ignored.
     @Test(arguments: [0, 1, 2, 3]) func whatIsKeptOfOtherPartsIsPassedOver(fault: Int) async throws
     {
         var resource = UploadResource(url: "", uploadProtocol: .presignedParts)
@@ -252,7 +252,7 @@ import Testing
         #expect(server.requests.prefix(5).allSatisfy { $0["content-type"] == nil })
     }
 
-    /// Whoever knows a URL may use it.
+    /// A presigned URL grants access.
     @Test func theURLsAreNotTold() async {
         server.replace { _ in "HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n" }
         let events = Events()

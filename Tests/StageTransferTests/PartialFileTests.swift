@@ -5,7 +5,7 @@ import Testing
 
 @testable import StageTransfer
 
-/// Files that a process leaves, at whatever step it ends, are removed with the partial file by the next one.
+/// Files that a process leaves when it ends at any step are removed with the partial file by the next process.
 struct PartialFileTests {
     let place: TemporaryDirectory
 

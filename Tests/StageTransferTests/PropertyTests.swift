@@ -6,14 +6,14 @@ import Testing
 
 @testable import StageTransfer
 
-/// A server that does anything, in any order, to downloads that are given up and begun again.
+/// A server with random behaviour, for downloads that are abandoned and resumed.
 @Suite(.server) struct PropertyTests {
     let server = TestServer.current
     static let size = 300_000
     static let content = noise(size, seed: 5)
     static let other = noise(size, seed: 6)
 
-    /// Some answer, right or wrong, most of them cut somewhere.
+    /// Correct and incorrect responses, most of them truncated.
     private static func answer(_ numbers: inout JitterGenerator) -> Answer {
         let good = Answer.content(content)
         let cut = Int.random(in: 0..<size, using: &numbers)

@@ -120,7 +120,7 @@ import Testing
         try place.directory.write(Array(netrc.utf8), to: "netrc", durably: false)
         var configuration = TransferConfiguration.single
         configuration.netrc = place.directory.path.appending("netrc")
-        // What goes to another machine is seen by a proxy, which answers in its place.
+        // Requests to another machine reach a proxy, which responds instead.
         configuration.proxies = ProxySettings(http: server.baseURL)
         server.answer("http://example.invalid/pack", with: .content(Self.content))
         for url in ["http://example.invalid/pack", "http://u:p@example.invalid/pack"] {
@@ -142,7 +142,7 @@ import Testing
     func aProxyIsNotAskedForThisMachine(host: String) async throws {
         var configuration = TransferConfiguration.single
         configuration.proxies = ProxySettings(http: server.baseURL, https: server.baseURL)
-        // Nothing listens there, whatever a proxy says of it.
+        // Nothing listens there.
         for target in ["http://127.0.0.1:9/pack", "http://\(host):9/pack"] {
             server.answer(target, with: .content(Self.content))
         }
@@ -179,7 +179,7 @@ import Testing
         #expect(server.requests.count == 1)
     }
 
-    /// Where a document is redirected to, and whether it is then believed for its transport.
+    /// Targets of a redirect, each with `true` if the document may still be trusted by its transport.
     @Test(arguments: [
         ("http://127.0.0.1:PORT/document", true), ("http://localhost:PORT/document", true),
         ("http://example.invalid/document", false), ("//example.invalid/document", false),

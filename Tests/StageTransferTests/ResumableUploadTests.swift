@@ -267,7 +267,7 @@ import Testing
         )
     }
 
-    /// What is kept says that the last bytes were never sent.
+    /// The stored resource says that the last bytes were never sent.
     @Test(arguments: [UploadProtocol.resumable, .tus])
     func aServerDoesNotHaveWhatWasNeverSent(_ uploadProtocol: UploadProtocol) {
         for mayBeComplete in [false, true] {

@@ -205,14 +205,14 @@ import Testing
 
     @Test func anotherBootCountsOnlyWhatIsOnDisk() async throws {
         try await interrupt()
-        // What the record calls durable is on disk; more than that was written after it.
+        // The bytes that the record calls durable are on disk; more were written after them.
         let durable = Self.half - 5000
         var record = try #require(try record())
         record.durable = Int64(durable)
         try place.directory.write(record.encoded(), to: "pack.state", durably: false)
         let part = try open(boot: BootID("another"))
         #expect(part.length == ByteCount(durable))
-        // What may not be on disk is gone: it must not count once new bytes come after it.
+        // Bytes that may not be on disk are discarded: they must not count once new bytes follow.
         #expect(fileContent(part.path) == Array(Self.old[..<durable]))
         let receipt = try await resume(
             with: .content(Self.old),

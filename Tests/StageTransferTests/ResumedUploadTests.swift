@@ -19,7 +19,7 @@ import Testing
         place = try TemporaryDirectory()
     }
 
-    /// What an upload wrote down, in order.
+    /// The resources that an upload stored, in order.
     private final class Kept: Sendable {
         private let list = Mutex<[UploadResource?]>([])
         var all: [UploadResource?] { list.withLock { $0 } }
@@ -372,7 +372,7 @@ import Testing
         #expect(server.requests.last?["authorization"] == nil)
     }
 
-    /// Whoever knows the URL of a resource may write to it.
+    /// The URL of a resource grants write access.
     @Test(arguments: [UploadProtocol.resumable, .tus], ["127.0.0.1", "localhost"])
     func theURLOfAResourceIsNotTold(_ uploadProtocol: UploadProtocol, host: String) async throws {
         let secret = server.url("/uploads/secret", host: host)

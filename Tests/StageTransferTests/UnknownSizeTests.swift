@@ -147,7 +147,7 @@ import Testing
         #expect(receipt.attempts == 1)
     }
 
-    /// A server that gives a range of whatever it has, without saying of which version.
+    /// A server that sends ranges of its content without a validator.
     @Test func aRangeOfAnotherTotalIsNotAdded() async throws {
         try await interrupt()
         let content = noise(Self.size + 1, seed: 3)
@@ -229,7 +229,7 @@ import Testing
         #expect(receipt.status == nil)
     }
 
-    /// Some answer that is honest about its version, most of them cut somewhere.
+    /// Responses with correct validators, most of them truncated.
     private static func answer(_ numbers: inout JitterGenerator) -> Answer {
         let content = noise(200_000 + Int.random(in: 0...1, using: &numbers), seed: 5)
         let other = noise(200_000, seed: 6)
@@ -258,7 +258,7 @@ import Testing
             let part = try open()
             guard await failure(of: request(), to: part) == nil else { continue }
             let content = fileContent(part.path)
-            // What an earlier round left complete may be confirmed by this one.
+            // A later round may confirm the file that an earlier one completed.
             #expect(answers.contains { $0.content == content })
         }
     }

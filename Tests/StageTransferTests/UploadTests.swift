@@ -88,7 +88,7 @@ import Testing
         #expect(events.responses == [receipt.response])
     }
 
-    /// What is told of an upload of `size` bytes, at least a quarter of a mebibyte apart.
+    /// The progress reports of an upload of `size` bytes, at least a quarter of a mebibyte apart.
     private static func steps(to size: Int) -> [Int64] {
         size == 0 ? [] : Array(stride(from: 1 << 18, to: Int64(size), by: 1 << 18)) + [Int64(size)]
     }
@@ -220,7 +220,7 @@ import Testing
         expectBodies([content, content])
     }
 
-    /// Whether the answer to a method is lost, and the body may be sent again.
+    /// Methods whose response is lost, each with `true` if the body may be sent again.
     @Test(
         arguments: [(UploadRequest.Method.post, false), (.patch, false), (.put, true)],
         [0, 1, large]
@@ -523,7 +523,7 @@ import Testing
 }
 
 extension Events {
-    /// How many bytes were told to be sent, one after the other.
+    /// The reported numbers of sent bytes, in order.
     var sent: [Int64] {
         all.compactMap {
             guard case .sent(let count) = $0 else { return nil }

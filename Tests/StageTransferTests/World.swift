@@ -21,7 +21,7 @@ final class TemporaryDirectory: Sendable {
     }
 
     deinit {
-        // What a failed test leaves here is in nobody's way.
+        // Files that a failed test leaves here do no harm.
         guard let parent = try? Directory.open(directory.path.removingLastComponent()),
             let name = directory.path.lastComponent
         else { return }
@@ -29,7 +29,7 @@ final class TemporaryDirectory: Sendable {
     }
 }
 
-/// What a download in a test leaves: the events, and a place for them to come from many threads.
+/// Events of a download in a test, recorded from any thread.
 final class Events: Sendable {
     private let list = Mutex<[TransferEvent]>([])
 

@@ -208,9 +208,9 @@ import Testing
             (.lost, "the server ended the connection without a close frame"),
             (
                 .webSocket(.refused(status: 403)),
-                "the server answered with status 403, expected 101"
+                "the server responded with status 403, expected 101"
             ),
-            (.silent(limit: .seconds(60)), "nothing came from the server in 60.0 seconds"),
+            (.silent(limit: .seconds(60)), "the server sent nothing for 60.0 seconds"),
         ]
         for (error, words) in errors { #expect("\(error)" == words) }
     }

@@ -45,7 +45,7 @@ import Testing
             await #expect(throws: TransferError.refused(url: http, status: 426)) {
                 _ = try await engine.fetch(FetchRequest(mirrors: [http], limit: .kibibytes(1)))
             }
-            // What looks like the path is another one.
+            // A similar path is a different one.
             await #expect(throws: TransferError.refused(url: http + "s", status: 404)) {
                 _ = try await engine.fetch(
                     FetchRequest(mirrors: [http + "s"], limit: .kibibytes(1))

@@ -40,7 +40,7 @@ import Testing
         try await events.read(quickPolicy(), options)
         #expect(
             events.lines == [
-                "connected", "nothing came from the server in 0.4 seconds, 1 in a row", "connected",
+                "connected", "the server sent nothing for 0.4 seconds, 1 in a row", "connected",
                 "end",
             ]
         )
@@ -77,7 +77,7 @@ import Testing
         )
         let events = EventLines()
         try await events.read(quickPolicy { $0.minimumUptime = .zero })
-        let refusal = "the server answered with status 503, expected 101"
+        let refusal = "the server responded with status 503, expected 101"
         #expect(
             events.lines == [
                 "\(refusal), 1 in a row", "\(refusal), 2 in a row", "connected",
@@ -92,7 +92,7 @@ import Testing
         let events = EventLines()
         try await events.read()
         #expect(
-            events.lines == ["error: the server answered with status \(status), expected 101"]
+            events.lines == ["error: the server responded with status \(status), expected 101"]
         )
         #expect(TestServer.current.requests.count == 1)
     }
@@ -137,7 +137,7 @@ import Testing
         )
         let events = EventLines()
         try await events.read(quickPolicy { $0.longestPause = .seconds(3599) })
-        #expect(events.lines == ["error: the server answered with status 503, expected 101"])
+        #expect(events.lines == ["error: the server responded with status 503, expected 101"])
     }
 
     @Test(arguments: [1002, 1003, 1007, 1008, 1009, 1010] as [UInt16])
